@@ -1,0 +1,313 @@
+//! Ring bitmaps: the memory of a delivery window.
+//!
+//! A window of at most N packets keeps one bit a packet. Bits are addressed by their *offset* from the head, the head
+//! being the first packet the window still waits for; [`RingBitmap::advance`] forgets what lies behind. Nothing moves in
+//! memory when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose hardware
+//! twins need the same five operations: set, test, find first zero / one, popcount, advance.
+//!
+//! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter (DESIGN, conflict C1).
+
+use core::fmt;
+
+const WORD_BITS: u32 = u64::BITS;
+
+/// A ring of `WORDS * 64` bits; `WORDS` must be a power of two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RingBitmap<const WORDS: usize> {
+    words: [u64; WORDS],
+    /// Physical index of offset 0.
+    head: u32,
+}
+
+impl<const WORDS: usize> Default for RingBitmap<WORDS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const WORDS: usize> RingBitmap<WORDS> {
+    /// How many bits the ring holds.
+    pub const BITS: u32 = WORDS as u32 * WORD_BITS;
+    const MASK: u32 = Self::BITS - 1;
+
+    /// All zero.
+    #[inline]
+    pub const fn new() -> Self {
+        const { assert!(WORDS.is_power_of_two()) };
+        Self { words: [0; WORDS], head: 0 }
+    }
+
+    #[inline]
+    fn locate(&self, offset: u32) -> (usize, u32) {
+        let physical = (self.head + offset) & Self::MASK;
+        ((physical / WORD_BITS) as usize, physical % WORD_BITS)
+    }
+
+    /// Sets the bit `offset` places after the head; answers whether it was clear before.
+    ///
+    /// # Panics
+    /// When `offset` lies outside the ring.
+    #[inline]
+    pub fn set(&mut self, offset: u32) -> bool {
+        assert!(offset < Self::BITS, "offset {offset} outside a ring of {} bits", Self::BITS);
+        let (word, bit) = self.locate(offset);
+        let before = self.words[word];
+        self.words[word] = before | 1 << bit;
+        before & (1 << bit) == 0
+    }
+
+    /// Clears the bit `offset` places after the head; offsets outside the ring are clear already.
+    #[inline]
+    pub fn clear(&mut self, offset: u32) {
+        if offset < Self::BITS {
+            let (word, bit) = self.locate(offset);
+            self.words[word] &= !(1 << bit);
+        }
+    }
+
+    /// Whether the bit `offset` places after the head is set; outside the ring nothing is.
+    #[inline]
+    pub fn test(&self, offset: u32) -> bool {
+        let (word, bit) = self.locate(offset);
+        offset < Self::BITS && self.words[word] & (1 << bit) != 0
+    }
+
+    /// The first offset at or after `from` whose bit, XORed with `flip`, is one.
+    #[inline]
+    fn scan(&self, from: u32, flip: u64) -> Option<u32> {
+        let mut offset = from;
+        while offset < Self::BITS {
+            let (word, bit) = self.locate(offset);
+            let found = ((self.words[word] ^ flip) >> bit).trailing_zeros();
+            let in_word = (WORD_BITS - bit).min(Self::BITS - offset);
+            if found < in_word {
+                return Some(offset + found);
+            }
+            offset += in_word;
+        }
+        None
+    }
+
+    /// The first clear bit at or after `from`, as an offset; `None` when all are set.
+    #[inline]
+    pub fn first_zero(&self, from: u32) -> Option<u32> {
+        self.scan(from, u64::MAX)
+    }
+
+    /// The first set bit at or after `from`, as an offset.
+    #[inline]
+    pub fn first_one(&self, from: u32) -> Option<u32> {
+        self.scan(from, 0)
+    }
+
+    /// The last set bit, as an offset.
+    pub fn last_one(&self) -> Option<u32> {
+        let mut remaining = Self::BITS;
+        while remaining > 0 {
+            let (word, bit) = self.locate(remaining - 1);
+            let in_word = (bit + 1).min(remaining);
+            // Align so that the bit of offset `remaining - 1` is the top one.
+            let found = (self.words[word] << (WORD_BITS - 1 - bit)).leading_zeros();
+            if found < in_word {
+                return Some(remaining - 1 - found);
+            }
+            remaining -= in_word;
+        }
+        None
+    }
+
+    /// How many bits are set.
+    #[inline]
+    pub fn popcount(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// How many of the first `count` bits after the head are set.
+    pub fn popcount_first(&self, count: u32) -> u32 {
+        let count = count.min(Self::BITS);
+        let mut offset = 0;
+        let mut ones = 0;
+        while offset < count {
+            let (word, bit) = self.locate(offset);
+            let in_word = (WORD_BITS - bit).min(count - offset);
+            ones += (self.words[word] >> bit & low_bits(in_word)).count_ones();
+            offset += in_word;
+        }
+        ones
+    }
+
+    /// Whether no bit is set.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Moves the head `count` places on and clears what it passed.
+    #[inline]
+    pub fn advance(&mut self, count: u32) {
+        if count >= Self::BITS {
+            self.words = [0; WORDS];
+        } else {
+            let mut offset = 0;
+            while offset < count {
+                let (word, bit) = self.locate(offset);
+                let in_word = (WORD_BITS - bit).min(count - offset);
+                self.words[word] &= !(low_bits(in_word) << bit);
+                offset += in_word;
+            }
+        }
+        self.head = self.head.wrapping_add(count) & Self::MASK;
+    }
+
+    /// Clears every bit.
+    #[inline]
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+}
+
+/// A word whose low `count` bits (1 to 64) are set.
+#[inline]
+const fn low_bits(count: u32) -> u64 {
+    u64::MAX >> (WORD_BITS - count)
+}
+
+impl<const WORDS: usize> fmt::Debug for RingBitmap<WORDS> {
+    /// The offsets of the set bits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ones = core::iter::successors(self.first_one(0), |last| self.first_one(last + 1));
+        f.debug_set().entries(ones).finish()
+    }
+}
+
+/// A ring bitmap whose width was chosen at run time.
+///
+/// The common 128 bits lie inside the queue pair; wider ones on the heap, so that a thousand idle connections stay small.
+/// [`AnyRing::LARGEST`] serves the experiments in which nothing bounds the packets in flight (IRN without BDP-FC).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AnyRing {
+    /// 64 bits.
+    W64(RingBitmap<1>),
+    /// 128 bits: IRN's and Falcon's own size.
+    W128(RingBitmap<2>),
+    /// 256 bits.
+    W256(Box<RingBitmap<4>>),
+    /// 512 bits.
+    W512(Box<RingBitmap<8>>),
+    /// 16384 bits.
+    W16384(Box<RingBitmap<256>>),
+}
+
+/// Calls a method on whichever ring is inside.
+macro_rules! on_ring {
+    ($self:expr, $ring:ident => $call:expr) => {
+        match $self {
+            AnyRing::W64($ring) => $call,
+            AnyRing::W128($ring) => $call,
+            AnyRing::W256($ring) => $call,
+            AnyRing::W512($ring) => $call,
+            AnyRing::W16384($ring) => $call,
+        }
+    };
+}
+
+impl AnyRing {
+    /// The widest ring there is.
+    pub const LARGEST: u32 = RingBitmap::<256>::BITS;
+
+    /// The smallest ring that holds `bits` bits, all zero; the largest there is when that is not enough.
+    pub fn with_bits(bits: u32) -> Self {
+        match bits {
+            0..=64 => Self::W64(RingBitmap::new()),
+            65..=128 => Self::W128(RingBitmap::new()),
+            129..=256 => Self::W256(Box::default()),
+            257..=512 => Self::W512(Box::default()),
+            _ => Self::W16384(Box::default()),
+        }
+    }
+
+    /// How many bits the ring holds.
+    #[inline]
+    pub fn bits(&self) -> u32 {
+        match self {
+            Self::W64(_) => 64,
+            Self::W128(_) => 128,
+            Self::W256(_) => 256,
+            Self::W512(_) => 512,
+            Self::W16384(_) => Self::LARGEST,
+        }
+    }
+
+    /// See [`RingBitmap::set`].
+    ///
+    /// # Panics
+    /// When `offset` lies outside the ring.
+    #[inline]
+    pub fn set(&mut self, offset: u32) -> bool {
+        on_ring!(self, ring => ring.set(offset))
+    }
+
+    /// See [`RingBitmap::clear`].
+    #[inline]
+    pub fn clear(&mut self, offset: u32) {
+        on_ring!(self, ring => ring.clear(offset));
+    }
+
+    /// See [`RingBitmap::test`].
+    #[inline]
+    pub fn test(&self, offset: u32) -> bool {
+        on_ring!(self, ring => ring.test(offset))
+    }
+
+    /// See [`RingBitmap::first_zero`].
+    #[inline]
+    pub fn first_zero(&self, from: u32) -> Option<u32> {
+        on_ring!(self, ring => ring.first_zero(from))
+    }
+
+    /// See [`RingBitmap::first_one`].
+    #[inline]
+    pub fn first_one(&self, from: u32) -> Option<u32> {
+        on_ring!(self, ring => ring.first_one(from))
+    }
+
+    /// See [`RingBitmap::last_one`].
+    #[inline]
+    pub fn last_one(&self) -> Option<u32> {
+        on_ring!(self, ring => ring.last_one())
+    }
+
+    /// See [`RingBitmap::popcount`].
+    #[inline]
+    pub fn popcount(&self) -> u32 {
+        on_ring!(self, ring => ring.popcount())
+    }
+
+    /// See [`RingBitmap::popcount_first`].
+    #[inline]
+    pub fn popcount_first(&self, count: u32) -> u32 {
+        on_ring!(self, ring => ring.popcount_first(count))
+    }
+
+    /// See [`RingBitmap::is_empty`].
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        on_ring!(self, ring => ring.is_empty())
+    }
+
+    /// See [`RingBitmap::advance`].
+    #[inline]
+    pub fn advance(&mut self, count: u32) {
+        on_ring!(self, ring => ring.advance(count));
+    }
+
+    /// See [`RingBitmap::reset`].
+    #[inline]
+    pub fn reset(&mut self) {
+        on_ring!(self, ring => ring.reset());
+    }
+}
+
+#[cfg(test)]
+#[path = "bitmap/tests.rs"]
+mod tests;

@@ -1,0 +1,26 @@
+//! The vocabulary every other room speaks: time, units, sequence numbers, ring bitmaps, randomness, bounds.
+//!
+//! ```text
+//! ROOM     rnic-base (red: a change here moves every room above it)
+//! Purpose  types whose misuse the compiler can see, and the arithmetic that must be exact on every machine
+//! May use  nothing of ours
+//! Must not read a clock, draw entropy, use floating point where a result depends on it
+//! Add here a unit, a counter width, a bound that two rooms share
+//! Not here protocol formats (rnic-wire), decisions (rnic-transports)
+//! Proved by unit and property tests beside each module, against naive models
+//! ```
+
+pub mod bitmap;
+pub mod limits;
+pub mod rng;
+pub mod seq;
+pub mod time;
+pub mod trace;
+pub mod units;
+
+pub use bitmap::{AnyRing, RingBitmap};
+pub use rng::{Probability, RandomStream, RandomStreams};
+pub use seq::{Psn, Psn32, Seq, SeqRange, Serial};
+pub use time::{Duration, Time};
+pub use trace::TraceHash;
+pub use units::{BitRate, Bytes, UnitError};

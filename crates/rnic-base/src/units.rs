@@ -1,0 +1,280 @@
+//! Quantities with their unit in the type, and the one parser that reads them from people.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::time::Duration;
+
+/// Why a quantity such as `100Gbps` could not be read. The text says what was found and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// No digits where a number should stand.
+    #[error("`{text}` has no number; expected {expected}")]
+    NoNumber {
+        /// What was read.
+        text: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// The suffix is missing or not one we know.
+    #[error("`{text}` has {}; expected {expected}", unit_found(unit))]
+    WrongUnit {
+        /// What was read.
+        text: String,
+        /// The suffix that was found, empty when there was none.
+        unit: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// More than 64 bits of the base unit, or a fraction of it.
+    #[error("`{text}` is out of range or finer than the unit allows; expected {expected}")]
+    OutOfRange {
+        /// What was read.
+        text: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+}
+
+fn unit_found(unit: &str) -> String {
+    if unit.is_empty() { "no unit".to_owned() } else { format!("the unknown unit `{unit}`") }
+}
+
+/// Reads a decimal number followed by one of `units`, exactly, without floating point.
+///
+/// `0` needs no unit. The empty unit name in `units` makes a bare number legal.
+pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result<u64, UnitError> {
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
+    let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(UnitError::NoNumber { text: text.to_owned(), expected });
+    }
+    let out_of_range = || UnitError::OutOfRange { text: text.to_owned(), expected };
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let is_zero = number.chars().all(|c| c == '0' || c == '.');
+    let scale = match units.iter().find(|(name, _)| *name == unit) {
+        Some((_, scale)) => *scale,
+        None if unit.is_empty() && is_zero => 1,
+        None => {
+            return Err(UnitError::WrongUnit { text: text.to_owned(), unit: unit.to_owned(), expected });
+        }
+    };
+    let whole: u128 = whole.parse().map_err(|_| out_of_range())?;
+    let mut value = whole.checked_mul(u128::from(scale)).ok_or_else(out_of_range)?;
+    if !fraction.is_empty() {
+        let digits = u32::try_from(fraction.len()).map_err(|_| out_of_range())?;
+        let denominator = 10u128.checked_pow(digits).ok_or_else(out_of_range)?;
+        let numerator: u128 = fraction.parse().map_err(|_| out_of_range())?;
+        let scaled = numerator.checked_mul(u128::from(scale)).ok_or_else(out_of_range)?;
+        if scaled % denominator != 0 {
+            return Err(out_of_range());
+        }
+        value += scaled / denominator;
+    }
+    u64::try_from(value).map_err(|_| out_of_range())
+}
+
+/// A count of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// No bytes.
+    pub const ZERO: Self = Self(0);
+
+    /// `bytes` bytes.
+    #[inline]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The count.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
+        let exact = UNITS.into_iter().find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(*scale));
+        let (scale, unit) = exact.unwrap_or((1, "B"));
+        write!(f, "{} {unit}", self.0 / scale)
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    /// Reads `64KiB`, `220KB`, `1GiB`, `4096`: binary units are powers of 1024, decimal ones of 1000.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, u64)] = &[
+            ("", 1),
+            ("B", 1),
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("K", 1 << 10),
+            ("M", 1 << 20),
+            ("G", 1 << 30),
+            ("KB", 1_000),
+            ("MB", 1_000_000),
+            ("GB", 1_000_000_000),
+        ];
+        parse_scaled(text, UNITS, "a size such as 4096, 64KiB or 240KB").map(Self)
+    }
+}
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BitRate(u64);
+
+impl BitRate {
+    /// Nothing at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `bits` bits per second.
+    #[inline]
+    pub const fn bps(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// `gigabits` times 10^9 bits per second.
+    #[inline]
+    pub const fn gbps(gigabits: u64) -> Self {
+        Self(gigabits * 1_000_000_000)
+    }
+
+    /// Bits per second.
+    #[inline]
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// Gigabits per second, for printing only.
+    pub fn as_gbps_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// How long `bytes` take at this rate, rounded up to a whole picosecond.
+    ///
+    /// # Panics
+    /// When the rate is zero.
+    #[inline]
+    pub const fn serialize(self, bytes: u64) -> Duration {
+        assert!(self.0 > 0, "nothing is ever sent at a rate of zero");
+        const PS_PER_S: u64 = 1_000_000_000_000;
+        // Every rate in practice divides 8 * 10^12 ps: 80 ps a byte at 100 Gbit/s, 200 at 40, 800 at 10.
+        if (8 * PS_PER_S).is_multiple_of(self.0) {
+            return Duration::from_ps(bytes * (8 * PS_PER_S / self.0));
+        }
+        let bits = bytes as u128 * 8 * PS_PER_S as u128;
+        Duration::from_ps(bits.div_ceil(self.0 as u128) as u64)
+    }
+
+    /// How many whole bytes pass in `span` at this rate.
+    pub const fn bytes_in(self, span: Duration) -> u64 {
+        (span.as_ps() as u128 * self.0 as u128 / 8_000_000_000_000) as u64
+    }
+
+    /// The rate that moves `bytes` in `span`; zero when `span` is zero.
+    pub const fn from_transfer(bytes: u64, span: Duration) -> Self {
+        if span.as_ps() == 0 {
+            return Self::ZERO;
+        }
+        Self((bytes as u128 * 8_000_000_000_000 / span.as_ps() as u128) as u64)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] =
+            [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s"), (1, "bit/s")];
+        let (scale, unit) = UNITS.into_iter().find(|(scale, _)| self.0 >= *scale).unwrap_or((1, "bit/s"));
+        let (whole, hundredths) = (self.0 / scale, self.0 % scale * 100 / scale);
+        if hundredths == 0 { write!(f, "{whole} {unit}") } else { write!(f, "{whole}.{hundredths:02} {unit}") }
+    }
+}
+
+impl fmt::Debug for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    /// Reads `100Gbps`, `40 Gbit/s`, `500Mbps`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, u64)] = &[
+            ("bps", 1),
+            ("kbps", 1_000),
+            ("Mbps", 1_000_000),
+            ("Gbps", 1_000_000_000),
+            ("Tbps", 1_000_000_000_000),
+            ("bit/s", 1),
+            ("kbit/s", 1_000),
+            ("Mbit/s", 1_000_000),
+            ("Gbit/s", 1_000_000_000),
+            ("Tbit/s", 1_000_000_000_000),
+        ];
+        parse_scaled(text, UNITS, "a rate such as 100Gbps or 500Mbit/s").map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serialisation_is_exact_at_common_rates() {
+        assert_eq!(BitRate::gbps(100).serialize(1), Duration::from_ps(80));
+        assert_eq!(BitRate::gbps(40).serialize(1_090), Duration::from_ps(218_000));
+        assert_eq!(BitRate::gbps(800).serialize(4_096), Duration::from_ps(40_960));
+    }
+
+    #[test]
+    fn serialisation_rounds_up_at_odd_rates() {
+        let third = BitRate::bps(3_000_000_000_000);
+        assert_eq!(third.serialize(1), Duration::from_ps(3), "8/3 ps");
+    }
+
+    #[test]
+    fn rate_and_bytes_agree() {
+        let rate = BitRate::gbps(25);
+        assert_eq!(rate.bytes_in(rate.serialize(123_456)), 123_456);
+        assert_eq!(BitRate::from_transfer(125, Duration::from_ns(10)), BitRate::gbps(100));
+        assert_eq!(BitRate::from_transfer(125, Duration::ZERO), BitRate::ZERO);
+    }
+
+    #[test]
+    fn parse_and_display() {
+        assert_eq!("64KiB".parse(), Ok(Bytes::new(65_536)));
+        assert_eq!("240KB".parse(), Ok(Bytes::new(240_000)));
+        assert_eq!("4096".parse(), Ok(Bytes::new(4_096)));
+        assert_eq!("1.5KiB".parse(), Ok(Bytes::new(1_536)));
+        assert_eq!("100Gbps".parse(), Ok(BitRate::gbps(100)));
+        assert_eq!("2.5 Gbit/s".parse(), Ok(BitRate::bps(2_500_000_000)));
+        assert_eq!(Bytes::new(65_536).to_string(), "64 KiB");
+        assert_eq!(Bytes::new(240_000).to_string(), "240000 B");
+        assert_eq!(BitRate::bps(2_500_000_000).to_string(), "2.50 Gbit/s");
+    }
+
+    #[test]
+    fn parse_refuses_nonsense_in_one_line() {
+        for text in ["fast", "", "1.0001B", "100", "12 Gbips", "..5Gbps", "1.2.3Gbps"] {
+            let error = text.parse::<BitRate>().expect_err(text).to_string();
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+        assert!("0.0001B".parse::<Bytes>().is_err(), "a fraction of a byte");
+    }
+}
