@@ -1,0 +1,171 @@
+//! Congestion control: how much may be in flight, and how fast.
+//!
+//! The engine's gate is the conjunction of everything that can hold a packet back (targets, conflict C9): the static cap
+//! of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at line rate.
+
+use bytemuck::Pod;
+use rnic_base::{BitRate, Duration, Time};
+
+use crate::params::{ParamSpec, Params};
+use crate::state::PolicyState;
+
+/// A congestion window in packets, with 16 fractional bits: Falcon's fcwnd goes down to 0.01.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Cwnd(u64);
+
+impl Cwnd {
+    /// One packet.
+    pub const ONE: Self = Self(1 << 16);
+
+    /// `packets` whole packets.
+    #[inline]
+    pub const fn packets(packets: u64) -> Self {
+        Self(packets << 16)
+    }
+
+    /// From the 48.16 fixed-point form.
+    #[inline]
+    pub const fn from_fixed(fixed: u64) -> Self {
+        Self(fixed)
+    }
+
+    /// The 48.16 fixed-point form.
+    #[inline]
+    pub const fn fixed(self) -> u64 {
+        self.0
+    }
+
+    /// Whole packets that fit, at least one: a window below one packet is enforced by pacing, not by silence.
+    #[inline]
+    pub const fn whole_packets(self) -> u64 {
+        let whole = self.0 >> 16;
+        if whole == 0 { 1 } else { whole }
+    }
+}
+
+/// What a controller hears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ControlEvent {
+    /// Packets were acknowledged for the first time, cumulatively or selectively.
+    Acked {
+        /// How many.
+        packets: u64,
+        /// Round-trip time of a packet that was sent once, when one was being timed.
+        rtt: Option<Duration>,
+    },
+    /// The receiver reported a gap.
+    Nacked,
+    /// The retransmission timer ran out and the recovery policy acted on it.
+    TimedOut,
+    /// A congestion notification packet came in.
+    Cnp,
+    /// Packets left. Sent only to controllers with [`ControlInterest::sent`].
+    Sent {
+        /// Payload bytes.
+        bytes: u64,
+    },
+    /// The time asked for with [`ControlActions::tick_after`] has come.
+    Tick,
+}
+
+/// What a controller sees, read-only.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlView {
+    /// Now.
+    pub now: Time,
+    /// Rate of the local link.
+    pub line_rate: BitRate,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Packets outstanding.
+    pub in_flight: u64,
+}
+
+/// What a controller wants done; `None` leaves things as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ControlActions {
+    /// The window from now on.
+    pub window: Option<Cwnd>,
+    /// The sending rate from now on, above zero and at most the line rate.
+    pub rate: Option<BitRate>,
+    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish.
+    pub tick_after: Option<Duration>,
+}
+
+/// Which of the frequent events a controller wants to hear of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ControlInterest {
+    /// [`ControlEvent::Acked`].
+    pub acked: bool,
+    /// [`ControlEvent::Sent`].
+    pub sent: bool,
+    /// The receiver shall turn congestion marks into CNPs, at most one in this interval.
+    pub cnp_interval: Option<Duration>,
+}
+
+/// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.
+pub trait Control: Pod {
+    /// Name in plans and tables.
+    const NAME: &'static str;
+    /// One line for `rnic list`, with the source.
+    const SUMMARY: &'static str;
+    /// Tunables.
+    const PARAMS: &'static [ParamSpec];
+
+    /// Required: the state of a fresh queue pair, and its first window and rate.
+    fn start(params: &Params, view: &ControlView) -> (Self, ControlActions);
+
+    /// Required: which frequent events to be told about.
+    fn interest(params: &Params) -> ControlInterest;
+
+    /// Required: reacts to `event`.
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
+}
+
+/// A [`Control`] algorithm with its type forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlPolicy {
+    /// See [`Control::NAME`].
+    pub name: &'static str,
+    /// See [`Control::SUMMARY`].
+    pub summary: &'static str,
+    /// See [`Control::PARAMS`].
+    pub params: &'static [ParamSpec],
+    /// Bytes of private state per queue pair.
+    pub state_bytes: usize,
+    /// See [`Control::start`].
+    pub start: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
+    /// See [`Control::interest`].
+    pub interest: fn(&Params) -> ControlInterest,
+    /// See [`Control::on_event`].
+    pub on_event: fn(&mut PolicyState, &ControlEvent, &ControlView, &Params) -> ControlActions,
+}
+
+impl ControlPolicy {
+    /// Forgets the type of `T`.
+    pub const fn of<T: Control>() -> Self {
+        Self {
+            name: T::NAME,
+            summary: T::SUMMARY,
+            params: T::PARAMS,
+            state_bytes: size_of::<T>(),
+            start: |params, view| {
+                let (state, actions) = T::start(params, view);
+                (PolicyState::of(state), actions)
+            },
+            interest: T::interest,
+            on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cwnd_below_one_still_lets_one_packet_out() {
+        assert_eq!(Cwnd::from_fixed(Cwnd::ONE.fixed() / 100).whole_packets(), 1);
+        assert_eq!(Cwnd::packets(110).whole_packets(), 110);
+    }
+}

@@ -1,0 +1,79 @@
+//! The contract kit: what every policy must survive before it may be registered.
+//!
+//! Each check drives a policy with a long, seeded, random but *legal* sequence of events, twice in lockstep, and looks at
+//! every answer. It needs no engine, so a policy that lives outside this repository can be held to it too:
+//!
+//! ```no_run
+//! # let policy: rnic_policy::RecoveryPolicy = todo!();
+//! rnic_policy::kit::check_recovery(&policy, 1, 10_000).expect("keeps the contract");
+//! ```
+
+mod control;
+mod paths;
+mod recovery;
+mod schedule;
+
+pub use control::check_control;
+pub use paths::check_paths;
+pub use recovery::check_recovery;
+pub use schedule::check_schedule;
+
+use crate::params::{ParamSpec, Params};
+use rnic_base::RandomStream;
+
+/// How a policy broke the contract, and how to see it again.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("policy `{policy}` breaks its contract at step {step} of seed {seed}: {what}")]
+pub struct Violation {
+    /// Which policy.
+    pub policy: &'static str,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The event at which it happened.
+    pub step: u64,
+    /// What was wrong.
+    pub what: String,
+}
+
+/// Parameter values for a run: the defaults at first, then anything the table allows.
+fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: bool) -> Params {
+    let mut params = Params::defaults(specs);
+    if !use_defaults {
+        for (index, spec) in specs.iter().enumerate() {
+            // The ends of the range are where mistakes live.
+            let value = match random.below(4) {
+                0 => spec.min,
+                1 => spec.max,
+                2 => spec.default,
+                _ => random.between(spec.min, spec.max),
+            };
+            params = params.with(index, value);
+        }
+    }
+    params
+}
+
+/// Bounds that hold for every table of parameters.
+fn check_specs(policy: &'static str, specs: &[ParamSpec]) -> Result<(), Violation> {
+    let violation = |what: String| Violation { policy, seed: 0, step: 0, what };
+    if specs.len() > crate::params::PARAMS_MAX {
+        return Err(violation(format!("{} parameters, more than PARAMS_MAX", specs.len())));
+    }
+    for spec in specs {
+        if !(spec.min..=spec.max).contains(&spec.default) {
+            return Err(violation(format!("default of `{}` is outside its bounds", spec.name)));
+        }
+        if spec.name.is_empty()
+            || spec.name.chars().any(|c| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
+        {
+            return Err(violation(format!("`{}` is not lower case with underscores", spec.name)));
+        }
+        if spec.help.is_empty() || specs.iter().filter(|other| other.name == spec.name).count() > 1 {
+            return Err(violation(format!("`{}` has no help or stands twice", spec.name)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The contract of a congestion controller.
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+
+use super::{Violation, check_specs, draw_params};
+use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
+
+/// Drives `policy` through `steps` random events from `seed`.
+///
+/// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most the line
+/// rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core busy.
+///
+/// # Errors
+/// The first violation, with what replays it.
+pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
+    check_specs(policy.name, policy.params)?;
+    let streams = RandomStreams::new(seed);
+    for use_defaults in [true, false] {
+        let mut random = streams.stream(if use_defaults { "kit/defaults" } else { "kit/drawn" });
+        let params = draw_params(policy.params, &mut random, use_defaults);
+        let line_rate = [10, 40, 100, 400].map(BitRate::gbps)[random.below(4) as usize];
+        let mut view = ControlView { now: Time::ZERO, line_rate, mtu: 1024, in_flight: 0 };
+        let (mut state, first) = (policy.start)(&params, &view);
+        let mut twin = state;
+        let bad = |step, what| Violation { policy: policy.name, seed, step, what };
+        check_actions(&first, line_rate).map_err(|what| bad(0, what))?;
+        for step in 1..=steps {
+            view.now += Duration::from_ns(random.between(1, 100_000));
+            view.in_flight = random.below(500);
+            let event = draw_event(&mut random);
+            let actions = (policy.on_event)(&mut state, &event, &view, &params);
+            let again = (policy.on_event)(&mut twin, &event, &view, &params);
+            if actions != again || state != twin {
+                return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
+            }
+            check_actions(&actions, line_rate).map_err(|what| bad(step, format!("{event:?}: {what}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn draw_event(random: &mut RandomStream) -> ControlEvent {
+    match random.below(12) {
+        0..5 => {
+            let rtt = (random.below(2) == 0).then(|| Duration::from_ns(random.between(1, 2_000_000)));
+            ControlEvent::Acked { packets: random.between(1, 128), rtt }
+        }
+        5..7 => ControlEvent::Sent { bytes: random.between(0, 65_536) },
+        7 => ControlEvent::Nacked,
+        8 => ControlEvent::TimedOut,
+        9..11 => ControlEvent::Tick,
+        _ => ControlEvent::Cnp,
+    }
+}
+
+fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
+    if actions.window.is_some_and(|window| window.fixed() == 0) {
+        return Err("sets a window of zero".to_owned());
+    }
+    if let Some(rate) = actions.rate
+        && (rate == BitRate::ZERO || rate > line_rate)
+    {
+        return Err(format!("sets a rate of {rate} on a link of {line_rate}"));
+    }
+    if actions.tick_after.is_some_and(|after| after < Duration::from_us(1)) {
+        return Err(format!("asks for a tick after {:?}", actions.tick_after));
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The contract of a path policy.
+
+use rnic_base::{Duration, RandomStreams, Time};
+
+use super::{Violation, check_specs, draw_params};
+use crate::paths::{PathEvent, PathPolicy, PathView};
+
+/// Drives `policy` through `steps` random events from `seed`.
+///
+/// Checks: equal events give equal answers; a policy that claims not to reorder never changes its label while packets are acknowledged
+/// in order and nothing times out.
+///
+/// # Errors
+/// The first violation, with what replays it.
+pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
+    check_specs(policy.name, policy.params)?;
+    let streams = RandomStreams::new(seed);
+    for use_defaults in [true, false] {
+        let mut random = streams.stream(if use_defaults { "kit/defaults" } else { "kit/drawn" });
+        let params = draw_params(policy.params, &mut random, use_defaults);
+        let mut view = PathView { now: Time::ZERO, flow_hash: random.bits() };
+        let (mut state, mut label) = (policy.start)(&params, &view);
+        let mut twin = state;
+        for step in 0..steps {
+            let bad = |what| Violation { policy: policy.name, seed, step, what };
+            view.now += Duration::from_ns(random.between(1, 10_000));
+            let event = match random.below(20) {
+                0 => PathEvent::TimedOut,
+                1..10 => PathEvent::Sending { retransmission: random.below(10) == 0 },
+                _ => PathEvent::Acked { label, rtt: Some(Duration::from_ns(random.between(1, 1_000_000))) },
+            };
+            let actions = (policy.on_event)(&mut state, &event, &view, &params);
+            let again = (policy.on_event)(&mut twin, &event, &view, &params);
+            if actions != again || state != twin {
+                return Err(bad(format!("{event:?} gave {actions:?} once and {again:?} once")));
+            }
+            let moved = actions.label.is_some_and(|new| new != label);
+            if moved && !policy.reorders && event != PathEvent::TimedOut {
+                return Err(bad(format!("{event:?} moves it to another path although it claims not to reorder")));
+            }
+            label = actions.label.unwrap_or(label);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! The contract of a recovery policy, on a model window.
+
+use std::collections::BTreeSet;
+
+use rnic_base::{AnyRing, Duration, Psn, RandomStream, RandomStreams, Seq, Time};
+
+use super::{Violation, check_specs, draw_params};
+use crate::params::Params;
+use crate::profile::Placement;
+use crate::recovery::{RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+use crate::state::PolicyState;
+
+/// Width of the model window.
+const WINDOW: u64 = 128;
+
+/// Extensions in a row after which a policy is taken to wait for ever. IRN extends once.
+const EXTENSIONS_MAX: u32 = 8;
+
+/// Drives `policy` through `steps` random events from `seed`.
+///
+/// Checks, after every event: equal events give equal answers; what it marks is outstanding; timeouts are positive and at most ten
+/// seconds; `Extend` only answers a timeout, and not for ever; a timeout on which it acts marks the oldest outstanding
+/// packet; with everything acknowledged it is no longer recovering.
+///
+/// # Errors
+/// The first violation, with what replays it.
+pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
+    check_specs(policy.name, policy.params)?;
+    let streams = RandomStreams::new(seed);
+    for use_defaults in [true, false] {
+        let mut random = streams.stream(if use_defaults { "kit/defaults" } else { "kit/drawn" });
+        let params = draw_params(policy.params, &mut random, use_defaults);
+        let mut model = Model::new(policy, params);
+        for step in 0..steps {
+            let violation = |what| Violation { policy: policy.name, seed, step, what };
+            model.step(&mut random).map_err(violation)?;
+        }
+    }
+    Ok(())
+}
+
+/// A sender's window in its plainest form, with two copies of the policy's state.
+struct Model<'p> {
+    policy: &'p RecoveryPolicy,
+    params: Params,
+    state: PolicyState,
+    twin: PolicyState,
+    now: Time,
+    una: Seq,
+    next: Seq,
+    sacked: BTreeSet<Seq>,
+    rto: Option<Duration>,
+    extensions: u32,
+}
+
+impl<'p> Model<'p> {
+    fn new(policy: &'p RecoveryPolicy, params: Params) -> Self {
+        let state = (policy.start)(&params);
+        let start = Seq::start(Psn::new(0xff_fff0));
+        Self {
+            policy,
+            params,
+            state,
+            twin: state,
+            now: Time::ZERO,
+            una: start,
+            next: start,
+            sacked: BTreeSet::new(),
+            rto: (policy.initial_rto)(&params),
+            extensions: 0,
+        }
+    }
+
+    fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        self.now += Duration::from_ns(random.between(1, 50_000));
+        let outstanding = self.next.since(self.una);
+        let room = WINDOW - outstanding;
+        match random.below(10) {
+            0..4 => {
+                self.next += random.below(room.min(20) + 1);
+                Ok(())
+            }
+            _ if outstanding == 0 => Ok(()),
+            4..7 => self.acknowledge(random.between(1, outstanding), random),
+            7..9 => self.nack(random),
+            _ => self.time_out(random),
+        }
+    }
+
+    fn acknowledge(&mut self, count: u64, random: &mut RandomStream) -> Result<(), String> {
+        // A receiver that kept packets acknowledges past them as soon as the hole before them is filled.
+        let mut una = self.una + count;
+        while self.sacked.contains(&una) {
+            una += 1;
+        }
+        let packets = una.since(self.una);
+        self.una = una;
+        self.sacked.retain(|seq| *seq > una);
+        let rtt = (random.below(3) == 0).then(|| Duration::from_ns(random.between(1, 1_000_000)));
+        self.extensions = 0;
+        let actions = self.deliver(RecoveryEvent::Acked { packets, rtt })?;
+        if self.una == self.next && actions.recovering {
+            return Err("still recovering although nothing is outstanding".to_owned());
+        }
+        Ok(())
+    }
+
+    fn nack(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        let above = self.next.since(self.una) - 1;
+        let keeps = self.policy.placement == Placement::PlaceOutOfOrder;
+        let sack = (keeps && above > 0).then(|| self.una + random.between(1, above));
+        self.sacked.extend(sack);
+        self.deliver(RecoveryEvent::Nacked { sack }).map(|_| ())
+    }
+
+    fn time_out(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        while self.rto.is_some() {
+            let una = self.una;
+            let actions = self.deliver(RecoveryEvent::TimedOut { extended: self.extensions > 0 })?;
+            let TimerChange::Extend(by) = actions.timer else {
+                self.extensions = 0;
+                return match actions.retransmit {
+                    Some(range) if range.contains(una) => Ok(()),
+                    other => Err(format!("acts on a timeout but marks {other:?}, not the oldest packet {una}")),
+                };
+            };
+            self.extensions += 1;
+            if by == Duration::ZERO || self.extensions > EXTENSIONS_MAX {
+                return Err(format!("extends its timer by {by}, {} times in a row", self.extensions));
+            }
+            self.now += by;
+            // Mostly nothing comes in meanwhile: that is what timeouts are for.
+            if random.below(8) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, event: RecoveryEvent) -> Result<RecoveryActions, String> {
+        let mut ring = AnyRing::with_bits(WINDOW as u32);
+        for seq in &self.sacked {
+            ring.set(seq.since(self.una) as u32);
+        }
+        let view = WindowView {
+            now: self.now,
+            una: self.una,
+            next: self.next,
+            highest_sacked: self.sacked.last().copied(),
+            sacked: (self.policy.placement == Placement::PlaceOutOfOrder).then_some(&ring),
+        };
+        let actions = (self.policy.on_event)(&mut self.state, &event, &view, &self.params);
+        let again = (self.policy.on_event)(&mut self.twin, &event, &view, &self.params);
+        if actions != again || self.state != self.twin {
+            return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
+        }
+        if let Some(range) = actions.retransmit
+            && (range.is_empty() || range.start < self.una || range.end > self.next)
+        {
+            return Err(format!("{event:?} marks {range:?}, outside {:?}", view.outstanding()));
+        }
+        if let Some(rto) = actions.rto {
+            self.rto = rto;
+        }
+        if self.rto.is_some_and(|rto| rto == Duration::ZERO || rto > Duration::from_secs(10)) {
+            return Err(format!("{event:?} sets a timeout of {:?}", self.rto));
+        }
+        if matches!(actions.timer, TimerChange::Extend(_)) && !matches!(event, RecoveryEvent::TimedOut { .. }) {
+            return Err(format!("{event:?} is answered with {:?}", actions.timer));
+        }
+        Ok(actions)
+    }
+}

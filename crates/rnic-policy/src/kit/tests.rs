@@ -1,0 +1,130 @@
+//! The kit against policies that break each rule in turn: a kit that passes everything proves nothing.
+
+use bytemuck::{Pod, Zeroable};
+use core::sync::atomic::{AtomicU64, Ordering};
+use rnic_base::{Duration, SeqRange};
+
+use super::*;
+use crate::profile::Placement;
+use crate::recovery::{Interest, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+
+/// What a go-back-N policy can do wrong.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    MarksOutside,
+    ExtendsForEver,
+    ForgetsOldest,
+    AlwaysRecovering,
+    ExtendsOnNack,
+    ZeroTimeout,
+    HasHiddenState,
+}
+
+/// Defines go-back-N with one fault.
+macro_rules! faulty {
+    ($name:ident, $fault:expr) => {
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        #[repr(C)]
+        struct $name(u64);
+
+        impl Recovery for $name {
+            const NAME: &'static str = "faulty";
+            const SUMMARY: &'static str = "go-back-N with a fault";
+            const PARAMS: &'static [ParamSpec] = &[];
+            const GAP_IS_LOSS: bool = true;
+            const PLACEMENT: Placement = Placement::Drop;
+
+            fn start(_: &Params) -> Self {
+                Self(0)
+            }
+
+            fn initial_rto(_: &Params) -> Option<Duration> {
+                Some(Duration::from_us(100))
+            }
+
+            fn interest(_: &Params) -> Interest {
+                Interest::Always
+            }
+
+            fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {
+                go_back_n_with($fault, event, view)
+            }
+        }
+    };
+}
+
+faulty!(Sound, Fault::None);
+faulty!(MarksOutside, Fault::MarksOutside);
+faulty!(ExtendsForEver, Fault::ExtendsForEver);
+faulty!(ForgetsOldest, Fault::ForgetsOldest);
+faulty!(AlwaysRecovering, Fault::AlwaysRecovering);
+faulty!(ExtendsOnNack, Fault::ExtendsOnNack);
+faulty!(ZeroTimeout, Fault::ZeroTimeout);
+faulty!(HasHiddenState, Fault::HasHiddenState);
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+fn go_back_n_with(fault: Fault, event: &RecoveryEvent, view: &WindowView<'_>) -> RecoveryActions {
+    let mut actions = RecoveryActions { retransmit: Some(view.outstanding()), ..Default::default() };
+    match (fault, event) {
+        (_, RecoveryEvent::Acked { .. }) => {
+            actions.retransmit = None;
+            actions.recovering = fault == Fault::AlwaysRecovering;
+        }
+        (Fault::HasHiddenState, RecoveryEvent::Nacked { .. }) => {
+            actions.recovering = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        }
+        (Fault::ExtendsOnNack, RecoveryEvent::Nacked { .. })
+        | (Fault::ExtendsForEver, RecoveryEvent::TimedOut { .. }) => {
+            actions.timer = TimerChange::Extend(Duration::from_us(1));
+        }
+        (Fault::MarksOutside, RecoveryEvent::Nacked { .. }) => {
+            actions.retransmit = Some(SeqRange::new(view.una, view.next + 1));
+        }
+        (Fault::ForgetsOldest, RecoveryEvent::TimedOut { .. }) => {
+            actions.retransmit = Some(SeqRange::one(view.next - 1));
+        }
+        (Fault::ZeroTimeout, RecoveryEvent::TimedOut { .. }) => actions.rto = Some(Some(Duration::ZERO)),
+        _ => {}
+    }
+    actions
+}
+
+fn verdict<T: Recovery>() -> Result<(), String> {
+    check_recovery(&RecoveryPolicy::of::<T>(), 1, 2_000).map_err(|violation| violation.what)
+}
+
+#[test]
+fn check_recovery_passes_a_sound_policy() {
+    assert_eq!(verdict::<Sound>(), Ok(()));
+}
+
+#[test]
+fn check_recovery_finds_each_fault() {
+    let found = [
+        (verdict::<MarksOutside>(), "outside"),
+        (verdict::<ExtendsForEver>(), "times in a row"),
+        (verdict::<ForgetsOldest>(), "not the oldest"),
+        (verdict::<AlwaysRecovering>(), "still recovering"),
+        (verdict::<ExtendsOnNack>(), "is answered with"),
+        (verdict::<ZeroTimeout>(), "sets a timeout of"),
+        (verdict::<HasHiddenState>(), "once and"),
+    ];
+    for (verdict, says) in found {
+        let what = verdict.expect_err(says);
+        assert!(what.contains(says), "expected `{says}` in: {what}");
+    }
+}
+
+#[test]
+fn check_specs_finds_bad_tables() {
+    let bad = [
+        ParamSpec::count("threshold", 0, 1, 64, "help"),
+        ParamSpec::count("Threshold", 3, 1, 64, "help"),
+        ParamSpec::count("threshold", 3, 1, 64, ""),
+    ];
+    for spec in bad {
+        assert!(check_specs("faulty", &[spec]).is_err(), "{spec:?}");
+    }
+}

@@ -1,0 +1,42 @@
+//! How a transport is programmed.
+//!
+//! ```text
+//! ROOM     rnic-policy (red: every algorithm in the tree is written against this)
+//! Purpose  THE extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
+//! May use  rnic-base
+//! Must not know the engine, allocate per event, compute in floating point
+//! Add here an event or an action that several algorithms need
+//! Not here algorithms (rnic-transports)
+//! Proved by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports
+//! ```
+//!
+//! Four kinds of policy share one shape, which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP found
+//! independently: *event + read-only view + bounded private state in; new state + actions out*. A policy owns no clock
+//! and no memory beyond its state block, so the same code can run inline, behind a queue, on another thread, or be
+//! rebuilt as hardware; equal events always give equal actions.
+//!
+//! | kind | asked | decides |
+//! |---|---|---|
+//! | [`recovery`] | when acknowledgements, NACKs and timeouts come in | what to send again, how long to wait |
+//! | [`control`] | on acknowledgements, congestion marks, ticks | window and rate |
+//! | [`paths`] | before a packet leaves, and when paths answer | the label that switches hash |
+//! | [`schedule`] | when queue pairs gain or lose work | how much each may send in a turn, and how fast |
+//!
+//! A [`profile::Profile`] composes one of each, under a name, into a transport.
+
+pub mod control;
+pub mod kit;
+pub mod params;
+pub mod paths;
+pub mod profile;
+pub mod recovery;
+pub mod schedule;
+pub mod state;
+
+pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+pub use params::{ParamError, ParamSpec, ParamUnit, Params};
+pub use paths::{PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
+pub use profile::{AckRule, Configured, Placement, Profile, ProfileError, Protocol, SequenceSpaces};
+pub use recovery::{Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
+pub use state::PolicyState;

@@ -1,0 +1,252 @@
+//! Tunables: declared once, read by the plan file, the command line, `rnic list` and the policy.
+//!
+//! A policy declares a table of [`ParamSpec`]; the values live in a [`Params`] block of plain words, checked against
+//! the bounds when they are set. The policy reads them by the index that it declared.
+
+use core::str::FromStr;
+
+use rnic_base::{BitRate, Bytes, Duration, UnitError};
+
+/// Tunables of one policy, at most.
+pub const PARAMS_MAX: usize = 12;
+
+/// What a parameter's word means and how people write it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParamUnit {
+    /// A [`Duration`], in picoseconds. Written `100us`.
+    Duration,
+    /// A [`BitRate`], in bits per second. Written `40Mbps`.
+    Rate,
+    /// [`Bytes`]. Written `64KiB`.
+    Bytes,
+    /// A plain number (of packets, events, rounds).
+    Count,
+    /// On or off. Written `true` or `false`.
+    Switch,
+}
+
+/// One tunable: its name, meaning, default and bounds, in the base unit of `unit`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParamSpec {
+    /// As written in plans: lower case with underscores.
+    pub name: &'static str,
+    /// How to read the word.
+    pub unit: ParamUnit,
+    /// Value when nobody says otherwise.
+    pub default: u64,
+    /// Smallest legal value.
+    pub min: u64,
+    /// Largest legal value.
+    pub max: u64,
+    /// One line: what it does and where the default comes from.
+    pub help: &'static str,
+}
+
+impl ParamSpec {
+    /// A duration between zero and ten seconds.
+    pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
+        let max = Duration::from_secs(10).as_ps();
+        Self { name, unit: ParamUnit::Duration, default: default.as_ps(), min: 0, max, help }
+    }
+
+    /// A count between `min` and `max`.
+    pub const fn count(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
+        Self { name, unit: ParamUnit::Count, default, min, max, help }
+    }
+
+    /// On or off.
+    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self { name, unit: ParamUnit::Switch, default: default as u64, min: 0, max: 1, help }
+    }
+
+    /// A rate between 1 kbit/s and 10 Tbit/s.
+    pub const fn rate(name: &'static str, default: BitRate, help: &'static str) -> Self {
+        Self { name, unit: ParamUnit::Rate, default: default.as_bps(), min: 1_000, max: 10_000_000_000_000, help }
+    }
+
+    /// A size between `min` and `max` bytes.
+    pub const fn bytes(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
+        Self { name, unit: ParamUnit::Bytes, default, min, max, help }
+    }
+
+    /// `value` the way people write it.
+    pub fn show(&self, value: u64) -> String {
+        match self.unit {
+            ParamUnit::Duration => Duration::from_ps(value).to_string(),
+            ParamUnit::Rate => BitRate::bps(value).to_string(),
+            ParamUnit::Bytes => Bytes::new(value).to_string(),
+            ParamUnit::Count => value.to_string(),
+            ParamUnit::Switch => (value != 0).to_string(),
+        }
+    }
+
+    /// Reads and checks what somebody wrote.
+    ///
+    /// # Errors
+    /// When the text is not of the parameter's unit or outside its bounds.
+    pub fn parse(&self, text: &str) -> Result<u64, ParamError> {
+        let unit_error = |source| ParamError::Unit { name: self.name, source };
+        let bad = || ParamError::NotA { name: self.name, text: text.to_owned(), expected: self.expected() };
+        let value = match self.unit {
+            ParamUnit::Duration => Duration::from_str(text).map_err(unit_error)?.as_ps(),
+            ParamUnit::Rate => BitRate::from_str(text).map_err(unit_error)?.as_bps(),
+            ParamUnit::Bytes => Bytes::from_str(text).map_err(unit_error)?.get(),
+            ParamUnit::Count => text.trim().parse().map_err(|_| bad())?,
+            ParamUnit::Switch => u64::from(text.trim().parse::<bool>().map_err(|_| bad())?),
+        };
+        if value < self.min || value > self.max {
+            let (min, max) = (self.show(self.min), self.show(self.max));
+            return Err(ParamError::OutOfBounds { name: self.name, value: self.show(value), min, max });
+        }
+        Ok(value)
+    }
+
+    fn expected(&self) -> &'static str {
+        match self.unit {
+            ParamUnit::Switch => "true or false",
+            _ => "a whole number",
+        }
+    }
+}
+
+/// Why a parameter could not be set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ParamError {
+    /// No such parameter.
+    #[error("unknown parameter `{name}`; there are: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The quantity could not be read.
+    #[error("parameter `{name}`: {source}")]
+    Unit {
+        /// The parameter.
+        name: &'static str,
+        /// What is wrong with the quantity.
+        source: UnitError,
+    },
+    /// The text is not of the right kind.
+    #[error("parameter `{name}`: `{text}` is not {expected}")]
+    NotA {
+        /// The parameter.
+        name: &'static str,
+        /// What was read.
+        text: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A legal quantity outside the bounds.
+    #[error("parameter `{name}`: {value} is outside {min} to {max}")]
+    OutOfBounds {
+        /// The parameter.
+        name: &'static str,
+        /// What was read.
+        value: String,
+        /// Smallest legal value.
+        min: String,
+        /// Largest legal value.
+        max: String,
+    },
+}
+
+/// The values of one policy's parameters, in the order of its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Params([u64; PARAMS_MAX]);
+
+impl Params {
+    /// The defaults of `specs`.
+    ///
+    /// # Panics
+    /// When the table is longer than [`PARAMS_MAX`].
+    pub const fn defaults(specs: &[ParamSpec]) -> Self {
+        assert!(specs.len() <= PARAMS_MAX, "a policy has more parameters than PARAMS_MAX");
+        let mut values = [0; PARAMS_MAX];
+        let mut index = 0;
+        while index < specs.len() {
+            values[index] = specs[index].default;
+            index += 1;
+        }
+        Self(values)
+    }
+
+    /// The word of parameter `index`.
+    #[inline]
+    pub const fn get(&self, index: usize) -> u64 {
+        self.0[index]
+    }
+
+    /// Replaces the word of parameter `index`, unchecked against its table: for code, not for input.
+    #[must_use]
+    pub const fn with(mut self, index: usize, value: u64) -> Self {
+        self.0[index] = value;
+        self
+    }
+
+    /// Parameter `index` as a duration.
+    #[inline]
+    pub const fn duration(&self, index: usize) -> Duration {
+        Duration::from_ps(self.0[index])
+    }
+
+    /// Parameter `index` as a rate.
+    #[inline]
+    pub const fn rate(&self, index: usize) -> BitRate {
+        BitRate::bps(self.0[index])
+    }
+
+    /// Parameter `index` as a switch.
+    #[inline]
+    pub const fn is_on(&self, index: usize) -> bool {
+        self.0[index] != 0
+    }
+
+    /// Sets the parameter called `name` from text; `Ok(false)` when the table has no such name.
+    ///
+    /// # Errors
+    /// See [`ParamSpec::parse`].
+    pub fn set(&mut self, specs: &[ParamSpec], name: &str, text: &str) -> Result<bool, ParamError> {
+        let Some(index) = specs.iter().position(|spec| spec.name == name) else { return Ok(false) };
+        self.0[index] = specs[index].parse(text)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: &[ParamSpec] = &[
+        ParamSpec::duration("rto", Duration::from_us(320), "timeout"),
+        ParamSpec::count("threshold", 3, 1, 64, "packets"),
+        ParamSpec::switch("sack", true, "bitmap"),
+    ];
+
+    #[test]
+    fn set_reads_and_checks() {
+        let mut params = Params::defaults(SPECS);
+        assert_eq!(params.duration(0), Duration::from_us(320));
+        assert_eq!(params.set(SPECS, "rto", "1ms"), Ok(true));
+        assert_eq!(params.set(SPECS, "sack", "false"), Ok(true));
+        assert_eq!(params.set(SPECS, "nonsense", "1"), Ok(false));
+        assert_eq!(params.duration(0), Duration::from_us(1_000));
+        assert!(!params.is_on(2));
+    }
+
+    #[test]
+    fn set_refuses_with_one_clear_line() {
+        let mut params = Params::defaults(SPECS);
+        for (name, text, says) in [
+            ("rto", "10 apples", "apples"),
+            ("rto", "11s", "10 s"),
+            ("threshold", "0", "outside 1"),
+            ("sack", "2", "true"),
+        ] {
+            let error = params.set(SPECS, name, text).expect_err(text).to_string();
+            assert!(error.contains(name) && error.contains(says) && error.lines().count() == 1, "{error}");
+        }
+        assert_eq!(params, Params::defaults(SPECS), "a refused value changes nothing");
+    }
+}

@@ -1,0 +1,110 @@
+//! Path choice: the label that switches hash, per packet.
+//!
+//! A label is abstract (targets, conflict C12): a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number
+//! that the simulated switches mix into their hash.
+
+use bytemuck::Pod;
+use rnic_base::{Duration, Time};
+
+use crate::params::{ParamSpec, Params};
+use crate::state::PolicyState;
+
+/// The part of a packet's flow hash that its sender may choose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PathLabel(pub u16);
+
+/// What a path policy hears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathEvent {
+    /// A packet is about to leave: choose. Sent only to policies that answer `true` to [`Paths::per_packet`].
+    Sending {
+        /// Whether it was sent before.
+        retransmission: bool,
+    },
+    /// Packets sent with `label` were acknowledged.
+    Acked {
+        /// The label they carried.
+        label: PathLabel,
+        /// Round-trip time, when one was being timed.
+        rtt: Option<Duration>,
+    },
+    /// The retransmission timer ran out.
+    TimedOut,
+}
+
+/// What a path policy sees.
+#[derive(Clone, Copy, Debug)]
+pub struct PathView {
+    /// Now.
+    pub now: Time,
+    /// A number fixed for the queue pair, the same in every run of the same plan and seed.
+    pub flow_hash: u64,
+}
+
+/// What a path policy wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathActions {
+    /// The label from this packet on; `None` keeps the last one.
+    pub label: Option<PathLabel>,
+}
+
+/// A path policy, as its author writes it. The type itself is the private state of one queue pair.
+pub trait Paths: Pod {
+    /// Name in plans and tables.
+    const NAME: &'static str;
+    /// One line for `rnic list`, with the source.
+    const SUMMARY: &'static str;
+    /// Tunables.
+    const PARAMS: &'static [ParamSpec];
+    /// Whether packets of one window may overtake each other because of this policy.
+    const REORDERS: bool;
+
+    /// Required: the state of a fresh queue pair and its first label.
+    fn start(params: &Params, view: &PathView) -> (Self, PathLabel);
+
+    /// Required: whether to be asked before every packet.
+    fn per_packet(params: &Params) -> bool;
+
+    /// Required: reacts to `event`.
+    fn on_event(&mut self, event: &PathEvent, view: &PathView, params: &Params) -> PathActions;
+}
+
+/// A [`Paths`] policy with its type forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct PathPolicy {
+    /// See [`Paths::NAME`].
+    pub name: &'static str,
+    /// See [`Paths::SUMMARY`].
+    pub summary: &'static str,
+    /// See [`Paths::PARAMS`].
+    pub params: &'static [ParamSpec],
+    /// See [`Paths::REORDERS`].
+    pub reorders: bool,
+    /// Bytes of private state per queue pair.
+    pub state_bytes: usize,
+    /// See [`Paths::start`].
+    pub start: fn(&Params, &PathView) -> (PolicyState, PathLabel),
+    /// See [`Paths::per_packet`].
+    pub per_packet: fn(&Params) -> bool,
+    /// See [`Paths::on_event`].
+    pub on_event: fn(&mut PolicyState, &PathEvent, &PathView, &Params) -> PathActions,
+}
+
+impl PathPolicy {
+    /// Forgets the type of `T`.
+    pub const fn of<T: Paths>() -> Self {
+        Self {
+            name: T::NAME,
+            summary: T::SUMMARY,
+            params: T::PARAMS,
+            reorders: T::REORDERS,
+            state_bytes: size_of::<T>(),
+            start: |params, view| {
+                let (state, label) = T::start(params, view);
+                (PolicyState::of(state), label)
+            },
+            per_packet: T::per_packet,
+            on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Profiles: a transport is a composition of parts, under a name.
+
+use rnic_base::AnyRing;
+use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
+
+use crate::control::ControlPolicy;
+use crate::params::{ParamError, ParamSpec, Params};
+use crate::paths::PathPolicy;
+use crate::recovery::RecoveryPolicy;
+use crate::schedule::SchedulePolicy;
+
+/// Whose headers the packets carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// RoCEv2 as it is.
+    Roce,
+    /// RoCEv2 with IRN's extensions.
+    Irn,
+}
+
+/// How many sequence spaces a direction has (targets, conflict C3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SequenceSpaces {
+    /// Responses use the numbers of the requests that asked for them: RoCE.
+    Shared,
+    /// Requests and responses are numbered, acknowledged and recovered apart: IRN's sPSN and rPSN (section 5.4).
+    Split,
+}
+
+/// What a receiver does with packets that arrive before their turn (targets, conflict C14).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Drops them: go-back-N.
+    Drop,
+    /// Writes them to their final place and completes in order: IRN (section 5.3).
+    PlaceOutOfOrder,
+}
+
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AckRule {
+    /// Every packet: IRN (section 5.2).
+    EveryPacket,
+    /// When the sender asks: at the end of a message and every so many packets.
+    OnRequest,
+}
+
+/// A policy with the values of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Configured<P> {
+    /// What to call.
+    pub policy: P,
+    /// What to call it with.
+    pub params: Params,
+}
+
+/// A transport: everything about a connection that is not verbs.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Name in plans, tables and on the wire during connection set-up.
+    pub name: &'static str,
+    /// One line for `rnic list`.
+    pub summary: &'static str,
+    /// Headers.
+    pub protocol: Protocol,
+    /// Sequence spaces.
+    pub spaces: SequenceSpaces,
+    /// Acknowledgements.
+    pub acks: AckRule,
+    /// With [`AckRule::OnRequest`]: ask for an acknowledgement at least every so many packets.
+    pub ack_every_packets: u32,
+    /// Static bound on the packets in flight (IRN's BDP-FC, section 3.2); `None` leaves only `window_bits`.
+    pub cap_packets: Option<u32>,
+    /// Width of the bitmaps, for recovery that keeps any.
+    pub window_bits: u32,
+    /// Loss recovery.
+    pub recovery: Configured<RecoveryPolicy>,
+    /// Congestion control.
+    pub control: Configured<ControlPolicy>,
+    /// Path choice.
+    pub paths: Configured<PathPolicy>,
+    /// Scheduling.
+    pub schedule: Configured<SchedulePolicy>,
+}
+
+/// Options of the profile itself, beside those of its policies.
+pub const PROFILE_PARAMS: &[ParamSpec] = &[
+    ParamSpec::count(
+        "cap_packets",
+        0,
+        0,
+        OUTSTANDING_PACKETS_MAX,
+        "packets in flight at most (IRN's BDP-FC); 0 lifts the cap",
+    ),
+    ParamSpec::count(
+        "ack_every_packets",
+        64,
+        1,
+        1 << 16,
+        "ask for an acknowledgement every so many packets, beside the end of each message",
+    ),
+];
+
+/// Why a composition cannot be right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Out-of-order placement needs headers that let a packet be placed alone, and numbers that only data use.
+    #[error("transport `{0}`: placing packets out of order needs IRN's headers and split sequence spaces")]
+    PlacementNeedsIrn(&'static str),
+    /// The path policy reorders and the recovery policy takes any gap for a loss.
+    #[error(
+        "transport `{0}`: `{1}` takes every gap for a loss, but paths `{2}` reorder packets; set a NACK threshold or use one path"
+    )]
+    ReorderingTakenForLoss(&'static str, &'static str, &'static str),
+    /// The cap does not fit into the bitmaps.
+    #[error("transport `{0}`: cap_packets {1} exceeds the widest bitmap, {max} packets", max = AnyRing::LARGEST)]
+    CapExceedsWindow(&'static str, u32),
+}
+
+impl Profile {
+    /// What the receiver does with early packets: what the recovery policy needs.
+    #[inline]
+    pub fn placement(&self) -> Placement {
+        self.recovery.policy.placement
+    }
+
+    /// Packets in flight at most, whatever the controller says.
+    #[inline]
+    pub fn in_flight_max(&self) -> u64 {
+        let cap = self.cap_packets.map_or(OUTSTANDING_PACKETS_MAX, u64::from);
+        match self.placement() {
+            Placement::PlaceOutOfOrder => cap.min(u64::from(AnyRing::with_bits(self.window_bits).bits())),
+            Placement::Drop => cap,
+        }
+    }
+
+    /// Sets the option `name` from text: one of the profile's own, or a parameter of one of its policies.
+    ///
+    /// # Errors
+    /// When no part knows the name, or the value is not legal.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        if let Some(spec) = PROFILE_PARAMS.iter().find(|spec| spec.name == name) {
+            let value = spec.parse(text)?;
+            match name {
+                "cap_packets" => {
+                    self.cap_packets = (value != 0).then_some(value as u32);
+                    self.window_bits = self.cap_packets.unwrap_or(AnyRing::LARGEST);
+                }
+                _ => self.ack_every_packets = value as u32,
+            }
+            return Ok(());
+        }
+        let found = self.recovery.params.set(self.recovery.policy.params, name, text)?
+            || self.control.params.set(self.control.policy.params, name, text)?
+            || self.paths.params.set(self.paths.policy.params, name, text)?
+            || self.schedule.params.set(self.schedule.policy.params, name, text)?;
+        if found {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.options().map(|(spec, _)| spec.name).collect();
+        Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
+    }
+
+    /// Every option with its present value.
+    pub fn options(&self) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
+        let own = [self.cap_packets.map_or(0, u64::from), u64::from(self.ack_every_packets)];
+        let of = |specs: &'static [ParamSpec], params: Params| {
+            specs.iter().enumerate().map(move |(index, spec)| (spec, params.get(index)))
+        };
+        PROFILE_PARAMS
+            .iter()
+            .zip(own)
+            .chain(of(self.recovery.policy.params, self.recovery.params))
+            .chain(of(self.control.policy.params, self.control.params))
+            .chain(of(self.paths.policy.params, self.paths.params))
+            .chain(of(self.schedule.policy.params, self.schedule.params))
+    }
+
+    /// Refuses combinations that cannot be right.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        let places = self.placement() == Placement::PlaceOutOfOrder;
+        if places && (self.protocol != Protocol::Irn || self.spaces != SequenceSpaces::Split) {
+            return Err(ProfileError::PlacementNeedsIrn(self.name));
+        }
+        let recovery = &self.recovery;
+        if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {
+            return Err(ProfileError::ReorderingTakenForLoss(self.name, recovery.policy.name, self.paths.policy.name));
+        }
+        match self.cap_packets {
+            Some(cap) if places && cap > AnyRing::LARGEST => Err(ProfileError::CapExceedsWindow(self.name, cap)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Loss recovery: when is a packet lost, what is sent again, how long do we wait.
+//!
+//! The engine keeps the window (Tonic's fixed function): it moves the cumulative acknowledgement, records selective
+//! ones, remembers what is marked for retransmission, sends marked packets lowest first and before new ones, and runs one
+//! timer. The policy decides which packets to mark and what the timer does.
+
+use bytemuck::Pod;
+use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
+
+use crate::params::{ParamSpec, Params};
+use crate::profile::Placement;
+use crate::state::PolicyState;
+
+/// What happened to a window, after the window itself has been updated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecoveryEvent {
+    /// The cumulative acknowledgement moved on.
+    Acked {
+        /// By how many packets.
+        packets: u64,
+        /// Round-trip time of a packet that was sent once and is now acknowledged, when one was being timed.
+        rtt: Option<Duration>,
+    },
+    /// The receiver reports a gap: it expects `una`, and (if `sack` says so) has kept a later packet.
+    Nacked {
+        /// The out-of-order packet that was kept; `None` when the receiver keeps none.
+        sack: Option<Seq>,
+    },
+    /// The timer ran out.
+    TimedOut {
+        /// Whether it had been extended since it was last started.
+        extended: bool,
+    },
+}
+
+/// The sender's side of a window, read-only.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowView<'a> {
+    /// Now.
+    pub now: Time,
+    /// The oldest packet not yet cumulatively acknowledged.
+    pub una: Seq,
+    /// The next packet that has never been sent.
+    pub next: Seq,
+    /// The highest selectively acknowledged packet, when there is one above `una`.
+    pub highest_sacked: Option<Seq>,
+    /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap.
+    pub sacked: Option<&'a AnyRing>,
+}
+
+impl WindowView<'_> {
+    /// Packets in flight the way IRN counts them (section 3.2): next sequence number minus last acknowledged one.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.next.since(self.una)
+    }
+
+    /// Whether `seq` is acknowledged, cumulatively or selectively.
+    pub fn is_acked(&self, seq: Seq) -> bool {
+        let offset = u32::try_from(seq.since(self.una)).unwrap_or(u32::MAX);
+        seq < self.una || self.sacked.is_some_and(|ring| ring.test(offset))
+    }
+
+    /// Everything outstanding.
+    #[inline]
+    pub fn outstanding(&self) -> SeqRange {
+        SeqRange::new(self.una, self.next)
+    }
+}
+
+/// What to do with the retransmission timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TimerChange {
+    /// The default: it restarts when the cumulative acknowledgement moves and after it ran out, else it runs on.
+    #[default]
+    Keep,
+    /// Start it anew now.
+    Restart,
+    /// It ran out, but too early to act: wait this much longer. Legal only in answer to [`RecoveryEvent::TimedOut`].
+    Extend(Duration),
+}
+
+/// What a recovery policy wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryActions {
+    /// Send these again, except those acknowledged meanwhile. Must lie within what is outstanding.
+    pub retransmit: Option<SeqRange>,
+    /// What to do with the timer.
+    pub timer: TimerChange,
+    /// From now on the timer runs this long; `Some(None)` switches it off.
+    pub rto: Option<Option<Duration>>,
+    /// Whether the sender is recovering from a loss: policies that declare [`Interest::Recovering`] hear of
+    /// acknowledgements only then.
+    pub recovering: bool,
+}
+
+/// Which acknowledgements a policy wants to hear of. Not hearing of them keeps the common case free of calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    /// None: NACKs and timeouts tell it enough.
+    Never,
+    /// Those that arrive while it is recovering.
+    Recovering,
+    /// All of them, with round-trip times.
+    Always,
+}
+
+/// A loss recovery algorithm, as its author writes it. The type itself is the private state of one window.
+pub trait Recovery: Pod {
+    /// Name in plans and tables.
+    const NAME: &'static str;
+    /// One line for `rnic list`, with the source.
+    const SUMMARY: &'static str;
+    /// Tunables.
+    const PARAMS: &'static [ParamSpec];
+    /// Whether a gap alone makes it retransmit. Such a policy must not be combined with paths that reorder, unless
+    /// [`Recovery::tolerates_reordering`] says that its parameters allow for it (targets, conflict C5).
+    const GAP_IS_LOSS: bool;
+    /// What the receiver must do with packets that arrive early for this algorithm to make sense.
+    const PLACEMENT: Placement;
+
+    /// Required: the state of a window in which nothing is outstanding.
+    fn start(params: &Params) -> Self;
+
+    /// Required: how long the timer runs at first; `None` means that it never does.
+    fn initial_rto(params: &Params) -> Option<Duration>;
+
+    /// Required: which acknowledgements to be told about, under these parameters.
+    fn interest(params: &Params) -> Interest;
+
+    /// Required: reacts to `event`.
+    fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions;
+
+    /// Optional: whether these parameters make it wait before it takes a gap for a loss. Default: no.
+    fn tolerates_reordering(params: &Params) -> bool {
+        let _ = params;
+        !Self::GAP_IS_LOSS
+    }
+}
+
+/// A [`Recovery`] algorithm with its type forgotten: what registries hold and engines call.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryPolicy {
+    /// See [`Recovery::NAME`].
+    pub name: &'static str,
+    /// See [`Recovery::SUMMARY`].
+    pub summary: &'static str,
+    /// See [`Recovery::PARAMS`].
+    pub params: &'static [ParamSpec],
+    /// See [`Recovery::PLACEMENT`].
+    pub placement: Placement,
+    /// Bytes of private state per window.
+    pub state_bytes: usize,
+    /// See [`Recovery::start`].
+    pub start: fn(&Params) -> PolicyState,
+    /// See [`Recovery::initial_rto`].
+    pub initial_rto: fn(&Params) -> Option<Duration>,
+    /// See [`Recovery::interest`].
+    pub interest: fn(&Params) -> Interest,
+    /// See [`Recovery::on_event`].
+    pub on_event: fn(&mut PolicyState, &RecoveryEvent, &WindowView<'_>, &Params) -> RecoveryActions,
+    /// See [`Recovery::tolerates_reordering`].
+    pub tolerates_reordering: fn(&Params) -> bool,
+}
+
+impl RecoveryPolicy {
+    /// Forgets the type of `T`.
+    pub const fn of<T: Recovery>() -> Self {
+        Self {
+            name: T::NAME,
+            summary: T::SUMMARY,
+            params: T::PARAMS,
+            placement: T::PLACEMENT,
+            state_bytes: size_of::<T>(),
+            start: |params| PolicyState::of(T::start(params)),
+            initial_rto: T::initial_rto,
+            interest: T::interest,
+            on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            tolerates_reordering: T::tolerates_reordering,
+        }
+    }
+}
