@@ -1,0 +1,137 @@
+//! DCQCN: rate control from ECN marks, by way of congestion notification packets.
+//!
+//! Source: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM'15), section 3 and its parameter table; IRN
+//! (SIGCOMM'18) section 4.1 uses the same values. The reaction point is here; the notification point (one CNP per 50 us and queue pair)
+//! is the engine's, the marking is the switch's.
+//!
+//! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in the
+//! paper), so they fire together; the byte counter counts payload.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{BitRate, Duration};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+
+/// Per-queue-pair state of the reaction point.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Dcqcn {
+    /// Rate in force, bit/s.
+    current_bps: u64,
+    /// Rate to return to, bit/s.
+    target_bps: u64,
+    /// Bytes sent since the byte counter last expired.
+    bytes: u64,
+    /// Congestion estimate, 65536 = 1.
+    alpha: u32,
+    /// Expirations of the byte counter since the last cut.
+    byte_rounds: u32,
+    /// Expirations of the timer since the last cut.
+    timer_rounds: u32,
+    /// 1 once a CNP has come in: before that there is nothing to recover from.
+    active: u32,
+    /// 1 when a CNP came in since the last tick.
+    cnp_since_tick: u32,
+    padding: u32,
+}
+
+const ALPHA_ONE: u64 = 1 << 16;
+/// g = 1/256.
+const GAIN_SHIFT: u32 = 8;
+
+const TIMER: usize = 0;
+const CNP_INTERVAL: usize = 1;
+const BYTE_COUNTER: usize = 2;
+const FAST_RECOVERY_ROUNDS: usize = 3;
+const ADDITIVE_RATE: usize = 4;
+const HYPER_RATE: usize = 5;
+const MINIMUM_RATE: usize = 6;
+
+impl Control for Dcqcn {
+    const NAME: &'static str = "dcqcn";
+    const SUMMARY: &'static str = "rate control from ECN marks and CNPs (SIGCOMM'15)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec {
+            min: Duration::from_us(1).as_ps(),
+            ..ParamSpec::duration("dcqcn_timer", Duration::from_us(55), "period of the rate and alpha timers")
+        },
+        ParamSpec::duration("cnp_interval", Duration::from_us(50), "at most one CNP per queue pair in this time"),
+        ParamSpec::bytes("byte_counter", 10_000_000, 1_000, 1 << 32, "bytes sent per round of rate increase"),
+        ParamSpec::count("fast_recovery_rounds", 5, 1, 1_000, "F: rounds of fast recovery"),
+        ParamSpec::rate("rate_ai", BitRate::bps(40_000_000), "additive increase"),
+        ParamSpec::rate("rate_hai", BitRate::bps(200_000_000), "hyper increase"),
+        ParamSpec::rate("rate_min", BitRate::bps(40_000_000), "the rate never falls below this"),
+    ];
+
+    fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
+        let line = view.line_rate.as_bps();
+        let state = Self { current_bps: line, target_bps: line, alpha: ALPHA_ONE as u32, ..Self::zeroed() };
+        (state, ControlActions::default())
+    }
+
+    fn interest(params: &Params) -> ControlInterest {
+        ControlInterest { acked: false, sent: true, cnp_interval: Some(params.duration(CNP_INTERVAL)) }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        match *event {
+            ControlEvent::Cnp => return self.cut(view, params),
+            ControlEvent::Sent { bytes } if self.active != 0 => {
+                self.bytes += bytes;
+                if self.bytes >= params.get(BYTE_COUNTER) {
+                    self.bytes = 0;
+                    self.byte_rounds += 1;
+                    return self.increase(view, params);
+                }
+            }
+            ControlEvent::Tick if self.active != 0 => {
+                if self.cnp_since_tick == 0 {
+                    self.alpha -= self.alpha >> GAIN_SHIFT;
+                }
+                self.cnp_since_tick = 0;
+                self.timer_rounds += 1;
+                let mut actions = self.increase(view, params);
+                actions.tick_after = Some(params.duration(TIMER));
+                return actions;
+            }
+            _ => {}
+        }
+        ControlActions::default()
+    }
+}
+
+impl Dcqcn {
+    /// A CNP: remember the rate, cut it by alpha/2, believe more in congestion, start over.
+    fn cut(&mut self, view: &ControlView, params: &Params) -> ControlActions {
+        let first = self.active == 0;
+        self.active = 1;
+        self.cnp_since_tick = 1;
+        self.target_bps = self.current_bps;
+        let cut = (u128::from(self.current_bps) * u128::from(self.alpha)) >> 17;
+        self.current_bps = self.clamp(self.current_bps - cut as u64, view, params);
+        self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
+        (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
+        let tick_after = first.then(|| params.duration(TIMER));
+        ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, window: None }
+    }
+
+    /// A round of fast recovery, additive or hyper increase.
+    fn increase(&mut self, view: &ControlView, params: &Params) -> ControlActions {
+        let fast = params.get(FAST_RECOVERY_ROUNDS) as u32;
+        let (most, least) = (self.timer_rounds.max(self.byte_rounds), self.timer_rounds.min(self.byte_rounds));
+        if least > fast {
+            self.target_bps += params.get(HYPER_RATE);
+        } else if most > fast {
+            self.target_bps += params.get(ADDITIVE_RATE);
+        }
+        self.target_bps = self.target_bps.min(view.line_rate.as_bps());
+        let halfway = self.current_bps.midpoint(self.target_bps);
+        self.current_bps = self.clamp(halfway, view, params);
+        ControlActions { rate: Some(BitRate::bps(self.current_bps)), ..ControlActions::default() }
+    }
+
+    fn clamp(&self, bps: u64, view: &ControlView, params: &Params) -> u64 {
+        let line = view.line_rate.as_bps();
+        bps.max(params.get(MINIMUM_RATE)).min(line)
+    }
+}

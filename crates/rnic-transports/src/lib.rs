@@ -1,0 +1,40 @@
+//! The algorithms: one file each, and the transports composed of them.
+//!
+//! ```text
+//! ROOM     rnic-transports (green: a newcomer may change anything that keeps the tests green)
+//! Purpose  recovery, control, paths and schedule policies; profiles
+//! May use  rnic-base, rnic-policy
+//! Must not know the engine, allocate per event, compute in floating point
+//! Add here a policy: one file in its folder and one line in that folder's registry
+//! Not here what every transport needs (rnic-engine)
+//! Proved by the contract kit, on every registered policy; mechanism tests in rnic-engine and tests/
+//! ```
+
+pub mod control;
+pub mod paths;
+pub mod profiles;
+pub mod recovery;
+pub mod schedule;
+
+pub use profiles::{SelectError, profile, profiles, select};
+
+/// Declares the policies of one kind: a module and a table entry for each line.
+///
+/// The file is named like the module; the type is the policy's state.
+macro_rules! registry {
+    ($kind:ty: $($module:ident :: $policy:ident,)+) => {
+        $(pub mod $module;)+
+
+        /// Every policy of this kind, in the order of the registry.
+        pub const ALL: &[$kind] = &[$(<$kind>::of::<$module::$policy>(),)+];
+
+        /// The policy called `name`.
+        pub fn find(name: &str) -> Option<$kind> {
+            ALL.iter().find(|policy| policy.name == name).copied()
+        }
+    };
+}
+pub(crate) use registry;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Path policies: the registry.
+
+use rnic_policy::PathPolicy;
+
+crate::registry! { PathPolicy:
+    ecmp::Ecmp,
+    spray::Spray,
+}

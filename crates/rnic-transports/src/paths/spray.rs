@@ -1,0 +1,41 @@
+//! Oblivious spraying: every packet takes the next label of a small set, whatever the paths are like.
+//!
+//! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that IRN (SIGCOMM'18) section 7 says its recovery can
+//! serve with a NACK threshold. It reorders packets by design, so it is refused together with recovery that takes every gap for a
+//! loss.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
+
+/// The label in use.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Spray {
+    first: u16,
+    index: u16,
+}
+
+const PATH_COUNT: usize = 0;
+
+impl Paths for Spray {
+    const NAME: &'static str = "spray";
+    const SUMMARY: &'static str = "the next of a few labels for every packet, round robin (Falcon 4.3)";
+    const PARAMS: &'static [ParamSpec] =
+        &[ParamSpec::count("spray_paths", 4, 1, 1_024, "labels that packets are spread over")];
+    const REORDERS: bool = true;
+
+    fn start(_: &Params, view: &PathView) -> (Self, PathLabel) {
+        let first = view.flow_hash as u16;
+        (Self { first, index: 0 }, PathLabel(first))
+    }
+
+    fn per_packet(_: &Params) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, event: &PathEvent, _: &PathView, params: &Params) -> PathActions {
+        let PathEvent::Sending { .. } = event else { return PathActions::default() };
+        self.index = (self.index + 1) % params.get(PATH_COUNT) as u16;
+        PathActions { label: Some(PathLabel(self.first.wrapping_add(self.index))) }
+    }
+}

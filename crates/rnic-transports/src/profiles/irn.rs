@@ -1,0 +1,44 @@
+//! `irn`: selective recovery and a static cap, no PFC needed.
+//!
+//! Source: IRN (SIGCOMM'18). The cap is the bandwidth-delay product of the longest path in packets (section 3.2): about 110
+//! for the paper's network; other networks set `cap_packets`. Its variants are options:
+//!
+//! | variant (section 4.3, 7) | option |
+//! |---|---|
+//! | go-back-N | `recovery = "go-back-n"` |
+//! | no SACK bitmap | `sack_bitmap = false` |
+//! | no BDP-FC | `cap_packets = 0` |
+//! | computed timeout | `dynamic_rto = true` |
+//! | NACK threshold | `nack_threshold = n` |
+//!
+//! Without BDP-FC the packets in flight are still bounded by the widest bitmap we have, 16384: a deviation the paper's
+//! simulator did not need, far above any of its flows.
+
+use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
+use rnic_policy::{SchedulePolicy, SequenceSpaces};
+
+use crate::control::line_rate::LineRate;
+use crate::paths::ecmp::Ecmp;
+use crate::recovery::irn::Irn;
+use crate::schedule::round_robin::RoundRobin;
+
+pub(super) fn profile() -> Profile {
+    let recovery = RecoveryPolicy::of::<Irn>();
+    let control = ControlPolicy::of::<LineRate>();
+    let paths = PathPolicy::of::<Ecmp>();
+    let schedule = SchedulePolicy::of::<RoundRobin>();
+    Profile {
+        name: "irn",
+        summary: "IRN: selective retransmission, a cap of one bandwidth-delay product, no PFC",
+        protocol: Protocol::Irn,
+        spaces: SequenceSpaces::Split,
+        acks: AckRule::EveryPacket,
+        ack_every_packets: 1,
+        cap_packets: Some(110),
+        window_bits: 128,
+        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
+        control: Configured { policy: control, params: Params::defaults(control.params) },
+        paths: Configured { policy: paths, params: Params::defaults(paths.params) },
+        schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
+    }
+}

@@ -1,0 +1,37 @@
+//! `roce-gbn`: RoCEv2 as shipped, with go-back-N.
+//!
+//! Source: IRN (SIGCOMM'18) section 4.1 and targets 1.C, 2.C: early packets are dropped and drawn to attention once per gap,
+//! nothing bounds the packets in flight, responses share the sequence space of requests, acknowledgements come at the end of
+//! messages (and every 64 packets, so that a long message frees its sender's timer).
+//!
+//! The paper's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one sends a
+//! few, as hardware does.
+
+use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
+use rnic_policy::{SchedulePolicy, SequenceSpaces};
+
+use crate::control::line_rate::LineRate;
+use crate::paths::ecmp::Ecmp;
+use crate::recovery::go_back_n::GoBackN;
+use crate::schedule::round_robin::RoundRobin;
+
+pub(super) fn profile() -> Profile {
+    let recovery = RecoveryPolicy::of::<GoBackN>();
+    let control = ControlPolicy::of::<LineRate>();
+    let paths = PathPolicy::of::<Ecmp>();
+    let schedule = SchedulePolicy::of::<RoundRobin>();
+    Profile {
+        name: "roce-gbn",
+        summary: "RoCEv2 with go-back-N: early packets are dropped, one loss resends all",
+        protocol: Protocol::Roce,
+        spaces: SequenceSpaces::Shared,
+        acks: AckRule::OnRequest,
+        ack_every_packets: 64,
+        cap_packets: None,
+        window_bits: 64,
+        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
+        control: Configured { policy: control, params: Params::defaults(control.params) },
+        paths: Configured { policy: paths, params: Params::defaults(paths.params) },
+        schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
+    }
+}

@@ -1,0 +1,8 @@
+//! Loss recovery policies: the registry.
+
+use rnic_policy::RecoveryPolicy;
+
+crate::registry! { RecoveryPolicy:
+    go_back_n::GoBackN,
+    irn::Irn,
+}

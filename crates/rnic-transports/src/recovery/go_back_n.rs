@@ -1,0 +1,52 @@
+//! Go-back-N: whatever is missing, send everything after it again.
+//!
+//! Source: InfiniBand Architecture volume 1, section 9.7.5 (requester behaviour on a PSN sequence error and on timeout);
+//! IRN (SIGCOMM'18) sections 2.1 and 4.1 for the role as RoCE's recovery and for the timeout.
+//!
+//! Deviations: none in the sender. The verbs timeout (4.096 us times a power of two) is replaced by one fixed value,
+//! IRN's RTO_high, as in the paper's baseline; it is switched off (`rto = 0`) where the network is lossless thanks to PFC, "to
+//! prevent spurious retransmissions" (section 4.1).
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::Duration;
+use rnic_policy::recovery::Interest;
+use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+
+/// No state beyond the window itself.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct GoBackN {}
+
+const RTO: usize = 0;
+
+impl Recovery for GoBackN {
+    const NAME: &'static str = "go-back-n";
+    const SUMMARY: &'static str = "on a NAK or a timeout, send everything outstanding again (IBA 9.7.5)";
+    const PARAMS: &'static [ParamSpec] = &[ParamSpec::duration(
+        "rto",
+        Duration::from_us(320),
+        "retransmission timeout; 0 for none, as under PFC (IRN section 4.1: RTO_high)",
+    )];
+    const GAP_IS_LOSS: bool = true;
+    const PLACEMENT: Placement = Placement::Drop;
+
+    fn start(_: &Params) -> Self {
+        Self {}
+    }
+
+    fn initial_rto(params: &Params) -> Option<Duration> {
+        Some(params.duration(RTO)).filter(|rto| *rto != Duration::ZERO)
+    }
+
+    fn interest(_: &Params) -> Interest {
+        Interest::Never
+    }
+
+    fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {
+        let retransmit = match event {
+            RecoveryEvent::Acked { .. } => None,
+            RecoveryEvent::Nacked { .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
+        };
+        RecoveryActions { retransmit, ..RecoveryActions::default() }
+    }
+}

@@ -1,0 +1,34 @@
+//! Round robin, one packet a turn.
+//!
+//! Source: Tonic (NSDI'20) section 3.1: the active set is a FIFO, one flow a cycle, reinserted only while it is still
+//! eligible. `turn_packets` lengthens the turn for bodies that gain from runs of packets of one queue pair.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_policy::{ParamSpec, Params, Schedule, ScheduleActions, ScheduleEvent, ScheduleView};
+
+/// No state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct RoundRobin {}
+
+const TURN_PACKETS: usize = 0;
+
+impl Schedule for RoundRobin {
+    const NAME: &'static str = "round-robin";
+    const SUMMARY: &'static str = "queue pairs in a ring, a fixed number of packets a turn (Tonic 3.1)";
+    const PARAMS: &'static [ParamSpec] =
+        &[ParamSpec::count("turn_packets", 1, 1, 256, "packets a queue pair sends in its turn")];
+
+    fn start(params: &Params, _: &ScheduleView) -> (Self, ScheduleActions) {
+        let turn_packets = Some(params.get(TURN_PACKETS) as u32);
+        (Self {}, ScheduleActions { turn_packets, ..ScheduleActions::default() })
+    }
+
+    fn listens(_: &Params) -> bool {
+        false
+    }
+
+    fn on_event(&mut self, _: &ScheduleEvent, _: &ScheduleView, _: &Params) -> ScheduleActions {
+        ScheduleActions::default()
+    }
+}

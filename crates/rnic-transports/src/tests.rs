@@ -1,0 +1,95 @@
+//! Every registered policy passes the contract kit; every profile composes; options do what they say.
+
+use rnic_policy::{Placement, ProfileError, kit};
+
+use super::*;
+
+const SEEDS: std::ops::Range<u64> = 0..8;
+const STEPS: u64 = 20_000;
+
+#[test]
+fn every_recovery_policy_passes_the_kit() {
+    for policy in recovery::ALL {
+        for seed in SEEDS {
+            assert_eq!(kit::check_recovery(policy, seed, STEPS), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn every_control_policy_passes_the_kit() {
+    for policy in control::ALL {
+        for seed in SEEDS {
+            assert_eq!(kit::check_control(policy, seed, STEPS), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn every_path_policy_passes_the_kit() {
+    for policy in paths::ALL {
+        for seed in SEEDS {
+            assert_eq!(kit::check_paths(policy, seed, STEPS), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn every_scheduler_passes_the_kit() {
+    for policy in schedule::ALL {
+        for seed in SEEDS {
+            assert_eq!(kit::check_schedule(policy, seed, STEPS), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn every_profile_is_sound_and_its_option_names_are_unique() {
+    for profile in profiles() {
+        assert_eq!(profile.check(), Ok(()));
+        let mut names: Vec<_> = profile.options().map(|(spec, _)| spec.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{}: an option name stands twice", profile.name);
+    }
+}
+
+#[test]
+fn select_exchanges_parts_before_it_sets_their_parameters() {
+    let profile = select("irn", [("rto", "500us"), ("recovery", "go-back-n")]).expect("rto belongs to go-back-n");
+    assert_eq!(profile.recovery.policy.name, "go-back-n");
+    assert_eq!(profile.placement(), Placement::Drop);
+    let profile = select("irn", [("cap_packets", "0")]).expect("no BDP-FC");
+    assert_eq!(profile.in_flight_max(), 16_384);
+    assert_eq!(select("irn", []).expect("default").in_flight_max(), 110);
+}
+
+#[test]
+fn select_refuses_with_one_clear_line() {
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+    let refused: [Case; 6] = [
+        ("tcp", &[], "roce-gbn, irn"),
+        ("irn", &[("recovery", "magic")], "go-back-n, irn"),
+        ("irn", &[("rto_lo", "1us")], "rto_low"),
+        ("irn", &[("rto_low", "1 parsec")], "parsec"),
+        ("irn", &[("cap_packets", "20000")], "16384"),
+        ("irn", &[("paths", "spray")], "NACK threshold"),
+    ];
+    for (name, options, says) in refused {
+        let error = select(name, options.iter().copied()).expect_err(says).to_string();
+        assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn select_allows_spraying_with_a_nack_threshold() {
+    let profile = select("irn", [("paths", "spray"), ("nack_threshold", "16")]).expect("tolerates reordering");
+    assert_eq!(profile.paths.policy.name, "spray");
+    assert!(matches!(
+        select("roce-gbn", [("paths", "spray")]),
+        Err(SelectError::Composition(ProfileError::ReorderingTakenForLoss(..)))
+    ));
+}
+
+mod irn_recovery;
