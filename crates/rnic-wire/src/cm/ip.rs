@@ -1,0 +1,110 @@
+//! Who asks, in terms of IP: the first 36 bytes of the private data of a REQ for a port's service.
+//!
+//! Source: InfiniBand Architecture volume 1, annex A11 (RDMA IP connection management service). RDMA connection
+//! managers fill it in and refuse a REQ without it.
+//!
+//! ```text
+//!   0 major version (4) 0, minor version (4) 0   1 IP version (4), reserved (4)   2 source port
+//!   4 source IP, 16 bytes (IPv4 in the last four)   20 destination IP, likewise   36 the application's 56 bytes
+//! ```
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::field::PrivateData;
+use crate::bytes::{array, be16, put};
+
+/// What the header says, and what the application has behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpRequest {
+    /// Port that the request comes from.
+    pub source_port: u16,
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// Whom it asks; of the same IP version.
+    pub destination: IpAddr,
+    /// From application to application.
+    pub private_data: PrivateData<56>,
+}
+
+impl IpRequest {
+    /// Reads the private data of a REQ; `None` when another version or no IP version is named.
+    #[must_use]
+    pub fn parse(data: &PrivateData<92>) -> Option<Self> {
+        let bytes = &data.0;
+        let (source, destination): ([u8; 16], [u8; 16]) = (array(bytes, 4), array(bytes, 20));
+        let ip: fn([u8; 16]) -> IpAddr = match (bytes[0], bytes[1] >> 4) {
+            (VERSION, 4) => |[.., a, b, c, d]| Ipv4Addr::new(a, b, c, d).into(),
+            (VERSION, 6) => |octets| Ipv6Addr::from(octets).into(),
+            _ => return None,
+        };
+        Some(Self {
+            source_port: be16(bytes, 2),
+            source: ip(source),
+            destination: ip(destination),
+            private_data: PrivateData(array(bytes, 36)),
+        })
+    }
+
+    /// The private data of a REQ; `None` when the two addresses are not of one IP version.
+    #[must_use]
+    pub fn emit(&self) -> Option<PrivateData<92>> {
+        let octets = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)).to_be_bytes(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return None;
+        }
+        let mut bytes = [0; 92];
+        bytes[0] = VERSION;
+        bytes[1] = if self.source.is_ipv4() { 4 << 4 } else { 6 << 4 };
+        put(&mut bytes, 2, self.source_port.to_be_bytes());
+        put(&mut bytes, 4, octets(self.source));
+        put(&mut bytes, 20, octets(self.destination));
+        put(&mut bytes, 36, self.private_data.0);
+        Some(PrivateData(bytes))
+    }
+}
+
+const VERSION: u8 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn golden_and_back() {
+        let private_data = PrivateData::new(b"hello").expect("short");
+        let request =
+            IpRequest { source_port: 0x1234, source: ip("10.1.2.3"), destination: ip("10.4.5.6"), private_data };
+        let data = request.emit().expect("both IPv4");
+        let mut expected = vec![0x00, 0x40, 0x12, 0x34];
+        expected.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 1, 2, 3]);
+        expected.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 4, 5, 6]);
+        expected.extend_from_slice(b"hello");
+        assert_eq!(data.0[..41], expected);
+        assert_eq!(IpRequest::parse(&data), Some(request));
+
+        let six = IpRequest { source: ip("fd00::1"), destination: ip("fd00::2"), ..request };
+        assert_eq!(IpRequest::parse(&six.emit().expect("both IPv6")), Some(six));
+    }
+
+    #[test]
+    fn what_is_no_such_header_is_none() {
+        let mut data = PrivateData([0; 92]);
+        assert_eq!(IpRequest::parse(&data), None, "no IP version");
+        data.0[..2].copy_from_slice(&[0x10, 0x40]);
+        assert_eq!(IpRequest::parse(&data), None, "another major version");
+        let mixed = IpRequest {
+            source_port: 1,
+            source: ip("fd00::1"),
+            destination: ip("10.0.0.1"),
+            private_data: PrivateData::default(),
+        };
+        assert_eq!(mixed.emit(), None);
+    }
+}

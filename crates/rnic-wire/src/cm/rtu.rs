@@ -1,0 +1,35 @@
+//! RTU (InfiniBand Architecture volume 1, section 12.6.9): the connection may be used.
+//!
+//! ```text
+//!   0 local communication id   4 remote communication id   8 private data, 224 bytes
+//! ```
+
+use super::field::PrivateData;
+use super::mad::Body;
+use crate::bytes::{array, be32, put};
+
+/// RTU: the connection may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReadyToUse {
+    /// The sender's name for the connection.
+    pub local_comm_id: u32,
+    /// The receiver's name for it.
+    pub remote_comm_id: u32,
+    /// From application to application.
+    pub private_data: PrivateData<224>,
+}
+
+impl ReadyToUse {
+    /// Says in a MAD header that this is the message.
+    pub const ATTRIBUTE: u16 = 0x0014;
+
+    pub(super) fn parse(body: &Body) -> Self {
+        Self { local_comm_id: be32(body, 0), remote_comm_id: be32(body, 4), private_data: PrivateData(array(body, 8)) }
+    }
+
+    pub(super) fn emit(&self, body: &mut Body) {
+        put(body, 0, self.local_comm_id.to_be_bytes());
+        put(body, 4, self.remote_comm_id.to_be_bytes());
+        put(body, 8, self.private_data.0);
+    }
+}

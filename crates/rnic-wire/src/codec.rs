@@ -1,0 +1,119 @@
+//! Packets to bytes and back, in both formats.
+//!
+//! A datagram is a UDP payload: base transport header, extended headers, payload, padding, ICRC. [`encode_headers`]
+//! writes what stands before the payload and [`decode`] reads it; neither touches payload or ICRC ([`crate::icrc`]),
+//! because a body has its payload in registered memory. [`assemble`] does all of it for whoever wants one buffer.
+//!
+//! Scope: reliable connections and CNPs. Management datagrams have their own door, [`crate::gsi`].
+//!
+//! The layouts are in [`crate::header`], one file each; what IRN adds and why is in [`crate::header::irn`].
+
+use core::ops::Range;
+
+use crate::error::{EncodeError, WireError};
+use crate::header::{bth, irn};
+use crate::icrc::IcrcPrefix;
+use crate::length::ICRC_LEN;
+use crate::net::Addresses;
+use crate::opcode::Opcode;
+use crate::packet::{Format, Packet};
+
+pub use crate::length::HEADERS_MAX;
+
+mod read;
+mod write;
+
+/// What a datagram turned out to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decoded {
+    /// The format that it says it has.
+    pub format: Format,
+    /// Its headers.
+    pub packet: Packet,
+    /// Where in the datagram its payload stands, without padding.
+    pub payload: Range<usize>,
+}
+
+/// Writes the base and extended transport headers of `packet`; gives their length.
+///
+/// # Errors
+/// [`EncodeError`] when `format` has no way to say what `packet` says, or `packet` lacks what `format` always says. The
+/// content of `out` is then undefined.
+#[inline]
+pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
+    let (opcode, len) = write::extended(format, &packet.headers, out)?;
+    if !opcode.payload().allows(packet.payload_len) {
+        return Err(EncodeError::PayloadLength { bytes: packet.payload_len });
+    }
+    write::base(format, opcode, packet, out);
+    Ok(len)
+}
+
+/// Reads the headers of a datagram, base transport header to ICRC, and checks that its length fits them. The ICRC is
+/// not checked: that takes the addresses too, see [`crate::icrc::verify`].
+///
+/// # Errors
+/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+#[inline]
+pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
+    let (header, rest) = bth::BthView::split(datagram)?;
+    let format = match header.version() {
+        irn::VERSION_ROCE => Format::RoceV2,
+        irn::VERSION_IRN => Format::Irn,
+        _ => return Err(WireError::Version),
+    };
+    if header.partition_key() != bth::DEFAULT_PARTITION_KEY {
+        return Err(WireError::PartitionKey);
+    }
+    let opcode = Opcode::from_byte(format, header.opcode()).ok_or(WireError::Opcode)?;
+    let (headers, rest) = read::extended(format, opcode, rest)?;
+
+    let body_len = rest.len().checked_sub(ICRC_LEN).ok_or(WireError::Short)?;
+    let padded = body_len.is_multiple_of(4);
+    let payload_len = body_len.checked_sub(usize::from(header.pad())).filter(|_| padded).ok_or(WireError::Padding)?;
+    let payload_bytes = u32::try_from(payload_len).map_err(|_| WireError::PayloadLength)?;
+    if !opcode.payload().allows(payload_bytes) {
+        return Err(WireError::PayloadLength);
+    }
+    let start = datagram.len() - rest.len();
+    let packet = Packet {
+        dest_qpn: header.dest_qpn(),
+        psn: header.psn(),
+        flags: header.flags(),
+        payload_len: payload_bytes,
+        headers,
+    };
+    Ok(Decoded { format, packet, payload: start..start + payload_len })
+}
+
+/// Replaces the content of `out` by the whole datagram: headers, the gathered `payload`, padding, ICRC. For captures,
+/// checkers and tests; a body that has scatter/gather sends the parts from where they are.
+///
+/// # Errors
+/// [`EncodeError`] as [`encode_headers`], or when the parts of `payload` do not add up to the packet's payload length.
+pub fn assemble(
+    format: Format,
+    packet: &Packet,
+    payload: &[&[u8]],
+    addresses: &Addresses,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let mut headers = [0; HEADERS_MAX];
+    let headers_len = encode_headers(format, packet, &mut headers)?;
+    let bytes = payload.iter().map(|part| part.len()).sum::<usize>();
+    if bytes != packet.payload_len as usize {
+        return Err(EncodeError::PayloadLength { bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    }
+    out.clear();
+    out.extend_from_slice(&headers[..headers_len]);
+    payload.iter().for_each(|part| out.extend_from_slice(part));
+    out.resize(out.len() + packet.pad_len() as usize, 0);
+    let mut icrc = IcrcPrefix::new(addresses, (out.len() + ICRC_LEN) as u32).start(&out[..headers_len]);
+    icrc.update(&out[headers_len..]);
+    out.extend_from_slice(&icrc.finish());
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "codec/tests.rs"]
+mod tests;

@@ -1,0 +1,201 @@
+//! Extended headers to bytes: the opcode that fits them, and every rule about which field may stand where.
+
+use crate::error::EncodeError;
+use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, ieth, immdt, irn};
+use crate::length::HEADERS_MAX;
+use crate::opcode::Opcode;
+use crate::packet::{Aeth, AtomicOp, Format, Headers, Packet, Position, Reth, SendPlacement, SendTail, WqeSn};
+use rnic_base::Psn;
+
+/// Writes the extended headers behind the room for the base one; gives the opcode and the length of both.
+#[inline]
+pub(super) fn extended(
+    format: Format,
+    headers: &Headers,
+    out: &mut [u8; HEADERS_MAX],
+) -> Result<(Opcode, usize), EncodeError> {
+    let mut writer = Writer { format, out, len: bth::LEN };
+    let opcode = match *headers {
+        Headers::Send { position, tail, placement } => writer.send(position, tail, placement),
+        Headers::Write { position, reth, immediate, recv_sn } => writer.write(position, reth, immediate, recv_sn),
+        Headers::ReadRequest { reth, read_sn } => {
+            reth.emit(writer.next());
+            writer.read_sn(read_sn)?;
+            Ok(Opcode::ReadRequest)
+        }
+        Headers::ReadResponse { position, aeth } => writer.read_response(position, aeth),
+        Headers::AtomicRequest { va, rkey, op, read_sn } => {
+            atomic_eth::emit(va, rkey, &op, writer.next());
+            writer.read_sn(read_sn)?;
+            Ok(match op {
+                AtomicOp::CompareSwap { .. } => Opcode::CompareSwap,
+                AtomicOp::FetchAdd { .. } => Opcode::FetchAdd,
+            })
+        }
+        Headers::AtomicResponse { aeth, original } => {
+            aeth.emit(writer.next())?;
+            atomic_ack_eth::emit(original, writer.next());
+            Ok(Opcode::AtomicAcknowledge)
+        }
+        Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
+        Headers::ReadAck { .. } if format == Format::RoceV2 => {
+            Err(EncodeError::Unexpected { format, field: "a read acknowledgement" })
+        }
+        Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
+        Headers::Cnp => {
+            cnp::emit(writer.next());
+            Ok(Opcode::Cnp)
+        }
+    }?;
+    Ok((opcode, writer.len))
+}
+
+/// Writes the base transport header into the room before the extended ones.
+#[inline]
+pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u8; HEADERS_MAX]) {
+    let header = bth::Bth {
+        opcode: opcode.byte(),
+        // A connection without path migration is "migrated" for good; hardware sends it so. A CNP has no connection.
+        migrated: !matches!(opcode, Opcode::Cnp),
+        pad: packet.pad_len() as u8,
+        version: match format {
+            Format::RoceV2 => irn::VERSION_ROCE,
+            Format::Irn => irn::VERSION_IRN,
+        },
+        dest_qpn: packet.dest_qpn,
+        psn: packet.psn,
+        flags: packet.flags,
+    };
+    header.emit(out.first_chunk_mut().expect("HEADERS_MAX holds a BTH"));
+}
+
+/// Appends headers to the front part of a buffer that is large enough for any packet.
+struct Writer<'a> {
+    format: Format,
+    out: &'a mut [u8; HEADERS_MAX],
+    len: usize,
+}
+
+impl Writer<'_> {
+    /// Room for a header of `N` bytes.
+    #[inline]
+    fn next<const N: usize>(&mut self) -> &mut [u8; N] {
+        let start = self.len;
+        self.len += N;
+        self.out[start..].first_chunk_mut().expect("HEADERS_MAX holds every packet's headers")
+    }
+
+    /// Refuses a field whose presence is not as the format wants it.
+    #[inline]
+    fn check(&self, present: bool, wanted: bool, field: &'static str) -> Result<(), EncodeError> {
+        let format = self.format;
+        match (present, wanted) {
+            (true, false) => Err(EncodeError::Unexpected { format, field }),
+            (false, true) => Err(EncodeError::Missing { format, field }),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        position: Position,
+        tail: SendTail,
+        placement: Option<SendPlacement>,
+    ) -> Result<Opcode, EncodeError> {
+        self.check(placement.is_some(), self.format == Format::Irn, "a Send placement")?;
+        match tail {
+            SendTail::Plain => {}
+            SendTail::Immediate(value) => immdt::emit(value, self.next()),
+            SendTail::Invalidate(rkey) => ieth::emit(rkey, self.next()),
+        }
+        if let Some(placement) = placement {
+            placement.emit(self.next());
+        }
+        match (position, tail) {
+            (Position::First, SendTail::Plain) => Ok(Opcode::SendFirst),
+            (Position::Middle, SendTail::Plain) => Ok(Opcode::SendMiddle),
+            (Position::Last, SendTail::Plain) => Ok(Opcode::SendLast),
+            (Position::Last, SendTail::Immediate(_)) => Ok(Opcode::SendLastImmediate),
+            (Position::Last, SendTail::Invalidate(_)) => Ok(Opcode::SendLastInvalidate),
+            (Position::Only, SendTail::Plain) => Ok(Opcode::SendOnly),
+            (Position::Only, SendTail::Immediate(_)) => Ok(Opcode::SendOnlyImmediate),
+            (Position::Only, SendTail::Invalidate(_)) => Ok(Opcode::SendOnlyInvalidate),
+            (Position::First | Position::Middle, SendTail::Immediate(_)) => {
+                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE })
+            }
+            (Position::First | Position::Middle, SendTail::Invalidate(_)) => {
+                Err(EncodeError::Unexpected { format: self.format, field: "a key to invalidate" })
+            }
+        }
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        position: Position,
+        reth: Option<Reth>,
+        immediate: Option<u32>,
+        recv_sn: Option<WqeSn>,
+    ) -> Result<Opcode, EncodeError> {
+        let irn = self.format == Format::Irn;
+        self.check(reth.is_some(), irn || position.starts(), "a RETH")?;
+        self.check(recv_sn.is_some(), irn && immediate.is_some(), "a receive WQE sequence number")?;
+        if let Some(reth) = reth {
+            reth.emit(self.next());
+        }
+        if let Some(value) = immediate {
+            immdt::emit(value, self.next());
+        }
+        if let Some(recv_sn) = recv_sn {
+            irn::emit_wqe_sn(recv_sn, self.next());
+        }
+        match (position, immediate) {
+            (Position::First, None) => Ok(Opcode::WriteFirst),
+            (Position::Middle, None) => Ok(Opcode::WriteMiddle),
+            (Position::Last, None) => Ok(Opcode::WriteLast),
+            (Position::Last, Some(_)) => Ok(Opcode::WriteLastImmediate),
+            (Position::Only, None) => Ok(Opcode::WriteOnly),
+            (Position::Only, Some(_)) => Ok(Opcode::WriteOnlyImmediate),
+            (Position::First | Position::Middle, Some(_)) => {
+                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE })
+            }
+        }
+    }
+
+    #[inline]
+    fn read_response(&mut self, position: Position, aeth: Option<Aeth>) -> Result<Opcode, EncodeError> {
+        self.check(aeth.is_some(), position != Position::Middle, "an AETH")?;
+        if let Some(aeth) = aeth {
+            aeth.emit(self.next())?;
+        }
+        Ok(match position {
+            Position::First => Opcode::ReadResponseFirst,
+            Position::Middle => Opcode::ReadResponseMiddle,
+            Position::Last => Opcode::ReadResponseLast,
+            Position::Only => Opcode::ReadResponseOnly,
+        })
+    }
+
+    #[inline]
+    fn acknowledgement(&mut self, opcode: Opcode, aeth: Aeth, sack: Option<Psn>) -> Result<Opcode, EncodeError> {
+        aeth.emit(self.next())?;
+        match self.format {
+            // An acknowledgement that selects nothing is complete without the field.
+            Format::RoceV2 => self.check(sack.is_some(), false, "a selective acknowledgement")?,
+            Format::Irn => irn::emit_sack(sack, self.next()),
+        }
+        Ok(opcode)
+    }
+
+    #[inline]
+    fn read_sn(&mut self, read_sn: Option<WqeSn>) -> Result<(), EncodeError> {
+        self.check(read_sn.is_some(), self.format == Format::Irn, "a Read WQE sequence number")?;
+        if let Some(read_sn) = read_sn {
+            irn::emit_wqe_sn(read_sn, self.next());
+        }
+        Ok(())
+    }
+}
+
+const IMMEDIATE: &str = "immediate data";

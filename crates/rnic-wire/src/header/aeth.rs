@@ -1,0 +1,150 @@
+//! ACK extended transport header (InfiniBand Architecture volume 1, section 9.3): what a responder says.
+//!
+//! ```text
+//!        0               1               2               3
+//!  0  |   syndrome    |             message sequence number           |
+//!
+//!  syndrome, from the top bit:  0 00 ccccc  ACK, c encoded credits (31: none counted)
+//!                               0 01 ttttt  RNR NAK, t encoded wait
+//!                               0 11 nnnnn  NAK, n: 0 PSN sequence error, 1 invalid request, 2 remote access error,
+//!                                           3 remote operational error (4 and up: not for reliable connections)
+//!                               0 10 and 1 .. are reserved
+//! ```
+
+use rnic_base::Serial;
+
+use crate::bytes::{be24, put24, split};
+use crate::error::{EncodeError, WireError};
+use crate::packet::{Aeth, NakCode, Syndrome};
+
+/// Bytes of the header.
+pub const LEN: usize = 4;
+
+/// An ACK extended transport header in place.
+#[derive(Clone, Copy, Debug)]
+pub struct AethView<'a>(&'a [u8; LEN]);
+
+impl<'a> AethView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// What is said.
+    ///
+    /// # Errors
+    /// [`WireError::Syndrome`] for a reserved value.
+    #[inline]
+    pub const fn syndrome(self) -> Result<Syndrome, WireError> {
+        let (kind, value) = (self.0[0] >> VALUE_BITS, self.0[0] & VALUE_MAX);
+        match (kind, value) {
+            (KIND_ACK, credits) => Ok(Syndrome::Ack { credits }),
+            (KIND_RNR_NAK, timer) => Ok(Syndrome::RnrNak { timer }),
+            (KIND_NAK, 0) => Ok(Syndrome::Nak(NakCode::PsnSequenceError)),
+            (KIND_NAK, 1) => Ok(Syndrome::Nak(NakCode::InvalidRequest)),
+            (KIND_NAK, 2) => Ok(Syndrome::Nak(NakCode::RemoteAccessError)),
+            (KIND_NAK, 3) => Ok(Syndrome::Nak(NakCode::RemoteOperationalError)),
+            _ => Err(WireError::Syndrome),
+        }
+    }
+
+    /// Messages that the responder has completed, modulo 2^24.
+    #[inline]
+    pub fn msn(self) -> Serial<24> {
+        Serial::new(be24(self.0, 1))
+    }
+
+    /// The header's meaning.
+    ///
+    /// # Errors
+    /// [`WireError::Syndrome`] for a reserved syndrome.
+    #[inline]
+    pub fn to_repr(self) -> Result<Aeth, WireError> {
+        Ok(Aeth { syndrome: self.syndrome()?, msn: self.msn() })
+    }
+}
+
+impl Aeth {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// [`EncodeError::Range`] when credits or timer need more than five bits.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; LEN]) -> Result<(), EncodeError> {
+        let (kind, value, field) = match self.syndrome {
+            Syndrome::Ack { credits } => (KIND_ACK, credits, "the credit count"),
+            Syndrome::RnrNak { timer } => (KIND_RNR_NAK, timer, "the RNR timer"),
+            Syndrome::Nak(code) => (KIND_NAK, nak_code(code), "the NAK code"),
+        };
+        if value > VALUE_MAX {
+            return Err(EncodeError::Range { field, value: u32::from(value), max: u32::from(VALUE_MAX) });
+        }
+        out[0] = kind << VALUE_BITS | value;
+        put24(out, 1, self.msn.value());
+        Ok(())
+    }
+}
+
+const fn nak_code(code: NakCode) -> u8 {
+    match code {
+        NakCode::PsnSequenceError => 0,
+        NakCode::InvalidRequest => 1,
+        NakCode::RemoteAccessError => 2,
+        NakCode::RemoteOperationalError => 3,
+    }
+}
+
+const VALUE_BITS: u32 = 5;
+const VALUE_MAX: u8 = 31;
+const KIND_ACK: u8 = 0b000;
+const KIND_RNR_NAK: u8 = 0b001;
+const KIND_NAK: u8 = 0b011;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Syndrome bytes as they stand in the specification's table.
+    const GOLDEN: [(u8, Syndrome); 8] = [
+        (0x00, Syndrome::Ack { credits: 0 }),
+        (0x1f, Syndrome::ACK),
+        (0x20, Syndrome::RnrNak { timer: 0 }),
+        (0x2e, Syndrome::RnrNak { timer: 14 }),
+        (0x60, Syndrome::Nak(NakCode::PsnSequenceError)),
+        (0x61, Syndrome::Nak(NakCode::InvalidRequest)),
+        (0x62, Syndrome::Nak(NakCode::RemoteAccessError)),
+        (0x63, Syndrome::Nak(NakCode::RemoteOperationalError)),
+    ];
+
+    #[test]
+    fn golden_syndromes_both_ways() {
+        for (byte, syndrome) in GOLDEN {
+            let header = Aeth { syndrome, msn: Serial::new(0x01_0203) };
+            let mut bytes = [0xee; LEN];
+            header.emit(&mut bytes).expect("five bits suffice");
+            assert_eq!(bytes, [byte, 1, 2, 3]);
+            let (view, _) = AethView::split(&bytes).expect("four bytes");
+            assert_eq!(view.to_repr(), Ok(header));
+        }
+    }
+
+    #[test]
+    fn reserved_syndromes_are_refused() {
+        for byte in (0x40..0x60).chain(0x64..=0xff) {
+            let bytes = [byte, 0, 0, 0];
+            let (view, _) = AethView::split(&bytes).expect("four bytes");
+            assert_eq!(view.to_repr(), Err(WireError::Syndrome), "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn six_bit_credits_are_a_callers_error() {
+        let header = Aeth { syndrome: Syndrome::Ack { credits: 32 }, msn: Serial::new(0) };
+        let error = header.emit(&mut [0; LEN]).expect_err("32 needs six bits");
+        assert_eq!(error.to_string(), "the credit count is 32, more than 31");
+    }
+}

@@ -1,0 +1,187 @@
+//! Base transport header (InfiniBand Architecture volume 1, section 9.2): the start of every packet.
+//!
+//! ```text
+//!        0               1               2               3
+//!  0  |    opcode     |S|M|Pad| TVer  |             P_Key             |
+//!  4  |F|B|  resv8a   |            destination QP                     |
+//!  8  |A|   resv7     |                  PSN                          |
+//!
+//!  S solicited event   M migration state   Pad bytes of padding (0..3)   TVer transport header version
+//!  F, B congestion notification forward, backward   A acknowledgement wanted
+//! ```
+
+use crate::bytes::{be16, be24, put, put24, split};
+use crate::error::WireError;
+use crate::packet::{PacketFlags, Qpn};
+use rnic_base::Psn;
+
+/// Bytes of the header.
+pub const LEN: usize = 12;
+
+/// The default partition: all that RoCE networks use.
+pub const DEFAULT_PARTITION_KEY: u16 = 0xffff;
+
+/// Where the byte stands that routers may change (F, B and resv8a), which the ICRC therefore leaves out.
+pub const VARIANT_BYTE: usize = 4;
+
+/// A base transport header in place.
+#[derive(Clone, Copy, Debug)]
+pub struct BthView<'a>(&'a [u8; LEN]);
+
+impl<'a> BthView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// What kind of packet this is.
+    #[inline]
+    pub const fn opcode(self) -> u8 {
+        self.0[0]
+    }
+
+    /// The migration state bit.
+    #[inline]
+    pub const fn migrated(self) -> bool {
+        self.0[1] & MIGRATED != 0
+    }
+
+    /// Bytes of padding between payload and ICRC, at most 3.
+    #[inline]
+    pub const fn pad(self) -> u8 {
+        self.0[1] >> PAD_SHIFT & 3
+    }
+
+    /// The transport header version.
+    #[inline]
+    pub const fn version(self) -> u8 {
+        self.0[1] & VERSION
+    }
+
+    /// The partition key.
+    #[inline]
+    pub fn partition_key(self) -> u16 {
+        be16(self.0, 2)
+    }
+
+    /// The queue pair that the packet is for.
+    #[inline]
+    pub fn dest_qpn(self) -> Qpn {
+        Qpn::new(be24(self.0, 5))
+    }
+
+    /// The sequence number.
+    #[inline]
+    pub fn psn(self) -> Psn {
+        Psn::new(be24(self.0, 9))
+    }
+
+    /// The single-bit fields.
+    #[inline]
+    pub const fn flags(self) -> PacketFlags {
+        PacketFlags {
+            solicited: self.0[1] & SOLICITED != 0,
+            ack_request: self.0[8] & ACK_REQUEST != 0,
+            fecn: self.0[VARIANT_BYTE] & FECN != 0,
+            becn: self.0[VARIANT_BYTE] & BECN != 0,
+        }
+    }
+}
+
+/// What a base transport header says. The partition key is always the default one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bth {
+    /// What kind of packet this is.
+    pub opcode: u8,
+    /// The migration state bit.
+    pub migrated: bool,
+    /// Bytes of padding, at most 3.
+    pub pad: u8,
+    /// The transport header version, at most 15.
+    pub version: u8,
+    /// The queue pair that the packet is for.
+    pub dest_qpn: Qpn,
+    /// The sequence number.
+    pub psn: Psn,
+    /// The single-bit fields.
+    pub flags: PacketFlags,
+}
+
+impl Bth {
+    /// Writes the header.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; LEN]) {
+        debug_assert!(self.pad <= 3 && self.version <= VERSION, "{self:?}");
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        out[0] = self.opcode;
+        out[1] = flag(self.flags.solicited, SOLICITED)
+            | flag(self.migrated, MIGRATED)
+            | self.pad << PAD_SHIFT
+            | self.version;
+        put(out, 2, DEFAULT_PARTITION_KEY.to_be_bytes());
+        out[VARIANT_BYTE] = flag(self.flags.fecn, FECN) | flag(self.flags.becn, BECN);
+        put24(out, 5, self.dest_qpn.get());
+        out[8] = flag(self.flags.ack_request, ACK_REQUEST);
+        put24(out, 9, self.psn.value());
+    }
+}
+
+const SOLICITED: u8 = 0x80;
+const MIGRATED: u8 = 0x40;
+const PAD_SHIFT: u32 = 4;
+const VERSION: u8 = 0x0f;
+const FECN: u8 = 0x80;
+const BECN: u8 = 0x40;
+const ACK_REQUEST: u8 = 0x80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_its_bits() {
+        let header = Bth {
+            opcode: 0x0a,
+            migrated: true,
+            pad: 3,
+            version: 1,
+            dest_qpn: Qpn::new(0x12_3456),
+            psn: Psn::new(0xab_cdef),
+            flags: PacketFlags { solicited: true, ack_request: true, fecn: true, becn: false },
+        };
+        let mut bytes = [0xee; LEN];
+        header.emit(&mut bytes);
+        assert_eq!(bytes, [0x0a, 0xf1, 0xff, 0xff, 0x80, 0x12, 0x34, 0x56, 0x80, 0xab, 0xcd, 0xef]);
+        let (view, rest) = BthView::split(&bytes).expect("twelve bytes");
+        assert!(rest.is_empty());
+        assert_eq!((view.opcode(), view.migrated(), view.pad(), view.version()), (0x0a, true, 3, 1));
+        assert_eq!((view.partition_key(), view.dest_qpn(), view.psn()), (0xffff, header.dest_qpn, header.psn));
+        assert_eq!(view.flags(), header.flags);
+    }
+
+    #[test]
+    fn each_flag_alone() {
+        let (bits, none) = ([0x80, 0x80, 0x80, 0x40], PacketFlags::default());
+        let flags = [
+            (1, PacketFlags { solicited: true, ..none }),
+            (8, PacketFlags { ack_request: true, ..none }),
+            (4, PacketFlags { fecn: true, ..none }),
+            (4, PacketFlags { becn: true, ..none }),
+        ];
+        for ((byte, flags), bit) in flags.into_iter().zip(bits) {
+            let mut bytes = [0; LEN];
+            bytes[byte] = bit;
+            let (view, _) = BthView::split(&bytes).expect("twelve bytes");
+            assert_eq!(view.flags(), flags);
+        }
+    }
+
+    #[test]
+    fn eleven_bytes_are_too_few() {
+        assert_eq!(BthView::split(&[0; LEN - 1]).err(), Some(WireError::Short));
+    }
+}

@@ -1,0 +1,65 @@
+//! Datagram extended transport header (InfiniBand Architecture volume 1, section 9.3): who sent an unreliable
+//! datagram, and the key that lets it in.
+//!
+//! ```text
+//!        0               1               2               3
+//!  0  |                             Q_Key                             |
+//!  4  |   reserved    |                 source QP                     |
+//! ```
+
+use crate::bytes::{be24, be32, put, put24, split};
+use crate::error::WireError;
+use crate::packet::Qpn;
+
+/// Bytes of the header.
+pub const LEN: usize = 8;
+
+/// A datagram extended transport header in place.
+#[derive(Clone, Copy, Debug)]
+pub struct DethView<'a>(&'a [u8; LEN]);
+
+impl<'a> DethView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The queue key.
+    #[inline]
+    pub fn queue_key(self) -> u32 {
+        be32(self.0, 0)
+    }
+
+    /// The queue pair that the datagram comes from.
+    #[inline]
+    pub fn source_qpn(self) -> Qpn {
+        Qpn::new(be24(self.0, 5))
+    }
+}
+
+/// Writes the header.
+#[inline]
+pub fn emit(queue_key: u32, source_qpn: Qpn, out: &mut [u8; LEN]) {
+    put(out, 0, queue_key.to_be_bytes());
+    out[4] = 0;
+    put24(out, 5, source_qpn.get());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden() {
+        let mut bytes = [0xee; LEN];
+        emit(0x8001_0000, Qpn::new(0x12_3456), &mut bytes);
+        assert_eq!(bytes, [0x80, 1, 0, 0, 0, 0x12, 0x34, 0x56]);
+        let (view, rest) = DethView::split(&bytes).expect("eight bytes");
+        assert_eq!((view.queue_key(), view.source_qpn(), rest.len()), (0x8001_0000, Qpn::new(0x12_3456), 0));
+        assert_eq!(DethView::split(&bytes[..7]).err(), Some(WireError::Short));
+    }
+}

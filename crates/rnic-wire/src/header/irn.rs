@@ -1,0 +1,185 @@
+//! What IRN adds to RoCEv2's headers ("Revisiting Network Support for RDMA", SIGCOMM'18, section 5).
+//!
+//! The paper fixes what is carried and partly how much; it gives no layout. This is ours.
+//!
+//! | packet | paper | here |
+//! |---|---|---|
+//! | any | "extensions to RDMA's packet format", inside UDP as RoCEv2 | TVer in the BTH is 1 (RoCEv2: 0) |
+//! | Write | 5.3.1, 6.3: the 16-byte RETH in every packet | RETH as it is, VA of this packet's first byte |
+//! | Send | 5.3.2, 6.3: `recv_WQE_SN` and offset, 6 bytes, in every packet | [`PlacementView`], after ImmDt or IETH |
+//! | Write with immediate, last packet | 5.3.2: `recv_WQE_SN`, no size given | [`WqeSnView`], after ImmDt |
+//! | Read and atomic request | 5.3.2: `read_WQE_SN`, no size given | [`WqeSnView`], after RETH or AtomicETH |
+//! | ACK, NAK, RNR NAK | 3.1: cumulative acknowledgement and the PSN that triggered it | [`SackView`], after AETH |
+//! | read (N)ACK | 5.2: one of the eight unused RC opcodes | opcode 0x18, AETH and [`SackView`] |
+//! | Read response, atomic response | 6.3: nothing more | nothing more |
+//!
+//! ```text
+//!        0               1               2               3               4               5
+//!  placement, 6 bytes
+//!     |                 recv_WQE_SN                   |                   offset                      |
+//!  WQE sequence number, 4 bytes
+//!     |   reserved    |          recv_WQE_SN or read_WQE_SN           |
+//!  SACK, 4 bytes
+//!     |V|  reserved   |       selectively acknowledged PSN            |
+//! ```
+//!
+//! Why so, where the paper is silent:
+//!
+//! - *TVer tells the formats apart*, so that a datagram describes itself: captures, checkers and a mixed pair (section 7
+//!   of the paper) need no connection state. A RoCEv2 receiver drops version 1 by the rules that it already has.
+//! - *Ours come after the InfiniBand headers*, so those stay where every RoCE parser looks for them.
+//! - *Sequence numbers have 24 bits*: the paper adds 3 bytes to a WQE for one (section 6.1), and 3 + 3 are the 6 bytes
+//!   of a Send. The offset counts packets ("relative offset in the packet sequence number"); the receiver multiplies by
+//!   the path MTU.
+//! - *Alone, a sequence number takes four bytes*: InfiniBand headers are words, and one byte a message is no cost. Only
+//!   Send packets are not a multiple of four bytes long; the pad count still speaks of the payload alone.
+//! - *V is needed*, because an in-order ACK selects nothing and every 24-bit number is a PSN. Without V the PSN is
+//!   reserved. The field is in every acknowledgement, so that its length does not depend on its content.
+
+use rnic_base::{Psn, Serial};
+
+use crate::bytes::{be24, put24, split};
+use crate::error::WireError;
+use crate::packet::{SendPlacement, WqeSn};
+
+/// The transport header version of RoCEv2 packets.
+pub const VERSION_ROCE: u8 = 0;
+/// The transport header version of packets with these extensions.
+pub const VERSION_IRN: u8 = 1;
+
+/// Bytes of a Send packet's placement.
+pub const PLACEMENT_LEN: usize = 6;
+/// Bytes of a WQE sequence number that stands alone.
+pub const WQE_SN_LEN: usize = 4;
+/// Bytes of the SACK field.
+pub const SACK_LEN: usize = 4;
+
+/// A Send packet's placement in place.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementView<'a>(&'a [u8; PLACEMENT_LEN]);
+
+impl<'a> PlacementView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The header's meaning.
+    #[inline]
+    pub fn to_repr(self) -> SendPlacement {
+        SendPlacement { recv_sn: WqeSn::new(be24(self.0, 0)), offset: Serial::new(be24(self.0, 3)) }
+    }
+}
+
+impl SendPlacement {
+    /// Writes the header.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; PLACEMENT_LEN]) {
+        put24(out, 0, self.recv_sn.value());
+        put24(out, 3, self.offset.value());
+    }
+}
+
+/// A WQE sequence number in place.
+#[derive(Clone, Copy, Debug)]
+pub struct WqeSnView<'a>(&'a [u8; WQE_SN_LEN]);
+
+impl<'a> WqeSnView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The sequence number.
+    #[inline]
+    pub fn wqe_sn(self) -> WqeSn {
+        WqeSn::new(be24(self.0, 1))
+    }
+}
+
+/// Writes a WQE sequence number.
+#[inline]
+pub fn emit_wqe_sn(wqe_sn: WqeSn, out: &mut [u8; WQE_SN_LEN]) {
+    *out = wqe_sn.value().to_be_bytes();
+}
+
+/// A SACK field in place.
+#[derive(Clone, Copy, Debug)]
+pub struct SackView<'a>(&'a [u8; SACK_LEN]);
+
+impl<'a> SackView<'a> {
+    /// Takes the field off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The packet that is selectively acknowledged, if any is.
+    #[inline]
+    pub fn sack(self) -> Option<Psn> {
+        (self.0[0] & SACK_VALID != 0).then(|| Psn::new(be24(self.0, 1)))
+    }
+}
+
+/// Writes a SACK field.
+#[inline]
+pub fn emit_sack(sack: Option<Psn>, out: &mut [u8; SACK_LEN]) {
+    *out = [0; SACK_LEN];
+    if let Some(psn) = sack {
+        out[0] = SACK_VALID;
+        put24(out, 1, psn.value());
+    }
+}
+
+const SACK_VALID: u8 = 0x80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placement_golden() {
+        let placement = SendPlacement { recv_sn: WqeSn::new(0x01_0203), offset: Serial::new(0x04_0506) };
+        let mut bytes = [0xee; PLACEMENT_LEN];
+        placement.emit(&mut bytes);
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(PlacementView::split(&bytes).map(|(view, rest)| (view.to_repr(), rest.len())), Ok((placement, 0)));
+        assert_eq!(PlacementView::split(&bytes[..5]).err(), Some(WireError::Short));
+    }
+
+    #[test]
+    fn wqe_sn_golden() {
+        let mut bytes = [0xee; WQE_SN_LEN];
+        emit_wqe_sn(WqeSn::new(0x01_0203), &mut bytes);
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        bytes[0] = 0xff;
+        let split = WqeSnView::split(&bytes).map(|(view, rest)| (view.wqe_sn(), rest.len()));
+        assert_eq!(split, Ok((WqeSn::new(0x01_0203), 0)), "the reserved byte is ignored");
+        assert_eq!(WqeSnView::split(&bytes[..3]).err(), Some(WireError::Short));
+    }
+
+    #[test]
+    fn sack_golden() {
+        let cases =
+            [(None, [0, 0, 0, 0]), (Some(Psn::new(0)), [0x80, 0, 0, 0]), (Some(Psn::MAX), [0x80, 255, 255, 255])];
+        for (sack, expected) in cases {
+            let mut bytes = [0xee; SACK_LEN];
+            emit_sack(sack, &mut bytes);
+            assert_eq!(bytes, expected);
+            assert_eq!(SackView::split(&bytes).map(|(view, _)| view.sack()), Ok(sack));
+        }
+        assert_eq!(SackView::split(&[0x7f, 1, 2, 3]).map(|(view, _)| view.sack()), Ok(None), "reserved without V");
+        assert_eq!(SackView::split(&[0x80]).err(), Some(WireError::Short));
+    }
+}

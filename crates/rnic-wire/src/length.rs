@@ -1,0 +1,119 @@
+//! How long a packet is on the wire, without encoding it: the fabric asks for every packet.
+
+use crate::header::{aeth, atomic_ack_eth, atomic_eth, bth, cnp, ieth, immdt, irn, reth};
+use crate::net::{self, IpVersion};
+use crate::packet::{Format, Headers, Packet, SendTail};
+
+/// Bytes of the invariant CRC that ends every packet.
+pub const ICRC_LEN: usize = 4;
+
+/// Most bytes of headers that a packet has: an atomic request in [`Format::Irn`].
+pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN;
+
+const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
+const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
+
+impl Packet {
+    /// Bytes of the base and extended transport headers. For a packet that `format` can express this is what
+    /// [`crate::codec::encode_headers`] writes; for another it counts the fields that are there.
+    #[inline]
+    pub const fn headers_len(&self, format: Format) -> u32 {
+        let irn = matches!(format, Format::Irn);
+        let extended = match &self.headers {
+            Headers::Send { tail, placement, .. } => {
+                let tail = match tail {
+                    SendTail::Plain => 0,
+                    SendTail::Immediate(_) => immdt::LEN,
+                    SendTail::Invalidate(_) => ieth::LEN,
+                };
+                tail + when(placement.is_some(), irn::PLACEMENT_LEN)
+            }
+            Headers::Write { reth, immediate, recv_sn, .. } => {
+                when(reth.is_some(), reth::LEN)
+                    + when(immediate.is_some(), immdt::LEN)
+                    + when(recv_sn.is_some(), irn::WQE_SN_LEN)
+            }
+            Headers::ReadRequest { read_sn, .. } => reth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN),
+            Headers::ReadResponse { aeth, .. } => when(aeth.is_some(), aeth::LEN),
+            Headers::AtomicRequest { read_sn, .. } => atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN),
+            Headers::AtomicResponse { .. } => aeth::LEN + atomic_ack_eth::LEN,
+            Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + when(irn, irn::SACK_LEN),
+            Headers::Cnp => cnp::LEN,
+        };
+        (bth::LEN + extended) as u32
+    }
+
+    /// Bytes of padding that bring the payload to a multiple of four.
+    #[inline]
+    pub const fn pad_len(&self) -> u32 {
+        self.payload_len.wrapping_neg() & 3
+    }
+
+    /// Bytes of the UDP payload: base transport header through ICRC.
+    #[inline]
+    pub const fn udp_payload_len(&self, format: Format) -> u32 {
+        self.headers_len(format) + self.payload_len + self.pad_len() + ICRC_LEN as u32
+    }
+
+    /// Bytes of the Ethernet frame, header to frame check sequence; see [`net::frame_len`].
+    #[inline]
+    pub const fn frame_len(&self, format: Format, ip: IpVersion) -> u32 {
+        net::frame_len(ip, self.udp_payload_len(format))
+    }
+
+    /// Byte times that the packet keeps a link busy; see [`net::link_len`].
+    #[inline]
+    pub const fn link_len(&self, format: Format, ip: IpVersion) -> u32 {
+        net::link_len(ip, self.udp_payload_len(format))
+    }
+}
+
+#[inline]
+const fn when(present: bool, len: usize) -> usize {
+    if present { len } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{PacketFlags, Position, Qpn, Reth, SendPlacement, WqeSn};
+    use rnic_base::{Psn, Serial};
+
+    fn packet(payload_len: u32, headers: Headers) -> Packet {
+        Packet { dest_qpn: Qpn::new(2), psn: Psn::new(3), flags: PacketFlags::default(), payload_len, headers }
+    }
+
+    #[test]
+    fn irn_costs_what_the_paper_says() {
+        // Section 6.3: 16 bytes on a Write packet that had no RETH, 6 bytes on a Send packet.
+        let write =
+            |reth| packet(1024, Headers::Write { position: Position::Middle, reth, immediate: None, recv_sn: None });
+        let (roce, irn) = (write(None), write(Some(Reth::default())));
+        assert_eq!(roce.udp_payload_len(Format::RoceV2), 12 + 1024 + 4);
+        assert_eq!(irn.udp_payload_len(Format::Irn), roce.udp_payload_len(Format::RoceV2) + 16);
+
+        let send =
+            |placement| packet(1024, Headers::Send { position: Position::Only, tail: SendTail::Plain, placement });
+        let (roce, irn) = (send(None), send(Some(SendPlacement { recv_sn: WqeSn::new(0), offset: Serial::new(0) })));
+        assert_eq!(irn.udp_payload_len(Format::Irn), roce.udp_payload_len(Format::RoceV2) + 6);
+    }
+
+    #[test]
+    fn payload_is_padded_to_words() {
+        let send =
+            |len| packet(len, Headers::Send { position: Position::Only, tail: SendTail::Plain, placement: None });
+        let lengths: Vec<u32> = (0..6).map(|len| send(len).udp_payload_len(Format::RoceV2)).collect();
+        assert_eq!(lengths, [16, 20, 20, 20, 20, 24]);
+    }
+
+    #[test]
+    fn full_size_write_frame() {
+        let headers =
+            Headers::Write { position: Position::Only, reth: Some(Reth::default()), immediate: None, recv_sn: None };
+        let packet = packet(1024, headers);
+        // Ethernet 14 + 4, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
+        assert_eq!(packet.frame_len(Format::RoceV2, IpVersion::V4), 1024 + 78);
+        assert_eq!(packet.link_len(Format::RoceV2, IpVersion::V4), 1024 + 78 + 20);
+        assert_eq!(packet.frame_len(Format::RoceV2, IpVersion::V6), 1024 + 98);
+    }
+}

@@ -1,0 +1,36 @@
+//! What travels: packet headers as checked views and as plain representations.
+//!
+//! ```text
+//! ROOM     rnic-wire (amber: change a header together with its golden vector and property test)
+//! Purpose  bytes <-> meaning, for every protocol we speak; checksums; captures
+//! May use  rnic-base
+//! Must not know a queue pair, a socket, a clock; panic on any input
+//! Add here a header, an opcode, a protocol's codec (one file each)
+//! Not here what a packet makes somebody do (rnic-engine)
+//! Proved by golden byte vectors, round-trip properties, a fuzz target per parser, tshark on our captures
+//! ```
+
+pub mod cm;
+pub mod codec;
+pub mod error;
+pub mod gsi;
+pub mod header;
+pub mod icrc;
+pub mod net;
+pub mod opcode;
+pub mod packet;
+pub mod pcap;
+
+mod bytes;
+mod length;
+
+pub use codec::{Decoded, HEADERS_MAX};
+pub use error::{EncodeError, WireError};
+pub use icrc::{Icrc, IcrcPrefix};
+pub use length::ICRC_LEN;
+pub use net::{AddressError, Addresses, IpFields, IpVersion};
+pub use opcode::Opcode;
+pub use packet::{
+    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
+    Syndrome, WqeSn,
+};

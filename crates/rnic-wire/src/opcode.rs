@@ -1,0 +1,211 @@
+//! The opcodes of the base transport header, and what each asks of the payload.
+//!
+//! Source: InfiniBand Architecture volume 1, table 38 (reliable connections: the three high bits are 000), annex A17
+//! (CNP). [`Opcode::ReadAck`] is ours, one of the eight values that the table leaves unused, for IRN (section 5.2).
+
+use crate::packet::Format;
+
+/// What kind of packet, and where in its message it stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Send, first packet.
+    SendFirst = 0x00,
+    /// Send, middle packet.
+    SendMiddle = 0x01,
+    /// Send, last packet.
+    SendLast = 0x02,
+    /// Send with immediate, last packet.
+    SendLastImmediate = 0x03,
+    /// Send, only packet.
+    SendOnly = 0x04,
+    /// Send with immediate, only packet.
+    SendOnlyImmediate = 0x05,
+    /// Write, first packet.
+    WriteFirst = 0x06,
+    /// Write, middle packet.
+    WriteMiddle = 0x07,
+    /// Write, last packet.
+    WriteLast = 0x08,
+    /// Write with immediate, last packet.
+    WriteLastImmediate = 0x09,
+    /// Write, only packet.
+    WriteOnly = 0x0a,
+    /// Write with immediate, only packet.
+    WriteOnlyImmediate = 0x0b,
+    /// Read request.
+    ReadRequest = 0x0c,
+    /// Read response, first packet.
+    ReadResponseFirst = 0x0d,
+    /// Read response, middle packet.
+    ReadResponseMiddle = 0x0e,
+    /// Read response, last packet.
+    ReadResponseLast = 0x0f,
+    /// Read response, only packet.
+    ReadResponseOnly = 0x10,
+    /// Acknowledgement, positive or negative.
+    Acknowledge = 0x11,
+    /// Response to an atomic operation.
+    AtomicAcknowledge = 0x12,
+    /// Compare and swap.
+    CompareSwap = 0x13,
+    /// Fetch and add.
+    FetchAdd = 0x14,
+    /// Send with invalidate, last packet.
+    SendLastInvalidate = 0x16,
+    /// Send with invalidate, only packet.
+    SendOnlyInvalidate = 0x17,
+    /// Acknowledgement of a Read or atomic response, positive or negative (IRN only).
+    ReadAck = 0x18,
+    /// Congestion notification.
+    Cnp = 0x81,
+}
+
+/// How much payload packets with an opcode carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PayloadRule {
+    /// None at all.
+    Never,
+    /// Any amount up to the MTU, also none: the whole of a message.
+    Maybe,
+    /// At least one byte: a message that needs several packets has something for each.
+    Always,
+}
+
+impl Opcode {
+    /// Every opcode, in numerical order.
+    pub const ALL: [Self; 25] = [
+        Self::SendFirst,
+        Self::SendMiddle,
+        Self::SendLast,
+        Self::SendLastImmediate,
+        Self::SendOnly,
+        Self::SendOnlyImmediate,
+        Self::WriteFirst,
+        Self::WriteMiddle,
+        Self::WriteLast,
+        Self::WriteLastImmediate,
+        Self::WriteOnly,
+        Self::WriteOnlyImmediate,
+        Self::ReadRequest,
+        Self::ReadResponseFirst,
+        Self::ReadResponseMiddle,
+        Self::ReadResponseLast,
+        Self::ReadResponseOnly,
+        Self::Acknowledge,
+        Self::AtomicAcknowledge,
+        Self::CompareSwap,
+        Self::FetchAdd,
+        Self::SendLastInvalidate,
+        Self::SendOnlyInvalidate,
+        Self::ReadAck,
+        Self::Cnp,
+    ];
+
+    /// The opcode that `byte` stands for in `format`, if any.
+    #[inline]
+    pub const fn from_byte(format: Format, byte: u8) -> Option<Self> {
+        let opcode = match byte {
+            CNP_BYTE => Self::Cnp,
+            _ if byte as usize >= RELIABLE.len() => return None,
+            _ => match RELIABLE[byte as usize] {
+                Some(opcode) => opcode,
+                None => return None,
+            },
+        };
+        match (opcode, format) {
+            (Self::ReadAck, Format::RoceV2) => None,
+            _ => Some(opcode),
+        }
+    }
+
+    /// The byte that stands for it.
+    #[inline]
+    pub const fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// What it asks of the payload.
+    #[inline]
+    pub const fn payload(self) -> PayloadRule {
+        match self {
+            Self::SendFirst
+            | Self::SendMiddle
+            | Self::SendLast
+            | Self::SendLastImmediate
+            | Self::SendLastInvalidate
+            | Self::WriteFirst
+            | Self::WriteMiddle
+            | Self::WriteLast
+            | Self::WriteLastImmediate
+            | Self::ReadResponseFirst
+            | Self::ReadResponseMiddle
+            | Self::ReadResponseLast => PayloadRule::Always,
+            Self::SendOnly
+            | Self::SendOnlyImmediate
+            | Self::SendOnlyInvalidate
+            | Self::WriteOnly
+            | Self::WriteOnlyImmediate
+            | Self::ReadResponseOnly => PayloadRule::Maybe,
+            Self::ReadRequest
+            | Self::Acknowledge
+            | Self::AtomicAcknowledge
+            | Self::CompareSwap
+            | Self::FetchAdd
+            | Self::ReadAck
+            | Self::Cnp => PayloadRule::Never,
+        }
+    }
+}
+
+impl PayloadRule {
+    /// Whether a payload of `bytes` keeps the rule. The bound above is [`rnic_base::limits::MTU_MAX`].
+    #[inline]
+    pub const fn allows(self, bytes: u32) -> bool {
+        match self {
+            Self::Never => bytes == 0,
+            Self::Maybe => bytes <= rnic_base::limits::MTU_MAX,
+            Self::Always => bytes > 0 && bytes <= rnic_base::limits::MTU_MAX,
+        }
+    }
+}
+
+const CNP_BYTE: u8 = Opcode::Cnp as u8;
+
+/// Opcodes of reliable connections by their low five bits.
+const RELIABLE: [Option<Opcode>; 32] = {
+    let mut table = [None; 32];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        if (opcode as usize) < table.len() {
+            table[opcode as usize] = Some(opcode);
+        }
+        index += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_one_meaning_or_none() {
+        for format in [Format::RoceV2, Format::Irn] {
+            for byte in 0..=u8::MAX {
+                let expected = Opcode::ALL.into_iter().find(|opcode| opcode.byte() == byte);
+                let expected = expected.filter(|opcode| format == Format::Irn || *opcode != Opcode::ReadAck);
+                assert_eq!(Opcode::from_byte(format, byte), expected, "{byte:#x} in {format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn read_ack_takes_an_unused_value() {
+        let used: Vec<u8> = (0..0x20).filter(|byte| Opcode::from_byte(Format::RoceV2, *byte).is_some()).collect();
+        let expected: Vec<u8> = (0..=0x14).chain([0x16, 0x17]).collect();
+        assert_eq!(used, expected, "table 38; 0x15 is reserved, 0x18 to 0x1f are the eight unused values");
+        assert_eq!(Opcode::ReadAck.byte(), 0x18);
+    }
+}
