@@ -1,0 +1,105 @@
+//! The card at the head of every room: who am I, what may I use, where does what belong.
+
+use std::collections::BTreeMap;
+
+/// The six headings, in order, below the line `ROOM name (colour: note)`.
+pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Proved by"];
+
+/// How carefully a room is changed.
+pub const COLOURS: [&str; 3] = ["green", "amber", "red"];
+
+const TITLE: &str = "ROOM";
+
+/// A card as read from the documentation of a crate root.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// The room's name.
+    pub name: String,
+    /// What stands in parentheses behind the name: a colour, then a note.
+    pub colour: String,
+    /// Line of each heading, from 1.
+    pub lines: BTreeMap<&'static str, usize>,
+    texts: BTreeMap<&'static str, String>,
+}
+
+impl Card {
+    /// Reads the card from the `//!` lines of `source`; `None` when there is no `ROOM` line.
+    pub fn read(source: &str) -> Option<Self> {
+        let docs = source.lines().enumerate().map_while(|(index, line)| Some((index + 1, line.strip_prefix("//!")?)));
+        let mut card: Option<Self> = None;
+        let mut open: Option<&'static str> = None;
+        for (number, line) in docs {
+            let line = line.strip_prefix(' ').unwrap_or(line);
+            if line.starts_with("```") && card.is_some() {
+                break;
+            }
+            if let Some(title) = line.strip_prefix(TITLE) {
+                card = Some(Self::titled(title, number));
+            }
+            let Some(card) = &mut card else { continue };
+            if let Some(heading) = HEADINGS.iter().find(|heading| line.starts_with(**heading)) {
+                card.lines.insert(heading, number);
+                card.texts.insert(heading, line[heading.len()..].trim().to_owned());
+                open = Some(heading);
+            } else if line.starts_with(' ')
+                && let Some(text) = open.and_then(|heading| card.texts.get_mut(heading))
+            {
+                text.push(' ');
+                text.push_str(line.trim());
+            }
+        }
+        card
+    }
+
+    fn titled(title: &str, number: usize) -> Self {
+        let title = title.trim();
+        let (name, colour) = title.split_once(' ').unwrap_or((title, ""));
+        let colour = colour.trim().trim_start_matches('(').trim_end_matches(')');
+        Self {
+            name: name.to_owned(),
+            colour: colour.to_owned(),
+            lines: BTreeMap::from([(TITLE, number)]),
+            texts: BTreeMap::new(),
+        }
+    }
+
+    /// What stands under `heading`; empty when it is missing.
+    pub fn text(&self, heading: &str) -> &str {
+        self.texts.get(heading).map_or("", String::as_str)
+    }
+
+    /// The colour alone: the word before the note.
+    pub fn colour_word(&self) -> &str {
+        self.colour.split(':').next().unwrap_or_default().trim()
+    }
+
+    /// The rooms named under `May use`.
+    pub fn may_use(&self) -> Vec<&str> {
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        self.text("May use").split(|c| !is_name_char(c)).filter(|word| word.starts_with("rnic-")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CARD: &str = "//! About.\n//!\n//! ```text\n//! ROOM     rnic-x (amber: with a test)\n//! Purpose  to be\n\
+                        //!          an example\n//! May use  rnic-base, rnic-wire\n//! Must not sleep\n\
+                        //! ```\n//! Purpose later\n";
+
+    #[test]
+    fn a_card_is_read_with_continued_lines() {
+        let card = Card::read(CARD).expect("there is a card");
+        assert_eq!((card.name.as_str(), card.colour_word()), ("rnic-x", "amber"));
+        assert_eq!(card.text("Purpose"), "to be an example");
+        assert_eq!(card.may_use(), ["rnic-base", "rnic-wire"]);
+        assert_eq!(card.text("Proved by"), "");
+        assert_eq!(card.lines["May use"], 7);
+    }
+
+    #[test]
+    fn without_a_title_there_is_no_card() {
+        assert_eq!(Card::read("//! Purpose  to be\nfn f() {}\n//! ROOM x\n"), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Every check, by name.
+
+pub mod arrows;
+pub mod banned;
+pub mod cards;
+pub mod docs;
+pub mod generated;
+pub mod layout;
+pub mod markdown;
+pub mod parses;
+pub mod size;
+pub mod text;
+pub mod unsafe_code;
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+/// A rule over the whole tree.
+pub struct Check {
+    /// Its name: the one in findings, and that of its test in `tests/real_tree.rs`.
+    pub name: &'static str,
+    /// What holds when it finds nothing.
+    pub holds: &'static str,
+    /// Looks at the tree.
+    pub run: fn(&Tree) -> Vec<Finding>,
+}
+
+/// Every check, in the order in which they are listed.
+pub const CHECKS: &[Check] = &[
+    Check { name: "parses", holds: "every .rs and .toml file parses", run: parses::check },
+    Check { name: "arrows", holds: "rooms depend only on the rooms that the table allows", run: arrows::check },
+    Check {
+        name: "cards",
+        holds: "every room has a card with six headings that agrees with the table",
+        run: cards::check,
+    },
+    Check {
+        name: "banned",
+        holds: "no clock, entropy, socket, thread, float or hash order where the bans say",
+        run: banned::check,
+    },
+    Check {
+        name: "size",
+        holds: "files, inline tests and functions are short, or on the shrinking list",
+        run: size::check,
+    },
+    Check { name: "unsafe_code", holds: "unsafe code stands where it may, with its reason", run: unsafe_code::check },
+    Check {
+        name: "docs",
+        holds: "every Rust file and public item is documented; crates inherit the lints",
+        run: docs::check,
+    },
+    Check { name: "columns", holds: "Rust lines have at most 120 columns", run: text::columns },
+    Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
+    Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
+    Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },
+    Check { name: "blobs", holds: "no file larger than 256 KiB", run: layout::blobs },
+    Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },
+    Check { name: "house_files", holds: "the pages that a house must have are there", run: layout::house_files },
+    Check { name: "scripts", holds: "scripts can be executed, and nothing else can", run: layout::scripts },
+    Check { name: "generated", holds: "generated texts are fresh", run: generated::check },
+];

@@ -1,0 +1,157 @@
+//! One top heading a page; relative links and anchors lead somewhere.
+
+use std::collections::BTreeSet;
+
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use crate::finding::Finding;
+use crate::modules::join;
+use crate::tree::{SourceFile, Tree};
+
+const RULE: &str = "markdown";
+
+/// What the check needs to know of a page.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Page {
+    /// Lines of first-level headings.
+    titles: Vec<usize>,
+    /// What `#...` can point to.
+    anchors: BTreeSet<String>,
+    /// Every link and image, with its line.
+    links: Vec<(usize, String)>,
+}
+
+/// Names pages with no or several titles, and links that lead nowhere.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files_ending(".md") {
+        let page = Page::read(file.text().unwrap_or_default());
+        if page.titles.len() != 1 {
+            let what = format!("the page has {} first-level headings", page.titles.len());
+            let line = page.titles.get(1).copied().unwrap_or(1);
+            findings.push(Finding::new(&file.path, line, RULE, what, "give it exactly one `# Title`"));
+        }
+        for (line, link) in &page.links {
+            if let Some(what) = broken(tree, file, &page, link) {
+                let instead = "point it to a file of the tree (and a heading in it)";
+                findings.push(Finding::new(&file.path, *line, RULE, what, instead));
+            }
+        }
+    }
+    findings
+}
+
+/// What is wrong with a link; `None` when it is fine or leads outside.
+fn broken(tree: &Tree, file: &SourceFile, page: &Page, link: &str) -> Option<String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    if path.starts_with('/') {
+        return Some(format!("the link `{link}` is absolute"));
+    }
+    if path.is_empty() {
+        let is_there = anchor.is_empty() || page.anchors.contains(anchor);
+        return (!is_there).then(|| format!("no heading here for the link `{link}`"));
+    }
+    let dir = file.path.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let target = join(dir, path);
+    if !tree.exists(&target) {
+        return Some(format!("the link `{link}` leads to {target}, which does not exist"));
+    }
+    let other = tree.file(&target).filter(|file| file.path.ends_with(".md") && !anchor.is_empty())?;
+    let has_anchor = Page::read(other.text().unwrap_or_default()).anchors.contains(anchor);
+    (!has_anchor).then(|| format!("{target} has no heading for the link `{link}`"))
+}
+
+impl Page {
+    fn read(text: &str) -> Self {
+        let mut page = Self::default();
+        let mut heading: Option<String> = None;
+        for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+            let line = text[..range.start].matches('\n').count() + 1;
+            match event {
+                Event::Start(Tag::Heading { level, .. }) => {
+                    if level == HeadingLevel::H1 {
+                        page.titles.push(line);
+                    }
+                    heading = Some(String::new());
+                }
+                Event::End(TagEnd::Heading(_)) => {
+                    let anchor = slug(&heading.take().unwrap_or_default());
+                    page.add_anchor(anchor);
+                }
+                Event::Text(text) | Event::Code(text) => {
+                    if let Some(heading) = &mut heading {
+                        heading.push_str(&text);
+                    }
+                }
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    page.links.push((line, dest_url.to_string()));
+                }
+                _ => {}
+            }
+        }
+        page
+    }
+
+    /// The second heading of the same text gets `-1`, the third `-2`, as forges number them.
+    fn add_anchor(&mut self, anchor: String) {
+        let numbered = |count: usize| if count == 0 { anchor.clone() } else { format!("{anchor}-{count}") };
+        let free = (0..=self.anchors.len()).map(numbered).find(|name| !self.anchors.contains(name));
+        self.anchors.extend(free);
+    }
+}
+
+/// The anchor that forges give a heading.
+fn slug(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        let tree = Tree::invent([
+            ("docs/page.md", text),
+            ("docs/other.md", "# Other page\n\n## Why *so*, then?\n\n## Why so then\n"),
+            ("src/lib.rs", ""),
+        ]);
+        check(&tree).into_iter().map(|found| format!("{}: {}", found.line, found.what)).collect()
+    }
+
+    #[test]
+    fn a_page_has_one_title() {
+        assert!(findings("# Title\n\n```sh\n# comment\n```\n").is_empty());
+        assert_eq!(findings("text\n"), ["1: the page has 0 first-level headings"]);
+        assert_eq!(findings("# A\n\n# B\n"), ["3: the page has 2 first-level headings"]);
+    }
+
+    #[test]
+    fn links_to_files_directories_and_the_web_are_fine() {
+        let good = "# T\n[a](other.md) [b](../src/lib.rs) [c](../src) [d](https://a.org/x) ![e](other.md) [f][g]\n\n\
+                    [g]: ../src\n";
+        assert!(findings(good).is_empty());
+        assert!(findings("# T\n`[a](nowhere.md)`\n").is_empty(), "code is not a link");
+    }
+
+    #[test]
+    fn broken_links_are_found_with_their_line() {
+        let expected = "3: the link `gone.md` leads to docs/gone.md, which does not exist";
+        assert_eq!(findings("# T\n\n[a](gone.md)\n"), [expected]);
+        assert_eq!(findings("# T\n[a](/src/lib.rs)\n"), ["2: the link `/src/lib.rs` is absolute"]);
+        assert_eq!(findings("# T\n\n| a |\n|---|\n| [a](gone.md) |\n").len(), 1, "tables hold links too");
+    }
+
+    #[test]
+    fn anchors_are_checked_here_and_elsewhere() {
+        assert!(findings("# My T\n[a](#my-t) [b](other.md#why-so-then) [c](other.md#why-so-then-1)\n").is_empty());
+        assert_eq!(findings("# T\n[a](#u)\n"), ["2: no heading here for the link `#u`"]);
+        assert_eq!(
+            findings("# T\n[a](other.md#why)\n"),
+            ["2: docs/other.md has no heading for the link `other.md#why`"]
+        );
+    }
+}

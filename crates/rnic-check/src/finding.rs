@@ -1,0 +1,38 @@
+//! What a check says when something is wrong.
+
+use core::fmt;
+
+/// One departure from the rules: where, which rule, what was found and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Path from the root of the tree, with `/`.
+    pub path: String,
+    /// Line, counted from 1; 1 when the finding is about the whole file.
+    pub line: usize,
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// What was found.
+    pub what: String,
+    /// What would be right.
+    pub instead: String,
+}
+
+impl Finding {
+    /// A finding at `path:line`.
+    pub fn new(
+        path: impl Into<String>,
+        line: usize,
+        rule: &'static str,
+        what: impl Into<String>,
+        instead: impl Into<String>,
+    ) -> Self {
+        Self { path: path.into(), line, rule, what: what.into(), instead: instead.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, rule, what, instead } = self;
+        write!(f, "{path}:{line}: {rule}: {what}; {instead}")
+    }
+}

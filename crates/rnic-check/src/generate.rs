@@ -1,0 +1,143 @@
+//! Texts that are made from one declaration: README's table of rooms from the cards, the clippy.toml files from the
+//! bans.
+
+use core::fmt::Write as _;
+
+use crate::bans::{BANS, Ban, Clippy};
+use crate::card::Card;
+use crate::checks::cards::root_file;
+use crate::rooms::{Kind, ROOMS};
+use crate::tree::Tree;
+
+/// Begins the generated part of README.md.
+pub const ROOMS_BEGIN: &str = "<!-- rooms:begin -->";
+/// Ends the generated part of README.md.
+pub const ROOMS_END: &str = "<!-- rooms:end -->";
+
+/// One generated file.
+#[derive(Debug)]
+pub struct Generated {
+    /// Path from the root of the tree.
+    pub path: String,
+    /// The whole text the file should have, or what is missing so that it cannot be made.
+    pub text: Result<String, String>,
+    /// What is said when the file has another text.
+    pub stale: &'static str,
+}
+
+/// Everything that is generated. A page that does not exist is not made: that it is missing is another check's finding.
+pub fn all(tree: &Tree) -> Vec<Generated> {
+    let readme = tree.file("README.md").and_then(|file| file.text()).map(|text| Generated {
+        path: "README.md".to_owned(),
+        text: with_rooms(text, &rooms_table(tree)),
+        stale: "the table of rooms does not say what the cards say",
+    });
+    let stale = "the lists are not those of crates/rnic-check/src/bans.rs";
+    let core = Generated { path: "clippy.toml".to_owned(), text: Ok(clippy_toml(&core_bans(), CORE_HEAD)), stale };
+    let edges = ROOMS.iter().filter(|room| room.kind == Kind::Edge).filter_map(|room| {
+        let dir = &tree.packages().iter().find(|package| package.name == room.name)?.dir;
+        let bans: Vec<&Ban> = BANS.iter().filter(|ban| ban.scope.covers(room.name)).collect();
+        Some(Generated { path: format!("{dir}/clippy.toml"), text: Ok(clippy_toml(&bans, EDGE_HEAD)), stale })
+    });
+    readme.into_iter().chain([core]).chain(edges).collect()
+}
+
+fn with_rooms(text: &str, table: &str) -> Result<String, String> {
+    let missing = || format!("no `{ROOMS_BEGIN}` followed by `{ROOMS_END}`");
+    let (before, rest) = text.split_once(ROOMS_BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(ROOMS_END).ok_or_else(missing)?;
+    Ok(format!("{before}{ROOMS_BEGIN}\n{table}{ROOMS_END}{after}"))
+}
+
+/// The rooms that exist, in the order of the table of rooms, as a Markdown table.
+fn rooms_table(tree: &Tree) -> String {
+    let mut table = "| room | purpose | may use | add here |\n|---|---|---|---|\n".to_owned();
+    for room in ROOMS {
+        let package = tree.packages().iter().find(|package| package.name == room.name);
+        let Some(file) = package.and_then(|package| root_file(tree, package)) else { continue };
+        let Some(card) = file.text().and_then(Card::read) else { continue };
+        let cell = |heading| card.text(heading).replace('|', "\\|");
+        let [purpose, may_use, add_here] = ["Purpose", "May use", "Add here"].map(cell);
+        let (name, path) = (room.name, &file.path);
+        let _ = writeln!(table, "| [{name}]({path}) ({}) | {purpose} | {may_use} | {add_here} |", card.colour_word());
+    }
+    table
+}
+
+const CORE_HEAD: &str = "\
+# Generated from crates/rnic-check/src/bans.rs by `cargo run -p rnic-check -- --write`.
+# These are the rules of the core rooms; a room at the edge has a clippy.toml of its own, which replaces this one.
+";
+const EDGE_HEAD: &str = "\
+# Generated from crates/rnic-check/src/bans.rs by `cargo run -p rnic-check -- --write`.
+# A room at the edge of the project touches the world, so the bans of the core rooms do not hold here.
+";
+
+fn core_bans() -> Vec<&'static Ban> {
+    BANS.iter().collect()
+}
+
+fn clippy_toml(bans: &[&Ban], head: &str) -> String {
+    let mut text = format!("{head}allow-unwrap-in-tests = true\n");
+    for (key, wants_types) in [("disallowed-types", true), ("disallowed-methods", false)] {
+        let entries = bans.iter().flat_map(|ban| ban.clippy.iter().map(move |entry| (*ban, *entry)));
+        let lines: Vec<String> = entries
+            .filter_map(|(ban, entry)| match entry {
+                Clippy::Type(path) if wants_types => Some((ban, path)),
+                Clippy::Method(path) if !wants_types => Some((ban, path)),
+                _ => None,
+            })
+            .map(|(ban, path)| format!("    {{ path = \"{path}\", reason = \"{}: {}\" }},\n", ban.because, ban.instead))
+            .collect();
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{key} = [\n{}]", lines.concat());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const README: &str = "# T\n\nThe rooms:\n<!-- rooms:begin -->\nold\n<!-- rooms:end -->\n\nafter\n";
+
+    pub(crate) fn tree_with(readme: &str, clippy: &str) -> Tree {
+        let card = "//! About.\n//!\n//! ```text\n//! ROOM     rnic-wire (amber: careful)\n\
+                    //! Purpose  bytes | meaning\n//! May use  rnic-base\n//! Add here a header\n//! ```\n";
+        Tree::invent([
+            ("README.md", readme),
+            ("clippy.toml", clippy),
+            ("crates/rnic-wire/Cargo.toml", "[package]\nname = \"rnic-wire\"\n"),
+            ("crates/rnic-wire/src/lib.rs", card),
+        ])
+    }
+
+    #[test]
+    fn the_table_replaces_what_stands_between_the_markers() {
+        let readme = all(&tree_with(README, "")).remove(0).text.expect("the markers are there");
+        let row = "| [rnic-wire](crates/rnic-wire/src/lib.rs) (amber) | bytes \\| meaning | rnic-base | a header |\n";
+        assert!(readme.contains(row), "{readme}");
+        assert!(readme.starts_with("# T\n\nThe rooms:\n<!-- rooms:begin -->\n| room |"));
+        assert!(readme.ends_with("|\n<!-- rooms:end -->\n\nafter\n") && !readme.contains("old"));
+    }
+
+    #[test]
+    fn edge_rooms_get_rules_of_their_own_where_they_exist() {
+        let paths = |tree: &Tree| all(tree).into_iter().map(|made| made.path).collect::<Vec<_>>();
+        assert_eq!(paths(&Tree::invent([("a", "")])), ["clippy.toml"]);
+        let tree = Tree::invent([("crates/rnic-host/Cargo.toml", "[package]\nname = \"rnic-host\"\n")]);
+        assert_eq!(paths(&tree), ["clippy.toml", "crates/rnic-host/clippy.toml"]);
+        let edge = all(&tree).remove(1).text.expect("nothing is missing");
+        assert!(!edge.contains("Instant"), "{edge}");
+    }
+
+    #[test]
+    fn every_clippy_entry_has_a_reason_and_the_file_is_toml() {
+        let table: toml::Table = clippy_toml(&core_bans(), CORE_HEAD).parse().expect("it is TOML");
+        for key in ["disallowed-types", "disallowed-methods"] {
+            let entries = table[key].as_array().expect("a list");
+            assert!(entries.iter().all(|entry| entry["reason"].as_str().is_some_and(|reason| reason.len() > 20)));
+        }
+    }
+}

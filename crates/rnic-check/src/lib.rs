@@ -1,0 +1,38 @@
+//! Style is a test: what the house promises about its own text, held by code.
+//!
+//! ```text
+//! ROOM     rnic-check (red: a rule here binds every other room)
+//! Purpose  rules of structure and style over the whole tree, and the texts generated from one declaration
+//! May use  nothing of ours
+//! Must not know what the code means, build it or run it; write outside the generated places
+//! Add here a rule: one file in checks/, one line in CHECKS, one line in tests/real_tree.rs
+//! Not here what rustc, clippy or rustfmt can hold (Cargo.toml lints; clippy.toml is generated from bans.rs)
+//! Proved by every rule on small invented trees that break it, and on the real tree (tests/real_tree.rs)
+//! ```
+//!
+//! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to
+//! [`Finding`]s. The tables that people edit are [`rooms`] (who may use whom), [`bans`] (what is not called, and what
+//! instead) and `ratchet.toml` (what is too long today). Rust is read by `syn`, Markdown by `pulldown-cmark`: comments,
+//! strings and test modules do not confuse the rules.
+
+pub mod bans;
+pub mod card;
+pub mod checks;
+pub mod finding;
+pub mod generate;
+pub mod manifest;
+pub mod modules;
+pub mod rooms;
+pub mod rust_source;
+pub mod tree;
+
+pub use checks::{CHECKS, Check};
+pub use finding::Finding;
+pub use tree::{SourceFile, Tree};
+
+/// Runs every check; the findings are in order of path and line.
+pub fn run_all(tree: &Tree) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| (check.run)(tree)).collect();
+    findings.sort();
+    findings
+}

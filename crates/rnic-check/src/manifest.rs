@@ -1,0 +1,82 @@
+//! What the checks need from a Cargo.toml.
+
+use crate::tree::SourceFile;
+
+/// A Cargo package of the tree.
+pub struct Package {
+    /// Its directory from the root of the tree; empty for the root itself.
+    pub dir: String,
+    /// Its name.
+    pub name: String,
+    /// Its Cargo.toml, from the root of the tree.
+    pub manifest_path: String,
+    /// Its Cargo.toml, parsed.
+    pub manifest: toml::Table,
+}
+
+/// One dependency of a package.
+pub struct Dependency {
+    /// The key it stands under, which is how its line is found.
+    pub key: String,
+    /// The package meant: `package = "..."` when given, else the key.
+    pub package: String,
+    /// Whether only tests, benches and examples see it.
+    pub is_dev: bool,
+}
+
+impl Package {
+    /// Reads `file`; `None` when it does not parse or has no `[package]` with a name.
+    pub fn read(file: &SourceFile) -> Option<Self> {
+        let dir = file.path.strip_suffix("Cargo.toml")?.trim_end_matches('/').to_owned();
+        let manifest: toml::Table = file.text()?.parse().ok()?;
+        let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
+        Some(Self { dir, name, manifest_path: file.path.clone(), manifest })
+    }
+
+    /// Whether `path` lies in the package's directory.
+    pub fn holds(&self, path: &str) -> bool {
+        self.dir.is_empty() || path.strip_prefix(&self.dir).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// `path` inside the package, from the root of the tree.
+    pub fn path(&self, path: &str) -> String {
+        if self.dir.is_empty() { path.to_owned() } else { format!("{}/{path}", self.dir) }
+    }
+
+    /// Every dependency: normal, build and dev, for every target.
+    pub fn dependencies(&self) -> Vec<Dependency> {
+        let targets = self.manifest.get("target").and_then(toml::Value::as_table);
+        let mut found = Vec::new();
+        collect_dependencies(&self.manifest, &mut found);
+        for target in targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table) {
+            collect_dependencies(target, &mut found);
+        }
+        found
+    }
+}
+
+fn collect_dependencies(table: &toml::Table, found: &mut Vec<Dependency>) {
+    for (section, is_dev) in [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)] {
+        for (key, value) in table.get(section).and_then(toml::Value::as_table).into_iter().flatten() {
+            let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key).to_owned();
+            found.push(Dependency { key: key.clone(), package, is_dev });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_of_every_kind_are_seen() {
+        let text = "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\nc = { package = \"d\", version = \"1\" }\n\
+                    [dev-dependencies]\ne.workspace = true\n[build-dependencies]\nf = \"1\"\n\
+                    [target.'cfg(unix)'.dependencies]\ng = \"1\"\n";
+        let package = Package::read(&SourceFile::invent("crates/a/Cargo.toml", text)).expect("it has a name");
+        let seen: Vec<_> = package.dependencies().into_iter().map(|found| (found.package, found.is_dev)).collect();
+        let expected = [("b", false), ("d", false), ("f", false), ("e", true), ("g", false)];
+        assert_eq!(seen, expected.map(|(name, is_dev)| (name.to_owned(), is_dev)));
+        assert_eq!(package.path("src/lib.rs"), "crates/a/src/lib.rs");
+    }
+}

@@ -1,0 +1,431 @@
+//! One Rust file, as tokens and as syntax.
+//!
+//! Two views, because each sees what the other cannot: the flat token list reaches into macro calls, which `syn` leaves
+//! alone; the syntax tree knows what an item is. Neither has comments: [`RustSource::comments_above`] reads the text.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// A parsed Rust file.
+pub struct RustSource {
+    /// The syntax tree.
+    pub syntax: syn::File,
+    /// Every token in order, groups opened up.
+    pub tokens: Vec<Token>,
+    /// Everything that `use` brings in outside test code.
+    pub imports: Vec<Import>,
+    lines: Vec<String>,
+    test_lines: Vec<RangeInclusive<usize>>,
+    use_lines: Vec<RangeInclusive<usize>>,
+}
+
+/// A token and the line it begins on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// What it is.
+    pub kind: TokenKind,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// A name or keyword.
+    Ident(String),
+    /// `::`.
+    PathSep,
+    /// Any other punctuation, one character at a time.
+    Punct(char),
+    /// A literal as written.
+    Literal(String),
+    /// The beginning of a group.
+    Open(Delimiter),
+    /// The end of a group.
+    Close(Delimiter),
+}
+
+/// One name that a `use` brings into scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The name in this file; `*` for a glob.
+    pub alias: String,
+    /// The whole path it stands for; for a glob, the path before the `*`.
+    pub path: Vec<String>,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// A path as written outside `use`, such as `time::Instant::now`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathUse {
+    /// Its segments.
+    pub segments: Vec<String>,
+    /// Whether it begins with `::`.
+    pub is_absolute: bool,
+    /// Whether it names a macro that is called here.
+    pub is_macro_call: bool,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+impl Token {
+    /// Whether it is the name or keyword `name`.
+    pub fn is_ident(&self, name: &str) -> bool {
+        matches!(&self.kind, TokenKind::Ident(found) if found == name)
+    }
+
+    /// The name, when it is one.
+    pub fn ident(&self) -> Option<&str> {
+        if let TokenKind::Ident(name) = &self.kind { Some(name) } else { None }
+    }
+}
+
+impl RustSource {
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// When it is not Rust.
+    pub fn parse(text: &str) -> syn::Result<Self> {
+        let syntax = syn::parse_file(text)?;
+        let stream: TokenStream = text.parse()?;
+        let mut tokens = Vec::new();
+        flatten(stream, &mut tokens);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut items = ItemSpans::default();
+        if syntax.attrs.iter().any(is_test_only) {
+            items.test_lines.push(1..=lines.len());
+        } else {
+            items.visit_file(&syntax);
+        }
+        let ItemSpans { imports, test_lines, use_lines } = items;
+        Ok(Self { syntax, tokens, imports, lines, test_lines, use_lines })
+    }
+
+    /// Whether `line` belongs to an item that exists only under `cfg(test)`.
+    pub fn is_test_line(&self, line: usize) -> bool {
+        self.test_lines.iter().any(|range| range.contains(&line))
+    }
+
+    /// Lines of test items.
+    pub fn test_line_count(&self) -> usize {
+        (1..=self.lines.len()).filter(|line| self.is_test_line(*line)).count()
+    }
+
+    /// Lines that are not of test items.
+    pub fn production_line_count(&self) -> usize {
+        self.lines.len() - self.test_line_count()
+    }
+
+    /// The text of `line`.
+    pub fn line(&self, line: usize) -> &str {
+        self.lines.get(line.wrapping_sub(1)).map_or("", String::as_str)
+    }
+
+    /// Number of lines.
+    pub fn line_count(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Every path outside `use` and outside test items, aliases not yet resolved.
+    pub fn paths(&self) -> Vec<PathUse> {
+        let mut paths = Vec::new();
+        let mut index = 0;
+        while index < self.tokens.len() {
+            let line = self.tokens[index].line;
+            let is_skipped = self.is_test_line(line) || self.use_lines.iter().any(|range| range.contains(&line));
+            match path_at(&self.tokens, index) {
+                Some((path, next)) => {
+                    index = next;
+                    if !is_skipped {
+                        paths.push(path);
+                    }
+                }
+                None => index += 1,
+            }
+        }
+        paths
+    }
+
+    /// `path` with its first segment replaced by what this file imports under that name.
+    pub fn resolve(&self, path: &PathUse) -> Vec<String> {
+        let import = if path.is_absolute { None } else { self.import_of(&path.segments[0]) };
+        match import {
+            Some(import) => import.path.iter().chain(&path.segments[1..]).cloned().collect(),
+            None => path.segments.clone(),
+        }
+    }
+
+    /// What this file imports as `alias`.
+    pub fn import_of(&self, alias: &str) -> Option<&Import> {
+        self.imports.iter().find(|import| import.alias == alias)
+    }
+
+    /// The comment lines that belong to `line`: at its own end, and directly above it or above the statement or
+    /// attributes that lead to it; the nearest first.
+    pub fn comments_above(&self, line: usize) -> Vec<&str> {
+        let own = self.line(line).find("//").map(|start| &self.line(line)[start..]);
+        let mut comments: Vec<&str> = own.into_iter().collect();
+        let mut above = line.saturating_sub(1);
+        while above > 0 {
+            let text = self.line(above).trim();
+            if text.starts_with("//") {
+                comments.push(text);
+            } else if !continues_below(text) || comments.len() > usize::from(own.is_some()) {
+                break;
+            }
+            above -= 1;
+        }
+        comments
+    }
+}
+
+/// Whether a line of code is unfinished, so that the next line belongs to the same statement, or is an attribute.
+fn continues_below(text: &str) -> bool {
+    text.starts_with("#[") || !(text.is_empty() || text.ends_with([';', '{', '}', ',']))
+}
+
+fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        let line = tree.span().start().line;
+        let kind = match tree {
+            TokenTree::Ident(ident) => TokenKind::Ident(ident.to_string()),
+            TokenTree::Literal(literal) => TokenKind::Literal(literal.to_string()),
+            TokenTree::Punct(punct) => {
+                let is_colon = |tree: &TokenTree| matches!(tree, TokenTree::Punct(next) if next.as_char() == ':');
+                let is_joined = punct.as_char() == ':' && punct.spacing() == Spacing::Joint;
+                if is_joined && trees.next_if(is_colon).is_some() {
+                    TokenKind::PathSep
+                } else {
+                    TokenKind::Punct(punct.as_char())
+                }
+            }
+            TokenTree::Group(group) => {
+                tokens.push(Token { kind: TokenKind::Open(group.delimiter()), line });
+                flatten(group.stream(), tokens);
+                tokens.push(Token { kind: TokenKind::Close(group.delimiter()), line: group.span_close().start().line });
+                continue;
+            }
+        };
+        tokens.push(Token { kind, line });
+    }
+}
+
+/// The path that begins at `start`, and the index behind it; `None` when none begins there.
+fn path_at(tokens: &[Token], start: usize) -> Option<(PathUse, usize)> {
+    let kind_at = |index: usize| tokens.get(index).map(|token| &token.kind);
+    let before = start.checked_sub(1).and_then(kind_at);
+    let is_after_sep = before == Some(&TokenKind::PathSep);
+    let sep_follows = start.checked_sub(2).and_then(kind_at);
+    let is_tail = matches!(sep_follows, Some(TokenKind::Ident(_) | TokenKind::Punct('>')));
+    if before == Some(&TokenKind::Punct('.')) || is_after_sep && is_tail {
+        return None;
+    }
+    let mut segments = vec![tokens[start].ident()?.to_owned()];
+    let mut next = start + 1;
+    while let (Some(TokenKind::PathSep), Some(TokenKind::Ident(name))) = (kind_at(next), kind_at(next + 1)) {
+        segments.push(name.clone());
+        next += 2;
+    }
+    let is_macro_call =
+        matches!((kind_at(next), kind_at(next + 1)), (Some(TokenKind::Punct('!')), Some(TokenKind::Open(_))));
+    Some((PathUse { segments, is_absolute: is_after_sep, is_macro_call, line: tokens[start].line }, next))
+}
+
+/// Whether an attribute is `cfg` of something that only a test build has.
+pub fn is_test_only(attribute: &syn::Attribute) -> bool {
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("cfg") && syn::parse2::<Cfg>(list.tokens.clone()).is_ok_and(|cfg| cfg.needs_test())
+}
+
+/// A condition in `cfg(...)`, as far as the question "only in tests?" needs it.
+enum Cfg {
+    Test,
+    All(Vec<Cfg>),
+    Any(Vec<Cfg>),
+    Other,
+}
+
+impl Cfg {
+    fn needs_test(&self) -> bool {
+        match self {
+            Self::Test => true,
+            Self::All(parts) => parts.iter().any(Self::needs_test),
+            Self::Any(parts) => !parts.is_empty() && parts.iter().all(Self::needs_test),
+            Self::Other => false,
+        }
+    }
+}
+
+impl syn::parse::Parse for Cfg {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        let name: syn::Ident = input.parse()?;
+        if input.peek(syn::token::Paren) {
+            let inside;
+            syn::parenthesized!(inside in input);
+            let parts = inside.parse_terminated(Self::parse, syn::Token![,])?.into_iter().collect();
+            return Ok(match name.to_string().as_str() {
+                "all" => Self::All(parts),
+                "any" => Self::Any(parts),
+                _ => Self::Other,
+            });
+        }
+        if input.peek(syn::Token![=]) {
+            input.parse::<syn::Token![=]>()?;
+            input.parse::<syn::Lit>()?;
+            return Ok(Self::Other);
+        }
+        Ok(if name == "test" { Self::Test } else { Self::Other })
+    }
+}
+
+/// Walks the items of a file, noting test items and imports.
+#[derive(Default)]
+struct ItemSpans {
+    imports: Vec<Import>,
+    test_lines: Vec<RangeInclusive<usize>>,
+    use_lines: Vec<RangeInclusive<usize>>,
+}
+
+impl ItemSpans {
+    fn take_tree(&mut self, tree: &syn::UseTree, prefix: &mut Vec<String>) {
+        let line = tree.span().start().line;
+        match tree {
+            syn::UseTree::Path(path) => {
+                prefix.push(path.ident.to_string());
+                self.take_tree(&path.tree, prefix);
+                prefix.pop();
+            }
+            syn::UseTree::Name(name) => self.take_name(&name.ident, &name.ident, prefix, line),
+            syn::UseTree::Rename(rename) => self.take_name(&rename.ident, &rename.rename, prefix, line),
+            syn::UseTree::Glob(_) => self.imports.push(Import { alias: "*".to_owned(), path: prefix.clone(), line }),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.take_tree(item, prefix)),
+        }
+    }
+
+    fn take_name(&mut self, name: &syn::Ident, alias: &syn::Ident, prefix: &[String], line: usize) {
+        let mut path = prefix.to_vec();
+        let mut alias = alias.to_string();
+        if name == "self" {
+            if alias == "self" {
+                alias = path.last().cloned().unwrap_or_default();
+            }
+        } else {
+            path.push(name.to_string());
+        }
+        self.imports.push(Import { alias, path, line });
+    }
+
+    fn note_test(&mut self, attributes: &[syn::Attribute], span: proc_macro2::Span) -> bool {
+        let is_test = attributes.iter().any(is_test_only);
+        if is_test {
+            self.test_lines.push(lines_of(span));
+        }
+        is_test
+    }
+}
+
+impl<'ast> Visit<'ast> for ItemSpans {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !self.note_test(item_attributes(item), item.span()) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast syn::ImplItem) {
+        let attributes: &[syn::Attribute] = match item {
+            syn::ImplItem::Const(item) => &item.attrs,
+            syn::ImplItem::Fn(item) => &item.attrs,
+            syn::ImplItem::Macro(item) => &item.attrs,
+            _ => &[],
+        };
+        if !self.note_test(attributes, item.span()) {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.use_lines.push(lines_of(item.span()));
+        self.take_tree(&item.tree, &mut Vec::new());
+    }
+}
+
+/// First and last line of a span.
+pub fn lines_of(span: proc_macro2::Span) -> RangeInclusive<usize> {
+    span.start().line..=span.end().line
+}
+
+/// The attributes of an item.
+pub fn item_attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::ExternCrate(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::ForeignMod(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Macro(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
+        syn::Item::Union(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// The longest function of each name, in lines from `fn` to the closing brace, with the line it begins on.
+///
+/// Read from tokens, so that functions written inside macro calls (`proptest! { fn ... }`) count too.
+pub fn function_lengths(source: &RustSource) -> BTreeMap<String, (usize, usize)> {
+    let mut longest = BTreeMap::new();
+    for (index, pair) in source.tokens.windows(2).enumerate() {
+        let (true, Some(name)) = (pair[0].is_ident("fn"), pair[1].ident()) else { continue };
+        let Some(last_line) = body_end(&source.tokens[index + 2..]) else { continue };
+        let lines = last_line - pair[0].line + 1;
+        let entry = longest.entry(name.to_owned()).or_insert((0, 0));
+        if lines > entry.0 {
+            *entry = (lines, pair[0].line);
+        }
+    }
+    longest
+}
+
+/// The line on which the body of a function ends, given the tokens behind its name; `None` when it has no body.
+fn body_end(tokens: &[Token]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut body_depth = None;
+    for (index, token) in tokens.iter().enumerate() {
+        match token.kind {
+            TokenKind::Punct(';') if depth == 0 => return None,
+            TokenKind::Open(delimiter) => {
+                // A brace right after `<` or `,` is a constant generic argument in the signature.
+                let before = index.checked_sub(1).map(|before| &tokens[before].kind);
+                let is_generic = matches!(before, Some(TokenKind::Punct('<' | ',')));
+                if depth == 0 && delimiter == Delimiter::Brace && !is_generic {
+                    body_depth = Some(depth);
+                }
+                depth += 1;
+            }
+            TokenKind::Close(_) => {
+                depth = depth.checked_sub(1)?;
+                if body_depth == Some(depth) {
+                    return Some(token.line);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "rust_source/tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! The files that the checks look at: the real tree, or an invented one in a test.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::manifest::Package;
+use crate::modules::{self, Reach};
+use crate::rust_source::RustSource;
+
+/// Files larger than this are listed but not read: none of the checks has anything to say about their text.
+const READ_BYTES_MAX: u64 = 4 << 20;
+
+/// Every file of the project that version control does not ignore.
+pub struct Tree {
+    files: BTreeMap<String, SourceFile>,
+    packages: OnceCell<Vec<Package>>,
+    reach: OnceCell<BTreeMap<String, Reach>>,
+}
+
+/// One file.
+pub struct SourceFile {
+    /// Path from the root of the tree, with `/`.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Whether its owner may execute it.
+    pub is_executable: bool,
+    text: Option<String>,
+    rust: OnceCell<Result<RustSource, syn::Error>>,
+}
+
+impl Tree {
+    /// Reads the tree under `root`, leaving out what `.gitignore` leaves out, `.git` itself and Cargo's target
+    /// directories under any name.
+    ///
+    /// # Errors
+    /// When a directory or file cannot be read.
+    pub fn load(root: &Path) -> io::Result<Self> {
+        let walk = ignore::WalkBuilder::new(root)
+            .hidden(false)
+            .parents(false)
+            .git_global(false)
+            .git_exclude(false)
+            .require_git(false)
+            .filter_entry(|entry| entry.file_name() != ".git" && !entry.path().join("CACHEDIR.TAG").exists())
+            .build();
+        let mut files = Vec::new();
+        for entry in walk {
+            let entry = entry.map_err(io::Error::other)?;
+            if entry.file_type().is_some_and(|kind| kind.is_file()) {
+                files.push(SourceFile::load(root, entry.path())?);
+            }
+        }
+        Ok(Self::from_files(files))
+    }
+
+    /// A tree of invented files, each a path and its text.
+    pub fn invent<P: Into<String>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> Self {
+        Self::from_files(files.into_iter().map(|(path, text)| SourceFile::invent(path, text)))
+    }
+
+    /// A tree of these files.
+    pub fn from_files(files: impl IntoIterator<Item = SourceFile>) -> Self {
+        let files = files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        Self { files, packages: OnceCell::new(), reach: OnceCell::new() }
+    }
+
+    /// The workspace root at or above `start`: the nearest directory whose Cargo.toml has a `[workspace]`.
+    pub fn find_root(start: &Path) -> Option<PathBuf> {
+        let is_root = |dir: &&Path| {
+            fs::read_to_string(dir.join("Cargo.toml"))
+                .is_ok_and(|text| text.lines().any(|line| line.trim() == "[workspace]"))
+        };
+        start.ancestors().find(is_root).map(Path::to_path_buf)
+    }
+
+    /// Every file, in order of path.
+    pub fn files(&self) -> impl Iterator<Item = &SourceFile> {
+        self.files.values()
+    }
+
+    /// Every file whose name ends in `suffix`.
+    pub fn files_ending(&self, suffix: &str) -> impl Iterator<Item = &SourceFile> {
+        self.files().filter(move |file| file.path.ends_with(suffix))
+    }
+
+    /// The file at `path`.
+    pub fn file(&self, path: &str) -> Option<&SourceFile> {
+        self.files.get(path)
+    }
+
+    /// Whether `path` is a file or a directory of the tree; the empty path is its root.
+    pub fn exists(&self, path: &str) -> bool {
+        let inside = format!("{path}/");
+        path.is_empty()
+            || self.files.contains_key(path)
+            || self.files.range(inside.clone()..).next().is_some_and(|(found, _)| found.starts_with(&inside))
+    }
+
+    /// Every Cargo package, in order of directory.
+    pub fn packages(&self) -> &[Package] {
+        self.packages.get_or_init(|| self.files_ending("Cargo.toml").filter_map(Package::read).collect())
+    }
+
+    /// The package whose directory is the nearest around `path`.
+    pub fn package_of(&self, path: &str) -> Option<&Package> {
+        self.packages().iter().filter(|package| package.holds(path)).max_by_key(|package| package.dir.len())
+    }
+
+    /// How each Rust file is reached from a crate root; a file that is missing here is dead.
+    pub fn reach(&self) -> &BTreeMap<String, Reach> {
+        self.reach.get_or_init(|| modules::reach(self))
+    }
+
+    /// Rust files that end up in what we ship, with their parsed form: not tests, benches or examples.
+    pub fn production_rust(&self) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
+        let tests: BTreeSet<&str> =
+            self.reach().iter().filter(|(_, reach)| **reach == Reach::Test).map(|(path, _)| path.as_str()).collect();
+        self.rust().filter(move |(file, _)| !tests.contains(file.path.as_str()))
+    }
+
+    /// Every Rust file that parses.
+    pub fn rust(&self) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
+        self.files_ending(".rs").filter_map(|file| Some((file, file.rust()?.as_ref().ok()?)))
+    }
+}
+
+impl SourceFile {
+    /// A file that exists only in a test.
+    pub fn invent(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            path: path.into(),
+            bytes: text.len() as u64,
+            is_executable: false,
+            text: Some(text),
+            rust: OnceCell::new(),
+        }
+    }
+
+    fn load(root: &Path, path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let text = if metadata.len() <= READ_BYTES_MAX { String::from_utf8(fs::read(path)?).ok() } else { None };
+        let relative = path.strip_prefix(root).map_err(io::Error::other)?;
+        let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+        Ok(Self {
+            path: parts.join("/"),
+            bytes: metadata.len(),
+            is_executable: is_executable(&metadata),
+            text,
+            rust: OnceCell::new(),
+        })
+    }
+
+    /// The text; `None` when the file is not UTF-8 or too large to be read.
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// Lines with their numbers, from 1; none when there is no text.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text().unwrap_or_default().lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+
+    /// The file parsed as Rust; `None` when it is not a Rust file.
+    pub fn rust(&self) -> Option<&Result<RustSource, syn::Error>> {
+        if !self.path.ends_with(".rs") {
+            return None;
+        }
+        let text = self.text()?;
+        Some(self.rust.get_or_init(|| RustSource::parse(text)))
+    }
+
+    /// Number of the first line for which `is_it` holds, or 1.
+    pub fn line_where(&self, is_it: impl Fn(&str) -> bool) -> usize {
+        self.lines().find(|(_, line)| is_it(line)).map_or(1, |(number, _)| number)
+    }
+}
+
+#[cfg(unix)]
+fn is_executable(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_exist_through_their_files() {
+        let tree = Tree::invent([("docs/a.md", ""), ("docs-old/b.md", "")]);
+        assert!(tree.exists("") && tree.exists("docs") && tree.exists("docs/a.md"));
+        assert!(!tree.exists("doc") && !tree.exists("docs/b.md"));
+    }
+
+    #[test]
+    fn the_nearest_package_owns_a_file() {
+        let manifest = |name: &str| format!("[package]\nname = \"{name}\"\n");
+        let tree = Tree::invent([
+            ("Cargo.toml", "[workspace]\n".to_owned()),
+            ("crates/a/Cargo.toml", manifest("a")),
+            ("crates/a/inner/Cargo.toml", manifest("inner")),
+        ]);
+        let owner = |path: &str| tree.package_of(path).map(|package| package.name.as_str());
+        assert_eq!(owner("crates/a/src/lib.rs"), Some("a"));
+        assert_eq!(owner("crates/a/inner/src/lib.rs"), Some("inner"));
+        assert_eq!(owner("crates/ab/src/lib.rs"), None);
+    }
+
+    #[test]
+    fn the_real_tree_is_found_and_has_no_build_output() {
+        let root = Tree::find_root(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the workspace is around us");
+        let tree = Tree::load(&root).expect("the tree is readable");
+        assert!(tree.file("crates/rnic-check/src/tree.rs").is_some());
+        assert!(tree.file(".gitignore").is_some(), "hidden files are part of the tree");
+        assert_eq!(tree.files().find(|file| file.path.starts_with("target/")).map(|file| &file.path), None);
+    }
+}
