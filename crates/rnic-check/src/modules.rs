@@ -1,9 +1,12 @@
 //! Which Rust files a build reaches, and whether only as tests.
 //!
 //! Follows Cargo's rules for crate roots and the language's rules for `mod`, `#[path]` and `include!`. Conditions other
-//! than `cfg(test)` are taken as met. Not followed: `mod` inside function bodies and inside macro calls.
+//! than `cfg(test)` are taken as met. A macro call among the items may declare modules, as a registry does: every name in
+//! it counts as declared when a file of that name lies in the right place. Not followed: `mod` inside function bodies.
 
 use std::collections::BTreeMap;
+
+use proc_macro2::{TokenStream, TokenTree};
 
 use crate::manifest::Package;
 use crate::rust_source::{RustSource, TokenKind, is_test_only};
@@ -94,6 +97,12 @@ impl Walk<'_> {
     /// `path_dir` is what `#[path]` is relative to here, `child_dir` where files of child modules are looked for.
     fn follow_items(&mut self, items: &[syn::Item], path_dir: &str, child_dir: &str, reach: Reach) {
         for item in items {
+            if let syn::Item::Macro(call) = item
+                && call.ident.is_none()
+            {
+                let names = names_in(call.mac.tokens.clone());
+                names.iter().for_each(|name| self.enter_module(child_dir, name, reach));
+            }
             let syn::Item::Mod(module) = item else { continue };
             let reach = if module.attrs.iter().any(is_test_only) { Reach::Test } else { reach };
             let name = module.ident.to_string();
@@ -105,11 +114,28 @@ impl Walk<'_> {
                 let dir = parent(&path).to_owned();
                 self.enter(&path, &dir, reach);
             } else {
-                self.enter(&format!("{inside}.rs"), &inside, reach);
-                self.enter(&format!("{inside}/mod.rs"), &inside, reach);
+                self.enter_module(child_dir, &name, reach);
             }
         }
     }
+
+    fn enter_module(&mut self, child_dir: &str, name: &str, reach: Reach) {
+        let inside = join(child_dir, name);
+        self.enter(&format!("{inside}.rs"), &inside, reach);
+        self.enter(&format!("{inside}/mod.rs"), &inside, reach);
+    }
+}
+
+fn names_in(tokens: TokenStream) -> Vec<String> {
+    let mut names = Vec::new();
+    for tree in tokens {
+        match tree {
+            TokenTree::Ident(name) => names.push(name.to_string()),
+            TokenTree::Group(group) => names.extend(names_in(group.stream())),
+            _ => {}
+        }
+    }
+    names
 }
 
 fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
@@ -181,6 +207,20 @@ mod tests {
         let expected = ["b.rs", "b/c.rs", "in_line/d.rs", "lib.rs", "odd/e.rs", "odd/f/mod.rs", "odd/g.rs"]
             .map(|path| format!("a/src/{path}"));
         assert_eq!(found(&files), production(&expected.each_ref().map(String::as_str)));
+    }
+
+    #[test]
+    fn a_registry_declares_modules_by_name() {
+        let files = [
+            (
+                "a/src/lib.rs",
+                "macro_rules! registry { ($($m:ident)*) => { $(mod $m;)* } } registry! { one { two::Two } }",
+            ),
+            ("a/src/one.rs", ""),
+            ("a/src/two/mod.rs", ""),
+            ("a/src/forgotten.rs", ""),
+        ];
+        assert_eq!(found(&files), production(&["a/src/lib.rs", "a/src/one.rs", "a/src/two/mod.rs"]));
     }
 
     #[test]

@@ -1,0 +1,57 @@
+# Every command of the project. `make` lists them; the text after ## is what it shows.
+
+# A fresh rustup is not always on the PATH of a shell that nobody logged in to.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+# What `make run` shows, and the file that it moves (empty: the command finds one by itself).
+RUN_CMD ?= demo
+FILE ?=
+
+# How long `make fuzz` gives each target.
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint check generate bench fuzz long-test fmt clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build, then do the main job on real input: make run [FILE=path]
+	@scripts/setup build
+	cargo build --release --package rnic-cli --locked
+	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")
+
+test: ## everything that must hold: format, lints, every test of the workspace
+	@scripts/setup test
+	@$(MAKE) --no-print-directory lint
+	cargo test --workspace --locked
+
+lint: ## format and clippy, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+
+check: ## the house rules alone, one line a finding
+	cargo run --quiet --package rnic-check --locked
+
+generate: ## write what is generated: README's table of rooms, clippy.toml
+	cargo run --quiet --package rnic-check --locked -- --write
+
+bench: ## every benchmark, in release
+	@scripts/setup build
+	cargo bench --workspace --locked
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
+	scripts/fuzz $(FUZZ_SECONDS)
+
+long-test: ## every test in release, the long ones too
+	@scripts/setup test
+	cargo test --workspace --release --locked -- --include-ignored
+
+fmt: ## format the Rust sources
+	cargo fmt --all
+
+clean: ## remove build output and results
+	cargo clean
+	rm -rf out
