@@ -115,7 +115,3 @@ pub fn emit(mad: &Mad) -> [u8; MAD_LEN] {
     }
     out
 }
-
-#[cfg(test)]
-#[path = "cm/tests.rs"]
-mod tests;

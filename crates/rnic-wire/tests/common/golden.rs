@@ -1,0 +1,175 @@
+//! One packet for every opcode of each format, and the header bytes that `tests/golden/*.txt` gives it.
+
+use rnic_base::{Psn, Serial};
+use rnic_wire::{
+    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
+    Syndrome, WqeSn,
+};
+
+/// A packet and its headers' bytes.
+pub struct Golden {
+    pub name: &'static str,
+    pub format: Format,
+    pub packet: Packet,
+    pub bytes: Vec<u8>,
+}
+
+/// Every golden packet of both formats.
+pub fn all() -> Vec<Golden> {
+    [Format::RoceV2, Format::Irn].into_iter().flat_map(of_format).collect()
+}
+
+/// Every golden packet of one format, in the order of its file.
+pub fn of_format(format: Format) -> Vec<Golden> {
+    let vectors = sections(match format {
+        Format::RoceV2 => include_str!("../golden/roce.txt"),
+        Format::Irn => include_str!("../golden/irn.txt"),
+    });
+    let packets: Vec<(&str, Packet)> =
+        [sends(format), writes(format), reads(format), atomics(format), acks(format)].into_iter().flatten().collect();
+    assert_eq!(vectors.len(), packets.len(), "{format:?}: a packet without bytes or bytes without a packet");
+    let golden = |(name, hex): (&'static str, String)| {
+        let known = packets.iter().find(|(known, _)| *known == name);
+        let (_, packet) = known.unwrap_or_else(|| panic!("{format:?} has no packet called {name}"));
+        Golden { name, format, packet: *packet, bytes: unhex(&hex) }
+    };
+    vectors.into_iter().map(golden).collect()
+}
+
+/// The sections of a file of golden bytes, by name: hexadecimal text without comments.
+pub fn sections(text: &'static str) -> Vec<(&'static str, String)> {
+    let mut sections: Vec<(&str, String)> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("== "), sections.last_mut()) {
+            (Some(name), _) => sections.push((name, String::new())),
+            (None, Some((_, hex))) => hex.push_str(line.split('#').next().unwrap_or("")),
+            (None, None) => assert!(line.is_empty() || line.starts_with('#'), "before the first name: {line}"),
+        }
+    }
+    sections
+}
+
+/// The bytes that hexadecimal text spells; white space is nothing.
+pub fn unhex(hex: &str) -> Vec<u8> {
+    let digit = |character: char| character.to_digit(16).unwrap_or_else(|| panic!("{character:?} in {hex}"));
+    let digits: Vec<u32> = hex.chars().filter(|character| !character.is_whitespace()).map(digit).collect();
+    assert!(digits.len().is_multiple_of(2), "half a byte in {hex}");
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+const RETH: Reth = Reth { va: 0x0011_2233_4455_6677, rkey: KEY, dma_len: 0x0001_0203 };
+const ATOMIC_VA: u64 = 0x0011_2233_4455_6670;
+const IMMEDIATE: u32 = 0xc0de_cafe;
+const KEY: u32 = 0x8899_aabb;
+const PLACEMENT: SendPlacement = SendPlacement { recv_sn: WqeSn::new(0x01_0203), offset: Serial::new(0x04_0506) };
+const SN: WqeSn = WqeSn::new(0x0a_0b0c);
+const ACK: Aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(0x00_0102) };
+const COMPARE_SWAP: AtomicOp = AtomicOp::CompareSwap { compare: 0x1011_1213_1415_1617, swap: 0x2021_2223_2425_2627 };
+const FETCH_ADD: AtomicOp = AtomicOp::FetchAdd { add: 0x3031_3233_3435_3637 };
+
+type Named = (&'static str, Packet);
+
+fn packet(payload_len: u32, headers: Headers) -> Packet {
+    let flags = PacketFlags::default();
+    Packet { dest_qpn: Qpn::new(0x12_3456), psn: Psn::new(0xab_cdef), flags, payload_len, headers }
+}
+
+/// A packet that asks for an acknowledgement.
+fn asking(payload_len: u32, headers: Headers) -> Packet {
+    Packet { flags: PacketFlags { ack_request: true, ..PacketFlags::default() }, ..packet(payload_len, headers) }
+}
+
+/// A packet that asks for an acknowledgement and an event.
+fn solicited(payload_len: u32, headers: Headers) -> Packet {
+    let flags = PacketFlags { solicited: true, ack_request: true, ..PacketFlags::default() };
+    Packet { flags, ..packet(payload_len, headers) }
+}
+
+fn sends(format: Format) -> Vec<Named> {
+    use Position::{First, Last, Middle, Only};
+    let placement = (format == Format::Irn).then_some(PLACEMENT);
+    let send = |position, tail| Headers::Send { position, tail, placement };
+    vec![
+        ("SEND first", packet(256, send(First, SendTail::Plain))),
+        ("SEND middle", packet(256, send(Middle, SendTail::Plain))),
+        ("SEND last", asking(5, send(Last, SendTail::Plain))),
+        ("SEND last with immediate", solicited(6, send(Last, SendTail::Immediate(IMMEDIATE)))),
+        ("SEND only", packet(7, send(Only, SendTail::Plain))),
+        ("SEND only with immediate", packet(0, send(Only, SendTail::Immediate(IMMEDIATE)))),
+        ("SEND last with invalidate", packet(8, send(Last, SendTail::Invalidate(KEY)))),
+        ("SEND only with invalidate", packet(8, send(Only, SendTail::Invalidate(KEY)))),
+    ]
+}
+
+fn writes(format: Format) -> Vec<Named> {
+    use Position::{First, Last, Middle, Only};
+    let irn = format == Format::Irn;
+    let write = |position: Position, immediate: Option<u32>| Headers::Write {
+        position,
+        reth: (irn || position.starts()).then_some(RETH),
+        immediate,
+        recv_sn: immediate.filter(|_| irn).map(|_| SN),
+    };
+    vec![
+        ("RDMA WRITE first", packet(256, write(First, None))),
+        ("RDMA WRITE middle", packet(256, write(Middle, None))),
+        ("RDMA WRITE last", asking(3, write(Last, None))),
+        ("RDMA WRITE last with immediate", packet(4, write(Last, Some(IMMEDIATE)))),
+        ("RDMA WRITE only", packet(1, write(Only, None))),
+        ("RDMA WRITE only with immediate", packet(2, write(Only, Some(IMMEDIATE)))),
+    ]
+}
+
+fn reads(format: Format) -> Vec<Named> {
+    use Position::{First, Last, Middle, Only};
+    let read_sn = (format == Format::Irn).then_some(SN);
+    let response = |position| Headers::ReadResponse { position, aeth: (position != Middle).then_some(ACK) };
+    vec![
+        ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn })),
+        ("RDMA READ response first", packet(256, response(First))),
+        ("RDMA READ response middle", packet(256, response(Middle))),
+        ("RDMA READ response last", packet(9, response(Last))),
+        ("RDMA READ response only", packet(10, response(Only))),
+    ]
+}
+
+fn atomics(format: Format) -> Vec<Named> {
+    let read_sn = (format == Format::Irn).then_some(SN);
+    let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn };
+    let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647 };
+    vec![
+        ("ATOMIC acknowledge", packet(0, response)),
+        ("COMPARE SWAP", packet(0, request(COMPARE_SWAP))),
+        ("FETCH ADD", packet(0, request(FETCH_ADD))),
+    ]
+}
+
+fn acks(format: Format) -> Vec<Named> {
+    let congested = PacketFlags { becn: true, ..PacketFlags::default() };
+    let cnp = ("CNP", Packet { flags: congested, ..packet(0, Headers::Cnp) });
+    let ack = |syndrome| packet(0, Headers::Ack { aeth: Aeth { syndrome, ..ACK }, sack: None });
+    let missing = Syndrome::Nak(NakCode::PsnSequenceError);
+    if format == Format::RoceV2 {
+        return vec![
+            ("ACK", ack(Syndrome::ACK)),
+            ("ACK with credits", ack(Syndrome::Ack { credits: 5 })),
+            ("RNR NAK", ack(Syndrome::RnrNak { timer: 14 })),
+            ("NAK sequence", ack(missing)),
+            ("NAK invalid", ack(Syndrome::Nak(NakCode::InvalidRequest))),
+            ("NAK access", ack(Syndrome::Nak(NakCode::RemoteAccessError))),
+            ("NAK operation", ack(Syndrome::Nak(NakCode::RemoteOperationalError))),
+            cnp,
+        ];
+    }
+    let sack = Some(Psn::new(0xab_cdf7));
+    let nack = Aeth { syndrome: missing, ..ACK };
+    let (read_ack, read_nack) = (Aeth { msn: Serial::new(0), ..ACK }, Aeth { msn: Serial::new(0), ..nack });
+    vec![
+        ("ACK", ack(Syndrome::ACK)),
+        ("NACK", packet(0, Headers::Ack { aeth: nack, sack })),
+        ("RNR NAK", ack(Syndrome::RnrNak { timer: 14 })),
+        ("read ACK", packet(0, Headers::ReadAck { aeth: read_ack, sack: None })),
+        ("read NACK", packet(0, Headers::ReadAck { aeth: read_nack, sack })),
+        cnp,
+    ]
+}

@@ -1,0 +1,23 @@
+//! What several of the tests in this folder need.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod golden;
+pub mod messages;
+pub mod strategy;
+
+use rnic_wire::Addresses;
+
+/// The way between two socket addresses.
+pub fn way(src: &str, dst: &str) -> Addresses {
+    Addresses::new(src.parse().expect("an address"), dst.parse().expect("an address")).expect("one IP version")
+}
+
+/// A way over each IP version.
+pub fn ways() -> [Addresses; 2] {
+    [way("10.1.2.3:49152", "10.4.5.6:4791"), way("[fd00::3]:49153", "[fd00::6]:4791")]
+}
+
+/// `len` bytes that differ from their neighbours.
+pub fn payload(len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + 1) as u8).collect()
+}

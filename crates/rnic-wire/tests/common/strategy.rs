@@ -1,0 +1,138 @@
+//! Every packet that a format can express, and every message, for property tests.
+
+use proptest::prelude::*;
+
+use rnic_base::{Psn, Serial};
+use rnic_wire::{
+    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
+    Syndrome, WqeSn,
+};
+
+/// Either format.
+pub fn format() -> impl Strategy<Value = Format> {
+    prop_oneof![Just(Format::RoceV2), Just(Format::Irn)]
+}
+
+/// A packet that `format` can express.
+pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
+    let irn = format == Format::Irn;
+    let headers = prop_oneof![
+        4 => send(irn),
+        4 => write(irn),
+        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn }),
+        2 => read_response(),
+        2 => (any::<u64>(), any::<u32>(), atomic_op(), serial(irn))
+            .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest { va, rkey, op, read_sn }),
+        1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original }),
+        3 => acknowledgement(irn),
+        1 => Just(Headers::Cnp),
+    ];
+    (headers, any::<u32>(), any::<u32>(), flags(), any::<prop::sample::Index>()).prop_map(
+        |(headers, qpn, psn, flags, len)| Packet {
+            dest_qpn: Qpn::new(qpn),
+            psn: Psn::new(psn),
+            flags,
+            payload_len: payload_len(&headers, len),
+            headers,
+        },
+    )
+}
+
+/// A length that the kind of packet may have; short ones often, so that every padding is seen.
+fn payload_len(headers: &Headers, index: prop::sample::Index) -> u32 {
+    let least = match headers {
+        Headers::Send { position: Position::Only, .. }
+        | Headers::Write { position: Position::Only, .. }
+        | Headers::ReadResponse { position: Position::Only, .. } => 0,
+        Headers::Send { .. } | Headers::Write { .. } | Headers::ReadResponse { .. } => 1,
+        _ => return 0,
+    };
+    let choice = index.index(20_000) as u32;
+    if choice < 10_000 { least + choice % 64 } else { least + choice % (8192 - least + 1) }
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    prop_oneof![Just(Position::First), Just(Position::Middle), Just(Position::Last), Just(Position::Only)]
+}
+
+fn flags() -> impl Strategy<Value = PacketFlags> {
+    any::<[bool; 4]>().prop_map(|[solicited, ack_request, fecn, becn]| PacketFlags {
+        solicited,
+        ack_request,
+        fecn,
+        becn,
+    })
+}
+
+fn reth() -> impl Strategy<Value = Reth> {
+    any::<(u64, u32, u32)>().prop_map(|(va, rkey, dma_len)| Reth { va, rkey, dma_len })
+}
+
+fn aeth() -> impl Strategy<Value = Aeth> {
+    let code = prop_oneof![
+        Just(NakCode::PsnSequenceError),
+        Just(NakCode::InvalidRequest),
+        Just(NakCode::RemoteAccessError),
+        Just(NakCode::RemoteOperationalError),
+    ];
+    let syndrome = prop_oneof![
+        (0..32u8).prop_map(|credits| Syndrome::Ack { credits }),
+        (0..32u8).prop_map(|timer| Syndrome::RnrNak { timer }),
+        code.prop_map(Syndrome::Nak),
+    ];
+    (syndrome, any::<u32>()).prop_map(|(syndrome, msn)| Aeth { syndrome, msn: Serial::new(msn) })
+}
+
+/// A WQE sequence number when `present`.
+fn serial(present: bool) -> impl Strategy<Value = Option<WqeSn>> {
+    any::<u32>().prop_map(move |number| present.then_some(WqeSn::new(number)))
+}
+
+fn send(irn: bool) -> impl Strategy<Value = Headers> {
+    let tail = prop_oneof![
+        Just(SendTail::Plain),
+        any::<u32>().prop_map(SendTail::Immediate),
+        any::<u32>().prop_map(SendTail::Invalidate),
+    ];
+    (position(), tail, any::<(u32, u32)>()).prop_map(move |(position, tail, (recv_sn, offset))| Headers::Send {
+        position,
+        tail: if position.ends() { tail } else { SendTail::Plain },
+        placement: irn.then_some(SendPlacement { recv_sn: WqeSn::new(recv_sn), offset: Serial::new(offset) }),
+    })
+}
+
+fn write(irn: bool) -> impl Strategy<Value = Headers> {
+    (position(), reth(), any::<Option<u32>>(), any::<u32>()).prop_map(move |(position, reth, immediate, recv_sn)| {
+        let immediate = immediate.filter(|_| position.ends());
+        Headers::Write {
+            position,
+            reth: (irn || position.starts()).then_some(reth),
+            immediate,
+            recv_sn: (irn && immediate.is_some()).then_some(WqeSn::new(recv_sn)),
+        }
+    })
+}
+
+fn read_response() -> impl Strategy<Value = Headers> {
+    (position(), aeth()).prop_map(|(position, aeth)| Headers::ReadResponse {
+        position,
+        aeth: (position != Position::Middle).then_some(aeth),
+    })
+}
+
+fn atomic_op() -> impl Strategy<Value = AtomicOp> {
+    any::<(bool, u64, u64)>().prop_map(|(swaps, compare, value)| match swaps {
+        true => AtomicOp::CompareSwap { compare, swap: value },
+        false => AtomicOp::FetchAdd { add: value },
+    })
+}
+
+fn acknowledgement(irn: bool) -> impl Strategy<Value = Headers> {
+    (any::<bool>(), aeth(), any::<Option<u32>>()).prop_map(move |(read, aeth, sack)| {
+        let sack = sack.filter(|_| irn).map(Psn::new);
+        match read && irn {
+            true => Headers::ReadAck { aeth, sack },
+            false => Headers::Ack { aeth, sack },
+        }
+    })
+}
