@@ -7,6 +7,7 @@ pub mod docs;
 pub mod generated;
 pub mod layout;
 pub mod markdown;
+pub mod names;
 pub mod parses;
 pub mod size;
 pub mod text;
@@ -54,6 +55,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
     Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
     Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },
+    Check { name: "names", holds: "`rnic_room::Name` in a page is a name of that room", run: names::check },
     Check { name: "blobs", holds: "no file larger than 256 KiB", run: layout::blobs },
     Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },
     Check { name: "house_files", holds: "the pages that a house must have are there", run: layout::house_files },

@@ -1,8 +1,8 @@
 //! Which Rust files a build reaches, and whether only as tests.
 //!
 //! Follows Cargo's rules for crate roots and the language's rules for `mod`, `#[path]` and `include!`. Conditions other
-//! than `cfg(test)` are taken as met. A macro call among the items may declare modules, as a registry does: every name in
-//! it counts as declared when a file of that name lies in the right place. Not followed: `mod` inside function bodies.
+//! than `cfg(test)` are taken as met. A macro call among the items may declare modules, as a registry does: every name
+//! in it counts as declared when a file of that name lies in the right place. Not followed: `mod` in function bodies.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,78 @@
+//! What a page calls `rnic_room::Name` is a name of that room.
+//!
+//! Only the last segment is looked for, and only in rooms that exist; the changelog may speak of what is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pulldown_cmark::{Event, Parser};
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+const RULE: &str = "names";
+const PREFIX: &str = "rnic_";
+
+/// Names code in pages that no longer exists.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let known = names_by_crate(tree);
+    let mut findings = Vec::new();
+    for file in tree.files_ending(".md").filter(|file| !file.path.ends_with("CHANGELOG.md")) {
+        let text = file.text().unwrap_or_default();
+        for (event, range) in Parser::new(text).into_offset_iter() {
+            let Event::Code(code) = event else { continue };
+            let Some((room, name)) = room_and_name(&code) else { continue };
+            if known.get(room).is_some_and(|names| !names.contains(name)) {
+                let line = text[..range.start].matches('\n').count() + 1;
+                let what = format!("{room} has no `{name}`");
+                findings.push(Finding::new(&file.path, line, RULE, what, "correct the name, or name the room only"));
+            }
+        }
+    }
+    findings
+}
+
+/// The crate and the last segment of a path such as `rnic_base::seq::Psn`; `None` for anything else.
+fn room_and_name(code: &str) -> Option<(&str, &str)> {
+    let is_path_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let path = code.split(|c| !is_path_char(c)).next().filter(|path| path.starts_with(PREFIX))?;
+    let (room, rest) = path.split_once("::")?;
+    Some((room, rest.rsplit("::").next()?))
+}
+
+fn names_by_crate(tree: &Tree) -> BTreeMap<String, BTreeSet<&str>> {
+    let mut names: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (file, source) in tree.production_rust() {
+        let Some(package) = tree.package_of(&file.path) else { continue };
+        let idents = source.tokens.iter().filter_map(|token| token.ident());
+        names.entry(package.name.replace('-', "_")).or_default().extend(idents);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(page: &str) -> Vec<String> {
+        let tree = Tree::invent([
+            ("crates/rnic-x/Cargo.toml", "[package]\nname = \"rnic-x\"\n"),
+            ("crates/rnic-x/src/lib.rs", "pub mod deep { pub struct Thing<T>(T); pub fn act() {} }\n"),
+            ("GLOSSARY.md", page),
+            ("CHANGELOG.md", "`rnic_x::Gone`\n"),
+        ]);
+        check(&tree).into_iter().map(|found| format!("{}: {}", found.line, found.what)).collect()
+    }
+
+    #[test]
+    fn names_that_exist_and_rooms_that_do_not_pass() {
+        assert!(
+            findings("`rnic_x::deep::Thing<u8>` `rnic_x::deep` `rnic_x::act()` `rnic_y::Planned` `rnic_x` Gone\n")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_gone_is_found() {
+        assert_eq!(findings("text\n\n| `rnic_x::deep::Gone` |\n"), ["3: rnic_x has no `Gone`"]);
+    }
+}
