@@ -26,7 +26,7 @@ run: ## build, then do the main job on real input: make run [FILE=path]
 test: ## everything that must hold: format, lints, every test of the workspace
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 lint: ## format and clippy, warnings are errors
 	cargo fmt --all --check
@@ -47,7 +47,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test
-	cargo test --workspace --release --locked -- --include-ignored
+	cargo test --workspace --release --locked --no-fail-fast -- --include-ignored
 
 fmt: ## format the Rust sources
 	cargo fmt --all
