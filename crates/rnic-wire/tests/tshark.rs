@@ -1,0 +1,476 @@
+//! Wireshark's view of our captures: every RoCEv2 opcode and every connection management message, field by field.
+//!
+//! Needs `tshark` (Debian package tshark). Without it the test says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the
+//! environment it fails. What tshark (4.0) does not judge is judged here from the fields that it printed: the ICRC,
+//! recomputed bit by bit.
+//!
+//! Payload heuristics (RPC over RDMA and others) are off: they take any payload for theirs.
+
+mod common;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::Command;
+
+use common::{golden, messages};
+use serde_json::Value;
+
+use rnic_base::{Psn, Time};
+use rnic_wire::cm::{Failover, Message, Rejected, TransportService};
+use rnic_wire::pcap::Capture;
+use rnic_wire::{Addresses, Aeth, AtomicOp, Format, Headers, NakCode, Packet, Qpn, SendTail, Syndrome, codec, gsi};
+
+/// Fields that tshark must show as these numbers.
+type Numbers = Vec<(&'static str, u64)>;
+
+#[test]
+fn roce_packets_dissect_field_by_field() {
+    let packets = golden::of_format(Format::RoceV2);
+    let Some(dissected) = dissect("roce", &datagrams(&packets)) else { return };
+    for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
+        let frame = Frame { name: golden.name, layers: frame };
+        frame.check_clean(&way);
+        frame.check_numbers(&base_header(golden));
+        frame.check_numbers(&extended_headers(&golden.packet));
+        frame.check_rest(golden);
+    }
+}
+
+/// A RoCE dissector knows nothing of IRN; what we promise it is that the base header and InfiniBand's extended headers
+/// stand where they do in RoCEv2, and that the version tells the two apart.
+#[test]
+fn irn_packets_keep_their_roce_headers() {
+    let packets = golden::of_format(Format::Irn);
+    let Some(dissected) = dissect("irn", &datagrams(&packets)) else { return };
+    for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
+        let frame = Frame { name: golden.name, layers: frame };
+        frame.check_clean(&way);
+        frame.check_numbers(&base_header(golden));
+        let unknown_to_roce = match golden.packet.headers {
+            Headers::ReadAck { .. } => true,
+            Headers::Write { position, .. } => !position.starts(),
+            _ => false,
+        };
+        if !unknown_to_roce {
+            frame.check_numbers(&extended_headers(&golden.packet));
+        }
+    }
+}
+
+#[test]
+fn connection_management_dissects_field_by_field() {
+    let messages = messages::all();
+    // The dissector prints GIDs as addresses of the IP version that carried them.
+    let [four, six] = common::ways();
+    let way = |name: &str| if name.contains("alternate") { six } else { four };
+    let datagrams: Vec<(Addresses, Vec<u8>)> = messages
+        .iter()
+        .map(|golden| {
+            let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(7), mad: &golden.bytes };
+            (way(golden.name), packet.encode(&way(golden.name)).to_vec())
+        })
+        .collect();
+    let Some(dissected) = dissect("cm", &datagrams) else { return };
+    for (golden, frame) in messages.iter().zip(&dissected) {
+        let frame = Frame { name: golden.name, layers: frame };
+        frame.check_clean(&way(golden.name));
+        frame.check_numbers(&management_headers(golden));
+        frame.check_numbers(&message_fields(&golden.mad.message));
+        frame.check_texts(&message_texts(&golden.mad.message));
+    }
+}
+
+/// Each packet over each IP version.
+fn with_ways(packets: &[golden::Golden]) -> impl Iterator<Item = (&golden::Golden, Addresses)> {
+    packets.iter().flat_map(|golden| common::ways().map(|way| (golden, way)))
+}
+
+fn datagrams(packets: &[golden::Golden]) -> Vec<(Addresses, Vec<u8>)> {
+    let assemble = |(golden, way): (&golden::Golden, Addresses)| {
+        let mut out = Vec::new();
+        let payload = common::payload(golden.packet.payload_len);
+        codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
+        (way, out)
+    };
+    with_ways(packets).map(assemble).collect()
+}
+
+/// Writes a capture and has tshark dissect it: the layers of each frame, or nothing without tshark.
+fn dissect(name: &str, datagrams: &[(Addresses, Vec<u8>)]) -> Option<Vec<Value>> {
+    if let Err(error) = Command::new("tshark").arg("--version").output() {
+        let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
+        assert!(!required, "tshark is required but does not run: {error}");
+        eprintln!("skipped: tshark does not run ({error}); install the package tshark to check captures");
+        return None;
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
+    let mut capture = Capture::new(BufWriter::new(File::create(&path).expect("a file"))).expect("a capture");
+    for (index, (way, datagram)) in datagrams.iter().enumerate() {
+        capture.write(Time::from_us(index as u64), way, datagram).expect("a frame");
+    }
+    capture.into_inner().into_inner().expect("all on disk");
+    let output = Command::new("tshark")
+        .args(["-n", "-T", "json", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
+        .args(["--disable-protocol", "rpcordma", "-r"])
+        .arg(&path)
+        .output()
+        .expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let frames: Vec<Value> = serde_json::from_slice(&output.stdout).expect("tshark prints JSON");
+    assert_eq!(frames.len(), datagrams.len());
+    Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
+}
+
+/// One dissected frame.
+struct Frame<'a> {
+    name: &'a str,
+    layers: &'a Value,
+}
+
+impl Frame<'_> {
+    /// The text of the first field called `key`, anywhere in the tree.
+    fn text(&self, key: &str) -> &str {
+        find(self.layers, key).unwrap_or_else(|| panic!("{}: no {key} in {:#}", self.name, self.layers))
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        number(self.text(key))
+    }
+
+    fn check_numbers(&self, expected: &Numbers) {
+        for (key, value) in expected {
+            assert_eq!(self.number(key), *value, "{}: {key}", self.name);
+        }
+    }
+
+    fn check_texts(&self, expected: &[(&str, String)]) {
+        for (key, value) in expected {
+            assert_eq!(self.text(key), value, "{}: {key}", self.name);
+        }
+    }
+
+    /// No complaint of tshark's, checksums right, and the ICRC right for what tshark says the fields are.
+    fn check_clean(&self, way: &Addresses) {
+        let complaints = [find_key(self.layers, "_ws.malformed"), find_key(self.layers, "_ws.expert")];
+        assert_eq!(complaints, [None, None], "{}", self.name);
+        assert_eq!(self.number("udp.checksum.status"), 1, "{}: UDP checksum", self.name);
+        assert_eq!(self.number("udp.dstport"), 4791, "{}", self.name);
+
+        let datagram = unhex(self.text("udp.payload"));
+        let (covered, icrc) = datagram.split_at(datagram.len() - 4);
+        let mut masked = vec![0xff; 8];
+        if way.src().is_ipv4() {
+            assert_eq!(self.number("ip.checksum.status"), 1, "{}: IP checksum", self.name);
+            assert_eq!((self.number("ip.id"), self.number("ip.flags.df")), (0, 1), "{}", self.name);
+            masked.extend([0x45, 0xff]);
+            masked.extend((self.number("ip.len") as u16).to_be_bytes());
+            masked.extend([0, 0, 0x40, 0, 0xff, 17, 0xff, 0xff]);
+            masked.extend([self.text("ip.src"), self.text("ip.dst")].into_iter().flat_map(octets));
+        } else {
+            masked.extend([0x6f, 0xff, 0xff, 0xff]);
+            masked.extend((self.number("ipv6.plen") as u16).to_be_bytes());
+            masked.extend([17, 0xff]);
+            masked.extend([self.text("ipv6.src"), self.text("ipv6.dst")].into_iter().flat_map(octets));
+        }
+        for key in ["udp.srcport", "udp.dstport", "udp.length"] {
+            masked.extend((self.number(key) as u16).to_be_bytes());
+        }
+        masked.extend([0xff, 0xff]);
+        masked.extend(covered.iter().enumerate().map(|(at, byte)| if at == 4 { 0xff } else { *byte }));
+        assert_eq!(icrc, bitwise_crc(&masked), "{}: ICRC", self.name);
+    }
+
+    /// What is not a number: payload with padding, immediate data, key, ICRC.
+    fn check_rest(&self, golden: &golden::Golden) {
+        let datagram = self.text("udp.payload");
+        let icrc = datagram.get(datagram.len() - 11..).expect("at least four bytes").replace(':', "");
+        if golden.packet.headers == Headers::Cnp {
+            // This dissector does not know the opcode and shows everything after the base header as it came.
+            let reserved = "00:".repeat(16).replace(':', "") + &icrc;
+            let vendor = find(&self.layers["infiniband"]["infiniband.vendor_tree"], "infiniband.vendor");
+            assert_eq!(vendor.map(|text| text.replace(':', "")), Some(reserved), "{}", self.name);
+            return;
+        }
+        assert_eq!(self.text("infiniband.invariant.crc"), format!("0x{icrc}"), "{}", self.name);
+        let mut payload = common::payload(golden.packet.payload_len);
+        payload.resize(payload.len() + golden.packet.pad_len() as usize, 0);
+        if !payload.is_empty() {
+            assert_eq!(unhex(self.text("data.data")), payload, "{}", self.name);
+        }
+        match golden.packet.headers {
+            Headers::Send { tail: SendTail::Immediate(value), .. } | Headers::Write { immediate: Some(value), .. } => {
+                assert_eq!(unhex(self.text("infiniband.immdt")), value.to_be_bytes(), "{}", self.name);
+            }
+            Headers::Send { tail: SendTail::Invalidate(rkey), .. } => {
+                assert_eq!(unhex(self.text("infiniband.ieth")), rkey.to_be_bytes(), "{}", self.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn base_header(golden: &golden::Golden) -> Numbers {
+    let packet = &golden.packet;
+    vec![
+        ("infiniband.bth.opcode", u64::from(golden.bytes[0])),
+        ("infiniband.bth.se", u64::from(packet.flags.solicited)),
+        ("infiniband.bth.m", u64::from(packet.headers != Headers::Cnp)),
+        ("infiniband.bth.padcnt", u64::from(packet.pad_len())),
+        ("infiniband.bth.tver", u64::from(golden.format == Format::Irn)),
+        ("infiniband.bth.p_key", 0xffff),
+        ("infiniband.bth.destqp", u64::from(packet.dest_qpn.get())),
+        ("infiniband.bth.a", u64::from(packet.flags.ack_request)),
+        ("infiniband.bth.psn", u64::from(packet.psn.value())),
+    ]
+}
+
+fn extended_headers(packet: &Packet) -> Numbers {
+    match packet.headers {
+        Headers::Send { .. } | Headers::Cnp | Headers::ReadAck { .. } => vec![],
+        Headers::Write { reth, .. } => reth.as_ref().map(reth_fields).unwrap_or_default(),
+        Headers::ReadRequest { reth, .. } => reth_fields(&reth),
+        Headers::ReadResponse { aeth, .. } => aeth.as_ref().map(aeth_fields).unwrap_or_default(),
+        Headers::Ack { aeth, .. } => aeth_fields(&aeth),
+        Headers::AtomicRequest { va, rkey, op, .. } => {
+            let (swap_or_add, compare) = match op {
+                AtomicOp::CompareSwap { compare, swap } => (swap, compare),
+                AtomicOp::FetchAdd { add } => (add, 0),
+            };
+            vec![
+                ("infiniband.reth.va", va),
+                ("infiniband.reth.r_key", u64::from(rkey)),
+                ("infiniband.atomiceth.swapdt", swap_or_add),
+                ("infiniband.atomiceth.cmpdt", compare),
+            ]
+        }
+        Headers::AtomicResponse { aeth, original } => {
+            [aeth_fields(&aeth), vec![("infiniband.atomicacketh.origremdt", original)]].concat()
+        }
+    }
+}
+
+fn reth_fields(reth: &rnic_wire::Reth) -> Numbers {
+    vec![
+        ("infiniband.reth.va", reth.va),
+        ("infiniband.reth.r_key", u64::from(reth.rkey)),
+        ("infiniband.reth.dmalen", u64::from(reth.dma_len)),
+    ]
+}
+
+fn aeth_fields(aeth: &Aeth) -> Numbers {
+    let (kind, key, value) = match aeth.syndrome {
+        Syndrome::Ack { credits } => (0, "infiniband.aeth.syndrome.credit_count", credits),
+        Syndrome::RnrNak { timer } => (1, "infiniband.aeth.syndrome.timer", timer),
+        Syndrome::Nak(NakCode::PsnSequenceError) => (3, "infiniband.aeth.syndrome.error_code", 0),
+        Syndrome::Nak(NakCode::InvalidRequest) => (3, "infiniband.aeth.syndrome.error_code", 1),
+        Syndrome::Nak(NakCode::RemoteAccessError) => (3, "infiniband.aeth.syndrome.error_code", 2),
+        Syndrome::Nak(NakCode::RemoteOperationalError) => (3, "infiniband.aeth.syndrome.error_code", 3),
+    };
+    vec![
+        ("infiniband.aeth.syndrome.opcode", kind),
+        (key, u64::from(value)),
+        ("infiniband.aeth.msn", u64::from(aeth.msn.value())),
+    ]
+}
+
+fn management_headers(golden: &messages::Golden) -> Numbers {
+    vec![
+        ("infiniband.bth.opcode", 0x64),
+        ("infiniband.bth.destqp", 1),
+        ("infiniband.bth.psn", 7),
+        ("infiniband.deth.q_key", 0x8001_0000),
+        ("infiniband.deth.srcqp", 1),
+        ("infiniband.mad.baseversion", 1),
+        ("infiniband.mad.mgmtclass", 7),
+        ("infiniband.mad.classversion", 2),
+        ("infiniband.mad.method", 3),
+        ("infiniband.mad.status", 0),
+        ("infiniband.mad.transactionid", golden.mad.transaction_id),
+        ("infiniband.mad.attributeid", u64::from(golden.mad.message.attribute())),
+    ]
+}
+
+/// The numbers of a message, but for the flow labels and the alternate path's packet rate: this dissector reads them
+/// from three bytes of the four.
+fn message_fields(message: &Message) -> Numbers {
+    match message {
+        Message::Request(message) => request_fields(message),
+        Message::Reply(message) => reply_fields(message),
+        Message::Reject(message) => vec![
+            ("infiniband.cm.rej.localcommid", u64::from(message.local_comm_id)),
+            ("infiniband.cm.rej.remotecommid", u64::from(message.remote_comm_id)),
+            (
+                "infiniband.cm.rej.msgrej",
+                match message.rejected {
+                    Rejected::Request => 0,
+                    Rejected::Reply => 1,
+                    Rejected::NoMessage => 2,
+                    Rejected::Reserved => 3,
+                },
+            ),
+            ("infiniband.cm.rej.rejinfolen", message.info.as_bytes().len() as u64),
+            ("infiniband.cm.rej.reason", u64::from(message.reason.0)),
+        ],
+        Message::ReadyToUse(message) => vec![
+            ("infiniband.cm.rtu.localcommid", u64::from(message.local_comm_id)),
+            ("infiniband.cm.rtu.remotecommid", u64::from(message.remote_comm_id)),
+        ],
+        Message::DisconnectRequest(message) => vec![
+            ("infiniband.cm.dreq.localcommid", u64::from(message.local_comm_id)),
+            ("infiniband.cm.dreq.remotecommid", u64::from(message.remote_comm_id)),
+            ("infiniband.cm.req.remoteqpneecn", u64::from(message.remote_qpn.get())),
+        ],
+        Message::DisconnectReply(message) => vec![
+            ("infiniband.cm.drsp.localcommid", u64::from(message.local_comm_id)),
+            ("infiniband.cm.drsp.remotecommid", u64::from(message.remote_comm_id)),
+        ],
+    }
+}
+
+fn request_fields(message: &rnic_wire::cm::Request) -> Numbers {
+    let service = match message.transport_service {
+        TransportService::Reliable => 0,
+        TransportService::Unreliable => 1,
+        TransportService::ReliableDatagram => 2,
+        TransportService::Extended => 3,
+    };
+    let alternate = message.alternate.unwrap_or_default();
+    let fields = |name: &'static str, value: u32| (name, u64::from(value));
+    vec![
+        fields("infiniband.cm.req", message.local_comm_id),
+        ("infiniband.cm.req.serviceid", message.service_id.0),
+        ("infiniband.cm.req.localcaguid", message.local_ca_guid),
+        fields("infiniband.cm.req.localqkey", message.local_queue_key),
+        fields("infiniband.cm.req.localqpn", message.local_qpn.get()),
+        fields("infiniband.cm.req.responderres", message.responder_resources.into()),
+        fields("infiniband.cm.req.initdepth", message.initiator_depth.into()),
+        fields("infiniband.cm.req.remoteresptout", message.remote_cm_timeout.get()),
+        ("infiniband.cm.req.transpsvctype", service),
+        fields("infiniband.cm.req.e2eflowctrl", message.flow_control.into()),
+        fields("infiniband.cm.req.startpsn", message.starting_psn.value()),
+        fields("infiniband.cm.req.localresptout", message.local_cm_timeout.get()),
+        fields("infiniband.cm.req.retrcount", message.retry_count.get()),
+        fields("infiniband.cm.req.pkey", message.partition_key.into()),
+        fields("infiniband.cm.req.pppmtu", message.path_mtu.code().get()),
+        fields("infiniband.cm.req.rnrretrcount", message.rnr_retry_count.get()),
+        fields("infiniband.cm.req.maxcmretr", message.cm_retries.get()),
+        fields("infiniband.cm.req.srq", message.shared_receive_queue.into()),
+        fields("infiniband.cm.req.ext_transport", message.extended_transport.get()),
+        fields("infiniband.cm.req.prim_locallid", message.primary.local_lid.into()),
+        fields("infiniband.cm.req.prim_remotelid", message.primary.remote_lid.into()),
+        fields("infiniband.cm.req.prim_pktrate", message.primary.packet_rate.get()),
+        fields("infiniband.cm.req.prim_tfcclass", message.primary.traffic_class.into()),
+        fields("infiniband.cm.req.prim_hoplim", message.primary.hop_limit.into()),
+        fields("infiniband.cm.req.prim_sl", message.primary.service_level.get()),
+        fields("infiniband.cm.req.prim_subnetlocal", message.primary.subnet_local.into()),
+        fields("infiniband.cm.req.prim_localacktout", message.primary.local_ack_timeout.get()),
+        fields("infiniband.cm.req.alt_locallid", alternate.local_lid.into()),
+        fields("infiniband.cm.req.alt_remotelid", alternate.remote_lid.into()),
+        fields("infiniband.cm.req.alt_tfcclass", alternate.traffic_class.into()),
+        fields("infiniband.cm.req.alt_hoplim", alternate.hop_limit.into()),
+        fields("infiniband.cm.req.alt_sl", alternate.service_level.get()),
+        fields("infiniband.cm.req.alt_subnetlocal", alternate.subnet_local.into()),
+        fields("infiniband.cm.req.alt_localacktout", alternate.local_ack_timeout.get()),
+    ]
+}
+
+fn reply_fields(message: &rnic_wire::cm::Reply) -> Numbers {
+    let failover = match message.failover {
+        Failover::Accepted => 0,
+        Failover::NotSupported => 1,
+        Failover::Rejected => 2,
+        Failover::Reserved => 3,
+    };
+    vec![
+        ("infiniband.cm.rep", u64::from(message.local_comm_id)),
+        ("infiniband.cm.rep.remotecommid", u64::from(message.remote_comm_id)),
+        ("infiniband.cm.rep.localqkey", u64::from(message.local_queue_key)),
+        ("infiniband.cm.rep.localqpn", u64::from(message.local_qpn.get())),
+        ("infiniband.cm.rep.startpsn", u64::from(message.starting_psn.value())),
+        ("infiniband.cm.rep.respres", u64::from(message.responder_resources)),
+        ("infiniband.cm.rep.initdepth", u64::from(message.initiator_depth)),
+        ("infiniband.cm.rep.tgtackdelay", u64::from(message.target_ack_delay.get())),
+        ("infiniband.cm.rep.failoveracc", failover),
+        ("infiniband.cm.rep.e2eflowctrl", u64::from(message.flow_control)),
+        ("infiniband.cm.rep.rnrretrcount", u64::from(message.rnr_retry_count.get())),
+        ("infiniband.cm.rep.srq", u64::from(message.shared_receive_queue)),
+        ("infiniband.cm.rep.localcaguid", message.local_ca_guid),
+    ]
+}
+
+/// What tshark prints as text: addresses and private data.
+fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
+    match message {
+        Message::Request(message) if message.alternate.is_none() => vec![
+            ("infiniband.cm.req.prim_localgid_ipv4", message.primary.local_gid.to_ip().to_string()),
+            ("infiniband.cm.req.prim_remotegid_ipv4", message.primary.remote_gid.to_ip().to_string()),
+            ("infiniband.cm.req.serviceid.dport", "0x1234".to_owned()),
+            ("infiniband.cm.req.ip_cm.sport", "0x04d2".to_owned()),
+            ("infiniband.cm.req.ip_cm.sip4", "10.1.2.3".to_owned()),
+            ("infiniband.cm.req.ip_cm.dip4", "10.4.5.6".to_owned()),
+            ("infiniband.cm.req.ip_cm.private", hex(&message.private_data.0[36..])),
+        ],
+        Message::Request(message) => vec![
+            ("infiniband.cm.req.prim_localgid", message.primary.local_gid.to_ip().to_string()),
+            ("infiniband.cm.req.prim_remotegid", message.primary.remote_gid.to_ip().to_string()),
+            ("infiniband.cm.req.alt_localgid", hex(&message.alternate.unwrap_or_default().local_gid.0)),
+            ("infiniband.cm.req.alt_remotegid", hex(&message.alternate.unwrap_or_default().remote_gid.0)),
+        ],
+        Message::Reject(message) => {
+            let mut info = message.info.as_bytes().to_vec();
+            info.resize(72, 0);
+            let private = ("infiniband.cm.rej.private", hex(&message.private_data.0));
+            vec![("infiniband.cm.rej.ari", hex(&info)), private]
+        }
+        Message::Reply(message) => vec![("infiniband.cm.rep.private", hex(&message.private_data.0))],
+        Message::ReadyToUse(message) => vec![("infiniband.cm.rtu.private", hex(&message.private_data.0))],
+        Message::DisconnectRequest(message) => vec![("infiniband.cm.dreq.private", hex(&message.private_data.0))],
+        Message::DisconnectReply(message) => vec![("infiniband.cm.drsp.private", hex(&message.private_data.0))],
+    }
+}
+
+/// The value of the first field called `key`, depth first.
+fn find_key<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    let fields = value.as_object()?;
+    fields.get(key).or_else(|| fields.values().find_map(|inner| find_key(inner, key)))
+}
+
+fn find<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    find_key(value, key).and_then(Value::as_str)
+}
+
+fn number(text: &str) -> u64 {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn octets(ip: &str) -> Vec<u8> {
+    match ip.parse().expect("an address") {
+        std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
+        std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    golden::unhex(&text.replace(':', ""))
+}
+
+/// Ethernet's CRC as a shift register.
+fn bitwise_crc(bytes: &[u8]) -> [u8; 4] {
+    let mut register = u32::MAX;
+    for byte in bytes {
+        for bit in 0..8 {
+            let carry = (register ^ u32::from(byte >> bit)) & 1;
+            register = (register >> 1) ^ if carry == 1 { 0xedb8_8320 } else { 0 };
+        }
+    }
+    (!register).to_le_bytes()
+}
