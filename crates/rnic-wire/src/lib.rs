@@ -13,6 +13,7 @@
 pub mod cm;
 pub mod codec;
 pub mod error;
+pub mod fuzz;
 pub mod gsi;
 pub mod header;
 pub mod icrc;

@@ -1,0 +1,281 @@
+//! What must hold for any bytes at all: one function for each parser.
+//!
+//! The fuzz targets in `/fuzz` call these with what a fuzzer thinks up, `tests/fuzz_bodies.rs` with a seeded stream, so
+//! that every ordinary test run has the same checks. Each function answers whether the parser accepted the input, so
+//! that a caller can see that it tests more than the first comparison. They panic when a promise is broken, and for no
+//! other reason; nothing but tests calls them.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::cm::ip::IpRequest;
+use crate::cm::{self, PrivateData};
+use crate::codec::{self, Decoded, HEADERS_MAX};
+use crate::gsi;
+use crate::header::{bth, irn};
+use crate::icrc::{self, IcrcPrefix};
+use crate::length::ICRC_LEN;
+use crate::net::Addresses;
+use crate::packet::{AtomicOp, Format, Headers};
+
+/// A parser and its promise.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of its binary in `/fuzz`.
+    pub name: &'static str,
+    /// Checks one input; whether the parser accepted it.
+    pub check: fn(&[u8]) -> bool,
+}
+
+/// Every target.
+pub const TARGETS: [Target; 12] = [
+    Target { name: "roce", check: roce },
+    Target { name: "irn", check: irn },
+    Target { name: "icrc", check: icrc },
+    Target { name: "ip_packet", check: ip_packet },
+    Target { name: "gsi", check: gsi },
+    Target { name: "cm_request", check: cm_request },
+    Target { name: "cm_reject", check: cm_reject },
+    Target { name: "cm_reply", check: cm_reply },
+    Target { name: "cm_ready_to_use", check: cm_ready_to_use },
+    Target { name: "cm_disconnect_request", check: cm_disconnect_request },
+    Target { name: "cm_disconnect_reply", check: cm_disconnect_reply },
+    Target { name: "cm_ip_request", check: cm_ip_request },
+];
+
+/// RoCEv2 datagrams.
+///
+/// # Panics
+/// When what decodes does not encode to the same bytes.
+pub fn roce(data: &[u8]) -> bool {
+    datagram(data, irn::VERSION_ROCE)
+}
+
+/// IRN datagrams.
+///
+/// # Panics
+/// When what decodes does not encode to the same bytes.
+pub fn irn(data: &[u8]) -> bool {
+    datagram(data, irn::VERSION_IRN)
+}
+
+/// Decodes `data`, as it is and then with the given version in it.
+fn datagram(data: &[u8], version: u8) -> bool {
+    if let Ok(decoded) = codec::decode(data) {
+        encodes_again(data, &decoded);
+    }
+    let mut data = data.to_vec();
+    if let Some(byte) = data.get_mut(1) {
+        *byte = *byte & 0xf0 | version;
+    }
+    match codec::decode(&data) {
+        Ok(decoded) => {
+            encodes_again(&data, &decoded);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// What was decoded says where everything is, and encodes to the bytes that it came from.
+fn encodes_again(data: &[u8], decoded: &Decoded) {
+    let Decoded { format, packet, payload } = decoded;
+    assert_eq!(payload.len(), packet.payload_len as usize);
+    assert_eq!(payload.start, packet.headers_len(*format) as usize);
+    assert_eq!(payload.end + packet.pad_len() as usize + ICRC_LEN, data.len());
+    assert_eq!(packet.udp_payload_len(*format) as usize, data.len());
+
+    let mut headers = [0; HEADERS_MAX];
+    let len = codec::encode_headers(*format, packet, &mut headers).expect("what was decoded can be encoded");
+    let mut expected = data[..payload.start].to_vec();
+    clear_reserved(&mut expected, decoded);
+    assert_eq!(headers[..len], expected);
+}
+
+/// Sets what receivers ignore to what we send.
+fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
+    let extended = bth::LEN;
+    let end = headers.len();
+    headers[1] &= !0x40;
+    headers[1] |= if decoded.packet.headers == Headers::Cnp { 0 } else { 0x40 };
+    headers[bth::VARIANT_BYTE] &= 0xc0;
+    headers[8] &= 0x80;
+    match decoded.packet.headers {
+        Headers::Cnp => headers[extended..].fill(0),
+        Headers::AtomicRequest { op: AtomicOp::FetchAdd { .. }, .. } => headers[extended + 20..extended + 28].fill(0),
+        _ => {}
+    }
+    let irn = decoded.format == Format::Irn;
+    match decoded.packet.headers {
+        Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } if irn => headers[end - irn::WQE_SN_LEN] = 0,
+        Headers::Write { recv_sn: Some(_), .. } => headers[end - irn::WQE_SN_LEN] = 0,
+        Headers::Ack { sack: Some(_), .. } | Headers::ReadAck { sack: Some(_), .. } => {
+            headers[end - irn::SACK_LEN] &= 0x80;
+        }
+        Headers::Ack { .. } | Headers::ReadAck { .. } if irn => headers[end - irn::SACK_LEN..].fill(0),
+        _ => {}
+    }
+}
+
+/// ICRC of any datagram between any addresses: what is right verifies, one wrong bit does not.
+///
+/// # Panics
+/// When it is otherwise.
+pub fn icrc(data: &[u8]) -> bool {
+    let Some((chosen, datagram)) = data.split_first_chunk::<40>() else {
+        return false;
+    };
+    let way = addresses(chosen);
+    let prefix_of = |len: usize| IcrcPrefix::new(&way, len as u32);
+    let arrived = icrc::verify(&way, datagram);
+    if datagram.len() < bth::LEN || datagram.len() > MOST_BYTES {
+        return arrived;
+    }
+    let mut right = datagram.to_vec();
+    let prefix = prefix_of(right.len() + ICRC_LEN);
+    right.extend_from_slice(&prefix.start(datagram).finish());
+    assert!(icrc::verify(&way, &right));
+    assert!(prefix.verify(&right));
+    let [.., at_high, at_low, bit, _] = *chosen;
+    let at = usize::from(u16::from_be_bytes([at_high, at_low])) % right.len();
+    right[at] ^= 1 << (bit & 7);
+    assert_eq!(icrc::verify(&way, &right), at == bth::VARIANT_BYTE);
+    true
+}
+
+/// Two addresses of the version that the last byte chooses.
+fn addresses(chosen: &[u8; 40]) -> Addresses {
+    let word = |at: usize| u16::from_be_bytes([chosen[at], chosen[at + 1]]);
+    let octets = |at: usize| -> [u8; 16] { chosen[at..at + 16].try_into().expect("sixteen bytes") };
+    let ip = |at: usize| match chosen[39] & 1 {
+        0 => Ipv4Addr::from_bits(u32::from(word(at)) << 16 | u32::from(word(at + 2))).into(),
+        // Never IPv4 in disguise, which would make a pair of two versions.
+        _ => Ipv6Addr::from(u128::from_be_bytes(octets(at)) | 1 << 127).into(),
+    };
+    Addresses::new(SocketAddr::new(ip(0), word(32)), SocketAddr::new(ip(16), word(34))).expect("both of one version")
+}
+
+/// ICRC of captured IP packets.
+///
+/// # Panics
+/// When a wrong bit in the ICRC passes.
+pub fn ip_packet(data: &[u8]) -> bool {
+    let right = icrc::verify_ip_packet(data);
+    if right {
+        let udp_at = if data[0] >> 4 == 4 { 20 } else { 40 };
+        let end = udp_at + usize::from(u16::from_be_bytes([data[udp_at + 4], data[udp_at + 5]]));
+        let mut wrong = data.to_vec();
+        wrong[end - 1] ^= 1;
+        assert!(!icrc::verify_ip_packet(&wrong));
+    }
+    right
+}
+
+/// Management datagrams.
+///
+/// # Panics
+/// When what decodes does not come back, or its MAD does not.
+pub fn gsi(data: &[u8]) -> bool {
+    let Ok(packet) = gsi::decode(data) else {
+        return false;
+    };
+    assert!(gsi::is_gsi(data));
+    assert_eq!(data.len(), gsi::DATAGRAM_LEN);
+    let way = addresses(&[1; 40]);
+    let datagram = packet.encode(&way);
+    assert!(icrc::verify(&way, &datagram));
+    assert_eq!(gsi::decode(&datagram), Ok(packet));
+    if let Ok(mad) = cm::parse(packet.mad) {
+        comes_back(packet.mad, &mad);
+    }
+    true
+}
+
+/// REQ messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_request(data: &[u8]) -> bool {
+    message(cm::Request::ATTRIBUTE, data)
+}
+
+/// REJ messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_reject(data: &[u8]) -> bool {
+    message(cm::Reject::ATTRIBUTE, data)
+}
+
+/// REP messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_reply(data: &[u8]) -> bool {
+    message(cm::Reply::ATTRIBUTE, data)
+}
+
+/// RTU messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_ready_to_use(data: &[u8]) -> bool {
+    message(cm::ReadyToUse::ATTRIBUTE, data)
+}
+
+/// DREQ messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_disconnect_request(data: &[u8]) -> bool {
+    message(cm::DisconnectRequest::ATTRIBUTE, data)
+}
+
+/// DREP messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_disconnect_reply(data: &[u8]) -> bool {
+    message(cm::DisconnectReply::ATTRIBUTE, data)
+}
+
+/// Parses `data` as a message behind the header that says so.
+fn message(attribute: u16, data: &[u8]) -> bool {
+    let mut bytes = [0; gsi::MAD_LEN];
+    let len = data.len().min(bytes.len() - 24);
+    bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
+    bytes[16..18].copy_from_slice(&attribute.to_be_bytes());
+    bytes[24..24 + len].copy_from_slice(&data[..len]);
+    match cm::parse(&bytes) {
+        Ok(mad) => {
+            assert_eq!(mad.message.attribute(), attribute);
+            comes_back(&bytes, &mad);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// What was parsed is written with bits that were there and no others, and parses to the same.
+fn comes_back(bytes: &[u8; gsi::MAD_LEN], mad: &cm::Mad) {
+    let written = cm::emit(mad);
+    let added = bytes.iter().zip(&written).position(|(before, after)| after & !before != 0);
+    assert_eq!(added, None, "a bit from nowhere");
+    assert_eq!(cm::parse(&written).as_ref(), Ok(mad));
+}
+
+/// IP addressing in the private data of a REQ.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_ip_request(data: &[u8]) -> bool {
+    let private = PrivateData::new(&data[..data.len().min(92)]).expect("at most 92 bytes");
+    let Some(request) = IpRequest::parse(&private) else {
+        return false;
+    };
+    let written = request.emit().expect("both addresses are of the version that was read");
+    assert_eq!(IpRequest::parse(&written), Some(request));
+    true
+}
+
+/// Datagrams beyond this tell nothing new and take their time.
+const MOST_BYTES: usize = 16_384;

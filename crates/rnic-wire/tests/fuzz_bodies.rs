@@ -1,0 +1,156 @@
+//! The fuzz targets' checks on a seeded stream of random and damaged inputs, in every test run.
+//!
+//! Another seed each run would find more over the years, but a failure must be everybody's: the seed is fixed. Long runs with
+//! coverage are the fuzzer's (`fuzz/README.md`).
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{golden, messages};
+use rnic_base::{RandomStream, RandomStreams};
+use rnic_wire::fuzz::{TARGETS, Target};
+use rnic_wire::pcap::write_frame;
+use rnic_wire::{Format, IpFields, codec};
+
+/// Inputs for each target.
+const INPUTS: u32 = 200_000;
+
+#[test]
+fn every_target_keeps_its_promise() {
+    for target in TARGETS {
+        let accepted = run(&target, INPUTS);
+        println!("{}: {accepted} of {INPUTS} accepted", target.name);
+        assert!(accepted > INPUTS / 20, "{}: {accepted} accepted, the check hardly runs", target.name);
+        assert!(accepted < INPUTS || never_refuses(target.name), "{}: nothing was refused", target.name);
+    }
+}
+
+/// A target that the fuzzer does not know is a check that nobody runs for long.
+#[test]
+fn every_target_has_its_binary() {
+    let folder = fuzz_folder();
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the fuzz workspace's manifest");
+    let files = fs::read_dir(folder.join("fuzz_targets")).expect("the fuzz targets");
+    let mut files: Vec<String> =
+        files.map(|file| file.expect("a file").file_name().to_string_lossy().replace(".rs", "")).collect();
+    let mut names: Vec<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
+    let mut binaries: Vec<String> = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("path = \"fuzz_targets/"))
+        .map(|file| file.replace(".rs\"", ""))
+        .collect();
+    [&mut files, &mut names, &mut binaries].into_iter().for_each(|list| list.sort_unstable());
+    assert_eq!(files, names);
+    assert_eq!(binaries, names);
+}
+
+/// Gives the fuzzer the seeds that this file uses: `cargo test -p rnic-wire --test fuzz_bodies -- --ignored`.
+#[test]
+#[ignore = "writes the fuzzer's starting corpus, which is not kept"]
+fn write_corpus() {
+    for target in TARGETS {
+        let folder = fuzz_folder().join("corpus").join(target.name);
+        fs::create_dir_all(&folder).expect("a folder");
+        for (index, seed) in seeds(target.name).iter().enumerate() {
+            fs::write(folder.join(format!("seed-{index}")), seed).expect("a file");
+        }
+    }
+}
+
+fn fuzz_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+/// Messages without any field that could be wrong.
+fn never_refuses(name: &str) -> bool {
+    name.starts_with("cm_") && name != "cm_reject" && name != "cm_ip_request"
+}
+
+/// Runs a target on its stream; how many inputs its parser accepted.
+fn run(target: &Target, inputs: u32) -> u32 {
+    let seeds = seeds(target.name);
+    let mut random = RandomStreams::new(1).stream(target.name);
+    let mut input = Vec::new();
+    let mut accepted = 0;
+    for _ in 0..inputs {
+        next_input(&seeds, &mut random, &mut input);
+        accepted += u32::from((target.check)(&input));
+    }
+    accepted
+}
+
+/// One input in eight is noise, the others are seeds with a few wounds.
+fn next_input(seeds: &[Vec<u8>], random: &mut RandomStream, input: &mut Vec<u8>) {
+    input.clear();
+    if random.below(8) == 0 {
+        let len = random.below(300);
+        input.extend((0..len).map(|_| random.bits() as u8));
+        return;
+    }
+    input.extend_from_slice(&seeds[random.below(seeds.len() as u64) as usize]);
+    for _ in 0..random.below(4) {
+        wound(random, input);
+    }
+}
+
+fn wound(random: &mut RandomStream, input: &mut Vec<u8>) {
+    let at = random.below(input.len() as u64 + 1) as usize;
+    match random.below(5) {
+        0 => input.truncate(at),
+        1 => input.resize(at + random.below(9) as usize, random.bits() as u8),
+        2 => input.insert(at, random.bits() as u8),
+        _ if at == input.len() => {}
+        3 => input[at] = random.bits() as u8,
+        _ => input[at] ^= 1 << random.below(8),
+    }
+}
+
+/// Inputs that the target's parser accepts.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let [four, six] = common::ways();
+    let datagrams = |format| -> Vec<Vec<u8>> {
+        let short = golden::of_format(format).into_iter().filter(|golden| golden.packet.payload_len < 256);
+        let assemble = |golden: golden::Golden| {
+            let mut out = Vec::new();
+            let payload = common::payload(golden.packet.payload_len);
+            codec::assemble(format, &golden.packet, &[&payload], &four, &mut out).expect("a legal packet");
+            out
+        };
+        short.map(assemble).collect()
+    };
+    match name {
+        "roce" => datagrams(Format::RoceV2),
+        "irn" => datagrams(Format::Irn),
+        "icrc" => datagrams(Format::Irn)
+            .into_iter()
+            .enumerate()
+            .map(|(index, datagram)| [&[index as u8; 40][..], &datagram].concat())
+            .collect(),
+        "ip_packet" => [four, six].into_iter().flat_map(ip_packets).collect(),
+        "gsi" => management_datagrams(),
+        "cm_ip_request" => messages::all().iter().take(1).map(|golden| golden.bytes[24 + 140..].to_vec()).collect(),
+        _ => messages::all().iter().map(|golden| golden.bytes[24..].to_vec()).collect(),
+    }
+}
+
+fn ip_packets(way: rnic_wire::Addresses) -> Vec<Vec<u8>> {
+    let packet = |golden: golden::Golden| {
+        let (mut datagram, mut frame) = (Vec::new(), Vec::new());
+        let payload = common::payload(golden.packet.payload_len);
+        codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut datagram).expect("a legal packet");
+        write_frame(&way, IpFields::default(), &datagram, &mut frame);
+        frame.split_off(14)
+    };
+    golden::all().into_iter().map(packet).collect()
+}
+
+fn management_datagrams() -> Vec<Vec<u8>> {
+    let [way, _] = common::ways();
+    let datagram = |golden: messages::Golden| {
+        let (source_qpn, psn) = (rnic_wire::Qpn::GSI, rnic_base::Psn::new(3));
+        rnic_wire::gsi::GsiPacket { source_qpn, psn, mad: &golden.bytes }.encode(&way).to_vec()
+    };
+    messages::all().into_iter().map(datagram).collect()
+}
