@@ -1,0 +1,82 @@
+//! Completions, with the codes of the verbs specification.
+
+use bitflags::bitflags;
+use rnic_wire::Qpn;
+
+/// How a work request ended: `ibv_wc_status`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WcStatus {
+    /// As asked.
+    Success,
+    /// A message did not fit into the receive request, or was longer than a message may be.
+    LocalLength,
+    /// The queue pair met an inconsistency of its own.
+    LocalQpOperation,
+    /// A local key, range or right does not cover the request.
+    LocalProtection,
+    /// Never tried, or cut short: the queue pair is in the error state.
+    WrFlushed,
+    /// The responder's answer made no sense.
+    BadResponse,
+    /// The responder called the request malformed.
+    RemoteInvalidRequest,
+    /// The responder's keys, ranges or rights do not cover the request.
+    RemoteAccess,
+    /// The responder failed on its own.
+    RemoteOperational,
+    /// No acknowledgement within all retries.
+    RetryExceeded,
+    /// The responder had no receive request posted within all retries.
+    RnrRetryExceeded,
+}
+
+/// What was completed: `ibv_wc_opcode`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WcOpcode {
+    /// A Write, with or without immediate.
+    RdmaWrite,
+    /// A Send of any kind.
+    Send,
+    /// A Read.
+    RdmaRead,
+    /// Compare and swap.
+    CompareSwap,
+    /// Fetch and add.
+    FetchAdd,
+    /// A receive request, filled by a Send.
+    Recv,
+    /// A receive request, consumed by a Write with immediate.
+    RecvRdmaWithImm,
+}
+
+bitflags! {
+    /// What `Completion::word` means, and how it was asked for.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+    pub struct WcFlags: u8 {
+        /// `word` is immediate data.
+        const WITH_IMM = 1;
+        /// `word` is the key that the sender had invalidated.
+        const WITH_INV = 2;
+        /// The sender asked for a solicited event.
+        const SOLICITED = 4;
+    }
+}
+
+/// One entry of a completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// As posted.
+    pub wr_id: u64,
+    /// The queue pair it was posted to (or, for a shared receive queue, that consumed it).
+    pub qpn: Qpn,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was. Meaningful also on errors, unlike in verbs.
+    pub opcode: WcOpcode,
+    /// For receives and reads: bytes transferred.
+    pub byte_len: u32,
+    /// Immediate data or invalidated key, see `flags`.
+    pub word: u32,
+    /// What `word` means.
+    pub flags: WcFlags,
+}

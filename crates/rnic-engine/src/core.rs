@@ -1,0 +1,177 @@
+//! What all queue pairs of an engine share: memory, queues, the line to the wire, the clockwork.
+//!
+//! A queue pair's own methods get `&mut Core` beside themselves; the queue pair never sees another queue pair.
+
+use std::collections::VecDeque;
+
+use rnic_base::{Seq, Time};
+use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Qpn, Syndrome};
+
+use crate::completion::Completion;
+use crate::config::EngineConfig;
+use crate::cq::{Added, Cq, is_solicited};
+use crate::dma::Segment;
+use crate::error::DropReason;
+use crate::event::AsyncEvent;
+use crate::mr::MrTable;
+use crate::peer::Peers;
+use crate::ready::Ready;
+use crate::srq::Srq;
+use crate::stats::{EngineStats, WaitReason};
+use crate::timer::Timers;
+use crate::{CqId, PeerId, SrqId};
+
+/// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue pair, so none
+/// is lost for good: 4096 of 72 bytes is what 40 us of minimal packets at 100 Gbit/s can call for.
+pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
+
+/// Notices that wait for their owner. More are dropped oldest first: queue pair states say the same.
+const EVENTS_MAX: usize = 4_096;
+
+/// An acknowledgement on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ControlPacket {
+    pub(crate) packet: Packet,
+    /// Whose it is: path and address are looked up when it leaves.
+    pub(crate) slot: u32,
+    pub(crate) from: Qpn,
+}
+
+/// The shared part of an engine.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: EngineConfig,
+    /// The latest instant that an input brought.
+    pub(crate) now: Time,
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: Vec<Option<Cq>>,
+    pub(crate) srqs: Vec<Option<Srq>>,
+    pub(crate) control: VecDeque<ControlPacket>,
+    pub(crate) ready: Ready,
+    pub(crate) timers: Timers,
+    pub(crate) peers: Peers,
+    pub(crate) events: VecDeque<AsyncEvent>,
+    /// The payload of the packet that was last taken with `transmit`.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) stats: EngineStats,
+    /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
+    pub(crate) active: u32,
+    /// Completion queues that overflowed and whose queue pairs must fail.
+    pub(crate) overrun: Vec<CqId>,
+}
+
+impl Core {
+    pub(crate) fn new(config: EngineConfig) -> Self {
+        Self {
+            mrs: MrTable::new(config.secret),
+            config,
+            now: Time::ZERO,
+            cqs: Vec::new(),
+            srqs: Vec::new(),
+            control: VecDeque::new(),
+            ready: Ready::default(),
+            timers: Timers::default(),
+            peers: Peers::default(),
+            events: VecDeque::new(),
+            segments: Vec::new(),
+            stats: EngineStats::default(),
+            active: 0,
+            overrun: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn complete(&mut self, cq: CqId, completion: Completion) {
+        let queue = self.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
+        match queue.push(completion, is_solicited(&completion)) {
+            Added::Quietly => {}
+            Added::Notify => self.notice(AsyncEvent::CqNotify(cq)),
+            Added::Overrun => {
+                self.overrun.push(cq);
+                self.notice(AsyncEvent::CqOverrun(cq));
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn notice(&mut self, event: AsyncEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn srq(&mut self, id: SrqId) -> &mut Srq {
+        self.srqs[id.0 as usize].as_mut().expect("a queue pair keeps its shared receive queue alive")
+    }
+
+    #[inline]
+    pub(crate) fn drop_packet(&mut self, reason: DropReason) -> DropReason {
+        self.stats.drops[reason as usize] += 1;
+        reason
+    }
+
+    #[inline]
+    pub(crate) fn count_wait(&mut self, reason: WaitReason) {
+        self.stats.waits[reason as usize] += 1;
+    }
+
+    /// Packets to `peer` have arrived: queue pairs that wait for the room may try again.
+    #[inline]
+    pub(crate) fn settle(&mut self, peer: PeerId, packets: u64) {
+        if self.peers.settled(peer, packets) {
+            for _ in 0..self.peers.room(peer) {
+                let Some((half, slot)) = self.peers.pop_waiting(peer) else { break };
+                self.ready.requeue(half, slot);
+            }
+        }
+    }
+
+    /// Queues an acknowledgement; false when there is no room and the queue pair must remember that it owes one.
+    #[inline]
+    pub(crate) fn push_control(&mut self, control: ControlPacket) -> bool {
+        if self.control.len() >= CONTROL_QUEUE_MAX {
+            self.stats.acks_folded += 1;
+            return false;
+        }
+        self.control.push_back(control);
+        true
+    }
+}
+
+/// What an acknowledgement says, before it becomes a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AckKind {
+    /// Everything before `expected` is here.
+    Ack,
+    /// A packet before the present one is missing; it was kept if there is one.
+    Nack(Option<Seq>),
+    /// No receive posted.
+    NotReady(u8),
+    /// Refused.
+    Refused(NakCode),
+}
+
+impl AckKind {
+    fn syndrome(self) -> Syndrome {
+        match self {
+            Self::Ack => Syndrome::ACK,
+            Self::Nack(_) => Syndrome::Nak(NakCode::PsnSequenceError),
+            Self::NotReady(timer) => Syndrome::RnrNak { timer },
+            Self::Refused(code) => Syndrome::Nak(code),
+        }
+    }
+}
+
+/// The acknowledgement `kind` of a receiver that expects `expected`.
+#[inline]
+pub(crate) fn ack_packet(dest_qpn: Qpn, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) -> Packet {
+    let seq = if kind == AckKind::Ack { expected - 1 } else { expected };
+    let aeth = Aeth { syndrome: kind.syndrome(), msn: rnic_base::Serial::new(msn) };
+    let sack = match kind {
+        AckKind::Nack(sack) => sack.map(Seq::wire),
+        _ => None,
+    };
+    let headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };
+    Packet { dest_qpn, psn: seq.wire(), flags: PacketFlags::default(), payload_len: 0, headers }
+}

@@ -1,0 +1,100 @@
+//! Completion queues.
+
+use std::collections::VecDeque;
+
+use crate::completion::{Completion, WcFlags, WcStatus};
+
+/// When the owner wants to be told of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notify {
+    /// Not at all: it polls.
+    Off,
+    /// Of the next one that is solicited or failed.
+    Solicited,
+    /// Of the next one.
+    Next,
+}
+
+/// A completion queue: completions in the order in which they came about.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    entries: VecDeque<Completion>,
+    capacity: usize,
+    notify: Notify,
+    /// More came in than fit. Like a NIC's, such a queue is dead.
+    overrun: bool,
+    /// Queue pairs that complete here.
+    pub(crate) users: u32,
+}
+
+/// What the owner must hear after a completion was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Added {
+    Quietly,
+    Notify,
+    Overrun,
+}
+
+impl Cq {
+    pub(crate) fn new(capacity: u32) -> Self {
+        let capacity = capacity as usize;
+        // Large queues are rarely full: let them grow into their size.
+        let entries = VecDeque::with_capacity(capacity.min(64));
+        Self { entries, capacity, notify: Notify::Off, overrun: false, users: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> Added {
+        if self.entries.len() == self.capacity {
+            let first = !self.overrun;
+            self.overrun = true;
+            return if first { Added::Overrun } else { Added::Quietly };
+        }
+        self.entries.push_back(completion);
+        let wanted = match self.notify {
+            Notify::Off => return Added::Quietly,
+            Notify::Next => true,
+            Notify::Solicited => solicited || completion.status != WcStatus::Success,
+        };
+        if wanted {
+            self.notify = Notify::Off;
+            return Added::Notify;
+        }
+        Added::Quietly
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> usize {
+        let count = into.len().min(self.entries.len());
+        for (slot, completion) in into.iter_mut().zip(self.entries.drain(..count)) {
+            *slot = completion;
+        }
+        count
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        self.entries.pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.overrun
+    }
+
+    pub(crate) fn request_notify(&mut self, notify: Notify) {
+        // A request for any completion is not weakened by a later one for solicited ones (IBA 11.4.2.2).
+        if self.notify != Notify::Next {
+            self.notify = notify;
+        }
+    }
+}
+
+/// Whether a completion counts as solicited.
+#[inline]
+pub(crate) fn is_solicited(completion: &Completion) -> bool {
+    completion.flags.contains(WcFlags::SOLICITED)
+}

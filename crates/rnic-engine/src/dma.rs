@@ -1,0 +1,51 @@
+//! The engine's hand in memory.
+
+/// A run of local memory, in the addresses that the body gave when it registered the region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Local address of the first byte.
+    pub local: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// Where received bytes go. A body implements this for the packet at hand and passes it to [`crate::Engine::receive`].
+///
+/// Addresses are local ones ([`crate::MemoryRegion::local`] plus the offset into the region); the engine has checked key,
+/// range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must see
+/// their effects.
+pub trait Dma {
+    /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`.
+    fn place(&mut self, offset: u32, target: Segment);
+
+    /// Stores the eight bytes of an atomic response, in the host's byte order.
+    fn store(&mut self, local: u64, value: u64);
+
+    /// On the eight bytes at `local`: when they equal `compare`, stores `swap`; returns what was there.
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64;
+
+    /// Adds `add` to the eight bytes at `local`, wrapping; returns what was there.
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64;
+}
+
+/// Memory that keeps nothing: for runs in which only timing matters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDma;
+
+impl Dma for NoDma {
+    #[inline]
+    fn place(&mut self, _: u32, _: Segment) {}
+
+    #[inline]
+    fn store(&mut self, _: u64, _: u64) {}
+
+    #[inline]
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
+        0
+    }
+}

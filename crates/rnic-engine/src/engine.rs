@@ -1,0 +1,249 @@
+//! The engine: routes inputs to queue pairs and drains what they want done.
+
+mod setup;
+mod table;
+
+use rnic_base::Time;
+use rnic_policy::PathLabel;
+use rnic_wire::{Format, Packet, Qpn};
+
+use crate::completion::Completion;
+use crate::config::EngineConfig;
+use crate::core::Core;
+use crate::dma::{Dma, Segment};
+use crate::error::{DropReason, PostError, RxOutcome};
+use crate::event::AsyncEvent;
+use crate::ready::Half;
+use crate::stats::EngineStats;
+use crate::wr::{RecvRequest, SendRequest};
+use crate::{CqId, PeerId, SrqId};
+
+use table::QpTable;
+
+/// What the body knows about a packet beside its headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RxMeta {
+    /// Whom it came from.
+    pub peer: PeerId,
+    /// The network marked it (ECN "congestion experienced").
+    pub congested: bool,
+}
+
+/// What sort of packet leaves, for accounting and traces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransmitKind {
+    /// An acknowledgement of any sort, or a CNP.
+    Ack,
+    /// A request, for the first time.
+    Request,
+    /// A request, again.
+    RequestAgain,
+    /// A response, for the first time.
+    Response,
+    /// A response, again.
+    ResponseAgain,
+}
+
+impl TransmitKind {
+    /// Whether the packet has been sent before.
+    pub fn is_retransmission(self) -> bool {
+        matches!(self, Self::RequestAgain | Self::ResponseAgain)
+    }
+}
+
+/// A packet to send. Its payload is [`Engine::segments`].
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit {
+    /// Headers.
+    pub packet: Packet,
+    /// How to encode them.
+    pub format: Format,
+    /// Whom to send it to.
+    pub peer: PeerId,
+    /// What the network shall hash.
+    pub label: PathLabel,
+    /// The queue pair it comes from.
+    pub from: Qpn,
+    /// What sort of packet it is.
+    pub kind: TransmitKind,
+}
+
+/// An RDMA NIC without link, clock and memory. See the crate documentation for how to drive it.
+#[derive(Debug)]
+pub struct Engine {
+    core: Core,
+    qps: QpTable,
+    pds: Vec<bool>,
+}
+
+impl Engine {
+    /// An engine with nothing in it.
+    pub fn new(config: EngineConfig) -> Self {
+        Self { qps: QpTable::new(config.secret), core: Core::new(config), pds: Vec::new() }
+    }
+
+    /// Queues a send request on `qpn`.
+    ///
+    /// # Errors
+    /// When the queue is full or not there, its state forbids it, or the request breaks a limit. Nothing was queued then.
+    /// Bad keys and ranges show in the completion, as in verbs.
+    #[inline]
+    pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
+        qp.post_send(&mut self.core, request)
+    }
+
+    /// Queues a receive request on `qpn`.
+    ///
+    /// # Errors
+    /// As [`Engine::post_send`].
+    #[inline]
+    pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
+        qp.post_recv(&mut self.core, request)
+    }
+
+    /// Queues a receive request on a shared receive queue.
+    ///
+    /// # Errors
+    /// When the queue is full or not there, or the request breaks a limit.
+    pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let queue = self.core.srqs.get_mut(srq.0 as usize).and_then(Option::as_mut).ok_or(PostError::UnknownQp)?;
+        if queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        if request.sges.len() > queue.sge_limit() {
+            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        }
+        queue.post(request.wr_id, request.sges);
+        Ok(())
+    }
+
+    /// Takes a packet in. Its payload is what `dma` copies from.
+    #[inline]
+    pub fn receive<D: Dma>(
+        &mut self,
+        now: Time,
+        format: Format,
+        packet: &Packet,
+        meta: RxMeta,
+        dma: &mut D,
+    ) -> RxOutcome {
+        self.core.now = now;
+        self.core.stats.packets_received += 1;
+        let Some(qp) = self.qps.find_mut(packet.dest_qpn) else {
+            return RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp));
+        };
+        if !(qp.state.receives() || qp.responder.refused.is_some()) {
+            return RxOutcome::Dropped(self.core.drop_packet(DropReason::State));
+        }
+        if qp.peer != meta.peer {
+            return RxOutcome::Dropped(self.core.drop_packet(DropReason::WrongPeer));
+        }
+        if qp.transport.format != format {
+            return RxOutcome::Dropped(self.core.drop_packet(DropReason::WrongFormat));
+        }
+        let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
+        if !self.core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        outcome
+    }
+
+    /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next call.
+    #[inline]
+    pub fn transmit(&mut self, now: Time) -> Option<Transmit> {
+        self.core.now = now;
+        if let Some(control) = self.core.control.pop_front() {
+            let qp = self.qps.at_mut(control.slot).filter(|qp| qp.number == control.from);
+            if let Some(qp) = qp {
+                self.core.stats.acks_sent += 1;
+                self.core.segments.clear();
+                return Some(Transmit {
+                    packet: control.packet,
+                    format: qp.transport.format,
+                    peer: qp.peer,
+                    label: qp.label,
+                    from: control.from,
+                    kind: TransmitKind::Ack,
+                });
+            }
+        }
+        while let Some((half, slot)) = self.core.ready.pop() {
+            let Some(qp) = self.qps.at_mut(slot) else { continue };
+            let transmit = match half {
+                Half::Requester => qp.transmit_request(&mut self.core, now),
+                Half::Responder => qp.transmit_response(&mut self.core, now),
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
+        if !self.core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        None
+    }
+
+    /// Where the payload of the packet that was last taken with [`Engine::transmit`] lies, in order.
+    #[inline]
+    pub fn segments(&self) -> &[Segment] {
+        &self.core.segments
+    }
+
+    /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs little.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.core.timers.next()
+    }
+
+    /// Lets everything act that is due.
+    pub fn tick(&mut self, now: Time) {
+        self.core.now = now;
+        while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
+            if let Some(qp) = self.qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
+                qp.armed = crate::timer::Deadline::NEVER;
+                qp.wake_up(&mut self.core, now);
+            }
+        }
+        if !self.core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+    }
+
+    /// Takes completions from `cq` into `into`; answers how many.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
+        self.core.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut).map_or(0, |cq| cq.poll(into))
+    }
+
+    /// Takes one completion from `cq`.
+    #[inline]
+    pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
+        self.core.cqs.get_mut(cq.0 as usize)?.as_mut()?.pop()
+    }
+
+    /// Takes a notice.
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        self.core.events.pop_front()
+    }
+
+    /// What has been counted so far.
+    pub fn stats(&self) -> &EngineStats {
+        &self.core.stats
+    }
+
+    /// A completion queue has overflowed: the queue pairs that use it cannot go on.
+    #[cold]
+    fn fail_overrun(&mut self) {
+        while let Some(cq) = self.core.overrun.pop() {
+            for qp in self.qps.iter_mut().filter(|qp| qp.send_cq == cq || qp.recv_cq == cq) {
+                if qp.state != crate::QpState::Reset {
+                    self.core.notice(AsyncEvent::QpFatal(qp.number));
+                    qp.enter_error(&mut self.core);
+                }
+            }
+        }
+    }
+}

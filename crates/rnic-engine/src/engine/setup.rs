@@ -1,0 +1,371 @@
+//! Making, changing and ending resources: the slow path.
+
+use rnic_base::limits::{COMPLETIONS_MAX, MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
+use rnic_base::{Seq, Time};
+use rnic_policy::{PathView, PolicyState};
+use rnic_wire::Qpn;
+
+use super::Engine;
+use crate::config::{QpAttributes, QpConnection, QpTiming};
+use crate::cq::{Cq, Notify};
+use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
+use crate::mr::{Key, MemoryRegion};
+use crate::qp::{Qp, QpInfo, QpState};
+use crate::srq::Srq;
+use crate::window::{ReceiveWindow, SendWindow};
+use crate::wr::RecvRequest;
+use crate::{CqId, PdId, PeerId, SrqId};
+
+/// Checks a size against its limit.
+fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Result<u32, ResourceError> {
+    if (least..=limit).contains(&asked) {
+        return Ok(asked);
+    }
+    Err(ResourceError::Size { what, asked: u64::from(asked), limit: u64::from(limit) })
+}
+
+/// Checks an attribute against its range.
+fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), ModifyError> {
+    if (min..=max).contains(&asked) {
+        return Ok(());
+    }
+    Err(ModifyError::Attribute { what, asked: u64::from(asked), min: u64::from(min), max: u64::from(max) })
+}
+
+impl Engine {
+    /// Makes a protection domain.
+    pub fn create_pd(&mut self) -> PdId {
+        self.pds.push(true);
+        PdId(self.pds.len() as u32 - 1)
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// When it does not exist or a memory region still belongs to it.
+    pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
+        self.check_pd(pd)?;
+        let has_srq = self.core.srqs.iter().flatten().any(|srq| srq.pd == pd);
+        if self.core.mrs.in_use(pd) || has_srq || self.qps.iter_mut().any(|qp| qp.pd == pd) {
+            return Err(ResourceError::Busy("protection domain"));
+        }
+        self.pds[pd.0 as usize] = false;
+        Ok(())
+    }
+
+    fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
+        let alive = self.pds.get(pd.0 as usize).copied().unwrap_or(false);
+        if alive { Ok(()) } else { Err(ResourceError::Unknown("protection domain")) }
+    }
+
+    /// Registers memory: from now on, keys grant what `region` says.
+    ///
+    /// # Errors
+    /// When the range or the rights make no sense.
+    pub fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+        self.core.mrs.register(region)
+    }
+
+    /// Takes a registration back. Requests that use it fail.
+    ///
+    /// # Errors
+    /// When no region has this key.
+    pub fn deregister(&mut self, key: Key) -> Result<MemoryRegion, MemoryError> {
+        self.core.mrs.deregister(key)
+    }
+
+    /// Makes a completion queue for `capacity` completions.
+    ///
+    /// # Errors
+    /// When the capacity is out of range.
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
+        let cq = Cq::new(size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
+        let free = self.core.cqs.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.core.cqs.push(None);
+            self.core.cqs.len() - 1
+        });
+        self.core.cqs[index] = Some(cq);
+        Ok(CqId(index as u32))
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Errors
+    /// When it does not exist or a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
+        let slot = self.core.cqs.get_mut(cq.0 as usize).filter(|slot| slot.is_some());
+        let slot = slot.ok_or(ResourceError::Unknown("completion queue"))?;
+        if slot.as_ref().is_some_and(|cq| cq.users > 0) {
+            return Err(ResourceError::Busy("completion queue"));
+        }
+        *slot = None;
+        Ok(())
+    }
+
+    /// Asks for one [`crate::AsyncEvent::CqNotify`] at the next completion, or the next solicited or failed one.
+    pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
+        if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
+            cq.request_notify(if solicited_only { Notify::Solicited } else { Notify::Next });
+        }
+    }
+
+    /// How many completions wait in `cq`, and whether it has overflowed.
+    pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
+        self.core.cqs.get(cq.0 as usize)?.as_ref().map(|cq| (cq.len(), cq.is_overrun()))
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// When a size is out of range or the protection domain does not exist.
+    pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
+        self.check_pd(pd)?;
+        size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
+        size("scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
+        self.core.srqs.push(Some(Srq::new(pd, max_wr, max_sge)));
+        Ok(SrqId(self.core.srqs.len() as u32 - 1))
+    }
+
+    /// Ends a shared receive queue. What is posted to it is forgotten.
+    ///
+    /// # Errors
+    /// When it does not exist or a queue pair uses it.
+    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
+        let slot = self.core.srqs.get_mut(srq.0 as usize).filter(|slot| slot.is_some());
+        let slot = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
+        if slot.as_ref().is_some_and(|srq| srq.users > 0) {
+            return Err(ResourceError::Busy("shared receive queue"));
+        }
+        *slot = None;
+        Ok(())
+    }
+
+    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
+        let slot = self.core.srqs.get_mut(srq.0 as usize).and_then(Option::as_mut);
+        slot.ok_or(ResourceError::Unknown("shared receive queue"))?.set_limit(limit);
+        Ok(())
+    }
+
+    /// How many receives are posted to `srq`.
+    pub fn srq_level(&self, srq: SrqId) -> Option<usize> {
+        self.core.srqs.get(srq.0 as usize)?.as_ref().map(Srq::len)
+    }
+
+    /// Makes a queue pair, in state `Reset`; answers its number.
+    ///
+    /// # Errors
+    /// When a size is out of range, something it refers to does not exist, or the number is taken.
+    pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        self.check_pd(attributes.pd)?;
+        size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
+        size("receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
+        size("send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
+        size("receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
+        let mut attributes = attributes.clone();
+        let lives = |cq: CqId| self.core.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
+        if !lives(attributes.send_cq) || !lives(attributes.recv_cq) {
+            return Err(ResourceError::Unknown("completion queue"));
+        }
+        if let Some(id) = attributes.srq {
+            let srq = self.core.srqs.get_mut(id.0 as usize).and_then(Option::as_mut);
+            let srq =
+                srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
+            // Receives are claimed with their whole list.
+            attributes.max_recv_sge = srq.sge_limit() as u32;
+            srq.users += 1;
+        }
+        let number = self.qps.insert(attributes.number, |number, slot| Qp::new(number, slot, &attributes));
+        match number {
+            Ok(_) => self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1),
+            Err(_) => self.release_srq(attributes.srq),
+        }
+        number
+    }
+
+    /// Ends a queue pair in any state. What is posted is forgotten, without completions, as in verbs.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
+        let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
+        if qp.state.receives() {
+            qp.release_peer(&mut self.core);
+        }
+        self.count_cq_users(qp.send_cq, qp.recv_cq, -1);
+        self.release_srq(qp.srq);
+        Ok(())
+    }
+
+    fn count_cq_users(&mut self, send: CqId, recv: CqId, by: i32) {
+        for cq in [send, recv] {
+            if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
+                cq.users = cq.users.saturating_add_signed(by);
+            }
+        }
+    }
+
+    fn release_srq(&mut self, srq: Option<SrqId>) {
+        if let Some(id) = srq {
+            self.core.srq(id).users -= 1;
+        }
+    }
+
+    /// What there is to know about a queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
+        self.qps.find(qpn).map(Qp::info)
+    }
+
+    /// Bounds the packets under way to `peer`, over all queue pairs, to what its receive buffer takes; `None` lifts the
+    /// bound.
+    pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
+        self.core.peers.set_limit(peer, packets);
+    }
+
+    fn change(&mut self, qpn: Qpn, to: QpState) -> Result<&mut Qp, ModifyError> {
+        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        let from = qp.state;
+        if !from.may_become(to) {
+            return Err(ModifyError::Transition { from, to });
+        }
+        Ok(qp)
+    }
+
+    /// `Reset` to `Init`: receives may be posted.
+    ///
+    /// # Errors
+    /// When the queue pair is not there or in another state.
+    pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.change(qpn, QpState::Init)?.state = QpState::Init;
+        Ok(())
+    }
+
+    /// `Init` to `ReadyToReceive`: packets are taken in.
+    ///
+    /// # Errors
+    /// When the state or an attribute forbids it.
+    pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        attribute("path MTU", connection.mtu, MTU_MIN, MTU_MAX)?;
+        attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
+        if !connection.mtu.is_multiple_of(4) {
+            let (asked, min, max) = (u64::from(connection.mtu), u64::from(MTU_MIN), u64::from(MTU_MAX));
+            return Err(ModifyError::Attribute { what: "path MTU (a multiple of 4)", asked, min, max });
+        }
+        let qp = self.change(qpn, QpState::ReadyToReceive)?;
+        let start = Seq::start(connection.rq_psn);
+        qp.state = QpState::ReadyToReceive;
+        qp.peer = connection.peer;
+        qp.dest_qpn = connection.dest_qpn;
+        qp.mtu = connection.mtu;
+        qp.min_rnr_timer = connection.min_rnr_timer;
+        qp.responder.window = ReceiveWindow::new(start);
+        qp.responder.start = start;
+        qp.responder.fetches_max = connection.max_dest_rd_atomic;
+        Ok(())
+    }
+
+    /// `ReadyToReceive` or `SendQueueDrained` to `ReadyToSend`: fully operational.
+    ///
+    /// # Errors
+    /// When the state or an attribute forbids it.
+    pub fn modify_to_rts(&mut self, now: Time, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
+        attribute("max_rd_atomic", timing.max_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
+        let fresh = self.change(qpn, QpState::ReadyToSend)?.state == QpState::ReadyToReceive;
+        let Self { core, qps, .. } = self;
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        qp.state = QpState::ReadyToSend;
+        qp.requester.retry_count = timing.retry_count;
+        qp.requester.rnr_retry = timing.rnr_retry;
+        qp.requester.fetches_max = timing.max_rd_atomic;
+        if fresh {
+            let start = Seq::start(timing.sq_psn);
+            qp.requester.start = start;
+            qp.requester.window = SendWindow::new(start, &qp.transport);
+            qp.start_paths(now);
+            qp.start_regulator(core, now);
+        }
+        qp.wake_requester(core);
+        Ok(())
+    }
+
+    /// `ReadyToSend` to `SendQueueDrained`: requests under way complete, no new ones leave.
+    ///
+    /// # Errors
+    /// When the queue pair is not there or in another state.
+    pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.change(qpn, QpState::SendQueueDrained)?.state = QpState::SendQueueDrained;
+        let Self { core, qps, .. } = self;
+        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.complete_finished(core);
+        Ok(())
+    }
+
+    /// To `Error` from anywhere: everything posted is flushed.
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        let Self { core, qps, .. } = self;
+        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.enter_error(core);
+        Ok(())
+    }
+
+    /// To `Reset` from anywhere: as fresh as when it was made.
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        let Self { core, qps, .. } = self;
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        if qp.state.receives() {
+            qp.release_peer(core);
+        }
+        qp.reset();
+        Ok(())
+    }
+}
+
+impl Qp {
+    /// Queues a receive.
+    #[inline]
+    pub(super) fn post_recv(
+        &mut self,
+        core: &mut crate::core::Core,
+        request: &RecvRequest<'_>,
+    ) -> Result<(), PostError> {
+        if self.state == QpState::Reset {
+            return Err(PostError::State(self.state));
+        }
+        if self.srq.is_some() {
+            return Err(PostError::HasSrq);
+        }
+        let queue = &mut self.responder.queue;
+        if queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        if request.sges.len() > queue.sge_limit() {
+            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        }
+        queue.push(request.wr_id, request.sges);
+        if self.state == QpState::Error {
+            self.flush(core);
+        }
+        Ok(())
+    }
+
+    /// Starts the path policy: every connection gets its own label, the same in every run.
+    fn start_paths(&mut self, now: Time) {
+        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
+        let mixed = (ends ^ u64::from(self.peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.flow_hash = mixed ^ mixed >> 29;
+        let paths = &self.transport.profile.paths;
+        let view = PathView { now, flow_hash: self.flow_hash };
+        let (state, label) = (paths.policy.start)(&paths.params, &view);
+        self.label = label;
+        let keeps_state = self.transport.path_per_packet || paths.policy.state_bytes > 0;
+        self.path = keeps_state.then(|| Box::<PolicyState>::new(state));
+    }
+}

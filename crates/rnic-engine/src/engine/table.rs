@@ -1,0 +1,117 @@
+//! Queue pairs by number and by slot.
+
+use rnic_base::limits::QUEUE_PAIRS_MAX;
+use rnic_wire::Qpn;
+
+use crate::error::ResourceError;
+use crate::qp::Qp;
+
+/// Numbers on a page: small engines with small numbers have one page, random numbers touch one page each.
+const PAGE: usize = 256;
+
+/// Where no queue pair is.
+const NOBODY: u32 = u32::MAX;
+
+/// All queue pairs. They lie in slots that are used again; a table of pages finds the slot of a 24-bit number in two loads.
+#[derive(Debug)]
+pub(super) struct QpTable {
+    slots: Vec<Option<Qp>>,
+    free: Vec<u32>,
+    pages: Vec<Option<Box<[u32; PAGE]>>>,
+    /// State of the sequence that numbers are drawn from.
+    draw: u64,
+    count: u32,
+}
+
+impl QpTable {
+    pub(super) fn new(secret: u64) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), pages: Vec::new(), draw: secret, count: 0 }
+    }
+
+    #[inline]
+    fn slot_of(&self, number: Qpn) -> u32 {
+        let number = number.get() as usize;
+        match self.pages.get(number / PAGE) {
+            Some(Some(page)) => page[number % PAGE],
+            _ => NOBODY,
+        }
+    }
+
+    #[inline]
+    pub(super) fn find_mut(&mut self, number: Qpn) -> Option<&mut Qp> {
+        let slot = self.slot_of(number);
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(super) fn find(&self, number: Qpn) -> Option<&Qp> {
+        self.slots.get(self.slot_of(number) as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut Qp> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Makes room for a queue pair called `number`, or by a number of our choice; `make` gets number and slot.
+    pub(super) fn insert(
+        &mut self,
+        number: Option<Qpn>,
+        make: impl FnOnce(Qpn, u32) -> Qp,
+    ) -> Result<Qpn, ResourceError> {
+        if self.count >= QUEUE_PAIRS_MAX {
+            return Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(QUEUE_PAIRS_MAX) });
+        }
+        let number = match number {
+            // 0 and 1 belong to management (IBA 10.3.1.1).
+            Some(number) if number.get() < 2 || self.slot_of(number) != NOBODY => {
+                return Err(ResourceError::NumberTaken(number.get()));
+            }
+            Some(number) => number,
+            None => self.draw_number(),
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(make(number, slot));
+        self.set_slot_of(number, slot);
+        self.count += 1;
+        Ok(number)
+    }
+
+    pub(super) fn remove(&mut self, number: Qpn) -> Option<Qp> {
+        let slot = self.slot_of(number);
+        let qp = self.slots.get_mut(slot as usize)?.take()?;
+        self.set_slot_of(number, NOBODY);
+        self.free.push(slot);
+        self.count -= 1;
+        Some(qp)
+    }
+
+    /// A free number that does not follow from the last one.
+    fn draw_number(&mut self) -> Qpn {
+        loop {
+            // SplitMix64.
+            self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = self.draw;
+            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let number = Qpn::new((mixed >> 40) as u32);
+            if number.get() >= 2 && self.slot_of(number) == NOBODY {
+                return number;
+            }
+        }
+    }
+
+    fn set_slot_of(&mut self, number: Qpn, slot: u32) {
+        let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        self.pages[page].get_or_insert_with(|| Box::new([NOBODY; PAGE]))[index] = slot;
+    }
+}

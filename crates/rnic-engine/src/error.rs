@@ -1,0 +1,163 @@
+//! What callers can do wrong, and what peers can.
+//!
+//! Peers' errors never surface as Rust errors: they become a [`DropReason`] in the statistics, a NAK on the wire or a
+//! completion status. Our own bugs are assertions.
+
+use rnic_base::limits;
+
+use crate::qp::QpState;
+
+/// Why a resource could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ResourceError {
+    /// The size is zero or above its limit.
+    #[error("{what}: {asked} is outside 1 to {limit}")]
+    Size {
+        /// What was sized.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// The engine has as many as it can number.
+    #[error("no more than {limit} {what}")]
+    Exhausted {
+        /// What there is too much of.
+        what: &'static str,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// The number is taken.
+    #[error("queue pair number {0:#x} is in use or reserved")]
+    NumberTaken(u32),
+    /// An identifier names nothing.
+    #[error("no such {0}")]
+    Unknown(&'static str),
+    /// Something still uses it.
+    #[error("{0} is still in use")]
+    Busy(&'static str),
+}
+
+/// Why memory could not be registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The range wraps around the address space.
+    #[error("memory region {addr:#x}+{len} wraps around the address space")]
+    Wraps {
+        /// First byte.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Remote write or atomic access without local write access.
+    #[error("remote write and atomic access need local write access too")]
+    RemoteWithoutLocalWrite,
+    /// No more regions.
+    #[error("no more than {} memory regions", limits::MEMORY_REGIONS_MAX)]
+    Exhausted,
+    /// The key names no region.
+    #[error("no memory region has key {0:#x}")]
+    Unknown(u32),
+}
+
+/// Why work could not be posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PostError {
+    /// No queue pair has this number.
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// The queue takes no work in this state.
+    #[error("the queue pair takes no such work in state {0:?}")]
+    State(QpState),
+    /// All entries are taken: poll completions first.
+    #[error("the queue is full")]
+    QueueFull,
+    /// More scatter/gather entries than the queue was made for.
+    #[error("{asked} scatter/gather entries, the queue takes {limit}")]
+    TooManySges {
+        /// How many there were.
+        asked: usize,
+        /// How many the queue takes.
+        limit: usize,
+    },
+    /// Longer than a message may be.
+    #[error("a message of {0} bytes exceeds {max}", max = limits::MESSAGE_BYTES_MAX)]
+    MessageTooLong(u64),
+    /// An atomic's result needs exactly eight local bytes.
+    #[error("an atomic operation needs eight bytes of local memory, not {0}")]
+    AtomicLength(u64),
+    /// A receive was posted to a queue pair that has a shared receive queue.
+    #[error("receives go to the shared receive queue")]
+    HasSrq,
+}
+
+/// Why a queue pair could not change state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ModifyError {
+    /// No queue pair has this number.
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// There is no such transition.
+    #[error("no transition from {from:?} to {to:?}")]
+    Transition {
+        /// Present state.
+        from: QpState,
+        /// Wanted state.
+        to: QpState,
+    },
+    /// An attribute is out of range.
+    #[error("{what}: {asked} is outside {min} to {max}")]
+    Attribute {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// Smallest legal value.
+        min: u64,
+        /// Largest legal value.
+        max: u64,
+    },
+}
+
+/// What became of a received packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RxOutcome {
+    /// In order, or an acknowledgement that was used.
+    Accepted,
+    /// Early, and kept.
+    Early,
+    /// Seen before.
+    Duplicate,
+    /// Not used.
+    Dropped(DropReason),
+}
+
+/// Why a packet was not used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum DropReason {
+    /// No queue pair has this number.
+    UnknownQp,
+    /// It does not come from the queue pair's peer.
+    WrongPeer,
+    /// Its headers are not those of the queue pair's transport.
+    WrongFormat,
+    /// The queue pair's state receives nothing.
+    State,
+    /// Early, and the transport keeps nothing early.
+    OutOfOrder,
+    /// So early, or so old, that the window cannot tell.
+    OutOfWindow,
+    /// No receive request posted.
+    ReceiverNotReady,
+    /// Refused with a NAK, or not worth one.
+    Refused,
+    /// An acknowledgement of something never sent, or a response to nothing asked.
+    Unsolicited,
+}
+
+impl DropReason {
+    /// How many there are.
+    pub const COUNT: usize = 9;
+}

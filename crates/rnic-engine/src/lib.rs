@@ -1,0 +1,85 @@
+//! The NIC, without its link and without its clock.
+//!
+//! ```text
+//! ROOM     rnic-engine (red: both bodies run exactly this)
+//! Purpose  verbs (QP, CQ, MR, SRQ) -> transactions -> delivery windows -> gates, pacing, scheduling
+//! May use  rnic-base, rnic-wire, rnic-policy
+//! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet
+//! Add here what every transport needs: a verb, a window rule, a reason to wait
+//! Not here algorithms (rnic-transports), networks (rnic-fabric), sockets and memory (rnic-host)
+//! Proved by tests/ here (verbs, mechanisms by id, packet scripts), the semantics fuzz in tests/ of the repository
+//! ```
+//!
+//! # The contract
+//!
+//! An [`Engine`] is a state machine. Everything it knows comes in with `now`; everything it wants done comes out when the
+//! caller drains it. After every input, in any order, the caller
+//!
+//! 1. takes packets from [`Engine::transmit`] while its link has room,
+//! 2. takes completions with [`Engine::poll_cq`] and notices with [`Engine::poll_event`],
+//! 3. sleeps at most until [`Engine::next_timeout`], then calls [`Engine::tick`].
+//!
+//! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Engine::post_srq_recv`] (work), [`Engine::receive`] (a
+//! packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are fine.
+//!
+//! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the caller
+//! gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
+
+mod completion;
+mod config;
+mod core;
+mod cq;
+mod dma;
+mod engine;
+mod error;
+mod event;
+mod mr;
+mod peer;
+mod qp;
+mod ready;
+mod rnr;
+mod srq;
+mod stats;
+mod timer;
+mod transport;
+mod window;
+mod wq;
+mod wr;
+
+pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
+pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
+pub use dma::{Dma, NoDma, Segment};
+pub use engine::{Engine, RxMeta, Transmit, TransmitKind};
+pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
+pub use event::AsyncEvent;
+pub use mr::{Access, Key, MemoryRegion};
+pub use qp::{QpInfo, QpState};
+pub use rnr::RnrTimer;
+pub use stats::{EngineStats, QpStats, WaitReason};
+pub use transport::Transport;
+pub use wr::{RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+
+use ::core::fmt;
+
+/// A protection domain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PdId(pub(crate) u32);
+
+/// A completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CqId(pub(crate) u32);
+
+/// A shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub(crate) u32);
+
+/// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a queue
+/// pair must come from the peer that the queue pair is connected to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PeerId(pub u32);
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.0)
+    }
+}

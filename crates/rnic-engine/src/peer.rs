@@ -1,0 +1,73 @@
+//! How much may be under way to each peer: its receive buffer, divided among all queue pairs by need.
+//!
+//! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7); all queue pairs between two
+//! hosts share it. Whoever connects to the peer tells the engine how much that is.
+
+use std::collections::VecDeque;
+
+use crate::PeerId;
+use crate::ready::Half;
+
+/// A peer with a limit.
+#[derive(Debug, Default)]
+struct Peer {
+    /// Packets under way, at most; `None` is unlimited.
+    limit: Option<u64>,
+    in_flight: u64,
+    /// Halves of queue pairs that found no room, in order of arrival.
+    waiting: VecDeque<(Half, u32)>,
+}
+
+/// All peers with a limit, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(Vec<Peer>);
+
+impl Peers {
+    pub(crate) fn set_limit(&mut self, peer: PeerId, limit: Option<u64>) {
+        let index = peer.0 as usize;
+        if self.0.len() <= index {
+            if limit.is_none() {
+                return;
+            }
+            self.0.resize_with(index + 1, Peer::default);
+        }
+        self.0[index].limit = limit;
+    }
+
+    /// How many packets may be sent to `peer` now.
+    #[inline]
+    pub(crate) fn room(&self, peer: PeerId) -> u64 {
+        match self.0.get(peer.0 as usize) {
+            Some(Peer { limit: Some(limit), in_flight, .. }) => limit.saturating_sub(*in_flight),
+            _ => u64::MAX,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, peer: PeerId, packets: u64) {
+        if let Some(peer) = self.0.get_mut(peer.0 as usize) {
+            peer.in_flight += packets;
+        }
+    }
+
+    /// Packets have arrived, or their queue pair is gone. Answers whether somebody may be waiting for the room.
+    #[inline]
+    pub(crate) fn settled(&mut self, peer: PeerId, packets: u64) -> bool {
+        let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
+        // A limit may have been set while packets were under way that nobody counted.
+        peer.in_flight = peer.in_flight.saturating_sub(packets);
+        !peer.waiting.is_empty()
+    }
+
+    /// Remembers that a half of `slot` waits for room.
+    pub(crate) fn wait(&mut self, peer: PeerId, half: Half, slot: u32) {
+        if let Some(peer) = self.0.get_mut(peer.0 as usize) {
+            peer.waiting.push_back((half, slot));
+        }
+    }
+
+    /// Who has waited longest.
+    pub(crate) fn pop_waiting(&mut self, peer: PeerId) -> Option<(Half, u32)> {
+        self.0.get_mut(peer.0 as usize)?.waiting.pop_front()
+    }
+}

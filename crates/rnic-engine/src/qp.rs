@@ -1,0 +1,215 @@
+//! The queue pair: routes only. Who owns what:
+//!
+//! * [`requester`]: the send queue and the request window; makes request packets;
+//! * [`completer`]: what comes back for them: acknowledgements, responses; completes the send queue;
+//! * [`responder`]: the peer's requests: order, placement, receive queue, acknowledgements;
+//! * [`fetch`]: the peer's reads and atomics, and the responses to them;
+//! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
+//! * [`clock`]: the deadlines of all of these;
+//! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
+
+pub(crate) mod clock;
+pub(crate) mod completer;
+pub(crate) mod fail;
+pub(crate) mod fetch;
+pub(crate) mod gather;
+pub(crate) mod regulator;
+pub(crate) mod requester;
+pub(crate) mod responder;
+pub(crate) mod state;
+
+use std::sync::Arc;
+
+use rnic_base::Seq;
+use rnic_policy::{PathEvent, PathLabel, PathView, PolicyState};
+use rnic_wire::{Headers, Packet, Qpn};
+
+use crate::config::QpAttributes;
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::rnr::RnrTimer;
+use crate::stats::QpStats;
+use crate::timer::Deadline;
+use crate::transport::Transport;
+use crate::{CqId, PdId, PeerId, SrqId};
+
+use completer::ResponseWindow;
+use regulator::Regulator;
+use requester::Requester;
+use responder::Responder;
+pub use state::QpState;
+
+/// What can be asked about a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInfo {
+    /// Its number.
+    pub number: Qpn,
+    /// Its state.
+    pub state: QpState,
+    /// The queue pair it is connected to.
+    pub dest_qpn: Qpn,
+    /// The first request packet not yet acknowledged.
+    pub una: Seq,
+    /// The next request packet that has never been sent.
+    pub next: Seq,
+    /// The request packet expected next from the peer.
+    pub expected: Seq,
+    /// Messages of the peer completed here, modulo 2^24.
+    pub msn: u32,
+    /// The response (rPSN) expected next, in split sequence spaces; else the same as `una`.
+    pub response_expected: Seq,
+    /// Counters.
+    pub stats: QpStats,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) number: Qpn,
+    /// Index in the engine's table: how timers and rings name it.
+    pub(crate) slot: u32,
+    pub(crate) state: QpState,
+    pub(crate) peer: PeerId,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) mtu: u32,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) signal_all: bool,
+    pub(crate) min_rnr_timer: RnrTimer,
+    /// Packets in a turn, and how many of the present one are left.
+    pub(crate) turn_packets: u32,
+    pub(crate) turn_left: u32,
+    pub(crate) label: PathLabel,
+    pub(crate) flow_hash: u64,
+    /// State of the path policy, when it wants to choose per packet.
+    pub(crate) path: Option<Box<PolicyState>>,
+    /// Where this queue pair's entry in the timer heap stands.
+    pub(crate) armed: Deadline,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    /// Responses to our reads, in split sequence spaces; made with the first read.
+    pub(crate) responses: Option<Box<ResponseWindow>>,
+    pub(crate) regulator: Option<Box<Regulator>>,
+    pub(crate) stats: QpStats,
+}
+
+impl Qp {
+    pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
+        let transport = Arc::clone(&attributes.transport);
+        let start = Seq::default();
+        Self {
+            number,
+            slot,
+            state: QpState::Reset,
+            peer: PeerId::default(),
+            dest_qpn: Qpn::default(),
+            mtu: 0,
+            pd: attributes.pd,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            srq: attributes.srq,
+            signal_all: attributes.signal_all,
+            min_rnr_timer: RnrTimer::from_code(0),
+            turn_packets: 1,
+            turn_left: 1,
+            label: PathLabel::default(),
+            flow_hash: 0,
+            path: None,
+            armed: Deadline::NEVER,
+            requester: Requester::new(attributes, start, &transport),
+            responder: Responder::new(attributes, start, &transport),
+            responses: None,
+            regulator: None,
+            transport,
+            stats: QpStats::default(),
+        }
+    }
+
+    /// Back to `Reset`, with the same queues.
+    pub(crate) fn reset(&mut self) {
+        let attributes = QpAttributes {
+            pd: self.pd,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            max_send_wr: self.requester.queue.limit(),
+            max_recv_wr: self.responder.queue.limit(),
+            max_send_sge: self.requester.queue.sge_limit() as u32,
+            max_recv_sge: self.responder.queue.sge_limit() as u32,
+            signal_all: self.signal_all,
+            transport: Arc::clone(&self.transport),
+            number: Some(self.number),
+        };
+        // Rings and timers may still name this slot: a spurious turn or wake-up does nothing.
+        *self = Self::new(self.number, self.slot, &attributes);
+    }
+
+    pub(crate) fn info(&self) -> QpInfo {
+        let una = self.requester.window.una;
+        QpInfo {
+            number: self.number,
+            state: self.state,
+            dest_qpn: self.dest_qpn,
+            una,
+            next: self.requester.window.next,
+            expected: self.responder.window.expected,
+            msn: self.responder.msn & 0xff_ffff,
+            response_expected: self.responses.as_ref().map_or(una, |responses| responses.window.expected),
+            stats: self.stats,
+        }
+    }
+
+    /// Takes a packet that names this queue pair and comes from its peer.
+    #[inline]
+    pub(crate) fn receive<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        now: rnic_base::Time,
+        packet: &Packet,
+        congested: bool,
+        dma: &mut D,
+    ) -> RxOutcome {
+        if congested {
+            self.notify_congestion(core, now);
+        }
+        match packet.headers {
+            Headers::Send { .. }
+            | Headers::Write { .. }
+            | Headers::ReadRequest { .. }
+            | Headers::AtomicRequest { .. } => {
+                if self.state.receives() {
+                    self.receive_request(core, packet, dma)
+                } else {
+                    self.receive_late(core)
+                }
+            }
+            _ if !self.state.sends() => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
+            Headers::Ack { aeth, sack } => self.receive_ack(core, now, packet.psn, aeth, sack),
+            Headers::ReadAck { aeth, sack } => self.receive_response_ack(core, now, packet.psn, aeth, sack),
+            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } => {
+                self.receive_response(core, now, packet, dma)
+            }
+            Headers::Cnp => {
+                self.heed_congestion(core, now);
+                RxOutcome::Accepted
+            }
+        }
+    }
+
+    /// The label for the next packet.
+    #[inline]
+    pub(crate) fn choose_path(&mut self, now: rnic_base::Time, retransmission: bool) -> PathLabel {
+        if let Some(state) = &mut self.path {
+            let paths = &self.transport.profile.paths;
+            let view = PathView { now, flow_hash: self.flow_hash };
+            let event = PathEvent::Sending { retransmission };
+            let actions = (paths.policy.on_event)(state, &event, &view, &paths.params);
+            self.label = actions.label.unwrap_or(self.label);
+        }
+        self.label
+    }
+}

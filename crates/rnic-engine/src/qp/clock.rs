@@ -1,0 +1,118 @@
+//! The deadlines of a queue pair.
+//!
+//! A wake-up asks every clock whether it is due; most are not, because deadlines only ever move back while the entry in the heap
+//! stays (see `timer`).
+
+use rnic_base::Time;
+use rnic_policy::{ControlEvent, PathEvent, PathView};
+use rnic_wire::NakCode;
+
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::qp::Qp;
+use crate::qp::fetch::FetchServer;
+use crate::timer::Deadline;
+use crate::window::TimeoutVerdict;
+
+impl Qp {
+    /// Something may be due.
+    pub(crate) fn wake_up(&mut self, core: &mut Core, now: Time) {
+        if self.state.sends() {
+            self.end_pause(core, now);
+            self.time_out_requests(core, now);
+            self.watch_responder(core, now);
+        }
+        if self.state.receives() {
+            self.time_out_responses(core, now);
+            self.tick_regulator(core, now);
+            // Whoever was held back by pacing tries again; the gate decides.
+            self.wake_requester(core);
+            if self.responder.has_work() {
+                self.wake_responder(core);
+            }
+        }
+        let next = self.next_deadline();
+        core.timers.arm(self.slot, next, &mut self.armed);
+    }
+
+    /// The earliest deadline there is, pacing aside: that is asked for when a packet is held back.
+    fn next_deadline(&self) -> Deadline {
+        if !self.state.receives() {
+            return Deadline::NEVER;
+        }
+        let requester = &self.requester;
+        let mut next = requester.window.deadline.min(requester.pause);
+        if let Some(responses) = self.responses.as_ref().filter(|responses| responses.is_waiting()) {
+            next = next.min(responses.watch);
+        }
+        if let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() {
+            next = next.min(server.window.deadline);
+        }
+        if let Some(regulator) = &self.regulator {
+            next = next.min(regulator.tick).min(regulator.schedule_tick);
+        }
+        next
+    }
+
+    /// The time that a receiver which was not ready has asked for is over.
+    fn end_pause(&mut self, core: &mut Core, now: Time) {
+        if self.requester.pause.is_due(now) {
+            self.requester.pause = Deadline::NEVER;
+            self.requester.window.restart_timer(now);
+            self.wake_requester(core);
+        }
+    }
+
+    fn time_out_requests(&mut self, core: &mut Core, now: Time) {
+        if self.requester.window.check_timeout(now, &self.transport) != TimeoutVerdict::Acted {
+            return;
+        }
+        self.requester.retries += 1;
+        if self.requester.retries > self.requester.retry_count {
+            return self.fail_head(core, WcStatus::RetryExceeded);
+        }
+        // What was inferred to be lost may be lost again.
+        self.requester.inferred_loss_at = rnic_base::Seq::default();
+        self.count_timeout(core, now);
+        self.wake_requester(core);
+    }
+
+    fn time_out_responses(&mut self, core: &mut Core, now: Time) {
+        let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
+        if server.window.check_timeout(now, &self.transport) != TimeoutVerdict::Acted {
+            return;
+        }
+        server.retries += 1;
+        if server.retries > self.requester.retry_count {
+            return self.fail_as_responder(core, NakCode::RemoteOperationalError);
+        }
+        self.count_timeout(core, now);
+        self.wake_responder(core);
+    }
+
+    fn count_timeout(&mut self, core: &mut Core, now: Time) {
+        self.stats.timeouts += 1;
+        core.stats.timeouts += 1;
+        self.regulate(core, now, &ControlEvent::TimedOut);
+        if let Some(state) = &mut self.path {
+            let paths = &self.transport.profile.paths;
+            let view = PathView { now, flow_hash: self.flow_hash };
+            let actions = (paths.policy.on_event)(state, &PathEvent::TimedOut, &view, &paths.params);
+            self.label = actions.label.unwrap_or(self.label);
+        }
+    }
+
+    /// A responder owes us data and has been silent for long.
+    fn watch_responder(&mut self, core: &mut Core, now: Time) {
+        let patience = self.transport.response_patience;
+        let Some(responses) = self.responses.as_mut().filter(|responses| responses.is_waiting()) else { return };
+        if !responses.watch.is_due(now) {
+            return;
+        }
+        responses.silent_periods += 1;
+        responses.watch = Deadline::after(now, patience);
+        if responses.silent_periods > self.requester.retry_count {
+            self.fail_head(core, WcStatus::RetryExceeded);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The completer: what comes back for our requests, and what it finishes.
+//!
+//! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it all: a response
+//! is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the request window, responses
+//! the response window, and a read needs both.
+
+mod responses;
+
+use rnic_base::{Duration, Psn, Seq, Time};
+use rnic_policy::{ControlEvent, RecoveryEvent};
+use rnic_wire::{Aeth, NakCode, Syndrome};
+
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::core::Core;
+use crate::error::{DropReason, RxOutcome};
+use crate::event::AsyncEvent;
+use crate::qp::{Qp, QpState};
+use crate::rnr::RnrTimer;
+use crate::timer::Deadline;
+use crate::wq::{SendWqe, WqeOp, WqeState};
+use crate::wr::SendFlags;
+
+pub(crate) use responses::ResponseWindow;
+
+impl WqeOp {
+    pub(crate) fn wc_opcode(self) -> WcOpcode {
+        match self {
+            Self::Write | Self::WriteImm => WcOpcode::RdmaWrite,
+            Self::Send | Self::SendImm | Self::SendInvalidate => WcOpcode::Send,
+            Self::Read => WcOpcode::RdmaRead,
+            Self::CompareSwap => WcOpcode::CompareSwap,
+            Self::FetchAdd => WcOpcode::FetchAdd,
+        }
+    }
+}
+
+impl Qp {
+    /// An acknowledgement of requests (IRN's `receiveAck`).
+    #[inline]
+    pub(crate) fn receive_ack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        psn: Psn,
+        aeth: Aeth,
+        sack: Option<Psn>,
+    ) -> RxOutcome {
+        let una = self.requester.window.una;
+        let seq = psn.extend(una);
+        let is_ack = matches!(aeth.syndrome, Syndrome::Ack { .. });
+        let cumulative = if is_ack { seq + 1 } else { seq };
+        if cumulative > self.requester.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        if is_ack {
+            if cumulative <= una {
+                return RxOutcome::Duplicate;
+            }
+            self.acknowledge_requests(core, now, cumulative);
+            return RxOutcome::Accepted;
+        }
+        self.receive_nak(core, now, cumulative, aeth.syndrome, sack)
+    }
+
+    fn receive_nak(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        expected: Seq,
+        syndrome: Syndrome,
+        sack: Option<Psn>,
+    ) -> RxOutcome {
+        let sack = sack.map(|psn| psn.extend(self.requester.window.una));
+        let stale = expected < self.requester.window.una;
+        if !stale {
+            self.acknowledge_requests(core, now, expected);
+        }
+        if let Some(seq) = sack {
+            self.requester.window.acknowledge_early(seq, &self.transport);
+        }
+        // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
+        if stale || !self.state.sends() || self.requester.window.una != expected {
+            return RxOutcome::Duplicate;
+        }
+        match syndrome {
+            Syndrome::Nak(NakCode::PsnSequenceError) => self.heed_nack(core, now, sack),
+            Syndrome::RnrNak { timer } => self.pause_for_receiver(core, now, RnrTimer::from_code(timer)),
+            Syndrome::Nak(code) => self.fail_refused(core, code),
+            Syndrome::Ack { .. } => {}
+        }
+        RxOutcome::Accepted
+    }
+
+    /// The receiver reports a gap at `una`.
+    fn heed_nack(&mut self, core: &mut Core, now: Time, sack: Option<Seq>) {
+        if self.requester.window.is_empty() {
+            return;
+        }
+        self.stats.nacks += 1;
+        core.stats.nacks += 1;
+        self.requester.window.recover(&RecoveryEvent::Nacked { sack }, now, &self.transport);
+        core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
+        self.regulate(core, now, &ControlEvent::Nacked);
+        self.wake_requester(core);
+    }
+
+    /// A response went missing in a shared space: nobody else will tell us (IBA 9.7.5.2.4, implied NAK). Each packet is
+    /// taken for lost once; if it is lost again the timer finds out.
+    fn infer_loss(&mut self, core: &mut Core, now: Time) {
+        let una = self.requester.window.una;
+        if self.requester.inferred_loss_at != una {
+            self.requester.inferred_loss_at = una;
+            self.heed_nack(core, now, None);
+        }
+    }
+
+    /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first response that
+    /// has not come in.
+    pub(crate) fn acknowledge_requests(&mut self, core: &mut Core, now: Time, cumulative: Seq) {
+        let reached = if self.transport.split || self.requester.fetches == 0 {
+            cumulative
+        } else {
+            cumulative.min(self.first_missing_response())
+        };
+        self.advance_requests(core, now, reached);
+        if reached < cumulative && self.state.sends() {
+            self.infer_loss(core, now);
+        }
+    }
+
+    /// In a shared space: the sequence number of the oldest response still to come.
+    fn first_missing_response(&self) -> Seq {
+        let requester = &self.requester;
+        let mut counter = requester.queue.head;
+        loop {
+            let wqe = requester.queue.get(counter);
+            if wqe.op.is_fetch() && wqe.end() > requester.window.una {
+                return wqe.first.max(requester.window.una);
+            }
+            assert!(counter != requester.queue.next, "a fetch is under way");
+            counter = counter.wrapping_add(1);
+        }
+    }
+
+    /// Moves the cumulative acknowledgement of requests and does everything that follows from it.
+    #[inline]
+    pub(crate) fn advance_requests(&mut self, core: &mut Core, now: Time, una: Seq) {
+        let (packets, rtt) = self.requester.window.acknowledge(una, now);
+        if packets == 0 {
+            return;
+        }
+        self.requester.retries = 0;
+        self.requester.rnr_retries = 0;
+        self.requester.pause = Deadline::NEVER;
+        core.settle(self.peer, packets);
+        if self.requester.window.wants_acknowledgements(&self.transport) {
+            self.requester.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, &self.transport);
+        }
+        core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
+        if self.regulator.is_some() {
+            self.regulate_acked(core, now, packets, rtt);
+        }
+        self.complete_finished(core);
+        self.wake_requester(core);
+    }
+
+    fn regulate_acked(&mut self, core: &mut Core, now: Time, packets: u64, rtt: Option<Duration>) {
+        if self.transport.control_interest.acked {
+            self.regulate(core, now, &ControlEvent::Acked { packets, rtt });
+        }
+    }
+
+    fn pause_for_receiver(&mut self, core: &mut Core, now: Time, timer: RnrTimer) {
+        self.stats.rnr_naks += 1;
+        let requester = &mut self.requester;
+        if requester.window.is_empty() {
+            return;
+        }
+        requester.rnr_retries += 1;
+        if requester.rnr_retry.is_some_and(|limit| requester.rnr_retries > limit) {
+            return self.fail_head(core, WcStatus::RnrRetryExceeded);
+        }
+        requester.window.pause_timer();
+        requester.window.repeat_all(&self.transport);
+        requester.pause = Deadline::after(now, timer.wait());
+        core.timers.arm(self.slot, requester.pause, &mut self.armed);
+    }
+
+    /// The responder refused the request at `una`.
+    fn fail_refused(&mut self, core: &mut Core, code: NakCode) {
+        let status = match code {
+            NakCode::InvalidRequest => WcStatus::RemoteInvalidRequest,
+            NakCode::RemoteAccessError => WcStatus::RemoteAccess,
+            NakCode::RemoteOperationalError | NakCode::PsnSequenceError => WcStatus::RemoteOperational,
+        };
+        if let Some(counter) = self.requester.queue.find(self.requester.window.una) {
+            self.fail_request(core, counter, status);
+        }
+    }
+
+    /// Completes requests from the head of the queue for as long as they are finished.
+    #[inline]
+    pub(crate) fn complete_finished(&mut self, core: &mut Core) {
+        loop {
+            let requester = &self.requester;
+            let counter = requester.queue.head;
+            if counter == requester.queue.tail {
+                break;
+            }
+            if let Some((doomed, status)) = requester.doom
+                && doomed == counter
+            {
+                return self.fail_head(core, status);
+            }
+            let wqe = requester.queue.get(counter);
+            let sent = counter != requester.queue.next;
+            let answered = !self.transport.split || !wqe.op.is_fetch() || wqe.state == WqeState::Fetched;
+            if !sent || wqe.end() > requester.window.una || !answered {
+                break;
+            }
+            self.complete_head(core);
+        }
+        if self.state == QpState::SendQueueDrained && self.requester.window.is_empty() {
+            self.notice_drained(core);
+        }
+    }
+
+    #[inline]
+    fn complete_head(&mut self, core: &mut Core) {
+        let requester = &mut self.requester;
+        let wqe = requester.queue.get(requester.queue.head);
+        if wqe.op.is_fetch() {
+            requester.fetches -= 1;
+        }
+        if wqe.flags.contains(SendFlags::SIGNALED) {
+            let completion = send_completion(self.number, wqe, WcStatus::Success);
+            core.complete(self.send_cq, completion);
+        }
+        requester.queue.head = requester.queue.head.wrapping_add(1);
+    }
+
+    fn notice_drained(&mut self, core: &mut Core) {
+        let queue = &self.requester.queue;
+        if queue.head == queue.next && self.requester.sent_of_next == 0 {
+            core.notice(AsyncEvent::SendQueueDrained(self.number));
+        }
+    }
+}
+
+/// The completion of `wqe` with `status`.
+#[inline]
+pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStatus) -> Completion {
+    Completion {
+        wr_id: wqe.wr_id,
+        qpn,
+        status,
+        opcode: wqe.op.wc_opcode(),
+        byte_len: if wqe.op.is_fetch() { wqe.length } else { 0 },
+        word: 0,
+        flags: WcFlags::empty(),
+    }
+}

@@ -1,0 +1,91 @@
+//! The way into the error state.
+
+use rnic_wire::NakCode;
+
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::core::Core;
+use crate::event::AsyncEvent;
+use crate::qp::completer::send_completion;
+use crate::qp::fetch::FetchServer;
+use crate::qp::{Qp, QpState};
+use crate::timer::Deadline;
+
+impl Qp {
+    /// Entry `counter` of the send queue cannot succeed. It fails when it is the oldest one; nothing new is sent.
+    pub(crate) fn fail_request(&mut self, core: &mut Core, counter: u32, status: WcStatus) {
+        let head = self.requester.queue.head;
+        let age = |other: u32| other.wrapping_sub(head);
+        if self.requester.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
+            self.requester.doom = Some((counter, status));
+        }
+        self.complete_finished(core);
+    }
+
+    /// The oldest entry of the send queue fails, and with it the queue pair.
+    pub(crate) fn fail_head(&mut self, core: &mut Core, status: WcStatus) {
+        let queue = &mut self.requester.queue;
+        if !queue.is_empty() {
+            let completion = send_completion(self.number, queue.get(queue.head), status);
+            queue.head = queue.head.wrapping_add(1);
+            core.complete(self.send_cq, completion);
+        }
+        self.enter_error(core);
+    }
+
+    /// A request of the peer has put this queue pair into the error state; the program hears of it.
+    pub(crate) fn fail_as_responder(&mut self, core: &mut Core, code: NakCode) {
+        self.responder.refused = Some(code);
+        core.notice(match code {
+            NakCode::RemoteAccessError => AsyncEvent::QpAccessError(self.number),
+            NakCode::InvalidRequest => AsyncEvent::QpRequestError(self.number),
+            NakCode::RemoteOperationalError | NakCode::PsnSequenceError => AsyncEvent::QpFatal(self.number),
+        });
+        self.enter_error(core);
+    }
+
+    /// Stops everything and flushes both queues, oldest first.
+    pub(crate) fn enter_error(&mut self, core: &mut Core) {
+        if self.state == QpState::Error {
+            return;
+        }
+        self.state = QpState::Error;
+        self.release_peer(core);
+        self.requester.pause = Deadline::NEVER;
+        self.flush(core);
+    }
+
+    /// Gives back what this queue pair holds of what all share: room at the peer, a place among the active ones.
+    pub(crate) fn release_peer(&mut self, core: &mut Core) {
+        self.deactivate(core);
+        core.settle(self.peer, self.requester.window.in_flight());
+        if let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() {
+            core.settle(self.peer, server.window.in_flight());
+        }
+    }
+
+    /// Completes everything posted as flushed.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
+        let queue = &mut self.requester.queue;
+        while !queue.is_empty() {
+            let completion = send_completion(self.number, queue.get(queue.head), WcStatus::WrFlushed);
+            queue.head = queue.head.wrapping_add(1);
+            core.complete(self.send_cq, completion);
+        }
+        queue.next = queue.tail;
+        self.requester.sent_of_next = 0;
+        let queue = &mut self.responder.queue;
+        while queue.len() > 0 {
+            let completion = Completion {
+                wr_id: queue.get(queue.head).wr_id,
+                qpn: self.number,
+                status: WcStatus::WrFlushed,
+                opcode: WcOpcode::Recv,
+                byte_len: 0,
+                word: 0,
+                flags: WcFlags::empty(),
+            };
+            queue.head = queue.head.wrapping_add(1);
+            core.complete(self.recv_cq, completion);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The peer's reads and atomics, and our responses.
+//!
+//! Two regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their own: the data's
+//! source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its request reserved, nobody
+//! acknowledges it, and the requester asks again for what it misses ([`shared`]).
+
+pub(crate) mod shared;
+pub(crate) mod split;
+
+use rnic_base::{Seq, Serial, Time};
+use rnic_policy::PathLabel;
+use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Syndrome};
+
+use crate::core::Core;
+use crate::dma::{Dma, Segment};
+use crate::engine::{Transmit, TransmitKind};
+use crate::mr::Access;
+use crate::qp::Qp;
+use shared::SharedServer;
+use split::SplitServer;
+
+/// What the peer wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FetchRequest {
+    /// A stretch of memory.
+    Read {
+        /// Its first address.
+        va: u64,
+        /// By what right.
+        rkey: u32,
+        /// Its bytes.
+        length: u32,
+    },
+    /// Eight bytes, changed.
+    Atomic {
+        /// Their address.
+        va: u64,
+        /// By what right.
+        rkey: u32,
+        /// The change.
+        op: AtomicOp,
+    },
+}
+
+/// A read or atomic in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetch {
+    request: FetchRequest,
+    /// Number of the request packet.
+    seq: Seq,
+    /// Number of the first response packet, once its turn has come.
+    first: Seq,
+    /// Response packets.
+    packets: u32,
+    /// What an atomic found.
+    original: u64,
+}
+
+impl Fetch {
+    fn new(request: FetchRequest, seq: Seq, mtu: u32) -> Self {
+        let packets = match request {
+            FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
+            FetchRequest::Atomic { .. } => 1,
+        };
+        Self { request, seq, first: Seq::default(), packets, original: 0 }
+    }
+
+    fn end(&self) -> Seq {
+        self.first + u64::from(self.packets)
+    }
+}
+
+/// The serving side of reads and atomics, by regime.
+#[derive(Debug)]
+pub(crate) enum FetchServer {
+    /// Responses have a sequence space of their own.
+    Split(SplitServer),
+    /// Responses use their request's numbers.
+    Shared(SharedServer),
+}
+
+impl FetchServer {
+    /// Whether a response waits to be sent, gates aside.
+    pub(crate) fn has_work(&self) -> bool {
+        match self {
+            Self::Split(server) => server.has_work(),
+            Self::Shared(server) => server.has_work(),
+        }
+    }
+
+    /// Whether responses must leave before any acknowledgement.
+    pub(crate) fn goes_first(&self) -> bool {
+        matches!(self, Self::Shared(server) if server.has_work())
+    }
+
+    /// Whether the peer may still be waiting for a response.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Self::Split(server) => server.is_busy(),
+            Self::Shared(server) => server.has_work(),
+        }
+    }
+}
+
+impl Qp {
+    fn fetches(&mut self) -> &mut FetchServer {
+        let Self { responder, transport, .. } = self;
+        let (limit, start) = (responder.fetches_max, responder.start);
+        responder.fetches.get_or_insert_with(|| {
+            Box::new(if transport.split {
+                FetchServer::Split(SplitServer::new(limit, start, transport))
+            } else {
+                FetchServer::Shared(SharedServer::new(limit))
+            })
+        })
+    }
+
+    /// Takes a checked request in; it begins when its turn has come.
+    pub(crate) fn admit_fetch(
+        &mut self,
+        core: &mut Core,
+        seq: Seq,
+        request: FetchRequest,
+        read_sn: Option<u32>,
+    ) -> Result<(), NakCode> {
+        let fetch = Fetch::new(request, seq, self.mtu);
+        let in_order = seq == self.responder.window.expected;
+        let turn = self.responder.next_read_sn;
+        match self.fetches() {
+            FetchServer::Shared(server) => server.admit(fetch),
+            FetchServer::Split(_) => self.admit_split_fetch(core, fetch, read_sn, in_order, turn),
+        }
+    }
+
+    /// Begins the fetch that `seq` asked for; answers how many numbers of a shared space it takes.
+    pub(crate) fn begin_fetch<D: Dma>(&mut self, core: &mut Core, seq: Seq, dma: &mut D) -> Result<u32, NakCode> {
+        let pd = self.pd;
+        let turn = self.responder.next_read_sn;
+        let fetch = match self.fetches() {
+            FetchServer::Shared(server) => server.newest(seq),
+            FetchServer::Split(server) => server.at(turn),
+        };
+        let fetch = fetch.filter(|fetch| fetch.seq == seq).ok_or(NakCode::InvalidRequest)?;
+        if let FetchRequest::Atomic { va, rkey, op } = fetch.request {
+            // The key may have been taken back since the request came in early.
+            let resolved = core.mrs.resolve(pd, rkey, va, 8, Access::REMOTE_ATOMIC);
+            let local = resolved.map_err(|_| NakCode::RemoteAccessError)?;
+            fetch.original = match op {
+                AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
+                AtomicOp::FetchAdd { add } => dma.fetch_add(local, add),
+            };
+        }
+        let packets = fetch.packets;
+        self.responder.msn = self.responder.msn.wrapping_add(1);
+        self.responder.next_read_sn = turn.wrapping_add(1);
+        match self.fetches() {
+            FetchServer::Shared(server) => server.begin(seq),
+            FetchServer::Split(server) => server.begin(turn),
+        }
+        self.wake_responder(core);
+        Ok(packets)
+    }
+
+    /// Whether the fetch whose turn it is came in with packet `seq`.
+    pub(crate) fn fetch_waits_at(&mut self, seq: Seq) -> bool {
+        let turn = self.responder.next_read_sn;
+        match self.responder.fetches.as_deref_mut() {
+            Some(FetchServer::Split(server)) => server.at(turn).is_some_and(|fetch| fetch.seq == seq),
+            _ => false,
+        }
+    }
+
+    /// A read (`reth`) or atomic that was served before is asked for again (shared space only).
+    pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
+        let mtu = self.mtu;
+        if self.responder.fetches_max == 0 {
+            return;
+        }
+        if let FetchServer::Shared(server) = self.fetches() {
+            let found = match reth {
+                Some(reth) => {
+                    let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
+                    Some(Fetch { first: seq, ..Fetch::new(request, seq, mtu) })
+                }
+                None => server.answered(seq),
+            };
+            if let Some(fetch) = found {
+                server.repeat(fetch);
+                self.wake_responder(core);
+            }
+        }
+    }
+
+    /// Makes the next response packet, if one may leave now.
+    pub(crate) fn next_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+        if !self.state.receives() {
+            return None;
+        }
+        match self.responder.fetches.as_deref_mut()? {
+            FetchServer::Shared(_) => self.next_shared_response(core, now),
+            FetchServer::Split(_) => self.next_split_response(core, now),
+        }
+    }
+
+    /// Builds response packet `index` of `fetch`; `None` when its memory has been taken away meanwhile.
+    fn build_response(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        fetch: &Fetch,
+        index: u32,
+        retransmission: bool,
+    ) -> Option<Transmit> {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
+        core.segments.clear();
+        let (headers, payload_len) = match fetch.request {
+            FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original }, 0),
+            FetchRequest::Read { va, rkey, length } => {
+                let offset = index * self.mtu;
+                let len = (length - offset).min(self.mtu);
+                if len > 0 {
+                    let va = va.wrapping_add(u64::from(offset));
+                    let local = core.mrs.resolve(self.pd, rkey, va, u64::from(len), Access::REMOTE_READ).ok()?;
+                    core.segments.push(Segment { local, len });
+                }
+                let position = Position::of(index, fetch.packets);
+                let aeth = (position != Position::Middle).then_some(aeth);
+                (Headers::ReadResponse { position, aeth }, len)
+            }
+        };
+        let psn = (fetch.first + u64::from(index)).wire();
+        let packet = Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers };
+        self.count_sent(core, now, payload_len, retransmission);
+        let label: PathLabel = self.choose_path(now, retransmission);
+        Some(Transmit {
+            packet,
+            format: self.transport.format,
+            peer: self.peer,
+            label,
+            from: self.number,
+            kind: if retransmission { TransmitKind::ResponseAgain } else { TransmitKind::Response },
+        })
+    }
+}

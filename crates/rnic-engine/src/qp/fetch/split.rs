@@ -1,0 +1,276 @@
+//! Responses in a sequence space of their own: IRN's rPSN.
+//!
+//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` names, until everything before them has arrived
+//! (I-16). Then their responses get numbers, and from there on they are data like any other: windowed, capped, acknowledged packet by
+//! packet, recovered by this side's timer (I-11). A slot is free again when its responses are acknowledged.
+
+use rnic_base::{Psn, Seq, Time};
+use rnic_policy::{ControlEvent, RecoveryEvent};
+use rnic_wire::{Aeth, NakCode, Syndrome};
+
+use super::{Fetch, FetchServer};
+use crate::core::Core;
+use crate::engine::Transmit;
+use crate::error::{DropReason, RxOutcome};
+use crate::qp::Qp;
+use crate::ready::Half;
+use crate::stats::WaitReason;
+use crate::transport::Transport;
+use crate::window::SendWindow;
+
+/// The Read WQE buffer and the sending end of the response space.
+#[derive(Debug)]
+pub(crate) struct SplitServer {
+    slots: Box<[Option<Fetch>]>,
+    /// How many fetches the peer may have outstanding: as many slots are in use.
+    limit: u32,
+    /// `read_WQE_SN` of the oldest fetch whose responses are not all acknowledged.
+    head: u32,
+    /// `read_WQE_SN` after the last fetch that has begun.
+    begun: u32,
+    pub(crate) window: SendWindow,
+    /// First response number of the next fetch.
+    next: Seq,
+    /// Timeouts in a row.
+    pub(crate) retries: u32,
+}
+
+impl SplitServer {
+    pub(super) fn new(limit: u32, start: Seq, transport: &Transport) -> Self {
+        let slots = vec![None; limit.next_power_of_two() as usize].into_boxed_slice();
+        let window = SendWindow::new(start, transport);
+        Self { slots, limit, head: 0, begun: 0, window, next: start, retries: 0 }
+    }
+
+    fn slot(&self, sn: u32) -> usize {
+        sn as usize & (self.slots.len() - 1)
+    }
+
+    pub(super) fn at(&mut self, sn: u32) -> Option<&mut Fetch> {
+        let slot = self.slot(sn);
+        self.slots[slot].as_mut()
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.window.next < self.next || self.window.first_to_repeat().is_some()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.window.una < self.next
+    }
+
+    pub(super) fn begin(&mut self, sn: u32) {
+        let first = self.next;
+        let fetch = self.at(sn).expect("admitted");
+        fetch.first = first;
+        self.next = fetch.end();
+        self.begun = sn.wrapping_add(1);
+    }
+
+    /// The fetch that response `seq` belongs to.
+    fn find(&self, seq: Seq) -> Option<Fetch> {
+        let begun = self.begun.wrapping_sub(self.head);
+        let mut fetches = (0..begun).filter_map(|index| self.slots[self.slot(self.head.wrapping_add(index))]);
+        fetches.find(|fetch| fetch.first <= seq && seq < fetch.end())
+    }
+
+    /// Frees the slots whose responses have all been acknowledged.
+    fn free_acknowledged(&mut self) {
+        while self.head != self.begun {
+            let slot = self.slot(self.head);
+            if self.slots[slot].is_some_and(|fetch| fetch.end() > self.window.una) {
+                break;
+            }
+            self.slots[slot] = None;
+            self.head = self.head.wrapping_add(1);
+        }
+    }
+
+    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that is an
+    /// acknowledgement, should its own have been lost. Answers up to where; `None` when it was never sent.
+    fn implied_acknowledgement(&self, sn: u32) -> Option<Seq> {
+        let complete = sn.wrapping_sub(self.limit);
+        let begun = complete.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
+        let fetch = self.slots[self.slot(complete)].filter(|_| begun)?;
+        Some(fetch.end()).filter(|end| *end <= self.window.next)
+    }
+}
+
+impl Qp {
+    fn split_server(&mut self) -> Option<&mut SplitServer> {
+        match self.responder.fetches.as_deref_mut() {
+            Some(FetchServer::Split(server)) => Some(server),
+            _ => None,
+        }
+    }
+
+    pub(super) fn admit_split_fetch(
+        &mut self,
+        core: &mut Core,
+        fetch: Fetch,
+        read_sn: Option<u32>,
+        in_order: bool,
+        turn: u32,
+    ) -> Result<(), NakCode> {
+        let named = read_sn.ok_or(NakCode::InvalidRequest)?;
+        // The name has 24 bits; its counter is the nearest one to the fetch whose turn it is.
+        let sn = turn.wrapping_add((named.wrapping_sub(turn) << 8).cast_signed().wrapping_shr(8) as u32);
+        if in_order && sn != turn {
+            return Err(NakCode::InvalidRequest);
+        }
+        let server = self.split_server().expect("split spaces");
+        if sn.wrapping_sub(turn) >= server.limit {
+            return Err(NakCode::InvalidRequest);
+        }
+        if sn.wrapping_sub(server.head) >= server.limit {
+            let una = server.implied_acknowledgement(sn).ok_or(NakCode::InvalidRequest)?;
+            self.advance_responses(core, una);
+        }
+        let server = self.split_server().expect("split spaces");
+        let slot = server.slot(sn);
+        if server.slots[slot].is_some() {
+            return Err(NakCode::InvalidRequest);
+        }
+        server.slots[slot] = Some(fetch);
+        Ok(())
+    }
+
+    /// An acknowledgement of responses.
+    pub(crate) fn receive_response_ack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        psn: Psn,
+        aeth: Aeth,
+        sack: Option<Psn>,
+    ) -> RxOutcome {
+        let Some(server) = self.split_server() else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        let una = server.window.una;
+        let is_ack = matches!(aeth.syndrome, Syndrome::Ack { .. });
+        let seq = psn.extend(una);
+        let cumulative = if is_ack { seq + 1 } else { seq };
+        if cumulative > server.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        let stale = cumulative < una || (is_ack && cumulative == una);
+        if !stale {
+            self.acknowledge_served(core, now, cumulative);
+        }
+        if !is_ack {
+            self.heed_response_nack(core, now, sack, stale);
+        }
+        self.wake_serving(core);
+        if stale { RxOutcome::Duplicate } else { RxOutcome::Accepted }
+    }
+
+    fn heed_response_nack(&mut self, core: &mut Core, now: Time, sack: Option<Psn>, stale: bool) {
+        let Self { responder, transport, stats, slot, armed, .. } = self;
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
+        let sack = sack.map(|psn| psn.extend(server.window.una));
+        if let Some(seq) = sack {
+            server.window.acknowledge_early(seq, transport);
+        }
+        if stale || server.window.is_empty() {
+            return;
+        }
+        stats.nacks += 1;
+        core.stats.nacks += 1;
+        server.window.recover(&RecoveryEvent::Nacked { sack }, now, transport);
+        core.timers.arm(*slot, server.window.deadline, armed);
+        self.regulate(core, now, &ControlEvent::Nacked);
+    }
+
+    /// Responses up to `una` have arrived, says an acknowledgement.
+    fn acknowledge_served(&mut self, core: &mut Core, now: Time, una: Seq) {
+        let Self { responder, transport, slot, armed, .. } = self;
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
+        let (packets, rtt) = server.window.acknowledge(una, now);
+        if packets == 0 {
+            return;
+        }
+        server.retries = 0;
+        server.free_acknowledged();
+        if server.window.wants_acknowledgements(transport) {
+            server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport);
+        }
+        core.timers.arm(*slot, server.window.deadline, armed);
+        core.settle(self.peer, packets);
+        if self.transport.control_interest.acked {
+            self.regulate(core, now, &ControlEvent::Acked { packets, rtt });
+        }
+    }
+
+    /// Responses up to `una` have arrived, says the peer's next request.
+    fn advance_responses(&mut self, core: &mut Core, una: Seq) {
+        let peer = self.peer;
+        let Some(server) = self.split_server() else { return };
+        if una > server.window.una {
+            let packets = server.window.acknowledge_untimed(una);
+            core.settle(peer, packets);
+        }
+        server.free_acknowledged();
+    }
+
+    /// Keeps the responder in the ring while it has something to send or to say.
+    fn wake_serving(&mut self, core: &mut Core) {
+        if self.responder.has_work() {
+            self.wake_responder(core);
+        }
+    }
+
+    pub(super) fn next_split_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+        if let Some(at) = self.pacing_allows_at(now) {
+            self.arm_pacing(core, at);
+            return None;
+        }
+        let room = core.peers.room(self.peer);
+        let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
+        let Self { responder, transport, .. } = &mut *self;
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return None };
+        let repeat = server.window.first_to_repeat();
+        let seq = repeat.unwrap_or(server.window.next);
+        if repeat.is_none() {
+            if server.window.next == server.next {
+                return None;
+            }
+            let in_flight = server.window.in_flight();
+            let blocked = if in_flight >= transport.in_flight_max {
+                Some(WaitReason::Cap)
+            } else if window.is_some_and(|window| in_flight >= window.whole_packets()) {
+                Some(WaitReason::Window)
+            } else {
+                (room == 0).then_some(WaitReason::PeerWindow)
+            };
+            if let Some(reason) = blocked {
+                core.count_wait(reason);
+                if reason == WaitReason::PeerWindow {
+                    self.responder.queued = true;
+                    core.peers.wait(self.peer, Half::Responder, self.slot);
+                }
+                return None;
+            }
+        }
+        let fetch = server.find(seq).expect("an unacknowledged response belongs to a fetch");
+        let index = seq.since(fetch.first) as u32;
+        let Some(transmit) = self.build_response(core, now, &fetch, index, repeat.is_some()) else {
+            self.fail_as_responder(core, NakCode::RemoteOperationalError);
+            return None;
+        };
+        self.note_response_sent(core, now, seq, repeat.is_some());
+        Some(transmit)
+    }
+
+    fn note_response_sent(&mut self, core: &mut Core, now: Time, seq: Seq, again: bool) {
+        let Self { responder, transport, slot, armed, peer, .. } = self;
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
+        if again {
+            server.window.repeated(seq, seq + 1);
+        } else {
+            server.window.sent(1, now, transport);
+            core.peers.sent(*peer, 1);
+            core.timers.arm(*slot, server.window.deadline, armed);
+        }
+    }
+}

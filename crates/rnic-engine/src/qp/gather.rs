@@ -1,0 +1,64 @@
+//! From "bytes `offset` to `offset + len` of this request" to runs of registered memory.
+
+use crate::PdId;
+use crate::dma::Segment;
+use crate::mr::{Access, MrTable, Refused};
+use crate::wr::Sge;
+
+/// Calls `each` with the local memory behind `len` bytes at `offset` of a scatter/gather list, and how far into these bytes it
+/// begins.
+///
+/// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has made
+/// sure that the list is long enough.
+#[inline]
+pub(crate) fn for_each_segment(
+    mrs: &MrTable,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u32,
+    len: u32,
+    access: Access,
+    mut each: impl FnMut(u32, Segment),
+) -> Result<(), Refused> {
+    let (mut skip, mut done) = (offset, 0);
+    for sge in sges {
+        if done == len {
+            break;
+        }
+        if skip >= sge.len {
+            skip -= sge.len;
+            continue;
+        }
+        let here = (sge.len - skip).min(len - done);
+        let local = mrs.resolve(pd, sge.lkey, sge.addr.wrapping_add(u64::from(skip)), u64::from(here), access)?;
+        each(done, Segment { local, len: here });
+        done += here;
+        skip = 0;
+    }
+    assert!(done == len, "a scatter/gather list is shorter than its message");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mr::MemoryRegion;
+
+    #[test]
+    fn a_packet_may_span_entries_and_begin_inside_one() {
+        let mut mrs = MrTable::new(1);
+        let pd = PdId(0);
+        let mut sge = |addr, len| {
+            let region = MemoryRegion { pd, addr, len: u64::from(len), local: addr + 10_000, access: Access::empty() };
+            Sge { addr, len, lkey: mrs.register(region).expect("legal").0 }
+        };
+        let sges = [sge(0, 10), sge(100, 0), sge(200, 5), sge(300, 50)];
+        let mut found = Vec::new();
+        for_each_segment(&mrs, pd, &sges, 7, 20, Access::empty(), |at, segment| {
+            found.push((at, segment.local, segment.len));
+        })
+        .expect("granted");
+        assert_eq!(found, [(0, 10_007, 3), (3, 10_200, 5), (8, 10_300, 12)]);
+        assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::LOCAL_WRITE, |_, _| {}), Err(Refused));
+    }
+}

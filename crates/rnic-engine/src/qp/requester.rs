@@ -1,0 +1,347 @@
+//! The requester: from send queue entries to request packets.
+//!
+//! One call makes one packet. Packets that must be sent again go first, lowest number first; a new packet leaves when every
+//! part of the gate is open (targets, conflicts C9 and C13): queue pair state, fence, read limit, cap, congestion window, rate, room
+//! at the peer. When one is closed, it says which.
+
+mod build;
+
+use rnic_base::{Seq, Time};
+
+use crate::completion::WcStatus;
+use crate::config::QpAttributes;
+use crate::core::Core;
+use crate::engine::Transmit;
+use crate::error::PostError;
+use crate::qp::{Qp, QpState};
+use crate::ready::Half;
+use crate::stats::WaitReason;
+use crate::timer::Deadline;
+use crate::transport::Transport;
+use crate::window::SendWindow;
+use crate::wq::{SendQueue, SendWqe, WqeOp, WqeState};
+use crate::wr::{SendFlags, SendOp, SendRequest};
+
+/// The sending half of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(crate) queue: SendQueue,
+    pub(crate) window: SendWindow,
+    /// The first sequence number this queue pair has used, in the request space and in that of the responses.
+    pub(crate) start: Seq,
+    /// The entry that has failed and how, while earlier ones are still under way. Nothing new is sent.
+    pub(crate) doom: Option<(u32, WcStatus)>,
+    /// Packets (of a shared-space read: responses asked for) of the entry at `queue.next` that have been sent.
+    pub(crate) sent_of_next: u32,
+    /// `recv_WQE_SN` of the next request that consumes a receive.
+    next_recv_sn: u32,
+    /// `read_WQE_SN` of the next read or atomic.
+    next_read_sn: u32,
+    /// Reads and atomics under way.
+    pub(crate) fetches: u32,
+    pub(crate) fetches_max: u32,
+    /// Packets since an acknowledgement was last asked for.
+    unasked: u32,
+    /// Timeouts in a row.
+    pub(crate) retries: u32,
+    pub(crate) retry_count: u32,
+    /// Receiver-not-ready answers in a row.
+    pub(crate) rnr_retries: u32,
+    pub(crate) rnr_retry: Option<u32>,
+    /// Until then the receiver does not want to hear from us.
+    pub(crate) pause: Deadline,
+    /// The packet whose loss was last inferred from a response, so that each loss is inferred once.
+    pub(crate) inferred_loss_at: Seq,
+    /// In the ring of those who can send, or waiting for room at the peer.
+    pub(crate) queued: bool,
+}
+
+impl Requester {
+    pub(crate) fn new(attributes: &QpAttributes, start: Seq, transport: &Transport) -> Self {
+        Self {
+            queue: SendQueue::new(attributes.max_send_wr, attributes.max_send_sge),
+            window: SendWindow::new(start, transport),
+            start,
+            doom: None,
+            sent_of_next: 0,
+            next_recv_sn: 0,
+            next_read_sn: 0,
+            fetches: 0,
+            fetches_max: 0,
+            unasked: 0,
+            retries: 0,
+            retry_count: 0,
+            rnr_retries: 0,
+            rnr_retry: None,
+            pause: Deadline::NEVER,
+            inferred_loss_at: Seq::default(),
+            queued: false,
+        }
+    }
+
+    /// Whether there is something to send, gates aside.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.queue.has_unsent() || self.window.first_to_repeat().is_some()
+    }
+}
+
+/// Checks `request` against the queue and the limits of verbs, and puts it into its compact form.
+fn compact(request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
+    let length: u64 = request.sges.iter().map(|sge| u64::from(sge.len)).sum();
+    if length > rnic_base::limits::MESSAGE_BYTES_MAX {
+        return Err(PostError::MessageTooLong(length));
+    }
+    let mut wqe = SendWqe {
+        wr_id: request.wr_id,
+        remote: 0,
+        first: Seq::default(),
+        operand: 0,
+        swap: 0,
+        rkey: 0,
+        length: length as u32,
+        packets: 0,
+        word: 0,
+        sn: 0,
+        op: WqeOp::Send,
+        flags: request.flags,
+        sge_count: request.sges.len() as u8,
+        state: WqeState::Posted,
+    };
+    match request.op {
+        SendOp::Send { immediate: None } => {}
+        SendOp::Send { immediate: Some(word) } => (wqe.op, wqe.word) = (WqeOp::SendImm, word),
+        SendOp::SendInvalidate { rkey } => (wqe.op, wqe.word) = (WqeOp::SendInvalidate, rkey),
+        SendOp::Write { remote, immediate } => {
+            (wqe.remote, wqe.rkey) = (remote.addr, remote.rkey);
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Write, 0), |word| (WqeOp::WriteImm, word));
+        }
+        SendOp::Read { remote } => (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::Read, remote.addr, remote.rkey),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::CompareSwap, remote.addr, remote.rkey);
+            (wqe.operand, wqe.swap) = (compare, swap);
+        }
+        SendOp::FetchAdd { remote, add } => {
+            (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::FetchAdd, remote.addr, remote.rkey);
+            wqe.operand = add;
+        }
+    }
+    if wqe.op.is_atomic() && length != 8 {
+        return Err(PostError::AtomicLength(length));
+    }
+    Ok(wqe)
+}
+
+impl Qp {
+    /// Queues a request.
+    #[inline]
+    pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let queue = &mut self.requester.queue;
+        if !matches!(self.state, QpState::ReadyToSend | QpState::SendQueueDrained | QpState::Error) {
+            return Err(PostError::State(self.state));
+        }
+        if queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        if request.sges.len() > queue.sge_limit() {
+            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        }
+        let mut wqe = compact(request)?;
+        if self.signal_all {
+            wqe.flags |= SendFlags::SIGNALED;
+        }
+        queue.push(wqe, request.sges);
+        if self.state == QpState::Error {
+            self.flush(core);
+        } else {
+            self.wake_requester(core);
+        }
+        Ok(())
+    }
+
+    /// Puts the requester into the ring of those who can send, if it has something to send.
+    #[inline]
+    pub(crate) fn wake_requester(&mut self, core: &mut Core) {
+        if !self.requester.queued && self.requester.has_work() {
+            core.ready.push(Half::Requester, self.slot, &mut self.requester.queued);
+            if self.regulator.is_some() {
+                self.activate(core);
+            }
+        }
+    }
+
+    /// A packet has left: go on with the turn, or go to the end of the ring.
+    #[inline]
+    fn end_packet_of_turn(&mut self, core: &mut Core, now: Time, bytes: u32) {
+        if self.regulator.is_some() {
+            self.count_served(core, now, bytes);
+        }
+        if self.turn_left > 1 && self.requester.has_work() && !self.requester.queued {
+            self.turn_left -= 1;
+            self.requester.queued = true;
+            core.ready.push_front(Half::Requester, self.slot);
+        } else {
+            self.turn_left = self.turn_packets;
+            self.wake_requester(core);
+        }
+    }
+
+    /// Makes the next request packet, if one may leave now. The ring has let go of this queue pair.
+    pub(crate) fn transmit_request(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+        self.requester.queued = false;
+        if !self.state.sends() {
+            return None;
+        }
+        if self.requester.pause.is_set() {
+            core.count_wait(WaitReason::ReceiverNotReady);
+            return None;
+        }
+        if !self.requester.has_work() {
+            return None;
+        }
+        if let Some(at) = self.pacing_allows_at(now) {
+            self.arm_pacing(core, at);
+            return None;
+        }
+        let transmit = match self.requester.window.first_to_repeat() {
+            Some(seq) => self.repeat_request(core, now, seq),
+            None => self.new_request(core, now),
+        }?;
+        self.end_packet_of_turn(core, now, transmit.packet.payload_len);
+        Some(transmit)
+    }
+
+    fn repeat_request(&mut self, core: &mut Core, now: Time, seq: Seq) -> Option<Transmit> {
+        let requester = &mut self.requester;
+        let counter = requester.queue.find(seq).expect("an outstanding packet belongs to an entry");
+        let wqe = *requester.queue.get(counter);
+        let index = seq.since(wqe.first) as u32;
+        let sent = if counter == requester.queue.next { requester.sent_of_next } else { wqe.packets };
+        let takes = if wqe.op == WqeOp::Read && !self.transport.split { sent - index } else { 1 };
+        let end = seq + u64::from(takes);
+        let asks = end == requester.window.next;
+        let transmit = self.build_request(core, now, counter, index, takes, asks, true);
+        // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
+        self.requester.window.repeated(seq, end);
+        if transmit.is_none() && self.state.sends() {
+            self.wake_requester(core);
+        }
+        transmit
+    }
+
+    fn new_request(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+        let counter = self.requester.queue.next;
+        let drained = self.requester.sent_of_next == 0 && self.state == QpState::SendQueueDrained;
+        if drained || self.requester.doom.is_some() {
+            return None;
+        }
+        let wqe = *self.requester.queue.get(counter);
+        let (takes, room) = match self.takes_now(core, &wqe) {
+            Ok(allowed) => allowed,
+            Err(reason) => {
+                core.count_wait(reason);
+                if reason == WaitReason::PeerWindow {
+                    self.requester.queued = true;
+                    core.peers.wait(self.peer, Half::Requester, self.slot);
+                }
+                return None;
+            }
+        };
+        if self.requester.sent_of_next == 0 {
+            self.start_entry(core, now, counter);
+        }
+        let index = self.requester.sent_of_next;
+        let last_allowed = room == u64::from(takes);
+        let transmit = self.build_request(core, now, counter, index, takes, last_allowed, false)?;
+        let transport = &self.transport;
+        let requester = &mut self.requester;
+        requester.window.sent(u64::from(takes), now, transport);
+        core.timers.arm(self.slot, requester.window.deadline, &mut self.armed);
+        core.peers.sent(self.peer, u64::from(takes));
+        requester.sent_of_next += takes;
+        if requester.sent_of_next == requester.queue.get(counter).packets {
+            requester.sent_of_next = 0;
+            requester.queue.next = requester.queue.next.wrapping_add(1);
+        }
+        Some(transmit)
+    }
+
+    /// How many sequence numbers the next packet of `wqe` may take, and how many there is room for: at least one, or why
+    /// none.
+    #[inline]
+    fn takes_now(&self, core: &Core, wqe: &SendWqe) -> Result<(u32, u64), WaitReason> {
+        let requester = &self.requester;
+        let starts = requester.sent_of_next == 0;
+        if starts && wqe.flags.contains(SendFlags::FENCE) && requester.fetches > 0 {
+            return Err(WaitReason::Fence);
+        }
+        if starts && wqe.op.is_fetch() && requester.fetches >= requester.fetches_max {
+            return Err(WaitReason::ReadLimit);
+        }
+        let (room, reason) = self.gate_room(core);
+        if room == 0 {
+            return Err(reason);
+        }
+        if wqe.op != WqeOp::Read || self.transport.split {
+            return Ok((1, room));
+        }
+        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is asked for in
+        // pieces, the next one when the last has come in: the responder has no window of its own to hold back with.
+        if !starts && !requester.window.is_empty() {
+            return Err(reason);
+        }
+        let left = self.sequence_numbers_of(wqe) - requester.sent_of_next;
+        Ok((u64::from(left).min(room) as u32, room))
+    }
+
+    /// How many packets may leave, and what forbids more.
+    #[inline]
+    fn gate_room(&self, core: &Core) -> (u64, WaitReason) {
+        let in_flight = self.requester.window.in_flight();
+        let mut least = (self.transport.in_flight_max.saturating_sub(in_flight), WaitReason::Cap);
+        if let Some(window) = self.regulator.as_ref().and_then(|regulator| regulator.window) {
+            let room = window.whole_packets().saturating_sub(in_flight);
+            if room < least.0 {
+                least = (room, WaitReason::Window);
+            }
+        }
+        let room = core.peers.room(self.peer);
+        if room < least.0 {
+            least = (room, WaitReason::PeerWindow);
+        }
+        least
+    }
+
+    /// Sequence numbers that `wqe` takes in this transport.
+    #[inline]
+    fn sequence_numbers_of(&self, wqe: &SendWqe) -> u32 {
+        if wqe.op.is_atomic() || (wqe.op == WqeOp::Read && self.transport.split) {
+            return 1;
+        }
+        // Most messages are shorter than a packet: spare them the division.
+        if wqe.length <= self.mtu { 1 } else { wqe.length.div_ceil(self.mtu) }
+    }
+
+    /// Gives the entry its sequence numbers: its first packet is about to be made.
+    #[inline]
+    fn start_entry(&mut self, core: &mut Core, now: Time, counter: u32) {
+        let wqe = *self.requester.queue.get(counter);
+        let packets = self.sequence_numbers_of(&wqe);
+        let requester = &mut self.requester;
+        let mut sn = 0;
+        if wqe.op.consumes_receive() {
+            sn = requester.next_recv_sn;
+            requester.next_recv_sn = requester.next_recv_sn.wrapping_add(1);
+        } else if wqe.op.is_fetch() {
+            sn = requester.next_read_sn;
+            requester.next_read_sn = requester.next_read_sn.wrapping_add(1);
+            requester.fetches += 1;
+        }
+        let first = requester.window.next;
+        let entry = requester.queue.get_mut(counter);
+        (entry.first, entry.packets, entry.sn) = (first, packets, sn);
+        if wqe.op.is_fetch() && self.transport.split {
+            self.expect_responses(core, now, counter);
+        }
+    }
+}

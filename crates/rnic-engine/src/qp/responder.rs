@@ -1,0 +1,293 @@
+//! The responder: the peer's requests, in order.
+//!
+//! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic begun). In order, both
+//! happen at once. A transport that places early packets (IRN section 5.3) accepts them on arrival and executes them when everything
+//! before has arrived; what fails the checks early is not kept, and is judged again when its turn has come: so errors, too,
+//! come in order.
+
+mod accept;
+mod execute;
+
+use rnic_base::{Seq, Time};
+use rnic_wire::{Headers, NakCode, Packet};
+
+use crate::config::QpAttributes;
+use crate::core::{AckKind, ControlPacket, Core, ack_packet};
+use crate::dma::Dma;
+use crate::engine::{Transmit, TransmitKind};
+use crate::error::{DropReason, RxOutcome};
+use crate::qp::fetch::FetchServer;
+use crate::qp::{Qp, QpState};
+use crate::ready::Half;
+use crate::transport::Transport;
+use crate::window::{Arrival, ReceiveWindow};
+use crate::wq::RecvQueue;
+
+/// The receiving half of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    pub(crate) window: ReceiveWindow,
+    /// The first sequence number of the peer's requests, and of our responses to them.
+    pub(crate) start: Seq,
+    pub(crate) queue: RecvQueue,
+    /// Messages completed.
+    pub(crate) msn: u32,
+    /// `read_WQE_SN` of the read or atomic to execute next.
+    pub(crate) next_read_sn: u32,
+    /// The message that is coming in, where packets come in order only.
+    pub(crate) message: Message,
+    /// The peer's reads and atomics; made with the first one.
+    pub(crate) fetches: Option<Box<FetchServer>>,
+    pub(crate) fetches_max: u32,
+    /// What must be said to the requester when the line is free, in transports that may fold acknowledgements.
+    owes: Option<AckKind>,
+    /// A request was refused for good: this is the answer to whatever follows it.
+    pub(crate) refused: Option<NakCode>,
+    /// In the ring of those who can send.
+    pub(crate) queued: bool,
+}
+
+/// How far the present message has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    /// Between messages.
+    None,
+    /// A Send, with so many bytes here.
+    Send {
+        /// Bytes so far.
+        bytes: u64,
+    },
+    /// A Write.
+    Write {
+        /// Where the next byte goes.
+        va: u64,
+        /// By what right.
+        rkey: u32,
+        /// Bytes to come.
+        left: u32,
+        /// Bytes of the whole message.
+        length: u32,
+    },
+}
+
+/// Why a packet was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// No receive is posted.
+    NotReady,
+    /// The request cannot be honoured.
+    Nak(NakCode),
+}
+
+impl Responder {
+    pub(crate) fn new(attributes: &QpAttributes, start: Seq, transport: &Transport) -> Self {
+        // Receives claimed from a shared queue are kept here, as many as there can be messages in the window.
+        let limit = if attributes.srq.is_some() { transport.window_bits.min(512) } else { attributes.max_recv_wr };
+        Self {
+            window: ReceiveWindow::new(start),
+            start,
+            queue: RecvQueue::new(limit, attributes.max_recv_sge),
+            msn: 0,
+            next_read_sn: 0,
+            message: Message::None,
+            fetches: None,
+            fetches_max: 0,
+            owes: None,
+            refused: None,
+            queued: false,
+        }
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        self.owes.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
+    }
+}
+
+impl Qp {
+    /// A request packet (IRN's `receiveData`).
+    #[inline]
+    pub(crate) fn receive_request<D: Dma>(&mut self, core: &mut Core, packet: &Packet, dma: &mut D) -> RxOutcome {
+        let seq = packet.psn.extend(self.responder.window.expected);
+        if self.responder.refused.is_some() {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        let window_bits = if self.transport.places_early { self.transport.window_bits } else { 1 };
+        match self.responder.window.classify(seq, window_bits) {
+            Arrival::InOrder => self.receive_in_order(core, seq, packet, dma),
+            Arrival::Early => self.receive_early(core, seq, packet, dma),
+            Arrival::Duplicate => self.receive_duplicate(core, seq, packet),
+            Arrival::Outside => {
+                if self.transport.places_early || self.responder.window.gap_is_news(seq) {
+                    self.acknowledge(core, AckKind::Nack(None));
+                }
+                let kept = self.transport.places_early;
+                let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
+                RxOutcome::Dropped(core.drop_packet(reason))
+            }
+        }
+    }
+
+    #[inline]
+    fn receive_in_order<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
+        match self.accept(core, seq, packet, dma) {
+            Ok(()) => {}
+            Err(Refusal::NotReady) => {
+                core.stats.rnr_naks_sent += 1;
+                self.acknowledge(core, AckKind::NotReady(self.min_rnr_timer.code()));
+                return RxOutcome::Dropped(core.drop_packet(DropReason::ReceiverNotReady));
+            }
+            Err(Refusal::Nak(code)) => {
+                self.refuse(core, code);
+                return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+            }
+        }
+        let executed = self.execute_packet(core, packet, seq, dma);
+        if let Err(code) = executed.and_then(|()| self.execute_early(core, dma)) {
+            self.refuse(core, code);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        if self.transport.acks_every_packet {
+            self.acknowledge(core, AckKind::Ack);
+        } else if self.owes_for(packet) {
+            self.owe(core, AckKind::Ack);
+        }
+        RxOutcome::Accepted
+    }
+
+    /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is still to be
+    /// reported is gone. Reads and atomics are answered by their responses.
+    fn owes_for(&self, packet: &Packet) -> bool {
+        let answered = matches!(packet.headers, Headers::ReadRequest { .. } | Headers::AtomicRequest { .. });
+        (packet.flags.ack_request && !answered) || self.responder.owes.is_some_and(|owed| owed != AckKind::Ack)
+    }
+
+    fn receive_early<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
+        if self.accept(core, seq, packet, dma).is_err() {
+            self.acknowledge(core, AckKind::Nack(None));
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        let acting = match packet.headers {
+            Headers::Send { position, .. } | Headers::Write { position, .. } => position.ends(),
+            _ => true,
+        };
+        self.responder.window.keep(seq, acting, self.transport.window_bits);
+        core.stats.packets_early += 1;
+        self.acknowledge(core, AckKind::Nack(Some(seq)));
+        RxOutcome::Early
+    }
+
+    /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
+    fn receive_duplicate(&mut self, core: &mut Core, seq: Seq, packet: &Packet) -> RxOutcome {
+        core.stats.packets_duplicate += 1;
+        if self.transport.split {
+            // Responses have a space of their own: their loss is not the request's (I-19).
+            self.acknowledge(core, AckKind::Ack);
+            return RxOutcome::Duplicate;
+        }
+        match packet.headers {
+            Headers::ReadRequest { reth, .. } => self.fetch_again(core, seq, Some(reth)),
+            Headers::AtomicRequest { .. } => self.fetch_again(core, seq, None),
+            _ => self.owe(core, AckKind::Ack),
+        }
+        RxOutcome::Duplicate
+    }
+
+    /// Sends an acknowledgement: at once where every packet gets one, else when the responses before it are out.
+    pub(crate) fn acknowledge(&mut self, core: &mut Core, kind: AckKind) {
+        if !self.transport.split {
+            return self.owe(core, kind);
+        }
+        let packet = self.ack_now(kind);
+        let sent = core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
+        if !sent {
+            self.owe(core, kind);
+        }
+    }
+
+    /// Remembers that the requester is owed an answer. A later one replaces an earlier one, unless that was final.
+    fn owe(&mut self, core: &mut Core, kind: AckKind) {
+        if !matches!(self.responder.owes, Some(AckKind::Refused(_))) {
+            self.responder.owes = Some(kind);
+        }
+        self.wake_responder(core);
+    }
+
+    fn ack_now(&self, kind: AckKind) -> Packet {
+        ack_packet(self.dest_qpn, self.responder.window.expected, self.responder.msn, kind, false)
+    }
+
+    #[inline]
+    pub(crate) fn wake_responder(&mut self, core: &mut Core) {
+        if !self.responder.queued {
+            core.ready.push(Half::Responder, self.slot, &mut self.responder.queued);
+        }
+    }
+
+    /// Makes the responder's next packet. In a shared space responses come first: an acknowledgement that overtook them would
+    /// tell the requester that they are lost.
+    pub(crate) fn transmit_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+        self.responder.queued = false;
+        if let Some(responses) = self.responses.as_mut().filter(|responses| responses.owes_ack) {
+            responses.owes_ack = false;
+            let expected = responses.window.expected;
+            let packet = ack_packet(self.dest_qpn, expected, 0, AckKind::Ack, true);
+            self.wake_responder(core);
+            return Some(self.transmit_ack(core, packet));
+        }
+        let transmit = match self.next_response(core, now) {
+            Some(transmit) => transmit,
+            None => self.transmit_owed(core)?,
+        };
+        if self.responder.has_work() {
+            self.wake_responder(core);
+        }
+        Some(transmit)
+    }
+
+    fn transmit_owed(&mut self, core: &mut Core) -> Option<Transmit> {
+        let kind = self.responder.owes?;
+        let final_answer = matches!(kind, AckKind::Refused(_));
+        let fetches = self.responder.fetches.as_ref();
+        // What was asked before the refused request is answered, and known to have arrived, before the refusal goes out.
+        let must_wait =
+            fetches.is_some_and(|fetches| if final_answer { fetches.is_busy() } else { fetches.goes_first() });
+        if must_wait {
+            return None;
+        }
+        self.responder.owes = None;
+        let packet = self.ack_now(kind);
+        if let AckKind::Refused(code) = kind {
+            self.fail_as_responder(core, code);
+        }
+        Some(self.transmit_ack(core, packet))
+    }
+
+    /// The request that is expected now cannot be honoured: no further one is taken.
+    pub(crate) fn refuse(&mut self, core: &mut Core, code: NakCode) {
+        self.responder.refused = Some(code);
+        self.owe(core, AckKind::Refused(code));
+    }
+
+    /// A request for a queue pair that takes none. When it failed because it refused one, and the refusal was lost, the
+    /// requester must still learn of it; otherwise silence.
+    pub(crate) fn receive_late(&mut self, core: &mut Core) -> RxOutcome {
+        if let Some(code) = self.responder.refused.filter(|_| self.state == QpState::Error) {
+            let packet = self.ack_now(AckKind::Refused(code));
+            core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
+        }
+        RxOutcome::Dropped(core.drop_packet(DropReason::State))
+    }
+
+    fn transmit_ack(&self, core: &mut Core, packet: Packet) -> Transmit {
+        core.stats.acks_sent += 1;
+        core.segments.clear();
+        Transmit {
+            packet,
+            format: self.transport.format,
+            peer: self.peer,
+            label: self.label,
+            from: self.number,
+            kind: TransmitKind::Ack,
+        }
+    }
+}

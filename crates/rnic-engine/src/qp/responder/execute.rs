@@ -1,0 +1,102 @@
+//! What happens when a packet's turn has come: messages are counted, receives complete, reads and atomics begin.
+
+use rnic_base::Seq;
+use rnic_wire::{Headers, NakCode, Packet};
+
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::qp::Qp;
+use crate::wq::{RecvDone, RecvTail};
+
+impl Qp {
+    /// Executes the packet that was expected and has just been accepted, and expects the next one.
+    #[inline]
+    pub(super) fn execute_packet<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        packet: &Packet,
+        seq: Seq,
+        dma: &mut D,
+    ) -> Result<(), NakCode> {
+        match packet.headers {
+            Headers::Send { position, .. } => {
+                self.responder.window.advance();
+                if position.ends() { self.end_message(core, seq, true) } else { Ok(()) }
+            }
+            Headers::Write { position, immediate, .. } => {
+                self.responder.window.advance();
+                if position.ends() { self.end_message(core, seq, immediate.is_some()) } else { Ok(()) }
+            }
+            _ => {
+                let packets = self.begin_fetch(core, seq, dma)?;
+                if self.transport.split {
+                    self.responder.window.advance();
+                } else {
+                    self.responder.window.advance_by(u64::from(packets));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Executes the packets that arrived early and whose turn has come now.
+    #[inline]
+    pub(super) fn execute_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
+        if self.responder.window.is_in_order() {
+            return Ok(());
+        }
+        loop {
+            let quiet = self.responder.window.quiet_run();
+            if quiet > 0 {
+                self.responder.window.take_early(quiet);
+            }
+            let Some(acting) = self.responder.window.early_at_head() else { return Ok(()) };
+            assert!(acting, "quiet packets have been passed");
+            let seq = self.responder.window.expected;
+            if self.fetch_waits_at(seq) {
+                self.begin_fetch(core, seq, dma)?;
+            } else {
+                let consumes = self.receive_waits_at(seq);
+                self.end_message(core, seq, consumes)?;
+            }
+            self.responder.window.take_early(1);
+        }
+    }
+
+    /// Whether the oldest receive belongs to the message that ends at `seq`.
+    fn receive_waits_at(&self, seq: Seq) -> bool {
+        let queue = &self.responder.queue;
+        queue.len() > 0 && queue.get(queue.head).done.is_some_and(|done| done.last == seq)
+    }
+
+    /// A message is complete: count it (I-17), and deliver its receive, if it uses one.
+    #[inline]
+    fn end_message(&mut self, core: &mut Core, seq: Seq, consumes: bool) -> Result<(), NakCode> {
+        self.responder.msn = self.responder.msn.wrapping_add(1);
+        if !consumes {
+            return Ok(());
+        }
+        let queue = &mut self.responder.queue;
+        // The peer must use receives in the order of its messages.
+        let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
+        let wr_id = queue.get(queue.head).wr_id;
+        queue.head = queue.head.wrapping_add(1);
+        if let RecvTail::SendInvalidate(rkey) = done.tail {
+            core.mrs.invalidate(self.pd, rkey).map_err(|_| NakCode::RemoteAccessError)?;
+        }
+        core.complete(self.recv_cq, recv_completion(self.number, wr_id, &done));
+        Ok(())
+    }
+}
+
+fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
+    let (opcode, word, mut flags) = match done.tail {
+        RecvTail::Send => (WcOpcode::Recv, 0, WcFlags::empty()),
+        RecvTail::SendImm(word) => (WcOpcode::Recv, word, WcFlags::WITH_IMM),
+        RecvTail::SendInvalidate(rkey) => (WcOpcode::Recv, rkey, WcFlags::WITH_INV),
+        RecvTail::WriteImm(word) => (WcOpcode::RecvRdmaWithImm, word, WcFlags::WITH_IMM),
+    };
+    flags.set(WcFlags::SOLICITED, done.solicited);
+    Completion { wr_id, qpn, status: WcStatus::Success, opcode, byte_len: done.byte_len, word, flags }
+}

@@ -1,0 +1,90 @@
+//! The states of a queue pair and the changes that are legal.
+//!
+//! ```text
+//!   Reset --> Init --> ReadyToReceive --> ReadyToSend <--> SendQueueDrained
+//!     ^          \           |               |                  |
+//!     |           `----------+------.--------+------------------'
+//!     |                             v
+//!     `---- (from any) ---------- Error
+//! ```
+//!
+//! InfiniBand Architecture volume 1, section 10.3.1. Its send-queue-error state exists only for unreliable transports.
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum QpState {
+    /// Fresh: knows nothing, does nothing.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Knows its peer: packets are received.
+    ReadyToReceive,
+    /// Fully operational.
+    ReadyToSend,
+    /// No new requests leave; those under way complete.
+    SendQueueDrained,
+    /// Everything posted is flushed.
+    Error,
+}
+
+/// Every legal change beside those to `Reset` and `Error`, which are always legal.
+const TRANSITIONS: &[(QpState, QpState)] = &[
+    (QpState::Reset, QpState::Init),
+    (QpState::Init, QpState::Init),
+    (QpState::Init, QpState::ReadyToReceive),
+    (QpState::ReadyToReceive, QpState::ReadyToSend),
+    (QpState::ReadyToSend, QpState::ReadyToSend),
+    (QpState::ReadyToSend, QpState::SendQueueDrained),
+    (QpState::SendQueueDrained, QpState::ReadyToSend),
+    (QpState::SendQueueDrained, QpState::SendQueueDrained),
+];
+
+impl QpState {
+    /// Whether the change to `to` is legal.
+    pub fn may_become(self, to: Self) -> bool {
+        matches!(to, Self::Reset | Self::Error) || TRANSITIONS.contains(&(self, to))
+    }
+
+    /// Whether the peer's requests are served.
+    #[inline]
+    pub(crate) fn receives(self) -> bool {
+        matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained)
+    }
+
+    /// Whether own requests may be under way.
+    #[inline]
+    pub(crate) fn sends(self) -> bool {
+        matches!(self, Self::ReadyToSend | Self::SendQueueDrained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves the whole table: a change that appears or vanishes shows here.
+    #[test]
+    fn the_table_of_transitions() {
+        use QpState::*;
+        let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, Error];
+        let table: Vec<String> = all
+            .iter()
+            .map(|from| {
+                let targets: Vec<_> =
+                    all.iter().filter(|to| from.may_become(**to)).map(|to| format!("{to:?}")).collect();
+                format!("{from:?} -> {}", targets.join(" "))
+            })
+            .collect();
+        assert_eq!(
+            table,
+            [
+                "Reset -> Reset Init Error",
+                "Init -> Reset Init ReadyToReceive Error",
+                "ReadyToReceive -> Reset ReadyToSend Error",
+                "ReadyToSend -> Reset ReadyToSend SendQueueDrained Error",
+                "SendQueueDrained -> Reset ReadyToSend SendQueueDrained Error",
+                "Error -> Reset Error",
+            ]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Who may send next: the ring of queue pairs that can.
+//!
+//! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send. There are two
+//! rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon section 4.4 arbitrates
+//! its packet types the same way).
+
+use std::collections::VecDeque;
+
+/// Which half of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Half {
+    Requester,
+    Responder,
+}
+
+/// The two rings.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    requesters: VecDeque<u32>,
+    responders: VecDeque<u32>,
+    /// Whose turn it is when both wait.
+    responders_next: bool,
+}
+
+impl Ready {
+    /// Puts `slot` at the end of its ring, unless `queued` says that it is in it.
+    #[inline]
+    pub(crate) fn push(&mut self, half: Half, slot: u32, queued: &mut bool) {
+        if !*queued {
+            *queued = true;
+            self.requeue(half, slot);
+        }
+    }
+
+    /// Puts `slot`, which is still marked as queued, back at the end of its ring.
+    #[inline]
+    pub(crate) fn requeue(&mut self, half: Half, slot: u32) {
+        match half {
+            Half::Requester => self.requesters.push_back(slot),
+            Half::Responder => self.responders.push_back(slot),
+        }
+    }
+
+    /// Takes the next one; the caller must clear its `queued` flag.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(Half, u32)> {
+        if self.responders_next || self.requesters.is_empty() {
+            self.responders_next = false;
+            if let Some(slot) = self.responders.pop_front() {
+                return Some((Half::Responder, slot));
+            }
+        }
+        self.responders_next = true;
+        self.requesters.pop_front().map(|slot| (Half::Requester, slot))
+    }
+
+    /// Puts `slot` back at the front: its turn is not over.
+    #[inline]
+    pub(crate) fn push_front(&mut self, half: Half, slot: u32) {
+        match half {
+            Half::Requester => self.requesters.push_front(slot),
+            Half::Responder => self.responders.push_front(slot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pop_alternates_between_halves_and_goes_round_in_each() {
+        let mut ready = Ready::default();
+        let mut queued = [false; 4];
+        for slot in [0, 1] {
+            ready.push(Half::Requester, slot, &mut queued[slot as usize]);
+        }
+        ready.push(Half::Requester, 0, &mut queued[0]);
+        for slot in [2, 3] {
+            ready.push(Half::Responder, slot, &mut queued[slot as usize]);
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).map(|(_, slot)| slot).collect();
+        assert_eq!(order, [0, 2, 1, 3]);
+    }
+}

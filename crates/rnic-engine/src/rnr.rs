@@ -1,0 +1,51 @@
+//! The wait that a receiver-not-ready NAK asks for.
+
+use rnic_base::Duration;
+
+/// A 5-bit code for a wait (InfiniBand Architecture volume 1, table 45; Falcon uses the same).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RnrTimer(u8);
+
+/// In units of 10 microseconds, by code.
+const TENS_OF_US: [u32; 32] = [
+    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072,
+    4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
+];
+
+impl RnrTimer {
+    /// The timer of `code`, of which only five bits count.
+    pub const fn from_code(code: u8) -> Self {
+        Self(code & 31)
+    }
+
+    /// The shortest timer that waits at least `wait`; the longest there is when none does.
+    pub fn at_least(wait: Duration) -> Self {
+        let fitting = (1..32u8).find(|code| Self(*code).wait() >= wait);
+        Self(fitting.unwrap_or(0))
+    }
+
+    /// The code as it travels.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// How long to wait.
+    pub const fn wait(self) -> Duration {
+        Duration::from_us(TENS_OF_US[self.0 as usize] as u64 * 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_match_the_specification() {
+        assert_eq!(RnrTimer::from_code(0).wait(), Duration::from_us(655_360));
+        assert_eq!(RnrTimer::from_code(1).wait(), Duration::from_us(10));
+        assert_eq!(RnrTimer::from_code(12).wait(), Duration::from_us(640));
+        assert_eq!(RnrTimer::from_code(31).wait(), Duration::from_us(491_520));
+        assert_eq!(RnrTimer::at_least(Duration::from_us(50)), RnrTimer::from_code(5));
+        assert_eq!(RnrTimer::at_least(Duration::from_secs(9)), RnrTimer::from_code(0));
+    }
+}

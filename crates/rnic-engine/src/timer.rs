@@ -1,0 +1,97 @@
+//! Who must be woken when.
+//!
+//! One entry in a heap per queue pair, for the earliest of its deadlines. Deadlines move all the time (every acknowledgement
+//! restarts a timeout) and nearly always to later: so an entry is not touched when its deadline moves back; when it
+//! comes up, the queue pair is asked what is really due and armed anew. A timeout costs a store per packet, and a
+//! heap operation per timeout period.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rnic_base::{Duration, Time};
+
+/// An instant that may be "never", in eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Deadline(u64);
+
+impl Deadline {
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    #[inline]
+    pub(crate) fn at(time: Time) -> Self {
+        Self(time.as_ps())
+    }
+
+    #[inline]
+    pub(crate) fn after(now: Time, wait: Duration) -> Self {
+        Self::at(now + wait)
+    }
+
+    #[inline]
+    pub(crate) fn is_due(self, now: Time) -> bool {
+        self.0 <= now.as_ps()
+    }
+
+    #[inline]
+    pub(crate) fn is_set(self) -> bool {
+        self != Self::NEVER
+    }
+
+    #[inline]
+    pub(crate) fn time(self) -> Option<Time> {
+        self.is_set().then(|| Time::from_ps(self.0))
+    }
+}
+
+/// The wake-ups of all queue pairs.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// (when, queue pair slot). Entries whose queue pair has moved its wake-up are stale and ignored.
+    heap: BinaryHeap<Reverse<(Deadline, u32)>>,
+}
+
+impl Timers {
+    /// Makes sure that `slot` wakes at `deadline` or earlier; `armed` is where its present entry stands.
+    #[inline]
+    pub(crate) fn arm(&mut self, slot: u32, deadline: Deadline, armed: &mut Deadline) {
+        if deadline < *armed {
+            *armed = deadline;
+            self.heap.push(Reverse((deadline, slot)));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.peek().and_then(|Reverse((deadline, _))| deadline.time())
+    }
+
+    /// The next entry that is due, with its deadline.
+    #[inline]
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(Deadline, u32)> {
+        let Reverse((deadline, _)) = *self.heap.peek()?;
+        if !deadline.is_due(now) {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arm_keeps_the_earliest_and_pop_brings_them_in_order() {
+        let mut timers = Timers::default();
+        let at = |us| Deadline::at(Time::from_us(us));
+        let (mut first, mut second) = (Deadline::NEVER, Deadline::NEVER);
+        timers.arm(1, at(50), &mut first);
+        timers.arm(2, at(20), &mut second);
+        timers.arm(1, at(80), &mut first);
+        assert_eq!(timers.next(), Some(Time::from_us(20)));
+        assert_eq!(timers.pop_due(Time::from_us(10)), None);
+        assert_eq!(timers.pop_due(Time::from_us(60)), Some((at(20), 2)));
+        assert_eq!(timers.pop_due(Time::from_us(60)), Some((at(50), 1)));
+        assert_eq!(timers.pop_due(Time::from_us(60)), None);
+    }
+}

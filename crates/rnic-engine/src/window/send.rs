@@ -1,0 +1,285 @@
+//! The sending end: what is outstanding, what must be sent again, and when to worry.
+//!
+//! This is Tonic's fixed function (section 3.2): the cumulative acknowledgement moves, selective ones are recorded, marked packets
+//! are handed out lowest first, one timer runs. What to mark is the recovery policy's decision.
+//!
+//! Two ways of remembering what to send again: a *cursor*, when everything after it is meant (go-back-N, no bound on the
+//! packets in flight), and *marks*, a bitmap beside that of selective acknowledgements. The bitmaps are made when the first
+//! loss is reported: an idle or lossless window carries none.
+
+use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
+use rnic_policy::recovery::Interest;
+use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
+
+use crate::timer::Deadline;
+use crate::transport::Transport;
+
+/// What a timeout came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TimeoutVerdict {
+    /// Not due yet, or nothing outstanding.
+    NotDue,
+    /// The policy wants to wait longer.
+    Extended,
+    /// The policy has marked packets.
+    Acted,
+}
+
+/// The sending end of one sequence space.
+#[derive(Debug)]
+pub(crate) struct SendWindow {
+    /// The oldest packet that is not cumulatively acknowledged.
+    pub(crate) una: Seq,
+    /// The next packet that has never been sent.
+    pub(crate) next: Seq,
+    /// Everything from here up to `next` is to be sent again; equal to `next` when nothing is.
+    cursor: Seq,
+    marks: Option<Box<Marks>>,
+    /// How long the timer runs; `None` when this transport has no timeout.
+    rto: Option<Duration>,
+    pub(crate) deadline: Deadline,
+    extended: bool,
+    /// What the policy said last; see [`RecoveryActions::recovering`].
+    recovering: bool,
+    /// A packet being timed: never one that was sent twice (Karn).
+    timed: Option<(Seq, Time)>,
+    policy: PolicyState,
+}
+
+/// Bitmaps by offset from `una`.
+#[derive(Debug)]
+struct Marks {
+    sacked: AnyRing,
+    marked: AnyRing,
+    /// The highest selectively acknowledged packet so far.
+    highest: Seq,
+}
+
+impl SendWindow {
+    /// A window whose first packet is `start`.
+    pub(crate) fn new(start: Seq, transport: &Transport) -> Self {
+        let recovery = &transport.profile.recovery;
+        Self {
+            una: start,
+            next: start,
+            cursor: start,
+            marks: None,
+            rto: (recovery.policy.initial_rto)(&recovery.params),
+            deadline: Deadline::NEVER,
+            extended: false,
+            recovering: false,
+            timed: None,
+            policy: (recovery.policy.start)(&recovery.params),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.next.since(self.una)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.una == self.next
+    }
+
+    /// Notes that `packets` new packets have been sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, packets: u64, now: Time, transport: &Transport) {
+        if self.is_empty() {
+            self.restart_timer(now);
+        }
+        if transport.recovery_interest == Interest::Always || transport.control_interest.acked {
+            self.timed.get_or_insert((self.next, now));
+        }
+        let nothing_to_repeat = self.cursor == self.next;
+        self.next += packets;
+        if nothing_to_repeat {
+            self.cursor = self.next;
+        }
+    }
+
+    /// The lowest packet that is to be sent again.
+    #[inline]
+    pub(crate) fn first_to_repeat(&self) -> Option<Seq> {
+        if self.cursor < self.next {
+            return Some(self.cursor);
+        }
+        let marks = self.marks.as_ref()?;
+        marks.marked.first_one(0).map(|offset| self.una + u64::from(offset))
+    }
+
+    /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been.
+    pub(crate) fn repeated(&mut self, seq: Seq, end: Seq) {
+        if self.timed.is_some_and(|(timed, _)| seq <= timed && timed < end) {
+            self.timed = None;
+        }
+        if self.cursor < self.next {
+            self.cursor = end.min(self.next);
+        } else if let Some(marks) = &mut self.marks {
+            let una = self.una;
+            for offset in seq.since(una)..end.since(una) {
+                marks.marked.clear(offset as u32);
+            }
+        }
+    }
+
+    /// Moves the cumulative acknowledgement to `una`; answers how many packets that covers for the first time, and the
+    /// round-trip time if one of them was being timed.
+    ///
+    /// # Panics
+    /// When `una` was never sent: callers check what peers say.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, una: Seq, now: Time) -> (u64, Option<Duration>) {
+        assert!(una <= self.next, "acknowledgement {una} beyond {}", self.next);
+        let packets = una.since(self.una);
+        if packets == 0 {
+            return (0, None);
+        }
+        self.una = una;
+        self.cursor = self.cursor.max(una);
+        if let Some(marks) = &mut self.marks {
+            marks.advance(packets);
+        }
+        if self.is_empty() {
+            self.deadline = Deadline::NEVER;
+        } else {
+            self.restart_timer(now);
+        }
+        let rtt = match self.timed {
+            Some((seq, at)) if seq < una => {
+                self.timed = None;
+                Some(now.since(at))
+            }
+            _ => None,
+        };
+        (packets, rtt)
+    }
+
+    /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that covers.
+    pub(crate) fn acknowledge_untimed(&mut self, una: Seq) -> u64 {
+        let deadline = self.deadline;
+        let (packets, _) = self.acknowledge(una, Time::ZERO);
+        if !self.is_empty() {
+            self.deadline = deadline;
+        }
+        packets
+    }
+
+    /// Records that `seq` has arrived early; false when that is not news, or not possible.
+    pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
+        if !transport.places_early || seq < self.una || seq >= self.next {
+            return false;
+        }
+        let offset = seq.since(self.una);
+        let marks = self.marks.get_or_insert_with(|| Marks::new(transport.window_bits));
+        // In flight never exceeds the bitmap: the gate sees to it.
+        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+        assert!(offset < marks.sacked.bits(), "packet {seq} in flight but outside the bitmap");
+        marks.marked.clear(offset);
+        marks.highest = marks.highest.max(seq);
+        marks.sacked.set(offset)
+    }
+
+    /// Marks what must be sent again after a receiver that was not ready asked for a pause: everything not acknowledged.
+    pub(crate) fn repeat_all(&mut self, transport: &Transport) {
+        self.mark(SeqRange::new(self.una, self.next), transport);
+    }
+
+    fn mark(&mut self, range: SeqRange, transport: &Transport) {
+        assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
+        if !transport.places_early {
+            self.cursor = range.start.min(self.cursor);
+            return;
+        }
+        let marks = self.marks.get_or_insert_with(|| Marks::new(transport.window_bits));
+        for offset in range.start.since(self.una)..range.end.since(self.una) {
+            let offset = offset as u32;
+            if !marks.sacked.test(offset) {
+                marks.marked.set(offset);
+            }
+        }
+    }
+
+    /// Tells the recovery policy what happened and does what it says.
+    pub(crate) fn recover(&mut self, event: &RecoveryEvent, now: Time, transport: &Transport) -> RecoveryActions {
+        let recovery = &transport.profile.recovery;
+        let view = WindowView {
+            now,
+            una: self.una,
+            next: self.next,
+            highest_sacked: self.marks.as_ref().map(|marks| marks.highest).filter(|seq| *seq > self.una),
+            sacked: self.marks.as_ref().map(|marks| &marks.sacked),
+        };
+        let actions = (recovery.policy.on_event)(&mut self.policy, event, &view, &recovery.params);
+        if let Some(rto) = actions.rto {
+            self.rto = rto;
+        }
+        if let Some(range) = actions.retransmit {
+            self.mark(range, transport);
+        }
+        match actions.timer {
+            TimerChange::Keep => {}
+            TimerChange::Restart => self.restart_timer(now),
+            TimerChange::Extend(by) => {
+                self.deadline = Deadline::after(now, by);
+                self.extended = true;
+            }
+        }
+        self.recovering = actions.recovering;
+        actions
+    }
+
+    /// Whether the recovery policy wants to hear of acknowledgements now.
+    #[inline]
+    pub(crate) fn wants_acknowledgements(&self, transport: &Transport) -> bool {
+        match transport.recovery_interest {
+            Interest::Never => false,
+            Interest::Recovering => self.recovering,
+            Interest::Always => true,
+        }
+    }
+
+    /// Lets the timer act if it is due.
+    pub(crate) fn check_timeout(&mut self, now: Time, transport: &Transport) -> TimeoutVerdict {
+        if !self.deadline.is_due(now) || self.is_empty() {
+            return TimeoutVerdict::NotDue;
+        }
+        let event = RecoveryEvent::TimedOut { extended: self.extended };
+        self.restart_timer(now);
+        let actions = self.recover(&event, now, transport);
+        if matches!(actions.timer, TimerChange::Extend(_)) {
+            return TimeoutVerdict::Extended;
+        }
+        TimeoutVerdict::Acted
+    }
+
+    /// Stops the timer while the receiver has asked for a pause.
+    pub(crate) fn pause_timer(&mut self) {
+        self.deadline = Deadline::NEVER;
+    }
+
+    #[inline]
+    pub(crate) fn restart_timer(&mut self, now: Time) {
+        self.extended = false;
+        self.deadline = self.rto.map_or(Deadline::NEVER, |rto| Deadline::after(now, rto));
+    }
+}
+
+impl Marks {
+    fn new(bits: u32) -> Box<Self> {
+        let (sacked, marked) = (AnyRing::with_bits(bits), AnyRing::with_bits(bits));
+        Box::new(Self { sacked, marked, highest: Seq::default() })
+    }
+
+    fn advance(&mut self, packets: u64) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        // An empty ring has no head to move.
+        if !self.sacked.is_empty() {
+            self.sacked.advance(packets);
+        }
+        if !self.marked.is_empty() {
+            self.marked.advance(packets);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Work queues: rings of posted requests.
+//!
+//! Entries are addressed by a counter that only grows (and wraps at 2^32); a power-of-two ring keeps them. The counters of a
+//! send queue run `head <= next <= tail`: completed | outstanding | not yet sent. Those of a receive queue are IRN's
+//! `recv_WQE_SN`.
+
+use rnic_base::Seq;
+
+use crate::wr::{SendFlags, Sge};
+
+/// What a send queue entry does; the compact form of [`crate::SendOp`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum WqeOp {
+    Write,
+    WriteImm,
+    Send,
+    SendImm,
+    SendInvalidate,
+    Read,
+    CompareSwap,
+    FetchAdd,
+}
+
+impl WqeOp {
+    #[inline]
+    pub(crate) const fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    /// Whether the responder answers with data.
+    #[inline]
+    pub(crate) const fn is_fetch(self) -> bool {
+        matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
+    }
+
+    #[inline]
+    pub(crate) const fn is_send(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate)
+    }
+
+    /// Whether it consumes a receive request at the far end.
+    #[inline]
+    pub(crate) const fn consumes_receive(self) -> bool {
+        self.is_send() || matches!(self, Self::WriteImm)
+    }
+}
+
+/// How far a send queue entry has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum WqeState {
+    /// Waiting, or partly or wholly sent.
+    Posted,
+    /// A read or atomic whose data is all here.
+    Fetched,
+}
+
+/// A send queue entry: one cache line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) wr_id: u64,
+    /// Remote address of Write, Read and atomics.
+    pub(crate) remote: u64,
+    /// Sequence number of the first packet, once it has been sent.
+    pub(crate) first: Seq,
+    /// Compare operand, or summand.
+    pub(crate) operand: u64,
+    pub(crate) swap: u64,
+    pub(crate) rkey: u32,
+    /// Bytes of the message.
+    pub(crate) length: u32,
+    /// Sequence numbers that it takes.
+    pub(crate) packets: u32,
+    /// Immediate data, or the key to invalidate.
+    pub(crate) word: u32,
+    /// `recv_WQE_SN` or `read_WQE_SN`.
+    pub(crate) sn: u32,
+    pub(crate) op: WqeOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) sge_count: u8,
+    pub(crate) state: WqeState,
+}
+
+const _: () = assert!(size_of::<SendWqe>() == 64);
+
+impl SendWqe {
+    /// The sequence number after the last packet.
+    #[inline]
+    pub(crate) fn end(&self) -> Seq {
+        self.first + u64::from(self.packets)
+    }
+}
+
+/// A ring with room for a fixed number of scatter/gather entries beside each entry.
+#[derive(Debug)]
+struct Ring<T> {
+    entries: Box<[Option<T>]>,
+    sges: Box<[Sge]>,
+    sges_each: u32,
+    limit: u32,
+}
+
+impl<T: Copy> Ring<T> {
+    fn new(limit: u32, sges_each: u32) -> Self {
+        let capacity = if limit == 0 { 0 } else { limit.next_power_of_two() as usize };
+        let entries = vec![None; capacity].into_boxed_slice();
+        let sges = vec![Sge::default(); capacity * sges_each as usize].into_boxed_slice();
+        Self { entries, sges, sges_each, limit }
+    }
+
+    #[inline]
+    fn slot(&self, counter: u32) -> usize {
+        counter as usize & (self.entries.len() - 1)
+    }
+
+    #[inline]
+    fn get(&self, counter: u32) -> &T {
+        self.entries[self.slot(counter)].as_ref().expect("a counter within the queue names an entry")
+    }
+
+    #[inline]
+    fn get_mut(&mut self, counter: u32) -> &mut T {
+        let slot = self.slot(counter);
+        self.entries[slot].as_mut().expect("a counter within the queue names an entry")
+    }
+
+    #[inline]
+    fn put(&mut self, counter: u32, entry: T, sges: &[Sge]) {
+        let slot = self.slot(counter);
+        self.entries[slot] = Some(entry);
+        let first = slot * self.sges_each as usize;
+        self.sges[first..first + sges.len()].copy_from_slice(sges);
+    }
+
+    #[inline]
+    fn sges(&self, counter: u32, count: u8) -> &[Sge] {
+        let first = self.slot(counter) * self.sges_each as usize;
+        &self.sges[first..first + count as usize]
+    }
+}
+
+/// The send queue of a queue pair.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    ring: Ring<SendWqe>,
+    /// Oldest entry that has not completed.
+    pub(crate) head: u32,
+    /// The entry whose next packet has never been sent.
+    pub(crate) next: u32,
+    /// Where the next entry will be posted.
+    pub(crate) tail: u32,
+}
+
+impl SendQueue {
+    pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
+        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.tail.wrapping_sub(self.head) >= self.ring.limit
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Whether an entry still has packets that were never sent.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.next != self.tail
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.ring.limit
+    }
+
+    #[inline]
+    pub(crate) fn sge_limit(&self) -> usize {
+        self.ring.sges_each as usize
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, wqe: SendWqe, sges: &[Sge]) {
+        self.ring.put(self.tail, wqe, sges);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, counter: u32) -> &SendWqe {
+        self.ring.get(counter)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, counter: u32) -> &mut SendWqe {
+        self.ring.get_mut(counter)
+    }
+
+    #[inline]
+    pub(crate) fn sges(&self, counter: u32) -> &[Sge] {
+        self.ring.sges(counter, self.ring.get(counter).sge_count)
+    }
+
+    /// The entry that packet `seq` belongs to, among those of which something has been sent.
+    pub(crate) fn find(&self, seq: Seq) -> Option<u32> {
+        let started = self.next.wrapping_sub(self.head) + u32::from(self.partly_sent());
+        // First entries are by far the most asked for: losses are repaired from the front.
+        let (mut low, mut high) = (0, started);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let wqe = self.get(self.head.wrapping_add(middle));
+            if seq < wqe.first {
+                high = middle;
+            } else if seq >= wqe.end() {
+                low = middle + 1;
+            } else {
+                return Some(self.head.wrapping_add(middle));
+            }
+        }
+        None
+    }
+
+    /// Whether the entry at `next` has some of its packets out already: then it has a first sequence number.
+    fn partly_sent(&self) -> bool {
+        self.has_unsent() && self.get(self.next).first != Seq::default()
+    }
+}
+
+/// A receive queue entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecvWqe {
+    pub(crate) wr_id: u64,
+    /// Bytes that fit.
+    pub(crate) capacity: u64,
+    pub(crate) sge_count: u8,
+    /// The completion, once the message's last packet is here (IRN's "premature CQE", section 5.3.3).
+    pub(crate) done: Option<RecvDone>,
+}
+
+/// What a receive completes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecvDone {
+    /// The packet that ended the message: the completion may be delivered once all up to it have arrived.
+    pub(crate) last: Seq,
+    pub(crate) byte_len: u32,
+    pub(crate) tail: RecvTail,
+    pub(crate) solicited: bool,
+}
+
+/// What ended the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecvTail {
+    Send,
+    SendImm(u32),
+    SendInvalidate(u32),
+    WriteImm(u32),
+}
+
+/// The receive queue of a queue pair: its own entries, or those it has claimed from a shared queue.
+#[derive(Debug)]
+pub(crate) struct RecvQueue {
+    ring: Ring<RecvWqe>,
+    /// `recv_WQE_SN` of the oldest entry.
+    pub(crate) head: u32,
+    /// `recv_WQE_SN` of the next entry to come.
+    pub(crate) tail: u32,
+}
+
+impl RecvQueue {
+    pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
+        Self { ring: Ring::new(limit, sges_each), head: 0, tail: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.ring.limit
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.ring.limit
+    }
+
+    #[inline]
+    pub(crate) fn sge_limit(&self) -> usize {
+        self.ring.sges_each as usize
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, wr_id: u64, sges: &[Sge]) {
+        let capacity = sges.iter().map(|sge| u64::from(sge.len)).sum();
+        let wqe = RecvWqe { wr_id, capacity, sge_count: sges.len() as u8, done: None };
+        self.ring.put(self.tail, wqe, sges);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, counter: u32) -> &RecvWqe {
+        self.ring.get(counter)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, counter: u32) -> &mut RecvWqe {
+        self.ring.get_mut(counter)
+    }
+
+    #[inline]
+    pub(crate) fn sges(&self, counter: u32) -> &[Sge] {
+        self.ring.sges(counter, self.ring.get(counter).sge_count)
+    }
+
+    /// Whether entry `counter` is posted and not completed.
+    #[inline]
+    pub(crate) fn contains(&self, counter: u32) -> bool {
+        counter.wrapping_sub(self.head) < self.len()
+    }
+}

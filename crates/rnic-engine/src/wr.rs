@@ -1,0 +1,101 @@
+//! Work requests: what a program asks for.
+
+use bitflags::bitflags;
+
+/// A piece of registered local memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sge {
+    /// Virtual address of the first byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The key of the region that contains it.
+    pub lkey: u32,
+}
+
+/// Remote memory and the key that grants access to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemoteMemory {
+    /// Virtual address of the first byte.
+    pub addr: u64,
+    /// Remote key.
+    pub rkey: u32,
+}
+
+/// What a send request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendOp {
+    /// Write local data to remote memory.
+    Write {
+        /// Where to.
+        remote: RemoteMemory,
+        /// Four bytes that complete a receive request at the far end.
+        immediate: Option<u32>,
+    },
+    /// Deliver local data into the next posted receive request of the far end.
+    Send {
+        /// Four bytes for its completion.
+        immediate: Option<u32>,
+    },
+    /// Like `Send`, and take back the far end's key.
+    SendInvalidate {
+        /// The key.
+        rkey: u32,
+    },
+    /// Read remote memory into local memory.
+    Read {
+        /// Where from.
+        remote: RemoteMemory,
+    },
+    /// On eight remote bytes: if they equal `compare`, store `swap`; either way return what was there.
+    CompareSwap {
+        /// Which bytes; 8-byte aligned.
+        remote: RemoteMemory,
+        /// Expected value.
+        compare: u64,
+        /// New value.
+        swap: u64,
+    },
+    /// On eight remote bytes: add `add`, wrapping; return what was there.
+    FetchAdd {
+        /// Which bytes; 8-byte aligned.
+        remote: RemoteMemory,
+        /// Summand.
+        add: u64,
+    },
+}
+
+bitflags! {
+    /// Modifiers of a send request.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SendFlags: u8 {
+        /// Leave a completion even when it succeeds.
+        const SIGNALED = 1;
+        /// Raise a solicited event at the receiver.
+        const SOLICITED = 2;
+        /// Wait for all earlier reads and atomics of this queue pair.
+        const FENCE = 4;
+    }
+}
+
+/// One entry for a send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Local memory: data to send, or where answers go.
+    pub sges: &'a [Sge],
+    /// Modifiers.
+    pub flags: SendFlags,
+}
+
+/// One entry for a receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvRequest<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Where data goes, in order.
+    pub sges: &'a [Sge],
+}

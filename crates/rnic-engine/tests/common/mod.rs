@@ -1,0 +1,358 @@
+//! Two engines and a wire that does what the test says.
+//!
+//! Every packet takes `DELAY` one way; a `fate` closure, asked for every packet in the order of sending, may drop, delay or double
+//! it. What was sent is logged, so that a test reads like a packet trace.
+
+#![allow(dead_code, reason = "each test file uses its own part of the harness")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rnic_base::{Duration, Psn, Time};
+use rnic_engine::*;
+use rnic_wire::{Headers, NakCode, Packet, Qpn, Syndrome};
+
+pub const DELAY: Duration = Duration::from_us(5);
+pub const MTU: u32 = 1_024;
+/// Memory of each side: the first half is what tests send from, the second half what they receive into.
+pub const MEMORY: usize = 1 << 20;
+/// Address that the memory has for work requests.
+pub const BASE: u64 = 0x10_0000;
+
+/// Which side a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    Left,
+    Right,
+}
+
+/// What the wire does with a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Deliver,
+    Drop,
+    Late(Duration),
+    Twice,
+}
+
+/// One side: an engine, memory, one queue pair.
+pub struct Side {
+    pub engine: Engine,
+    pub memory: Vec<u8>,
+    pub cq: CqId,
+    pub qpn: Qpn,
+    pub key: u32,
+    pub pd: PdId,
+}
+
+/// A packet as the log shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub at: Time,
+    pub from: From,
+    pub packet: Packet,
+    pub kind: TransmitKind,
+}
+
+/// Two sides and the wire between them.
+pub struct Pair {
+    pub left: Side,
+    pub right: Side,
+    pub now: Time,
+    wire: BTreeMap<(Time, u64), (From, Transmit, Vec<u8>)>,
+    order: u64,
+    pub log: Vec<Sent>,
+    fate: Box<dyn FnMut(&Sent) -> Fate>,
+}
+
+/// A received packet's way into memory.
+struct Ram<'a> {
+    memory: &'a mut [u8],
+    payload: &'a [u8],
+}
+
+impl Ram<'_> {
+    fn word(&mut self, local: u64) -> &mut [u8; 8] {
+        (&mut self.memory[local as usize..local as usize + 8]).try_into().expect("eight bytes")
+    }
+}
+
+impl Dma for Ram<'_> {
+    fn place(&mut self, offset: u32, target: Segment) {
+        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
+        self.memory[to..to + len].copy_from_slice(&self.payload[from..from + len]);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        *self.word(local) = value.to_ne_bytes();
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        if original == compare {
+            *word = swap.to_ne_bytes();
+        }
+        original
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        *word = original.wrapping_add(add).to_ne_bytes();
+        original
+    }
+}
+
+/// What differs from test to test.
+#[derive(Clone)]
+pub struct Setup {
+    pub transport: Arc<Transport>,
+    pub mtu: u32,
+    pub psn: Psn,
+    pub reads: u32,
+    pub retry_count: u32,
+    pub rnr_retry: Option<u32>,
+    pub depth: u32,
+    pub srq: Option<u32>,
+}
+
+impl Setup {
+    pub fn new(transport: &str, options: &[(&str, &str)]) -> Self {
+        let profile = rnic_transports::select(transport, options.iter().copied()).expect("a transport that exists");
+        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let psn = Psn::new(0xff_fffa);
+        Self { transport, mtu: MTU, psn, reads: 4, retry_count: 7, rnr_retry: None, depth: 256, srq: None }
+    }
+}
+
+pub fn default_attributes(setup: &Setup, pd: PdId, cq: CqId) -> QpAttributes {
+    QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        max_send_wr: setup.depth,
+        max_recv_wr: setup.depth,
+        max_send_sge: 4,
+        max_recv_sge: 4,
+        signal_all: true,
+        transport: Arc::clone(&setup.transport),
+        number: None,
+    }
+}
+
+impl Side {
+    fn new(setup: &Setup, secret: u64) -> Self {
+        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        let pd = engine.create_pd();
+        let cq = engine.create_cq(4_096).expect("a legal size");
+        let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
+        let attributes = QpAttributes { srq, ..default_attributes(setup, pd, cq) };
+        let qpn = engine.create_qp(&attributes).expect("legal attributes");
+        let access = Access::all();
+        let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access };
+        let key = engine.register(region).expect("a legal region").0;
+        Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd }
+    }
+
+    fn connect(&mut self, setup: &Setup, dest_qpn: Qpn) {
+        let connection = QpConnection {
+            peer: PeerId(7),
+            dest_qpn,
+            rq_psn: setup.psn,
+            mtu: setup.mtu,
+            min_rnr_timer: RnrTimer::from_code(1),
+            max_dest_rd_atomic: setup.reads,
+        };
+        let timing = QpTiming {
+            sq_psn: setup.psn,
+            retry_count: setup.retry_count,
+            rnr_retry: setup.rnr_retry,
+            max_rd_atomic: setup.reads,
+        };
+        self.engine.modify_to_init(self.qpn).expect("from reset");
+        self.engine.modify_to_rtr(self.qpn, &connection).expect("from init");
+        self.engine.modify_to_rts(Time::ZERO, self.qpn, &timing).expect("from ready to receive");
+    }
+
+    /// Local memory as a scatter/gather entry.
+    pub fn sge(&self, offset: u64, len: u32) -> Sge {
+        Sge { addr: BASE + offset, len, lkey: self.key }
+    }
+
+    /// This side's memory as the other side names it.
+    pub fn remote(&self, offset: u64) -> RemoteMemory {
+        RemoteMemory { addr: BASE + offset, rkey: self.key }
+    }
+
+    pub fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) {
+        let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
+        self.engine.post_send(self.qpn, &request).expect("room in the send queue");
+    }
+
+    pub fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
+        self.engine.post_recv(self.qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
+    }
+
+    pub fn completions(&mut self) -> Vec<Completion> {
+        std::iter::from_fn(|| self.engine.poll_cq_one(self.cq)).collect()
+    }
+
+    /// Completions as (wr_id, status).
+    pub fn statuses(&mut self) -> Vec<(u64, WcStatus)> {
+        self.completions().iter().map(|completion| (completion.wr_id, completion.status)).collect()
+    }
+
+    pub fn info(&self) -> QpInfo {
+        self.engine.query_qp(self.qpn).expect("the queue pair exists")
+    }
+}
+
+impl Pair {
+    pub fn new(setup: &Setup) -> Self {
+        let (mut left, mut right) = (Side::new(setup, 1), Side::new(setup, 2));
+        left.connect(setup, right.qpn);
+        right.connect(setup, left.qpn);
+        for (index, byte) in left.memory.iter_mut().enumerate() {
+            *byte = (index * 7 + index / 256) as u8;
+        }
+        for (index, byte) in right.memory.iter_mut().enumerate() {
+            *byte = (index * 13 + index / 256 + 5) as u8;
+        }
+        let fate = Box::new(|_: &Sent| Fate::Deliver);
+        Self { left, right, now: Time::ZERO, wire: BTreeMap::new(), order: 0, log: Vec::new(), fate }
+    }
+
+    pub fn of(transport: &str) -> Self {
+        Self::new(&Setup::new(transport, &[]))
+    }
+
+    /// From now on `fate` decides.
+    pub fn wire(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
+        self.fate = Box::new(fate);
+    }
+
+    /// Runs until nothing moves any more, or until `until`. Panics when that takes a million steps.
+    pub fn run_until(&mut self, until: Time) {
+        for _ in 0..1_000_000 {
+            self.drain(From::Left);
+            self.drain(From::Right);
+            let arrival = self.wire.keys().next().map(|(at, _)| *at);
+            let timers = [self.left.engine.next_timeout(), self.right.engine.next_timeout()];
+            let Some(next) = arrival.into_iter().chain(timers.into_iter().flatten()).min() else { return };
+            if next > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(next);
+            self.deliver_due();
+            self.left.engine.tick(self.now);
+            self.right.engine.tick(self.now);
+        }
+        panic!("still not at rest at {}", self.now);
+    }
+
+    /// Runs for ten simulated seconds, or until nothing moves any more.
+    pub fn run(&mut self) {
+        self.run_until(self.now + Duration::from_secs(10));
+    }
+
+    fn drain(&mut self, from: From) {
+        let side = match from {
+            From::Left => &mut self.left,
+            From::Right => &mut self.right,
+        };
+        while let Some(transmit) = side.engine.transmit(self.now) {
+            let mut payload = Vec::new();
+            for segment in side.engine.segments() {
+                payload.extend(&side.memory[segment.local as usize..segment.local as usize + segment.len as usize]);
+            }
+            assert_eq!(payload.len(), transmit.packet.payload_len as usize, "segments make up the payload");
+            let sent = Sent { at: self.now, from, packet: transmit.packet, kind: transmit.kind };
+            self.log.push(sent);
+            let arrivals: &[Duration] = match (self.fate)(&sent) {
+                Fate::Drop => &[],
+                Fate::Deliver => &[DELAY],
+                Fate::Twice => &[DELAY, DELAY],
+                Fate::Late(extra) => &[DELAY + extra],
+            };
+            for delay in arrivals {
+                self.order += 1;
+                self.wire.insert((self.now + *delay, self.order), (from, transmit, payload.clone()));
+            }
+        }
+    }
+
+    fn deliver_due(&mut self) {
+        while let Some(entry) = self.wire.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let (from, transmit, payload) = entry.remove();
+            let side = match from {
+                From::Left => &mut self.right,
+                From::Right => &mut self.left,
+            };
+            let mut ram = Ram { memory: &mut side.memory, payload: &payload };
+            let meta = RxMeta { peer: PeerId(7), congested: false };
+            side.engine.receive(self.now, transmit.format, &transmit.packet, meta, &mut ram);
+            // What a packet calls for leaves before the next one comes in, as on a real link.
+            self.drain(match from {
+                From::Left => From::Right,
+                From::Right => From::Left,
+            });
+        }
+    }
+
+    /// Request and response packets of one side, as offsets from the first PSN, with whether they were sent again.
+    pub fn data_of(&self, from: From, first: Psn) -> Vec<(i64, bool)> {
+        let data = |sent: &&Sent| sent.from == from && sent.kind != TransmitKind::Ack;
+        let entry = |sent: &Sent| (first.distance_to(sent.packet.psn), sent.kind.is_retransmission());
+        self.log.iter().filter(data).map(entry).collect()
+    }
+
+    /// Offsets of the packets that one side sent again.
+    pub fn resent(&self, from: From, first: Psn) -> Vec<i64> {
+        self.data_of(from, first).into_iter().filter(|(_, again)| *again).map(|(offset, _)| offset).collect()
+    }
+
+    /// NACKs of one side as (expected, selectively acknowledged), offsets from the first PSN.
+    pub fn nacks_of(&self, from: From, first: Psn) -> Vec<(i64, Option<i64>)> {
+        let entry = |sent: &Sent| match sent.packet.headers {
+            Headers::Ack { aeth, sack } | Headers::ReadAck { aeth, sack }
+                if sent.from == from && aeth.syndrome == Syndrome::Nak(NakCode::PsnSequenceError) =>
+            {
+                Some((first.distance_to(sent.packet.psn), sack.map(|psn| first.distance_to(psn))))
+            }
+            _ => None,
+        };
+        self.log.iter().filter_map(entry).collect()
+    }
+
+    /// How many acknowledgements of any kind one side sent.
+    pub fn acks_of(&self, from: From) -> usize {
+        self.log.iter().filter(|sent| sent.from == from && sent.kind == TransmitKind::Ack).count()
+    }
+}
+
+/// Drops the `nth` transmission (from 0) of each listed request packet of the left side.
+pub fn drop_requests(first: Psn, drops: &[(i64, u32)]) -> impl FnMut(&Sent) -> Fate + 'static {
+    drop_data(From::Left, first, drops)
+}
+
+/// Drops the `nth` transmission (from 0) of each listed data packet of one side.
+pub fn drop_data(from: From, first: Psn, drops: &[(i64, u32)]) -> impl FnMut(&Sent) -> Fate + 'static {
+    let drops = drops.to_vec();
+    let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
+    move |sent| {
+        if sent.from != from || sent.kind == TransmitKind::Ack {
+            return Fate::Deliver;
+        }
+        let offset = first.distance_to(sent.packet.psn);
+        let nth = seen.entry(offset).or_default();
+        let fate = if drops.contains(&(offset, *nth)) { Fate::Drop } else { Fate::Deliver };
+        *nth += 1;
+        fate
+    }
+}
