@@ -124,7 +124,7 @@ impl SendWindow {
         }
     }
 
-    /// Moves the cumulative acknowledgement to `una`; answers how many packets that covers for the first time, and the
+    /// Moves the cumulative acknowledgement to `una`, or further where packets behind it are here already; answers how many packets that covers for the first time, and the
     /// round-trip time if one of them was being timed.
     ///
     /// # Panics
@@ -132,15 +132,16 @@ impl SendWindow {
     #[inline]
     pub(crate) fn acknowledge(&mut self, una: Seq, now: Time) -> (u64, Option<Duration>) {
         assert!(una <= self.next, "acknowledgement {una} beyond {}", self.next);
-        let packets = una.since(self.una);
+        let mut packets = una.since(self.una);
         if packets == 0 {
             return (0, None);
         }
+        if let Some(marks) = &mut self.marks {
+            packets = marks.advance(packets);
+        }
+        let una = self.una + packets;
         self.una = una;
         self.cursor = self.cursor.max(una);
-        if let Some(marks) = &mut self.marks {
-            marks.advance(packets);
-        }
         if self.is_empty() {
             self.deadline = Deadline::NEVER;
         } else {
@@ -168,7 +169,8 @@ impl SendWindow {
 
     /// Records that `seq` has arrived early; false when that is not news, or not possible.
     pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
-        if !transport.places_early || seq < self.una || seq >= self.next {
+        // A receiver that has `una` itself would say so cumulatively.
+        if !transport.places_early || seq <= self.una || seq >= self.next {
             return false;
         }
         let offset = seq.since(self.una);
@@ -272,14 +274,25 @@ impl Marks {
         Box::new(Self { sacked, marked, highest: Seq::default() })
     }
 
-    fn advance(&mut self, packets: u64) {
-        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+    /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never gives them
+    /// back, so they are as good as acknowledged. Answers how far that was.
+    fn advance(&mut self, packets: u64) -> u64 {
+        let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.
-        if !self.sacked.is_empty() {
-            self.sacked.advance(packets);
-        }
         if !self.marked.is_empty() {
-            self.marked.advance(packets);
+            self.marked.advance(count);
         }
+        if self.sacked.is_empty() {
+            return packets;
+        }
+        self.sacked.advance(count);
+        let run = self.sacked.first_zero(0).unwrap_or(self.sacked.bits());
+        if run > 0 {
+            self.sacked.advance(run);
+            if !self.marked.is_empty() {
+                self.marked.advance(run);
+            }
+        }
+        packets + u64::from(run)
     }
 }
