@@ -66,24 +66,7 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
         return Err(WireError::PartitionKey);
     }
     let opcode = Opcode::from_byte(format, header.opcode()).ok_or(WireError::Opcode)?;
-    let (headers, rest) = read::extended(format, opcode, rest)?;
-
-    let body_len = rest.len().checked_sub(ICRC_LEN).ok_or(WireError::Short)?;
-    let padded = body_len.is_multiple_of(4);
-    let payload_len = body_len.checked_sub(usize::from(header.pad())).filter(|_| padded).ok_or(WireError::Padding)?;
-    let payload_bytes = u32::try_from(payload_len).map_err(|_| WireError::PayloadLength)?;
-    if !opcode.payload().allows(payload_bytes) {
-        return Err(WireError::PayloadLength);
-    }
-    let start = datagram.len() - rest.len();
-    let packet = Packet {
-        dest_qpn: header.dest_qpn(),
-        psn: header.psn(),
-        flags: header.flags(),
-        payload_len: payload_bytes,
-        headers,
-    };
-    Ok(Decoded { format, packet, payload: start..start + payload_len })
+    read::extended(&read::Start { datagram_len: datagram.len(), format, opcode, base: header, rest })
 }
 
 /// Replaces the content of `out` by the whole datagram: headers, the gathered `payload`, padding, ICRC. For captures,

@@ -105,17 +105,9 @@ impl Opcode {
     /// The opcode that `byte` stands for in `format`, if any.
     #[inline]
     pub const fn from_byte(format: Format, byte: u8) -> Option<Self> {
-        let opcode = match byte {
-            CNP_BYTE => Self::Cnp,
-            _ if byte as usize >= RELIABLE.len() => return None,
-            _ => match RELIABLE[byte as usize] {
-                Some(opcode) => opcode,
-                None => return None,
-            },
-        };
-        match (opcode, format) {
-            (Self::ReadAck, Format::RoceV2) => None,
-            _ => Some(opcode),
+        match format {
+            Format::RoceV2 => ROCE[byte as usize],
+            Format::Irn => IRN[byte as usize],
         }
     }
 
@@ -170,21 +162,22 @@ impl PayloadRule {
     }
 }
 
-const CNP_BYTE: u8 = Opcode::Cnp as u8;
+/// What every byte means in each format: one look-up for each packet.
+static ROCE: [Option<Opcode>; 256] = meanings(false);
+static IRN: [Option<Opcode>; 256] = meanings(true);
 
-/// Opcodes of reliable connections by their low five bits.
-const RELIABLE: [Option<Opcode>; 32] = {
-    let mut table = [None; 32];
+const fn meanings(irn: bool) -> [Option<Opcode>; 256] {
+    let mut table = [None; 256];
     let mut index = 0;
     while index < Opcode::ALL.len() {
         let opcode = Opcode::ALL[index];
-        if (opcode as usize) < table.len() {
+        if irn || !matches!(opcode, Opcode::ReadAck) {
             table[opcode as usize] = Some(opcode);
         }
         index += 1;
     }
     table
-};
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,66 @@
 //! Extended headers from bytes: one row for each opcode.
 
+use super::Decoded;
 use crate::error::WireError;
 use crate::header::aeth::AethView;
 use crate::header::atomic_ack_eth::AtomicAckEthView;
 use crate::header::atomic_eth::AtomicEthView;
+use crate::header::bth::BthView;
 use crate::header::cnp;
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
 use crate::header::reth::RethView;
+use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
-use crate::packet::{AtomicOp, Format, Headers, Position, SendTail, WqeSn};
+use crate::packet::{AtomicOp, Format, Headers, Packet, Position, SendTail, WqeSn};
 
 /// What was read, and the bytes that follow it.
 type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
+
+/// A packet of which the base transport header is read.
+#[derive(Clone, Copy)]
+pub(super) struct Start<'a> {
+    /// The whole datagram's length.
+    pub(super) datagram_len: usize,
+    /// What it says it is.
+    pub(super) format: Format,
+    /// What kind of packet it is.
+    pub(super) opcode: Opcode,
+    /// Its base transport header.
+    pub(super) base: BthView<'a>,
+    /// What follows that.
+    pub(super) rest: &'a [u8],
+}
+
+impl Start<'_> {
+    /// The packet with `headers`, when the bytes that are left are a payload that it may have, padding and ICRC.
+    ///
+    /// Each kind of packet ends here by itself, so that its headers are built where they stay: one common end would
+    /// copy them twice, which takes as long as all the rest.
+    #[inline(always)]
+    fn finish(&self, headers: Headers, rest: &[u8]) -> Result<Decoded, WireError> {
+        let body_len = rest.len().checked_sub(ICRC_LEN).ok_or(WireError::Short)?;
+        let pad = usize::from(self.base.pad());
+        if !body_len.is_multiple_of(4) || pad > body_len {
+            return Err(WireError::Padding);
+        }
+        let payload_len = body_len - pad;
+        let payload_bytes = u32::try_from(payload_len).map_err(|_| WireError::PayloadLength)?;
+        if !self.opcode.payload().allows(payload_bytes) {
+            return Err(WireError::PayloadLength);
+        }
+        let start = self.datagram_len - rest.len();
+        let packet = Packet {
+            dest_qpn: self.base.dest_qpn(),
+            psn: self.base.psn(),
+            flags: self.base.flags(),
+            payload_len: payload_bytes,
+            headers,
+        };
+        Ok(Decoded { format: self.format, packet, payload: start..start + payload_len })
+    }
+}
 
 /// Which header the end of a Send brings.
 #[derive(Clone, Copy)]
@@ -23,125 +70,121 @@ enum Tail {
     Invalidate,
 }
 
-/// Reads the extended headers that `opcode` has in `format`.
+/// Reads the extended headers that the opcode has in the format, and what is left.
 #[inline]
-pub(super) fn extended(format: Format, opcode: Opcode, rest: &[u8]) -> Read<'_, Headers> {
+pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     use Position::{First, Last, Middle, Only};
-    match opcode {
-        Opcode::SendFirst => send(format, First, Tail::Plain, rest),
-        Opcode::SendMiddle => send(format, Middle, Tail::Plain, rest),
-        Opcode::SendLast => send(format, Last, Tail::Plain, rest),
-        Opcode::SendLastImmediate => send(format, Last, Tail::Immediate, rest),
-        Opcode::SendLastInvalidate => send(format, Last, Tail::Invalidate, rest),
-        Opcode::SendOnly => send(format, Only, Tail::Plain, rest),
-        Opcode::SendOnlyImmediate => send(format, Only, Tail::Immediate, rest),
-        Opcode::SendOnlyInvalidate => send(format, Only, Tail::Invalidate, rest),
-        Opcode::WriteFirst => write(format, First, false, rest),
-        Opcode::WriteMiddle => write(format, Middle, false, rest),
-        Opcode::WriteLast => write(format, Last, false, rest),
-        Opcode::WriteLastImmediate => write(format, Last, true, rest),
-        Opcode::WriteOnly => write(format, Only, false, rest),
-        Opcode::WriteOnlyImmediate => write(format, Only, true, rest),
-        Opcode::ReadRequest => read_request(format, rest),
-        Opcode::ReadResponseFirst => read_response(First, rest),
-        Opcode::ReadResponseMiddle => read_response(Middle, rest),
-        Opcode::ReadResponseLast => read_response(Last, rest),
-        Opcode::ReadResponseOnly => read_response(Only, rest),
-        Opcode::CompareSwap => atomic_request(format, AtomicEthView::compare_swap, rest),
-        Opcode::FetchAdd => atomic_request(format, AtomicEthView::fetch_add, rest),
-        Opcode::AtomicAcknowledge => atomic_response(rest),
-        Opcode::Acknowledge | Opcode::ReadAck => acknowledgement(format, opcode, rest),
-        Opcode::Cnp => Ok((Headers::Cnp, cnp::split_reserved(rest)?)),
+    match start.opcode {
+        Opcode::SendFirst => send(start, First, Tail::Plain),
+        Opcode::SendMiddle => send(start, Middle, Tail::Plain),
+        Opcode::SendLast => send(start, Last, Tail::Plain),
+        Opcode::SendLastImmediate => send(start, Last, Tail::Immediate),
+        Opcode::SendLastInvalidate => send(start, Last, Tail::Invalidate),
+        Opcode::SendOnly => send(start, Only, Tail::Plain),
+        Opcode::SendOnlyImmediate => send(start, Only, Tail::Immediate),
+        Opcode::SendOnlyInvalidate => send(start, Only, Tail::Invalidate),
+        Opcode::WriteFirst => write(start, First, false),
+        Opcode::WriteMiddle => write(start, Middle, false),
+        Opcode::WriteLast => write(start, Last, false),
+        Opcode::WriteLastImmediate => write(start, Last, true),
+        Opcode::WriteOnly => write(start, Only, false),
+        Opcode::WriteOnlyImmediate => write(start, Only, true),
+        Opcode::ReadRequest => read_request(start),
+        Opcode::ReadResponseFirst => read_response(start, First),
+        Opcode::ReadResponseMiddle => read_response(start, Middle),
+        Opcode::ReadResponseLast => read_response(start, Last),
+        Opcode::ReadResponseOnly => read_response(start, Only),
+        Opcode::CompareSwap => atomic_request(start, AtomicEthView::compare_swap),
+        Opcode::FetchAdd => atomic_request(start, AtomicEthView::fetch_add),
+        Opcode::AtomicAcknowledge => atomic_response(start),
+        Opcode::Acknowledge | Opcode::ReadAck => acknowledgement(start),
+        Opcode::Cnp => start.finish(Headers::Cnp, cnp::split_reserved(start.rest)?),
     }
 }
 
 #[inline]
-fn send(format: Format, position: Position, tail: Tail, rest: &[u8]) -> Read<'_, Headers> {
+fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, WireError> {
     let (tail, rest) = match tail {
-        Tail::Plain => (SendTail::Plain, rest),
+        Tail::Plain => (SendTail::Plain, start.rest),
         Tail::Immediate => {
-            let (view, rest) = ImmDtView::split(rest)?;
+            let (view, rest) = ImmDtView::split(start.rest)?;
             (SendTail::Immediate(view.value()), rest)
         }
         Tail::Invalidate => {
-            let (view, rest) = IethView::split(rest)?;
+            let (view, rest) = IethView::split(start.rest)?;
             (SendTail::Invalidate(view.rkey()), rest)
         }
     };
-    let (placement, rest) = match format {
+    let (placement, rest) = match start.format {
         Format::RoceV2 => (None, rest),
         Format::Irn => {
             let (view, rest) = PlacementView::split(rest)?;
             (Some(view.to_repr()), rest)
         }
     };
-    Ok((Headers::Send { position, tail, placement }, rest))
+    start.finish(Headers::Send { position, tail, placement }, rest)
 }
 
 #[inline]
-fn write(format: Format, position: Position, has_immediate: bool, rest: &[u8]) -> Read<'_, Headers> {
-    let (reth, rest) = if format == Format::Irn || position.starts() {
-        let (view, rest) = RethView::split(rest)?;
+fn write(start: &Start<'_>, position: Position, has_immediate: bool) -> Result<Decoded, WireError> {
+    let (reth, rest) = if start.format == Format::Irn || position.starts() {
+        let (view, rest) = RethView::split(start.rest)?;
         (Some(view.to_repr()), rest)
     } else {
-        (None, rest)
+        (None, start.rest)
     };
     if !has_immediate {
-        return Ok((Headers::Write { position, reth, immediate: None, recv_sn: None }, rest));
+        return start.finish(Headers::Write { position, reth, immediate: None, recv_sn: None }, rest);
     }
     let (view, rest) = ImmDtView::split(rest)?;
-    let (recv_sn, rest) = wqe_sn(format, rest)?;
-    Ok((Headers::Write { position, reth, immediate: Some(view.value()), recv_sn }, rest))
+    let (recv_sn, rest) = wqe_sn(start.format, rest)?;
+    start.finish(Headers::Write { position, reth, immediate: Some(view.value()), recv_sn }, rest)
 }
 
 #[inline]
-fn read_request(format: Format, rest: &[u8]) -> Read<'_, Headers> {
-    let (view, rest) = RethView::split(rest)?;
-    let (read_sn, rest) = wqe_sn(format, rest)?;
-    Ok((Headers::ReadRequest { reth: view.to_repr(), read_sn }, rest))
+fn read_request(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (view, rest) = RethView::split(start.rest)?;
+    let (read_sn, rest) = wqe_sn(start.format, rest)?;
+    start.finish(Headers::ReadRequest { reth: view.to_repr(), read_sn }, rest)
 }
 
 #[inline]
-fn read_response(position: Position, rest: &[u8]) -> Read<'_, Headers> {
+fn read_response(start: &Start<'_>, position: Position) -> Result<Decoded, WireError> {
     if position == Position::Middle {
-        return Ok((Headers::ReadResponse { position, aeth: None }, rest));
+        return start.finish(Headers::ReadResponse { position, aeth: None }, start.rest);
     }
-    let (view, rest) = AethView::split(rest)?;
-    Ok((Headers::ReadResponse { position, aeth: Some(view.to_repr()?) }, rest))
+    let (view, rest) = AethView::split(start.rest)?;
+    start.finish(Headers::ReadResponse { position, aeth: Some(view.to_repr()?) }, rest)
 }
 
 #[inline]
-fn atomic_request<'a>(
-    format: Format,
-    operation: fn(AtomicEthView<'a>) -> AtomicOp,
-    rest: &'a [u8],
-) -> Read<'a, Headers> {
-    let (view, rest) = AtomicEthView::split(rest)?;
-    let (read_sn, rest) = wqe_sn(format, rest)?;
-    Ok((Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: operation(view), read_sn }, rest))
+fn atomic_request<'a>(start: &Start<'a>, op: fn(AtomicEthView<'a>) -> AtomicOp) -> Result<Decoded, WireError> {
+    let (view, rest) = AtomicEthView::split(start.rest)?;
+    let (read_sn, rest) = wqe_sn(start.format, rest)?;
+    start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn }, rest)
 }
 
 #[inline]
-fn atomic_response(rest: &[u8]) -> Read<'_, Headers> {
-    let (aeth, rest) = AethView::split(rest)?;
+fn atomic_response(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (aeth, rest) = AethView::split(start.rest)?;
     let (value, rest) = AtomicAckEthView::split(rest)?;
-    Ok((Headers::AtomicResponse { aeth: aeth.to_repr()?, original: value.original() }, rest))
+    start.finish(Headers::AtomicResponse { aeth: aeth.to_repr()?, original: value.original() }, rest)
 }
 
 #[inline]
-fn acknowledgement(format: Format, opcode: Opcode, rest: &[u8]) -> Read<'_, Headers> {
-    let (view, rest) = AethView::split(rest)?;
+fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (view, rest) = AethView::split(start.rest)?;
     let aeth = view.to_repr()?;
-    let (sack, rest) = match format {
+    let (sack, rest) = match start.format {
         Format::RoceV2 => (None, rest),
         Format::Irn => {
             let (view, rest) = SackView::split(rest)?;
             (view.sack(), rest)
         }
     };
-    match opcode {
-        Opcode::ReadAck => Ok((Headers::ReadAck { aeth, sack }, rest)),
-        _ => Ok((Headers::Ack { aeth, sack }, rest)),
+    match start.opcode {
+        Opcode::ReadAck => start.finish(Headers::ReadAck { aeth, sack }, rest),
+        _ => start.finish(Headers::Ack { aeth, sack }, rest),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use rnic_base::Serial;
 
-use crate::bytes::{be24, put24, split};
+use crate::bytes::split;
 use crate::error::{EncodeError, WireError};
 use crate::packet::{Aeth, NakCode, Syndrome};
 
@@ -55,7 +55,7 @@ impl<'a> AethView<'a> {
     /// Messages that the responder has completed, modulo 2^24.
     #[inline]
     pub fn msn(self) -> Serial<24> {
-        Serial::new(be24(self.0, 1))
+        Serial::new(u32::from_be_bytes(*self.0))
     }
 
     /// The header's meaning.
@@ -83,8 +83,7 @@ impl Aeth {
         if value > VALUE_MAX {
             return Err(EncodeError::Range { field, value: u32::from(value), max: u32::from(VALUE_MAX) });
         }
-        out[0] = kind << VALUE_BITS | value;
-        put24(out, 1, self.msn.value());
+        *out = (u32::from(kind << VALUE_BITS | value) << 24 | self.msn.value()).to_be_bytes();
         Ok(())
     }
 }

@@ -10,7 +10,7 @@
 //!  F, B congestion notification forward, backward   A acknowledgement wanted
 //! ```
 
-use crate::bytes::{be16, be24, put, put24, split};
+use crate::bytes::{be16, be32, put, split};
 use crate::error::WireError;
 use crate::packet::{PacketFlags, Qpn};
 use rnic_base::Psn;
@@ -71,13 +71,13 @@ impl<'a> BthView<'a> {
     /// The queue pair that the packet is for.
     #[inline]
     pub fn dest_qpn(self) -> Qpn {
-        Qpn::new(be24(self.0, 5))
+        Qpn::new(be32(self.0, 4))
     }
 
     /// The sequence number.
     #[inline]
     pub fn psn(self) -> Psn {
-        Psn::new(be24(self.0, 9))
+        Psn::new(be32(self.0, 8))
     }
 
     /// The single-bit fields.
@@ -123,10 +123,10 @@ impl Bth {
             | self.pad << PAD_SHIFT
             | self.version;
         put(out, 2, DEFAULT_PARTITION_KEY.to_be_bytes());
-        out[VARIANT_BYTE] = flag(self.flags.fecn, FECN) | flag(self.flags.becn, BECN);
-        put24(out, 5, self.dest_qpn.get());
-        out[8] = flag(self.flags.ack_request, ACK_REQUEST);
-        put24(out, 9, self.psn.value());
+        let congestion = flag(self.flags.fecn, FECN) | flag(self.flags.becn, BECN);
+        put(out, VARIANT_BYTE, (u32::from(congestion) << 24 | self.dest_qpn.get()).to_be_bytes());
+        let ack_request = flag(self.flags.ack_request, ACK_REQUEST);
+        put(out, 8, (u32::from(ack_request) << 24 | self.psn.value()).to_be_bytes());
     }
 }
 

@@ -7,7 +7,7 @@
 //!  4  |   reserved    |                 source QP                     |
 //! ```
 
-use crate::bytes::{be24, be32, put, put24, split};
+use crate::bytes::{be32, put, split};
 use crate::error::WireError;
 use crate::packet::Qpn;
 
@@ -37,7 +37,7 @@ impl<'a> DethView<'a> {
     /// The queue pair that the datagram comes from.
     #[inline]
     pub fn source_qpn(self) -> Qpn {
-        Qpn::new(be24(self.0, 5))
+        Qpn::new(be32(self.0, 4))
     }
 }
 
@@ -45,8 +45,7 @@ impl<'a> DethView<'a> {
 #[inline]
 pub fn emit(queue_key: u32, source_qpn: Qpn, out: &mut [u8; LEN]) {
     put(out, 0, queue_key.to_be_bytes());
-    out[4] = 0;
-    put24(out, 5, source_qpn.get());
+    put(out, 4, source_qpn.get().to_be_bytes());
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl<'a> WqeSnView<'a> {
     /// The sequence number.
     #[inline]
     pub fn wqe_sn(self) -> WqeSn {
-        WqeSn::new(be24(self.0, 1))
+        WqeSn::new(u32::from_be_bytes(*self.0))
     }
 }
 
@@ -128,18 +128,14 @@ impl<'a> SackView<'a> {
     /// The packet that is selectively acknowledged, if any is.
     #[inline]
     pub fn sack(self) -> Option<Psn> {
-        (self.0[0] & SACK_VALID != 0).then(|| Psn::new(be24(self.0, 1)))
+        (self.0[0] & SACK_VALID != 0).then(|| Psn::new(u32::from_be_bytes(*self.0)))
     }
 }
 
 /// Writes a SACK field.
 #[inline]
 pub fn emit_sack(sack: Option<Psn>, out: &mut [u8; SACK_LEN]) {
-    *out = [0; SACK_LEN];
-    if let Some(psn) = sack {
-        out[0] = SACK_VALID;
-        put24(out, 1, psn.value());
-    }
+    *out = sack.map_or(0, |psn| u32::from(SACK_VALID) << 24 | psn.value()).to_be_bytes();
 }
 
 const SACK_VALID: u8 = 0x80;

@@ -1,0 +1,62 @@
+//! What encoding, decoding and measuring a packet's headers cost: all of them happen for every packet.
+//!
+//! Results are looked at where they are: giving them to the harness by value would add the copy of a result that was
+//! just written in small pieces, which costs more than the work.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+
+use rnic_base::{Psn, Serial};
+use rnic_wire::{
+    Aeth, Format, HEADERS_MAX, Headers, IpVersion, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
+    Syndrome, WqeSn, codec,
+};
+
+fn packet(payload_len: u32, headers: Headers) -> Packet {
+    let flags = PacketFlags { ack_request: true, ..PacketFlags::default() };
+    Packet { dest_qpn: Qpn::new(0x1234), psn: Psn::new(0xab_cdef), flags, payload_len, headers }
+}
+
+fn packets() -> Vec<(&'static str, Format, Packet)> {
+    let reth = Reth { va: 0x7f00_1234_5678, rkey: 0x0102_0304, dma_len: 65_536 };
+    let write = |position, reth| Headers::Write { position, reth, immediate: None, recv_sn: None };
+    let ack = Headers::Ack { aeth: Aeth { syndrome: Syndrome::ACK, msn: Serial::new(5) }, sack: None };
+    let placement = Some(SendPlacement { recv_sn: WqeSn::new(3), offset: Serial::new(4) });
+    let send = Headers::Send { position: Position::Only, tail: SendTail::Plain, placement };
+    vec![
+        ("roce write first", Format::RoceV2, packet(1024, write(Position::First, Some(reth)))),
+        ("roce write middle", Format::RoceV2, packet(1024, write(Position::Middle, None))),
+        ("roce ack", Format::RoceV2, packet(0, ack)),
+        ("irn write middle", Format::Irn, packet(1024, write(Position::Middle, Some(reth)))),
+        ("irn send only", Format::Irn, packet(8, send)),
+        ("irn ack", Format::Irn, packet(0, ack)),
+    ]
+}
+
+fn codecs(criterion: &mut Criterion) {
+    for (name, format, packet) in packets() {
+        criterion.bench_function(&format!("encode/{name}"), |bencher| {
+            let mut out = [0; HEADERS_MAX];
+            bencher.iter(|| {
+                let _ = black_box(&codec::encode_headers(format, black_box(&packet), &mut out));
+                black_box(&out);
+            });
+        });
+        let mut headers = [0; HEADERS_MAX];
+        let len = codec::encode_headers(format, &packet, &mut headers).expect("a legal packet");
+        let mut datagram = headers[..len].to_vec();
+        datagram.resize(packet.udp_payload_len(format) as usize, 0);
+        criterion.bench_function(&format!("decode/{name}"), |bencher| {
+            bencher.iter(|| {
+                let _ = black_box(&codec::decode(black_box(&datagram)));
+            });
+        });
+        criterion.bench_function(&format!("length/{name}"), |bencher| {
+            bencher.iter(|| black_box(&packet).link_len(black_box(format), IpVersion::V4));
+        });
+    }
+}
+
+criterion_group!(benches, codecs);
+criterion_main!(benches);
