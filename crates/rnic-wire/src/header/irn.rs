@@ -25,8 +25,8 @@
 //!
 //! Why so, where the paper is silent:
 //!
-//! - *TVer tells the formats apart*, so that a datagram describes itself: captures, checkers and a mixed pair (section 7
-//!   of the paper) need no connection state. A RoCEv2 receiver drops version 1 by the rules that it already has.
+//! - *TVer tells the formats apart*, so that a datagram describes itself: captures, checkers and a mixed pair (paper,
+//!   section 7) need no connection state. A RoCEv2 receiver drops version 1 by the rules that it already has.
 //! - *Ours come after the InfiniBand headers*, so those stay where every RoCE parser looks for them.
 //! - *Sequence numbers have 24 bits*: the paper adds 3 bytes to a WQE for one (section 6.1), and 3 + 3 are the 6 bytes
 //!   of a Send. The offset counts packets ("relative offset in the packet sequence number"); the receiver multiplies by
