@@ -16,8 +16,8 @@
 //! Everything before the BTH depends on addresses and length only: [`IcrcPrefix`] is the CRC that far, four bytes to
 //! keep for each peer and length.
 //!
-//! The arithmetic is the `crc32fast` crate's. `benches/icrc.rs` compares it with `crc-fast`: three to four times faster
-//! up to 64 bytes, 1.4 times at 1 KiB, level at 4 KiB; and headers are always short.
+//! The arithmetic is the `crc32fast` crate's. `benches/icrc.rs` compares it with `crc-fast`: two to four times faster
+//! up to 64 bytes, 1.2 to 1.4 times at 1 KiB, level at 4 KiB; and headers are always short.
 
 use crc32fast::Hasher;
 
