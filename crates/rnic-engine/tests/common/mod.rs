@@ -1,7 +1,7 @@
 //! Two engines and a wire that does what the test says.
 //!
-//! Every packet takes `DELAY` one way; a `fate` closure, asked for every packet in the order of sending, may drop, delay or double
-//! it. What was sent is logged, so that a test reads like a packet trace.
+//! Every packet takes `DELAY` one way; a `fate` closure, asked for every packet in the order of sending, may drop,
+//! delay or double it. What was sent is logged, so that a test reads like a packet trace.
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
@@ -43,6 +43,7 @@ pub struct Side {
     pub qpn: Qpn,
     pub key: u32,
     pub pd: PdId,
+    pub srq: Option<SrqId>,
 }
 
 /// A packet as the log shows it.
@@ -62,6 +63,9 @@ pub struct Pair {
     wire: BTreeMap<(Time, u64), (From, Transmit, Vec<u8>)>,
     order: u64,
     pub log: Vec<Sent>,
+    /// Packets that are due at the same instant are all taken in before anything is sent, as by a body that receives
+    /// in batches.
+    pub batch: bool,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
 }
 
@@ -153,7 +157,7 @@ impl Side {
         let access = Access::all();
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access };
         let key = engine.register(region).expect("a legal region").0;
-        Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd }
+        Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd, srq }
     }
 
     fn connect(&mut self, setup: &Setup, dest_qpn: Qpn) {
@@ -221,7 +225,7 @@ impl Pair {
             *byte = (index * 13 + index / 256 + 5) as u8;
         }
         let fate = Box::new(|_: &Sent| Fate::Deliver);
-        Self { left, right, now: Time::ZERO, wire: BTreeMap::new(), order: 0, log: Vec::new(), fate }
+        Self { left, right, now: Time::ZERO, wire: BTreeMap::new(), order: 0, log: Vec::new(), batch: false, fate }
     }
 
     pub fn of(transport: &str) -> Self {
@@ -284,6 +288,13 @@ impl Pair {
         }
     }
 
+    /// Takes in what is due at `now` without sending anything.
+    pub fn take_in_due(&mut self) {
+        let batch = std::mem::replace(&mut self.batch, true);
+        self.deliver_due();
+        self.batch = batch;
+    }
+
     fn deliver_due(&mut self) {
         while let Some(entry) = self.wire.first_entry() {
             if entry.key().0 > self.now {
@@ -297,6 +308,9 @@ impl Pair {
             let mut ram = Ram { memory: &mut side.memory, payload: &payload };
             let meta = RxMeta { peer: PeerId(7), congested: false };
             side.engine.receive(self.now, transmit.format, &transmit.packet, meta, &mut ram);
+            if self.batch {
+                continue;
+            }
             // What a packet calls for leaves before the next one comes in, as on a real link.
             self.drain(match from {
                 From::Left => From::Right,
@@ -310,6 +324,21 @@ impl Pair {
         let data = |sent: &&Sent| sent.from == from && sent.kind != TransmitKind::Ack;
         let entry = |sent: &Sent| (first.distance_to(sent.packet.psn), sent.kind.is_retransmission());
         self.log.iter().filter(data).map(entry).collect()
+    }
+
+    /// Request and response packets of one side as (microseconds, offset from the first PSN, sent again).
+    pub fn trace_of(&self, from: From, first: Psn) -> Vec<(u64, i64, bool)> {
+        let data = |sent: &&Sent| sent.from == from && sent.kind != TransmitKind::Ack;
+        let entry = |sent: &Sent| {
+            let us = sent.at.as_ps() / Duration::from_us(1).as_ps();
+            (us, first.distance_to(sent.packet.psn), sent.kind.is_retransmission())
+        };
+        self.log.iter().filter(data).map(entry).collect()
+    }
+
+    /// The packets that one side sent again, as (microseconds, offset from the first PSN).
+    pub fn resent_at(&self, from: From, first: Psn) -> Vec<(u64, i64)> {
+        self.trace_of(from, first).into_iter().filter(|(_, _, again)| *again).map(|(us, seq, _)| (us, seq)).collect()
     }
 
     /// Offsets of the packets that one side sent again.

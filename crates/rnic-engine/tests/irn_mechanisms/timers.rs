@@ -1,0 +1,207 @@
+//! I-7 to I-10 and I-24: timeouts, the cap, no congestion control.
+
+use rnic_base::BitRate;
+
+use super::*;
+
+/// Loses the first transmission of each packet from `from` on.
+fn lose_tail(pair: &mut Pair, from: i64) {
+    pair.wire(move |sent| {
+        let lost = sent.kind == TransmitKind::Request && FIRST.distance_to(sent.packet.psn) >= from;
+        if lost { Fate::Drop } else { Fate::Deliver }
+    });
+}
+
+/// A message of one packet is lost: one packet in flight, fewer than N = 3, so 100 us.
+#[test]
+fn i07_few_packets_in_flight_wait_for_the_low_timeout() {
+    let mut pair = irn();
+    lose_tail(&mut pair, 0);
+    write(&mut pair, 1, 1);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST), [(100, 0)]);
+    all_succeed(&mut pair.left, [1]);
+}
+
+/// The last five of a burst of fifty are lost: nothing draws a NACK, five are in flight, so 320 us after the last
+/// acknowledgement, which came in at 10 us.
+#[test]
+fn i07_many_packets_in_flight_wait_for_the_high_timeout() {
+    let mut pair = irn();
+    lose_tail(&mut pair, 45);
+    write(&mut pair, 1, 50);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST)[0], (330, 45));
+    assert_eq!(pair.left.info().stats.timeouts, 1);
+    all_succeed(&mut pair.left, [1]);
+}
+
+/// N = 3, one step to each side: two in flight wait 100 us, three wait 320 us.
+#[test]
+fn i07_the_edge_is_three_packets() {
+    for (lost, at) in [(1, 110), (2, 110), (3, 330), (4, 330)] {
+        let mut pair = irn();
+        lose_tail(&mut pair, 50 - lost);
+        write(&mut pair, 1, 50);
+        pair.run();
+        assert_eq!(pair.resent_at(From::Left, FIRST)[0], (at, 50 - lost), "{lost} in flight");
+    }
+    let mut pair = irn_with(&[("rto_low_packets", "4")]);
+    lose_tail(&mut pair, 47);
+    write(&mut pair, 1, 50);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST)[0], (110, 47), "N is a parameter");
+}
+
+/// A lost repair is found by the timer, which starts anew after every timeout: 100 us apart with one packet in flight.
+#[test]
+fn i07_a_lost_repair_waits_for_the_next_timeout() {
+    let mut pair = irn();
+    pair.wire(drop_requests(FIRST, &[(0, 0), (0, 1), (0, 2)]));
+    write(&mut pair, 1, 1);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST), [(100, 0), (200, 0), (300, 0)]);
+}
+
+/// The responder keeps the same two timeouts for its responses.
+#[test]
+fn i07_responses_wait_for_the_same_timeouts() {
+    for (packets, at) in [(1, 105), (2, 105), (3, 325)] {
+        let mut pair = irn();
+        let all: Vec<_> = (0..packets).map(|seq| (seq, 0)).collect();
+        pair.wire(drop_data(From::Right, FIRST, &all));
+        read(&mut pair, 1, packets as u32);
+        pair.run();
+        assert_eq!(pair.resent_at(From::Right, FIRST)[0], (at, 0), "{packets} in flight since 5 us");
+        all_succeed(&mut pair.left, [1]);
+    }
+}
+
+/// RTO_high = propagation on the longest path + one switch buffer full, in the paper's network: 24 us + 6 ports of
+/// 240 KB at 40 Gbit/s. The default is that, rounded up.
+#[test]
+fn i08_the_high_timeout_follows_from_path_and_buffer() {
+    let propagation = Duration::from_us(24);
+    let queueing = BitRate::gbps(40).serialize(6 * 240_000);
+    let derived = propagation + queueing;
+    assert_eq!(derived, Duration::from_us(312));
+    let profile = rnic_transports::profile("irn").expect("registered");
+    let (_, rto_high) = profile.options().find(|(spec, _)| spec.name == "rto_high").expect("a parameter");
+    assert_eq!(rto_high, Duration::from_us(320).as_ps());
+    assert!(derived.as_ps() <= rto_high && rto_high <= derived.as_ps() * 105 / 100);
+}
+
+/// Cap = longest-path bandwidth-delay product in packets: 120 KB / (1024 + 66 bytes of headers) = 110. In flight
+/// reaches it and never exceeds it, in a long message and in many short ones.
+#[test]
+fn i09_in_flight_reaches_the_cap_and_never_exceeds_it() {
+    assert_eq!(120_000 / (1_024 + 66), 110);
+    for short in [false, true] {
+        let mut pair = irn();
+        if short {
+            (0..250).for_each(|wr_id| write(&mut pair, wr_id, 1));
+        } else {
+            write(&mut pair, 0, 500);
+        }
+        let mut most = 0;
+        run_watching(&mut pair, Duration::from_us(1), us(200), |pair| {
+            let info = pair.left.info();
+            most = most.max(info.next.since(info.una));
+        });
+        assert_eq!(most, 110);
+        assert!(pair.left.engine.stats().waits[WaitReason::Cap as usize] > 0);
+    }
+}
+
+/// In flight is next minus last *cumulatively* acknowledged: selective acknowledgements make no room (section 3.2).
+#[test]
+fn i09_selective_acknowledgements_make_no_room() {
+    let mut pair = irn();
+    pair.wire(drop_requests(FIRST, &[(0, 0)]));
+    write(&mut pair, 1, 500);
+    pair.run_until(us(19));
+    let sent = pair.trace_of(From::Left, FIRST);
+    assert_eq!(sent.iter().filter(|(.., again)| !again).count(), 110, "109 are selectively acknowledged by now");
+    pair.run_until(us(20));
+    assert_eq!(
+        pair.left.info().next.since(pair.left.info().una),
+        110,
+        "the repair is acknowledged, and 0 to 109 with it"
+    );
+    let fresh =
+        |from: u64| pair.trace_of(From::Left, FIRST).iter().filter(|(us, _, again)| *us >= from && !again).count();
+    assert_eq!(fresh(20), 110);
+}
+
+/// The data source of reads has the cap too.
+#[test]
+fn i09_responses_are_capped_too() {
+    let mut pair = irn();
+    read(&mut pair, 1, 500);
+    pair.run_until(us(14));
+    assert_eq!(pair.data_of(From::Right, FIRST).len(), 110);
+    pair.run();
+    all_succeed(&mut pair.left, [1]);
+}
+
+/// Flows start at line rate: the first bandwidth-delay product leaves back to back, without waiting for a single
+/// acknowledgement.
+#[test]
+fn i10_the_first_window_leaves_back_to_back() {
+    let mut pair = irn();
+    write(&mut pair, 1, 500);
+    pair.run_until(us(9));
+    let trace = pair.trace_of(From::Left, FIRST);
+    assert_eq!(trace.iter().filter(|(us, ..)| *us == 0).count(), 110);
+    assert_eq!(trace.len(), 110);
+}
+
+/// Loss alone does not change the rate: after one, as soon as the repair is acknowledged, a whole window leaves at
+/// once. No slow start, no halving: neither a window nor a rate other than the cap ever holds a packet back.
+#[test]
+fn i10_loss_does_not_slow_the_sender_down() {
+    let mut pair = irn();
+    pair.wire(drop_requests(FIRST, &[(0, 0), (150, 0), (151, 0), (300, 0)]));
+    write(&mut pair, 1, 500);
+    pair.run_until(us(20));
+    assert_eq!(pair.trace_of(From::Left, FIRST).iter().filter(|(us, ..)| *us == 20).count(), 110);
+    pair.run();
+    let waits = pair.left.engine.stats().waits;
+    assert!(waits[WaitReason::Cap as usize] > 0);
+    assert_eq!((waits[WaitReason::Window as usize], waits[WaitReason::Rate as usize]), (0, 0));
+    all_succeed(&mut pair.left, [1]);
+}
+
+/// One timer, armed with RTO_low by default. With N or more in flight its expiry at 100 us does nothing but extend it
+/// to 320 us.
+#[test]
+fn i24_early_expiry_with_many_in_flight_only_extends_the_timer() {
+    let mut pair = irn();
+    lose_tail(&mut pair, 0);
+    write(&mut pair, 1, 3);
+    pair.run_until(us(99));
+    assert_eq!(pair.left.engine.next_timeout(), Some(us(100)));
+    pair.run_until(us(101));
+    assert_eq!(pair.left.engine.next_timeout(), Some(us(320)));
+    assert_eq!((pair.resent(From::Left, FIRST).len(), pair.left.info().stats.timeouts), (0, 0));
+    pair.run_until(us(319));
+    assert_eq!(pair.resent(From::Left, FIRST), []);
+    pair.run_until(us(320));
+    assert_eq!((pair.resent(From::Left, FIRST), pair.left.info().stats.timeouts), (vec![0], 1));
+}
+
+/// Past the edge: progress between the two expiries starts the timer anew, with RTO_low. 0 to 2 are late by 150 us,
+/// so the timer is extended at 100 us; at 160 us 0 and 1 are acknowledged and 2, which was lost, waits 100 us from
+/// there.
+#[test]
+fn i24_progress_after_an_extension_starts_over() {
+    let mut pair = irn();
+    pair.wire(|sent| match (sent.kind, FIRST.distance_to(sent.packet.psn)) {
+        (TransmitKind::Request, 2) => Fate::Drop,
+        (TransmitKind::Request, _) => Fate::Late(Duration::from_us(150)),
+        _ => Fate::Deliver,
+    });
+    write(&mut pair, 1, 3);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST), [(260, 2)]);
+}
