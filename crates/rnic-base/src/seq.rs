@@ -81,6 +81,9 @@ impl<const BITS: u32> fmt::Display for Serial<BITS> {
 pub struct Seq(u64);
 
 impl Seq {
+    /// Before every number of every stream: for fields that have no value yet.
+    pub const UNSET: Self = Self(0);
+
     /// The first number of a stream whose first packet carries `initial`.
     #[inline]
     pub const fn start<const BITS: u32>(initial: Serial<BITS>) -> Self {

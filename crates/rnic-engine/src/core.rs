@@ -4,15 +4,17 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Seq, Time};
+use rnic_base::{Psn, Seq, Time};
 use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
 use crate::cq::{Added, Cq, is_solicited};
-use crate::dma::Segment;
+use crate::dma::Segments;
+use crate::engine::Transmit;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
+use crate::fifo::Fifo;
 use crate::mr::MrTable;
 use crate::peer::Peers;
 use crate::ready::Ready;
@@ -22,19 +24,50 @@ use crate::timer::Timers;
 use crate::{CqId, PeerId, SrqId};
 
 /// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue pair, so none
-/// is lost for good: 4096 of 72 bytes is what 40 us of minimal packets at 100 Gbit/s can call for.
+/// is lost for good: 4096 is what 40 us of minimal packets at 100 Gbit/s can call for.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
 
 /// Notices that wait for their owner. More are dropped oldest first: queue pair states say the same.
 const EVENTS_MAX: usize = 4_096;
 
-/// An acknowledgement on its way out.
+/// An acknowledgement on its way out: what it says, and for whom. It becomes a packet when it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlPacket {
-    pub(crate) packet: Packet,
-    /// Whose it is: path and address are looked up when it leaves.
+    /// Whose it is: address and path are looked up when it leaves.
     pub(crate) slot: u32,
     pub(crate) from: Qpn,
+    /// What the receiver expects next.
+    pub(crate) expected: Seq,
+    pub(crate) msn: u32,
+    pub(crate) says: Control,
+}
+
+/// The kinds of packets that carry no data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Control {
+    /// An acknowledgement of requests.
+    Ack(AckKind),
+    /// An acknowledgement of responses.
+    ReadAck(AckKind),
+    /// A congestion notification.
+    Cnp,
+}
+
+impl ControlPacket {
+    const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp };
+
+    /// The packet, for the queue pair `dest_qpn`.
+    #[inline]
+    pub(crate) fn packet(&self, dest_qpn: Qpn) -> Packet {
+        match self.says {
+            Control::Ack(kind) => ack_packet(dest_qpn, self.expected, self.msn, kind, false),
+            Control::ReadAck(kind) => ack_packet(dest_qpn, self.expected, 0, kind, true),
+            Control::Cnp => {
+                let flags = PacketFlags { becn: true, ..PacketFlags::default() };
+                Packet { dest_qpn, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp }
+            }
+        }
+    }
 }
 
 /// The shared part of an engine.
@@ -46,13 +79,15 @@ pub(crate) struct Core {
     pub(crate) mrs: MrTable,
     pub(crate) cqs: Vec<Option<Cq>>,
     pub(crate) srqs: Vec<Option<Srq>>,
-    pub(crate) control: VecDeque<ControlPacket>,
+    pub(crate) control: Fifo<ControlPacket>,
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
     pub(crate) peers: Peers,
     pub(crate) events: VecDeque<AsyncEvent>,
-    /// The payload of the packet that was last taken with `transmit`.
-    pub(crate) segments: Vec<Segment>,
+    /// The packet on its way out: made here, and not copied from call to call.
+    pub(crate) out: Transmit,
+    /// Its payload.
+    pub(crate) segments: Segments,
     pub(crate) stats: EngineStats,
     /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
     pub(crate) active: u32,
@@ -68,28 +103,35 @@ impl Core {
             now: Time::ZERO,
             cqs: Vec::new(),
             srqs: Vec::new(),
-            control: VecDeque::new(),
+            control: Fifo::new(ControlPacket::BLANK),
             ready: Ready::default(),
             timers: Timers::default(),
             peers: Peers::default(),
             events: VecDeque::new(),
-            segments: Vec::new(),
+            out: Transmit::BLANK,
+            segments: Segments::default(),
             stats: EngineStats::default(),
             active: 0,
             overrun: Vec::new(),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete(&mut self, cq: CqId, completion: Completion) {
         let queue = self.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
-        match queue.push(completion, is_solicited(&completion)) {
-            Added::Quietly => {}
-            Added::Notify => self.notice(AsyncEvent::CqNotify(cq)),
-            Added::Overrun => {
-                self.overrun.push(cq);
-                self.notice(AsyncEvent::CqOverrun(cq));
-            }
+        let added = queue.push(completion, is_solicited(&completion));
+        if added != Added::Quietly {
+            self.notice_added(cq, added);
+        }
+    }
+
+    #[cold]
+    fn notice_added(&mut self, cq: CqId, added: Added) {
+        if added == Added::Overrun {
+            self.overrun.push(cq);
+            self.notice(AsyncEvent::CqOverrun(cq));
+        } else {
+            self.notice(AsyncEvent::CqNotify(cq));
         }
     }
 
@@ -120,10 +162,15 @@ impl Core {
     #[inline]
     pub(crate) fn settle(&mut self, peer: PeerId, packets: u64) {
         if self.peers.settled(peer, packets) {
-            for _ in 0..self.peers.room(peer) {
-                let Some((half, slot)) = self.peers.pop_waiting(peer) else { break };
-                self.ready.requeue(half, slot);
-            }
+            self.wake_waiting(peer);
+        }
+    }
+
+    #[cold]
+    fn wake_waiting(&mut self, peer: PeerId) {
+        for _ in 0..self.peers.room(peer) {
+            let Some((half, slot)) = self.peers.pop_waiting(peer) else { break };
+            self.ready.requeue(half, slot);
         }
     }
 
@@ -134,7 +181,7 @@ impl Core {
             self.stats.acks_folded += 1;
             return false;
         }
-        self.control.push_back(control);
+        self.control.push(control);
         true
     }
 }

@@ -1,8 +1,9 @@
 //! Completion queues.
 
-use std::collections::VecDeque;
+use rnic_wire::Qpn;
 
-use crate::completion::{Completion, WcFlags, WcStatus};
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::fifo::Fifo;
 
 /// When the owner wants to be told of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub(crate) enum Notify {
 /// A completion queue: completions in the order in which they came about.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    entries: VecDeque<Completion>,
+    entries: Fifo<Completion>,
     capacity: usize,
     notify: Notify,
     /// More came in than fit. Like a NIC's, such a queue is dead.
@@ -37,10 +38,9 @@ pub(crate) enum Added {
 
 impl Cq {
     pub(crate) fn new(capacity: u32) -> Self {
-        let capacity = capacity as usize;
-        // Large queues are rarely full: let them grow into their size.
-        let entries = VecDeque::with_capacity(capacity.min(64));
-        Self { entries, capacity, notify: Notify::Off, overrun: false, users: 0 }
+        // Large queues are rarely full: they grow into their size.
+        let entries = Fifo::new(BLANK);
+        Self { entries, capacity: capacity as usize, notify: Notify::Off, overrun: false, users: 0 }
     }
 
     #[inline]
@@ -50,7 +50,7 @@ impl Cq {
             self.overrun = true;
             return if first { Added::Overrun } else { Added::Quietly };
         }
-        self.entries.push_back(completion);
+        self.entries.push(completion);
         let wanted = match self.notify {
             Notify::Off => return Added::Quietly,
             Notify::Next => true,
@@ -65,16 +65,18 @@ impl Cq {
 
     #[inline]
     pub(crate) fn poll(&mut self, into: &mut [Completion]) -> usize {
-        let count = into.len().min(self.entries.len());
-        for (slot, completion) in into.iter_mut().zip(self.entries.drain(..count)) {
+        let mut count = 0;
+        for slot in into {
+            let Some(completion) = self.entries.pop() else { break };
             *slot = completion;
+            count += 1;
         }
         count
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.entries.pop_front()
+        self.entries.pop()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -98,3 +100,14 @@ impl Cq {
 pub(crate) fn is_solicited(completion: &Completion) -> bool {
     completion.flags.contains(WcFlags::SOLICITED)
 }
+
+/// What lies in a slot that has never been used.
+const BLANK: Completion = Completion {
+    wr_id: 0,
+    qpn: Qpn::new(0),
+    status: WcStatus::Success,
+    opcode: WcOpcode::Send,
+    byte_len: 0,
+    word: 0,
+    flags: WcFlags::empty(),
+};

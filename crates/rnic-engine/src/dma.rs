@@ -1,12 +1,39 @@
 //! The engine's hand in memory.
 
+use rnic_base::limits::SGE_MAX;
+
 /// A run of local memory, in the addresses that the body gave when it registered the region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
     /// Local address of the first byte.
     pub local: u64,
     /// Bytes.
     pub len: u32,
+}
+
+/// The payload of one packet: as many runs as a request has scatter/gather entries, at most.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    list: [Segment; SGE_MAX],
+    count: usize,
+}
+
+impl Segments {
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, segment: Segment) {
+        self.list[self.count] = segment;
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Segment] {
+        &self.list[..self.count]
+    }
 }
 
 /// Where received bytes go. A body implements this for the packet at hand and passes it to [`crate::Engine::receive`].

@@ -3,9 +3,9 @@
 mod setup;
 mod table;
 
-use rnic_base::Time;
+use rnic_base::{Psn, Time};
 use rnic_policy::PathLabel;
-use rnic_wire::{Format, Packet, Qpn};
+use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
@@ -66,6 +66,24 @@ pub struct Transmit {
     pub from: Qpn,
     /// What sort of packet it is.
     pub kind: TransmitKind,
+}
+
+impl Transmit {
+    /// What lies in the engine before the first packet.
+    pub(crate) const BLANK: Self = Self {
+        packet: Packet {
+            dest_qpn: Qpn::new(0),
+            psn: Psn::new(0),
+            flags: PacketFlags { solicited: false, ack_request: false, fecn: false, becn: false },
+            payload_len: 0,
+            headers: Headers::Cnp,
+        },
+        format: Format::RoceV2,
+        peer: PeerId(0),
+        label: PathLabel(0),
+        from: Qpn::new(0),
+        kind: TransmitKind::Ack,
+    };
 }
 
 /// An RDMA NIC without link, clock and memory. See the crate documentation for how to drive it.
@@ -152,31 +170,22 @@ impl Engine {
 
     /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next call.
     #[inline]
-    pub fn transmit(&mut self, now: Time) -> Option<Transmit> {
+    pub fn transmit(&mut self, now: Time) -> Option<&Transmit> {
         self.core.now = now;
-        if let Some(control) = self.core.control.pop_front() {
-            let qp = self.qps.at_mut(control.slot).filter(|qp| qp.number == control.from);
-            if let Some(qp) = qp {
-                self.core.stats.acks_sent += 1;
-                self.core.segments.clear();
-                return Some(Transmit {
-                    packet: control.packet,
-                    format: qp.transport.format,
-                    peer: qp.peer,
-                    label: qp.label,
-                    from: control.from,
-                    kind: TransmitKind::Ack,
-                });
+        while let Some(control) = self.core.control.pop() {
+            if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.number == control.from) {
+                qp.send_ack(&mut self.core, control.packet(qp.dest_qpn));
+                return Some(&self.core.out);
             }
         }
         while let Some((half, slot)) = self.core.ready.pop() {
             let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let transmit = match half {
+            let made = match half {
                 Half::Requester => qp.transmit_request(&mut self.core, now),
                 Half::Responder => qp.transmit_response(&mut self.core, now),
             };
-            if transmit.is_some() {
-                return transmit;
+            if made {
+                return Some(&self.core.out);
             }
         }
         // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
@@ -189,7 +198,7 @@ impl Engine {
     /// Where the payload of the packet that was last taken with [`Engine::transmit`] lies, in order.
     #[inline]
     pub fn segments(&self) -> &[Segment] {
-        &self.core.segments
+        self.core.segments.as_slice()
     }
 
     /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs little.

@@ -33,6 +33,7 @@ mod dma;
 mod engine;
 mod error;
 mod event;
+mod fifo;
 mod mr;
 mod peer;
 mod qp;

@@ -53,6 +53,7 @@ impl Peers {
     /// Packets have arrived, or their queue pair is gone. Answers whether somebody may be waiting for the room.
     #[inline]
     pub(crate) fn settled(&mut self, peer: PeerId, packets: u64) -> bool {
+        // Most engines have no limited peer at all.
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
         // A limit may have been set while packets were under way that nobody counted.
         peer.in_flight = peer.in_flight.saturating_sub(packets);

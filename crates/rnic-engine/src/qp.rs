@@ -100,7 +100,7 @@ pub(crate) struct Qp {
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = Arc::clone(&attributes.transport);
-        let start = Seq::default();
+        let start = Seq::UNSET;
         Self {
             number,
             slot,

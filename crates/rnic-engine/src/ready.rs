@@ -4,7 +4,7 @@
 //! rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon section 4.4 arbitrates
 //! its packet types the same way).
 
-use std::collections::VecDeque;
+use crate::fifo::Fifo;
 
 /// Which half of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,12 +14,18 @@ pub(crate) enum Half {
 }
 
 /// The two rings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ready {
-    requesters: VecDeque<u32>,
-    responders: VecDeque<u32>,
+    requesters: Fifo<u32>,
+    responders: Fifo<u32>,
     /// Whose turn it is when both wait.
     responders_next: bool,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { requesters: Fifo::new(0), responders: Fifo::new(0), responders_next: false }
+    }
 }
 
 impl Ready {
@@ -36,8 +42,8 @@ impl Ready {
     #[inline]
     pub(crate) fn requeue(&mut self, half: Half, slot: u32) {
         match half {
-            Half::Requester => self.requesters.push_back(slot),
-            Half::Responder => self.responders.push_back(slot),
+            Half::Requester => self.requesters.push(slot),
+            Half::Responder => self.responders.push(slot),
         }
     }
 
@@ -46,12 +52,12 @@ impl Ready {
     pub(crate) fn pop(&mut self) -> Option<(Half, u32)> {
         if self.responders_next || self.requesters.is_empty() {
             self.responders_next = false;
-            if let Some(slot) = self.responders.pop_front() {
+            if let Some(slot) = self.responders.pop() {
                 return Some((Half::Responder, slot));
             }
         }
         self.responders_next = true;
-        self.requesters.pop_front().map(|slot| (Half::Requester, slot))
+        self.requesters.pop().map(|slot| (Half::Requester, slot))
     }
 
     /// Puts `slot` back at the front: its turn is not over.

@@ -85,6 +85,24 @@ pub(crate) struct SendWqe {
 const _: () = assert!(size_of::<SendWqe>() == 64);
 
 impl SendWqe {
+    /// What lies in a slot that has never been used.
+    pub(crate) const BLANK: Self = Self {
+        wr_id: 0,
+        remote: 0,
+        first: Seq::UNSET,
+        operand: 0,
+        swap: 0,
+        rkey: 0,
+        length: 0,
+        packets: 0,
+        word: 0,
+        sn: 0,
+        op: WqeOp::Send,
+        flags: SendFlags::empty(),
+        sge_count: 0,
+        state: WqeState::Posted,
+    };
+
     /// The sequence number after the last packet.
     #[inline]
     pub(crate) fn end(&self) -> Seq {
@@ -95,42 +113,46 @@ impl SendWqe {
 /// A ring with room for a fixed number of scatter/gather entries beside each entry.
 #[derive(Debug)]
 struct Ring<T> {
-    entries: Box<[Option<T>]>,
+    entries: Box<[T]>,
     sges: Box<[Sge]>,
     sges_each: u32,
     limit: u32,
 }
 
 impl<T: Copy> Ring<T> {
-    fn new(limit: u32, sges_each: u32) -> Self {
+    fn new(limit: u32, sges_each: u32, blank: T) -> Self {
         let capacity = if limit == 0 { 0 } else { limit.next_power_of_two() as usize };
-        let entries = vec![None; capacity].into_boxed_slice();
+        let entries = vec![blank; capacity].into_boxed_slice();
         let sges = vec![Sge::default(); capacity * sges_each as usize].into_boxed_slice();
         Self { entries, sges, sges_each, limit }
     }
 
     #[inline]
     fn slot(&self, counter: u32) -> usize {
-        counter as usize & (self.entries.len() - 1)
+        // An empty ring has no slots: the mask wraps and the access below panics, as it must.
+        counter as usize & self.entries.len().wrapping_sub(1)
     }
 
     #[inline]
     fn get(&self, counter: u32) -> &T {
-        self.entries[self.slot(counter)].as_ref().expect("a counter within the queue names an entry")
+        &self.entries[self.slot(counter)]
     }
 
     #[inline]
     fn get_mut(&mut self, counter: u32) -> &mut T {
         let slot = self.slot(counter);
-        self.entries[slot].as_mut().expect("a counter within the queue names an entry")
+        &mut self.entries[slot]
     }
 
+    /// The scatter/gather entries of `counter`, for writing.
     #[inline]
-    fn put(&mut self, counter: u32, entry: T, sges: &[Sge]) {
-        let slot = self.slot(counter);
-        self.entries[slot] = Some(entry);
-        let first = slot * self.sges_each as usize;
-        self.sges[first..first + sges.len()].copy_from_slice(sges);
+    fn put_sges(&mut self, counter: u32, sges: &[Sge]) {
+        let first = self.slot(counter) * self.sges_each as usize;
+        match sges {
+            // The most common list by far, without a call to copy it.
+            [only] => self.sges[first] = *only,
+            _ => self.sges[first..first + sges.len()].copy_from_slice(sges),
+        }
     }
 
     #[inline]
@@ -154,7 +176,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0 }
+        Self { ring: Ring::new(limit, sges_each, SendWqe::BLANK), head: 0, next: 0, tail: 0 }
     }
 
     #[inline]
@@ -184,7 +206,8 @@ impl SendQueue {
 
     #[inline]
     pub(crate) fn push(&mut self, wqe: SendWqe, sges: &[Sge]) {
-        self.ring.put(self.tail, wqe, sges);
+        *self.ring.get_mut(self.tail) = wqe;
+        self.ring.put_sges(self.tail, sges);
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -224,7 +247,7 @@ impl SendQueue {
 
     /// Whether the entry at `next` has some of its packets out already: then it has a first sequence number.
     fn partly_sent(&self) -> bool {
-        self.has_unsent() && self.get(self.next).first != Seq::default()
+        self.has_unsent() && self.get(self.next).first != Seq::UNSET
     }
 }
 
@@ -237,6 +260,11 @@ pub(crate) struct RecvWqe {
     pub(crate) sge_count: u8,
     /// The completion, once the message's last packet is here (IRN's "premature CQE", section 5.3.3).
     pub(crate) done: Option<RecvDone>,
+}
+
+impl RecvWqe {
+    /// What lies in a slot that has never been used.
+    const BLANK: Self = Self { wr_id: 0, capacity: 0, sge_count: 0, done: None };
 }
 
 /// What a receive completes with.
@@ -270,7 +298,7 @@ pub(crate) struct RecvQueue {
 
 impl RecvQueue {
     pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each), head: 0, tail: 0 }
+        Self { ring: Ring::new(limit, sges_each, RecvWqe::BLANK), head: 0, tail: 0 }
     }
 
     #[inline]
@@ -296,7 +324,8 @@ impl RecvQueue {
     pub(crate) fn push(&mut self, wr_id: u64, sges: &[Sge]) {
         let capacity = sges.iter().map(|sge| u64::from(sge.len)).sum();
         let wqe = RecvWqe { wr_id, capacity, sge_count: sges.len() as u8, done: None };
-        self.ring.put(self.tail, wqe, sges);
+        *self.ring.get_mut(self.tail) = wqe;
+        self.ring.put_sges(self.tail, sges);
         self.tail = self.tail.wrapping_add(1);
     }
 

@@ -91,9 +91,11 @@ impl Position {
     /// The position of packet `index` of a message of `count` packets.
     #[inline]
     pub const fn of(index: u32, count: u32) -> Self {
+        if count == 1 {
+            return Self::Only;
+        }
         match (index == 0, index + 1 == count) {
-            (true, true) => Self::Only,
-            (true, false) => Self::First,
+            (true, _) => Self::First,
             (false, true) => Self::Last,
             (false, false) => Self::Middle,
         }

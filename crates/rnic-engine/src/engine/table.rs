@@ -18,6 +18,8 @@ pub(super) struct QpTable {
     slots: Vec<Option<Qp>>,
     free: Vec<u32>,
     pages: Vec<Option<Box<[u32; PAGE]>>>,
+    /// The last number looked up and its slot: packets and posts come in runs.
+    last: (Qpn, u32),
     /// State of the sequence that numbers are drawn from.
     draw: u64,
     count: u32,
@@ -25,11 +27,22 @@ pub(super) struct QpTable {
 
 impl QpTable {
     pub(super) fn new(secret: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), pages: Vec::new(), draw: secret, count: 0 }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            pages: Vec::new(),
+            last: (Qpn::new(0), NOBODY),
+            draw: secret,
+            count: 0,
+        }
     }
 
     #[inline]
     fn slot_of(&self, number: Qpn) -> u32 {
+        if number == self.last.0 { self.last.1 } else { self.look_up(number) }
+    }
+
+    fn look_up(&self, number: Qpn) -> u32 {
         let number = number.get() as usize;
         match self.pages.get(number / PAGE) {
             Some(Some(page)) => page[number % PAGE],
@@ -40,6 +53,7 @@ impl QpTable {
     #[inline]
     pub(super) fn find_mut(&mut self, number: Qpn) -> Option<&mut Qp> {
         let slot = self.slot_of(number);
+        self.last = (number, slot);
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
@@ -108,6 +122,7 @@ impl QpTable {
     }
 
     fn set_slot_of(&mut self, number: Qpn, slot: u32) {
+        self.last = (number, slot);
         let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);

@@ -72,7 +72,7 @@ impl Qp {
             return self.fail_head(core, WcStatus::RetryExceeded);
         }
         // What was inferred to be lost may be lost again.
-        self.requester.inferred_loss_at = rnic_base::Seq::default();
+        self.requester.inferred_loss_at = rnic_base::Seq::UNSET;
         self.count_timeout(core, now);
         self.wake_requester(core);
     }

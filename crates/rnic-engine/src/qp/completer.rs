@@ -116,6 +116,7 @@ impl Qp {
 
     /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first response that
     /// has not come in.
+    #[inline]
     pub(crate) fn acknowledge_requests(&mut self, core: &mut Core, now: Time, cumulative: Seq) {
         let reached = if self.transport.split || self.requester.fetches == 0 {
             cumulative
@@ -160,7 +161,7 @@ impl Qp {
         if self.regulator.is_some() {
             self.regulate_acked(core, now, packets, rtt);
         }
-        self.complete_finished(core);
+        self.complete_acknowledged(core);
         self.wake_requester(core);
     }
 
@@ -199,44 +200,44 @@ impl Qp {
     }
 
     /// Completes requests from the head of the queue for as long as they are finished.
-    #[inline]
     pub(crate) fn complete_finished(&mut self, core: &mut Core) {
-        loop {
-            let requester = &self.requester;
+        self.complete_acknowledged(core);
+    }
+
+    /// [`Qp::complete_finished`], for the one caller on the packet path.
+    #[inline(always)]
+    fn complete_acknowledged(&mut self, core: &mut Core) {
+        let Self { requester, transport, send_cq, number, .. } = self;
+        let una = requester.window.una;
+        let mut failed = None;
+        while requester.queue.head != requester.queue.tail {
             let counter = requester.queue.head;
-            if counter == requester.queue.tail {
-                break;
-            }
             if let Some((doomed, status)) = requester.doom
                 && doomed == counter
             {
-                return self.fail_head(core, status);
-            }
-            let wqe = requester.queue.get(counter);
-            let sent = counter != requester.queue.next;
-            let answered = !self.transport.split || !wqe.op.is_fetch() || wqe.state == WqeState::Fetched;
-            if !sent || wqe.end() > requester.window.una || !answered {
+                failed = Some(status);
                 break;
             }
-            self.complete_head(core);
+            let wqe = requester.queue.get(counter);
+            if counter == requester.queue.next || wqe.end() > una {
+                break;
+            }
+            if wqe.op.is_fetch() {
+                if transport.split && wqe.state != WqeState::Fetched {
+                    break;
+                }
+                requester.fetches -= 1;
+            }
+            if wqe.flags.contains(SendFlags::SIGNALED) {
+                core.complete(*send_cq, send_completion(*number, wqe, WcStatus::Success));
+            }
+            requester.queue.head = counter.wrapping_add(1);
         }
-        if self.state == QpState::SendQueueDrained && self.requester.window.is_empty() {
+        if let Some(status) = failed {
+            self.fail_head(core, status);
+        } else if self.state == QpState::SendQueueDrained && self.requester.window.is_empty() {
             self.notice_drained(core);
         }
-    }
-
-    #[inline]
-    fn complete_head(&mut self, core: &mut Core) {
-        let requester = &mut self.requester;
-        let wqe = requester.queue.get(requester.queue.head);
-        if wqe.op.is_fetch() {
-            requester.fetches -= 1;
-        }
-        if wqe.flags.contains(SendFlags::SIGNALED) {
-            let completion = send_completion(self.number, wqe, WcStatus::Success);
-            core.complete(self.send_cq, completion);
-        }
-        requester.queue.head = requester.queue.head.wrapping_add(1);
     }
 
     fn notice_drained(&mut self, core: &mut Core) {

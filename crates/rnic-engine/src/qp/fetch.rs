@@ -8,12 +8,11 @@ pub(crate) mod shared;
 pub(crate) mod split;
 
 use rnic_base::{Seq, Serial, Time};
-use rnic_policy::PathLabel;
 use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Syndrome};
 
 use crate::core::Core;
 use crate::dma::{Dma, Segment};
-use crate::engine::{Transmit, TransmitKind};
+use crate::engine::TransmitKind;
 use crate::mr::Access;
 use crate::qp::Qp;
 use shared::SharedServer;
@@ -62,7 +61,7 @@ impl Fetch {
             FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
             FetchRequest::Atomic { .. } => 1,
         };
-        Self { request, seq, first: Seq::default(), packets, original: 0 }
+        Self { request, seq, first: Seq::UNSET, packets, original: 0 }
     }
 
     fn end(&self) -> Seq {
@@ -191,26 +190,17 @@ impl Qp {
         }
     }
 
-    /// Makes the next response packet, if one may leave now.
-    pub(crate) fn next_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
-        if !self.state.receives() {
-            return None;
-        }
-        match self.responder.fetches.as_deref_mut()? {
-            FetchServer::Shared(_) => self.next_shared_response(core, now),
-            FetchServer::Split(_) => self.next_split_response(core, now),
+    /// Makes the next response packet, in `core.out`, if one may leave now.
+    pub(crate) fn next_response(&mut self, core: &mut Core, now: Time) -> bool {
+        match self.responder.fetches.as_deref_mut().filter(|_| self.state.receives()) {
+            Some(FetchServer::Shared(_)) => self.next_shared_response(core, now),
+            Some(FetchServer::Split(_)) => self.next_split_response(core, now),
+            None => false,
         }
     }
 
-    /// Builds response packet `index` of `fetch`; `None` when its memory has been taken away meanwhile.
-    fn build_response(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        fetch: &Fetch,
-        index: u32,
-        retransmission: bool,
-    ) -> Option<Transmit> {
+    /// Makes response packet `index` of `fetch`; false when its memory has been taken away meanwhile.
+    fn build_response(&mut self, core: &mut Core, now: Time, fetch: &Fetch, index: u32, again: bool) -> bool {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
         core.segments.clear();
         let (headers, payload_len) = match fetch.request {
@@ -220,7 +210,8 @@ impl Qp {
                 let len = (length - offset).min(self.mtu);
                 if len > 0 {
                     let va = va.wrapping_add(u64::from(offset));
-                    let local = core.mrs.resolve(self.pd, rkey, va, u64::from(len), Access::REMOTE_READ).ok()?;
+                    let access = Access::REMOTE_READ;
+                    let Ok(local) = core.mrs.resolve(self.pd, rkey, va, u64::from(len), access) else { return false };
                     core.segments.push(Segment { local, len });
                 }
                 let position = Position::of(index, fetch.packets);
@@ -229,16 +220,9 @@ impl Qp {
             }
         };
         let psn = (fetch.first + u64::from(index)).wire();
-        let packet = Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers };
-        self.count_sent(core, now, payload_len, retransmission);
-        let label: PathLabel = self.choose_path(now, retransmission);
-        Some(Transmit {
-            packet,
-            format: self.transport.format,
-            peer: self.peer,
-            label,
-            from: self.number,
-            kind: if retransmission { TransmitKind::ResponseAgain } else { TransmitKind::Response },
-        })
+        core.out.packet = Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers };
+        core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
+        self.send_data(core, now, again);
+        true
     }
 }

@@ -20,6 +20,12 @@ pub(crate) fn for_each_segment(
     access: Access,
     mut each: impl FnMut(u32, Segment),
 ) -> Result<(), Refused> {
+    if let [only] = sges {
+        assert!(u64::from(offset) + u64::from(len) <= u64::from(only.len), "a list is shorter than its message");
+        let local = mrs.resolve(pd, only.lkey, only.addr.wrapping_add(u64::from(offset)), u64::from(len), access)?;
+        each(0, Segment { local, len });
+        return Ok(());
+    }
     let (mut skip, mut done) = (offset, 0);
     for sge in sges {
         if done == len {

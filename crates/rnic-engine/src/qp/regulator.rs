@@ -6,9 +6,8 @@ use rnic_base::{BitRate, Time};
 use rnic_policy::{
     ControlActions, ControlEvent, ControlView, Cwnd, PolicyState, ScheduleActions, ScheduleEvent, ScheduleView,
 };
-use rnic_wire::{Headers, Packet, PacketFlags};
 
-use crate::core::{ControlPacket, Core};
+use crate::core::{Control, ControlPacket, Core};
 use crate::qp::Qp;
 use crate::timer::Deadline;
 
@@ -199,10 +198,8 @@ impl Qp {
             return;
         }
         regulator.last_cnp = Some(now);
-        let flags = PacketFlags { becn: true, ..PacketFlags::default() };
-        let psn = rnic_base::Psn::default();
-        let packet = Packet { dest_qpn: self.dest_qpn, psn, flags, payload_len: 0, headers: Headers::Cnp };
-        core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
+        let (expected, says) = (self.responder.window.expected, Control::Cnp);
+        core.push_control(ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says });
     }
 
     /// The peer says that our packets met congestion.

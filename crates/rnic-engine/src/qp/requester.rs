@@ -11,7 +11,6 @@ use rnic_base::{Seq, Time};
 use crate::completion::WcStatus;
 use crate::config::QpAttributes;
 use crate::core::Core;
-use crate::engine::Transmit;
 use crate::error::PostError;
 use crate::qp::{Qp, QpState};
 use crate::ready::Half;
@@ -19,7 +18,7 @@ use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::transport::Transport;
 use crate::window::SendWindow;
-use crate::wq::{SendQueue, SendWqe, WqeOp, WqeState};
+use crate::wq::{SendQueue, SendWqe, WqeOp};
 use crate::wr::{SendFlags, SendOp, SendRequest};
 
 /// The sending half of a queue pair.
@@ -74,7 +73,7 @@ impl Requester {
             rnr_retries: 0,
             rnr_retry: None,
             pause: Deadline::NEVER,
-            inferred_loss_at: Seq::default(),
+            inferred_loss_at: Seq::UNSET,
             queued: false,
         }
     }
@@ -86,36 +85,34 @@ impl Requester {
     }
 }
 
-/// Checks `request` against the queue and the limits of verbs, and puts it into its compact form.
-fn compact(request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
-    let length: u64 = request.sges.iter().map(|sge| u64::from(sge.len)).sum();
+/// Checks `request` against the limits of verbs and puts it into its compact form.
+#[inline]
+fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
+    let length = match request.sges {
+        [only] => u64::from(only.len),
+        sges => sges.iter().map(|sge| u64::from(sge.len)).sum(),
+    };
     if length > rnic_base::limits::MESSAGE_BYTES_MAX {
         return Err(PostError::MessageTooLong(length));
     }
     let mut wqe = SendWqe {
         wr_id: request.wr_id,
-        remote: 0,
-        first: Seq::default(),
-        operand: 0,
-        swap: 0,
-        rkey: 0,
         length: length as u32,
-        packets: 0,
-        word: 0,
-        sn: 0,
-        op: WqeOp::Send,
+        // Most messages are shorter than a packet: spare them the division.
+        packets: if length <= u64::from(mtu) { 1 } else { (length as u32).div_ceil(mtu) },
         flags: request.flags,
         sge_count: request.sges.len() as u8,
-        state: WqeState::Posted,
+        ..SendWqe::BLANK
     };
     match request.op {
-        SendOp::Send { immediate: None } => {}
-        SendOp::Send { immediate: Some(word) } => (wqe.op, wqe.word) = (WqeOp::SendImm, word),
-        SendOp::SendInvalidate { rkey } => (wqe.op, wqe.word) = (WqeOp::SendInvalidate, rkey),
         SendOp::Write { remote, immediate } => {
             (wqe.remote, wqe.rkey) = (remote.addr, remote.rkey);
             (wqe.op, wqe.word) = immediate.map_or((WqeOp::Write, 0), |word| (WqeOp::WriteImm, word));
         }
+        SendOp::Send { immediate } => {
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Send, 0), |word| (WqeOp::SendImm, word));
+        }
+        SendOp::SendInvalidate { rkey } => (wqe.op, wqe.word) = (WqeOp::SendInvalidate, rkey),
         SendOp::Read { remote } => (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::Read, remote.addr, remote.rkey),
         SendOp::CompareSwap { remote, compare, swap } => {
             (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::CompareSwap, remote.addr, remote.rkey);
@@ -146,9 +143,13 @@ impl Qp {
         if request.sges.len() > queue.sge_limit() {
             return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
         }
-        let mut wqe = compact(request)?;
+        let mut wqe = compact(request, self.mtu)?;
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
+        }
+        if self.transport.split && wqe.op == WqeOp::Read {
+            // The answer has numbers of its own.
+            wqe.packets = 1;
         }
         queue.push(wqe, request.sges);
         if self.state == QpState::Error {
@@ -172,9 +173,9 @@ impl Qp {
 
     /// A packet has left: go on with the turn, or go to the end of the ring.
     #[inline]
-    fn end_packet_of_turn(&mut self, core: &mut Core, now: Time, bytes: u32) {
+    fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
         if self.regulator.is_some() {
-            self.count_served(core, now, bytes);
+            self.count_served(core, now, core.out.packet.payload_len);
         }
         if self.turn_left > 1 && self.requester.has_work() && !self.requester.queued {
             self.turn_left -= 1;
@@ -186,73 +187,74 @@ impl Qp {
         }
     }
 
-    /// Makes the next request packet, if one may leave now. The ring has let go of this queue pair.
-    pub(crate) fn transmit_request(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+    /// Makes the next request packet, in `core.out`, if one may leave now. The ring has let go of this queue pair.
+    #[inline]
+    pub(crate) fn transmit_request(&mut self, core: &mut Core, now: Time) -> bool {
         self.requester.queued = false;
         if !self.state.sends() {
-            return None;
+            return false;
         }
         if self.requester.pause.is_set() {
             core.count_wait(WaitReason::ReceiverNotReady);
-            return None;
+            return false;
         }
-        if !self.requester.has_work() {
-            return None;
+        let repeat = self.requester.window.first_to_repeat();
+        if repeat.is_none() && !self.requester.queue.has_unsent() {
+            return false;
         }
         if let Some(at) = self.pacing_allows_at(now) {
             self.arm_pacing(core, at);
-            return None;
+            return false;
         }
-        let transmit = match self.requester.window.first_to_repeat() {
+        let made = match repeat {
             Some(seq) => self.repeat_request(core, now, seq),
             None => self.new_request(core, now),
-        }?;
-        self.end_packet_of_turn(core, now, transmit.packet.payload_len);
-        Some(transmit)
+        };
+        if made {
+            self.end_packet_of_turn(core, now);
+        }
+        made
     }
 
-    fn repeat_request(&mut self, core: &mut Core, now: Time, seq: Seq) -> Option<Transmit> {
+    #[cold]
+    fn repeat_request(&mut self, core: &mut Core, now: Time, seq: Seq) -> bool {
         let requester = &mut self.requester;
         let counter = requester.queue.find(seq).expect("an outstanding packet belongs to an entry");
-        let wqe = *requester.queue.get(counter);
+        let wqe = requester.queue.get(counter);
         let index = seq.since(wqe.first) as u32;
         let sent = if counter == requester.queue.next { requester.sent_of_next } else { wqe.packets };
         let takes = if wqe.op == WqeOp::Read && !self.transport.split { sent - index } else { 1 };
         let end = seq + u64::from(takes);
         let asks = end == requester.window.next;
-        let transmit = self.build_request(core, now, counter, index, takes, asks, true);
+        let made = self.build_request(core, now, counter, Piece { index, takes, asks, again: true });
         // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
         self.requester.window.repeated(seq, end);
-        if transmit.is_none() && self.state.sends() {
+        if !made && self.state.sends() {
             self.wake_requester(core);
         }
-        transmit
+        made
     }
 
-    fn new_request(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
-        let counter = self.requester.queue.next;
-        let drained = self.requester.sent_of_next == 0 && self.state == QpState::SendQueueDrained;
-        if drained || self.requester.doom.is_some() {
-            return None;
-        }
-        let wqe = *self.requester.queue.get(counter);
-        let (takes, room) = match self.takes_now(core, &wqe) {
+    #[inline]
+    fn new_request(&mut self, core: &mut Core, now: Time) -> bool {
+        let (takes, room) = match self.takes_now(core) {
             Ok(allowed) => allowed,
             Err(reason) => {
-                core.count_wait(reason);
-                if reason == WaitReason::PeerWindow {
-                    self.requester.queued = true;
-                    core.peers.wait(self.peer, Half::Requester, self.slot);
+                if let Some(reason) = reason {
+                    self.hold_back(core, reason);
                 }
-                return None;
+                return false;
             }
         };
+        let counter = self.requester.queue.next;
         if self.requester.sent_of_next == 0 {
             self.start_entry(core, now, counter);
         }
         let index = self.requester.sent_of_next;
-        let last_allowed = room == u64::from(takes);
-        let transmit = self.build_request(core, now, counter, index, takes, last_allowed, false)?;
+        let asks = room == u64::from(takes);
+        if !self.build_request(core, now, counter, Piece { index, takes, asks, again: false }) {
+            return false;
+        }
         let transport = &self.transport;
         let requester = &mut self.requester;
         requester.window.sent(u64::from(takes), now, transport);
@@ -263,34 +265,47 @@ impl Qp {
             requester.sent_of_next = 0;
             requester.queue.next = requester.queue.next.wrapping_add(1);
         }
-        Some(transmit)
+        true
     }
 
-    /// How many sequence numbers the next packet of `wqe` may take, and how many there is room for: at least one, or why
-    /// none.
+    #[cold]
+    fn hold_back(&mut self, core: &mut Core, reason: WaitReason) {
+        core.count_wait(reason);
+        if reason == WaitReason::PeerWindow {
+            self.requester.queued = true;
+            core.peers.wait(self.peer, Half::Requester, self.slot);
+        }
+    }
+
+    /// How many sequence numbers the next new packet may take, and how many there is room for: at least one, or why none
+    /// (no reason when nothing new is to be sent at all).
     #[inline]
-    fn takes_now(&self, core: &Core, wqe: &SendWqe) -> Result<(u32, u64), WaitReason> {
+    fn takes_now(&self, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
-        if starts && wqe.flags.contains(SendFlags::FENCE) && requester.fetches > 0 {
-            return Err(WaitReason::Fence);
+        if requester.doom.is_some() || (starts && self.state == QpState::SendQueueDrained) {
+            return Err(None);
         }
-        if starts && wqe.op.is_fetch() && requester.fetches >= requester.fetches_max {
-            return Err(WaitReason::ReadLimit);
+        let wqe = requester.queue.get(requester.queue.next);
+        if starts && wqe.flags.contains(SendFlags::FENCE) && requester.fetches > 0 {
+            return Err(Some(WaitReason::Fence));
         }
         let (room, reason) = self.gate_room(core);
+        if !wqe.op.is_fetch() {
+            return if room > 0 { Ok((1, room)) } else { Err(Some(reason)) };
+        }
+        if starts && requester.fetches >= requester.fetches_max {
+            return Err(Some(WaitReason::ReadLimit));
+        }
         if room == 0 {
-            return Err(reason);
+            return Err(Some(reason));
         }
-        if wqe.op != WqeOp::Read || self.transport.split {
-            return Ok((1, room));
-        }
-        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is asked for in
-        // pieces, the next one when the last has come in: the responder has no window of its own to hold back with.
+        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is asked
+        // for in pieces, the next one when the last has come in: the responder has no window of its own to hold back with.
         if !starts && !requester.window.is_empty() {
-            return Err(reason);
+            return Err(Some(reason));
         }
-        let left = self.sequence_numbers_of(wqe) - requester.sent_of_next;
+        let left = wqe.packets - requester.sent_of_next;
         Ok((u64::from(left).min(room) as u32, room))
     }
 
@@ -312,36 +327,35 @@ impl Qp {
         least
     }
 
-    /// Sequence numbers that `wqe` takes in this transport.
-    #[inline]
-    fn sequence_numbers_of(&self, wqe: &SendWqe) -> u32 {
-        if wqe.op.is_atomic() || (wqe.op == WqeOp::Read && self.transport.split) {
-            return 1;
-        }
-        // Most messages are shorter than a packet: spare them the division.
-        if wqe.length <= self.mtu { 1 } else { wqe.length.div_ceil(self.mtu) }
-    }
-
     /// Gives the entry its sequence numbers: its first packet is about to be made.
     #[inline]
     fn start_entry(&mut self, core: &mut Core, now: Time, counter: u32) {
-        let wqe = *self.requester.queue.get(counter);
-        let packets = self.sequence_numbers_of(&wqe);
         let requester = &mut self.requester;
-        let mut sn = 0;
-        if wqe.op.consumes_receive() {
-            sn = requester.next_recv_sn;
+        let entry = requester.queue.get_mut(counter);
+        entry.first = requester.window.next;
+        if entry.op.consumes_receive() {
+            entry.sn = requester.next_recv_sn;
             requester.next_recv_sn = requester.next_recv_sn.wrapping_add(1);
-        } else if wqe.op.is_fetch() {
-            sn = requester.next_read_sn;
+        } else if entry.op.is_fetch() {
+            entry.sn = requester.next_read_sn;
             requester.next_read_sn = requester.next_read_sn.wrapping_add(1);
             requester.fetches += 1;
-        }
-        let first = requester.window.next;
-        let entry = requester.queue.get_mut(counter);
-        (entry.first, entry.packets, entry.sn) = (first, packets, sn);
-        if wqe.op.is_fetch() && self.transport.split {
-            self.expect_responses(core, now, counter);
+            if self.transport.split {
+                self.expect_responses(core, now, counter);
+            }
         }
     }
+}
+
+/// Which packet of an entry to make.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Its place among the entry's sequence numbers.
+    index: u32,
+    /// How many of them it takes: one, but for reads in a shared space.
+    takes: u32,
+    /// It should ask for an acknowledgement, for a reason of the window's.
+    asks: bool,
+    /// It was sent before.
+    again: bool,
 }

@@ -12,7 +12,7 @@ use rnic_base::{Seq, Time};
 use rnic_wire::{Headers, NakCode, Packet};
 
 use crate::config::QpAttributes;
-use crate::core::{AckKind, ControlPacket, Core, ack_packet};
+use crate::core::{AckKind, Control, ControlPacket, Core, ack_packet};
 use crate::dma::Dma;
 use crate::engine::{Transmit, TransmitKind};
 use crate::error::{DropReason, RxOutcome};
@@ -193,13 +193,15 @@ impl Qp {
     }
 
     /// Sends an acknowledgement: at once where every packet gets one, else when the responses before it are out.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, core: &mut Core, kind: AckKind) {
-        if !self.transport.split {
+        if !self.transport.acks_every_packet {
             return self.owe(core, kind);
         }
-        let packet = self.ack_now(kind);
-        let sent = core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
-        if !sent {
+        let Responder { window, msn, .. } = &self.responder;
+        let (expected, says) = (window.expected, Control::Ack(kind));
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: *msn, says };
+        if !core.push_control(control) {
             self.owe(core, kind);
         }
     }
@@ -223,43 +225,44 @@ impl Qp {
         }
     }
 
-    /// Makes the responder's next packet. In a shared space responses come first: an acknowledgement that overtook them would
-    /// tell the requester that they are lost.
-    pub(crate) fn transmit_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+    /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement that
+    /// overtook them would tell the requester that they are lost.
+    pub(crate) fn transmit_response(&mut self, core: &mut Core, now: Time) -> bool {
         self.responder.queued = false;
         if let Some(responses) = self.responses.as_mut().filter(|responses| responses.owes_ack) {
             responses.owes_ack = false;
             let expected = responses.window.expected;
             let packet = ack_packet(self.dest_qpn, expected, 0, AckKind::Ack, true);
+            self.send_ack(core, packet);
             self.wake_responder(core);
-            return Some(self.transmit_ack(core, packet));
+            return true;
         }
-        let transmit = match self.next_response(core, now) {
-            Some(transmit) => transmit,
-            None => self.transmit_owed(core)?,
-        };
-        if self.responder.has_work() {
+        let made = self.next_response(core, now) || self.transmit_owed(core);
+        if made && self.responder.has_work() {
             self.wake_responder(core);
         }
-        Some(transmit)
+        made
     }
 
-    fn transmit_owed(&mut self, core: &mut Core) -> Option<Transmit> {
-        let kind = self.responder.owes?;
+    fn transmit_owed(&mut self, core: &mut Core) -> bool {
+        let Some(kind) = self.responder.owes else { return false };
         let final_answer = matches!(kind, AckKind::Refused(_));
         let fetches = self.responder.fetches.as_ref();
         // What was asked before the refused request is answered, and known to have arrived, before the refusal goes out.
         let must_wait =
             fetches.is_some_and(|fetches| if final_answer { fetches.is_busy() } else { fetches.goes_first() });
         if must_wait {
-            return None;
+            return false;
         }
         self.responder.owes = None;
         let packet = self.ack_now(kind);
-        if let AckKind::Refused(code) = kind {
+        if let AckKind::Refused(code) = kind
+            && self.state != QpState::Error
+        {
             self.fail_as_responder(core, code);
         }
-        Some(self.transmit_ack(core, packet))
+        self.send_ack(core, packet);
+        true
     }
 
     /// The request that is expected now cannot be honoured: no further one is taken.
@@ -272,22 +275,23 @@ impl Qp {
     /// requester must still learn of it; otherwise silence.
     pub(crate) fn receive_late(&mut self, core: &mut Core) -> RxOutcome {
         if let Some(code) = self.responder.refused.filter(|_| self.state == QpState::Error) {
-            let packet = self.ack_now(AckKind::Refused(code));
-            core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
+            self.owe(core, AckKind::Refused(code));
         }
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
     }
 
-    fn transmit_ack(&self, core: &mut Core, packet: Packet) -> Transmit {
+    /// Addresses `packet`, which carries no data, in `core.out`.
+    #[inline]
+    pub(crate) fn send_ack(&self, core: &mut Core, packet: Packet) {
         core.stats.acks_sent += 1;
         core.segments.clear();
-        Transmit {
+        core.out = Transmit {
             packet,
             format: self.transport.format,
             peer: self.peer,
             label: self.label,
             from: self.number,
             kind: TransmitKind::Ack,
-        }
+        };
     }
 }

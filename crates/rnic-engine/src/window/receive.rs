@@ -39,7 +39,7 @@ struct Early {
 
 impl ReceiveWindow {
     pub(crate) fn new(start: Seq) -> Self {
-        Self { expected: start, early: None, gap_seen_at: Seq::default() }
+        Self { expected: start, early: None, gap_seen_at: Seq::UNSET }
     }
 
     /// Whether nothing is here early.
@@ -69,7 +69,7 @@ impl ReceiveWindow {
     /// Once per gap, and again when the sender has gone back without closing it: then its packets start over, below
     /// those that came before.
     pub(crate) fn gap_is_news(&mut self, seq: Seq) -> bool {
-        let news = seq <= self.gap_seen_at || self.gap_seen_at == Seq::default();
+        let news = seq <= self.gap_seen_at || self.gap_seen_at == Seq::UNSET;
         self.gap_seen_at = seq;
         news
     }
@@ -92,7 +92,7 @@ impl ReceiveWindow {
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.expected += 1;
-        self.gap_seen_at = Seq::default();
+        self.gap_seen_at = Seq::UNSET;
         if let Some(early) = &mut self.early
             && early.count > 0
         {
@@ -105,7 +105,7 @@ impl ReceiveWindow {
     #[inline]
     pub(crate) fn advance_by(&mut self, packets: u64) {
         self.expected += packets;
-        self.gap_seen_at = Seq::default();
+        self.gap_seen_at = Seq::UNSET;
     }
 
     /// If the expected packet is here early, whether it acts: the caller deals with it and calls

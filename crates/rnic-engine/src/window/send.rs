@@ -105,8 +105,12 @@ impl SendWindow {
         if self.cursor < self.next {
             return Some(self.cursor);
         }
-        let marks = self.marks.as_ref()?;
-        marks.marked.first_one(0).map(|offset| self.una + u64::from(offset))
+        if self.marks.is_none() { None } else { self.first_marked() }
+    }
+
+    fn first_marked(&self) -> Option<Seq> {
+        let marked = self.marks.as_ref()?.marked.first_one(0);
+        marked.map(|offset| self.una + u64::from(offset))
     }
 
     /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been.
@@ -271,7 +275,7 @@ impl SendWindow {
 impl Marks {
     fn new(bits: u32) -> Box<Self> {
         let (sacked, marked) = (AnyRing::with_bits(bits), AnyRing::with_bits(bits));
-        Box::new(Self { sacked, marked, highest: Seq::default() })
+        Box::new(Self { sacked, marked, highest: Seq::UNSET })
     }
 
     /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never gives them

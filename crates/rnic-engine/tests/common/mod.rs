@@ -267,7 +267,7 @@ impl Pair {
             From::Left => &mut self.left,
             From::Right => &mut self.right,
         };
-        while let Some(transmit) = side.engine.transmit(self.now) {
+        while let Some(transmit) = side.engine.transmit(self.now).copied() {
             let mut payload = Vec::new();
             for segment in side.engine.segments() {
                 payload.extend(&side.memory[segment.local as usize..segment.local as usize + segment.len as usize]);

@@ -6,7 +6,7 @@ use rnic_base::{Seq, Time};
 use rnic_wire::{Headers, Packet};
 
 use crate::completion::WcStatus;
-use crate::core::{AckKind, ControlPacket, Core, ack_packet};
+use crate::core::{AckKind, Control, ControlPacket, Core};
 use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, RxOutcome};
 use crate::mr::Access;
@@ -245,9 +245,9 @@ impl Qp {
     /// Acknowledges responses (IRN section 5.2: one for every response packet).
     pub(crate) fn acknowledge_responses(&mut self, core: &mut Core, kind: AckKind) {
         let Some(responses) = &mut self.responses else { return };
-        let packet = ack_packet(self.dest_qpn, responses.window.expected, 0, kind, true);
-        let sent = core.push_control(ControlPacket { packet, slot: self.slot, from: self.number });
-        if !sent {
+        let (expected, says) = (responses.window.expected, Control::ReadAck(kind));
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says };
+        if !core.push_control(control) {
             responses.owes_ack = true;
             self.wake_responder(core);
         }

@@ -11,7 +11,6 @@ use rnic_wire::NakCode;
 
 use super::{Fetch, FetchRequest, FetchServer};
 use crate::core::Core;
-use crate::engine::Transmit;
 use crate::qp::Qp;
 
 /// Responses to send, and atomics to remember.
@@ -87,23 +86,23 @@ impl SharedServer {
 }
 
 impl Qp {
-    pub(super) fn next_shared_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+    pub(super) fn next_shared_response(&mut self, core: &mut Core, now: Time) -> bool {
         if let Some(at) = self.pacing_allows_at(now) {
             self.arm_pacing(core, at);
-            return None;
+            return false;
         }
-        let Some(FetchServer::Shared(server)) = self.responder.fetches.as_deref_mut() else { return None };
-        let fetch = *server.jobs.front()?;
+        let Some(FetchServer::Shared(server)) = self.responder.fetches.as_deref_mut() else { return false };
+        let Some(fetch) = server.jobs.front().copied() else { return false };
         let index = server.sent;
         server.sent += 1;
         if server.sent >= fetch.packets {
             server.jobs.pop_front();
             server.sent = 0;
         }
-        let transmit = self.build_response(core, now, &fetch, index, false);
-        if transmit.is_none() {
+        let made = self.build_response(core, now, &fetch, index, false);
+        if !made {
             self.fail_as_responder(core, NakCode::RemoteOperationalError);
         }
-        transmit
+        made
     }
 }

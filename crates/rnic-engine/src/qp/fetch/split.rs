@@ -10,7 +10,6 @@ use rnic_wire::{Aeth, NakCode, Syndrome};
 
 use super::{Fetch, FetchServer};
 use crate::core::Core;
-use crate::engine::Transmit;
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
 use crate::ready::Half;
@@ -220,20 +219,20 @@ impl Qp {
         }
     }
 
-    pub(super) fn next_split_response(&mut self, core: &mut Core, now: Time) -> Option<Transmit> {
+    pub(super) fn next_split_response(&mut self, core: &mut Core, now: Time) -> bool {
         if let Some(at) = self.pacing_allows_at(now) {
             self.arm_pacing(core, at);
-            return None;
+            return false;
         }
         let room = core.peers.room(self.peer);
         let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
         let Self { responder, transport, .. } = &mut *self;
-        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return None };
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return false };
         let repeat = server.window.first_to_repeat();
         let seq = repeat.unwrap_or(server.window.next);
         if repeat.is_none() {
             if server.window.next == server.next {
-                return None;
+                return false;
             }
             let in_flight = server.window.in_flight();
             let blocked = if in_flight >= transport.in_flight_max {
@@ -249,17 +248,17 @@ impl Qp {
                     self.responder.queued = true;
                     core.peers.wait(self.peer, Half::Responder, self.slot);
                 }
-                return None;
+                return false;
             }
         }
         let fetch = server.find(seq).expect("an unacknowledged response belongs to a fetch");
         let index = seq.since(fetch.first) as u32;
-        let Some(transmit) = self.build_response(core, now, &fetch, index, repeat.is_some()) else {
+        if !self.build_response(core, now, &fetch, index, repeat.is_some()) {
             self.fail_as_responder(core, NakCode::RemoteOperationalError);
-            return None;
-        };
+            return false;
+        }
         self.note_response_sent(core, now, seq, repeat.is_some());
-        Some(transmit)
+        true
     }
 
     fn note_response_sent(&mut self, core: &mut Core, now: Time, seq: Seq, again: bool) {

@@ -1,65 +1,44 @@
 //! One request packet.
 
 use rnic_base::{Serial, Time};
-use rnic_wire::{AtomicOp, Headers, Packet, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
+use rnic_wire::{AtomicOp, Format, Headers, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
 
 use crate::completion::WcStatus;
 use crate::core::Core;
-use crate::engine::{Transmit, TransmitKind};
+use crate::engine::TransmitKind;
 use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::gather::for_each_segment;
+use crate::qp::requester::Piece;
 use crate::wq::{SendWqe, WqeOp};
 use crate::wr::SendFlags;
 
 impl Qp {
-    /// Makes packet `index` of entry `counter`, which takes `takes` sequence numbers.
+    /// Makes packet `piece` of entry `counter`, in `core.out` and `core.segments`.
     ///
-    /// `None` when the entry's local memory is not what its keys say: the entry then fails in its turn.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call site each for first and repeated sending; a struct would only rename them"
-    )]
-    pub(super) fn build_request(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        counter: u32,
-        index: u32,
-        takes: u32,
-        ask: bool,
-        retransmission: bool,
-    ) -> Option<Transmit> {
-        let wqe = *self.requester.queue.get(counter);
-        let offset = index * self.mtu;
+    /// False when the entry's local memory is not what its keys say: the entry then fails in its turn.
+    #[inline]
+    pub(super) fn build_request(&mut self, core: &mut Core, now: Time, counter: u32, piece: Piece) -> bool {
+        let wqe = self.requester.queue.get(counter);
+        let offset = piece.index * self.mtu;
         let payload_len = if wqe.op.is_fetch() { 0 } else { (wqe.length - offset).min(self.mtu) };
         if !self.gather_payload(core, counter, offset, payload_len) {
             self.fail_request(core, counter, WcStatus::LocalProtection);
-            return None;
+            return false;
         }
-        let position = Position::of(index, wqe.packets);
+        let position = Position::of(piece.index, wqe.packets);
         let ends = position.ends() || wqe.op.is_fetch();
-        let packet = Packet {
-            dest_qpn: self.dest_qpn,
-            psn: (wqe.first + u64::from(index)).wire(),
-            flags: PacketFlags {
-                solicited: ends && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
-                ack_request: self.asks_for_ack(ends || ask),
-                fecn: false,
-                becn: false,
-            },
-            payload_len,
-            headers: self.request_headers(&wqe, position, index, takes),
-        };
-        self.count_sent(core, now, payload_len, retransmission);
-        Some(Transmit {
-            packet,
-            format: self.transport.format,
-            peer: self.peer,
-            label: self.choose_path(now, retransmission),
-            from: self.number,
-            kind: if retransmission { TransmitKind::RequestAgain } else { TransmitKind::Request },
-        })
+        let out = &mut core.out;
+        out.packet.dest_qpn = self.dest_qpn;
+        out.packet.psn = (wqe.first + u64::from(piece.index)).wire();
+        out.packet.payload_len = payload_len;
+        self.write_headers(wqe, position, piece, &mut out.packet.headers);
+        let solicited = ends && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        let ack_request = self.asks_for_ack(ends || piece.asks);
+        out.packet.flags = PacketFlags { solicited, ack_request, fecn: false, becn: false };
+        out.kind = if piece.again { TransmitKind::RequestAgain } else { TransmitKind::Request };
+        self.send_data(core, now, piece.again);
+        true
     }
 
     /// Collects the local memory of the payload; false when a key does not cover it.
@@ -89,20 +68,20 @@ impl Qp {
     }
 
     #[inline]
-    fn request_headers(&self, wqe: &SendWqe, position: Position, index: u32, takes: u32) -> Headers {
-        let extended = self.transport.places_early || self.transport.split;
+    fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
+        let extended = self.transport.format == Format::Irn;
         let sn = extended.then(|| WqeSn::new(wqe.sn));
-        let offset = index * self.mtu;
-        match wqe.op {
+        let offset = piece.index * self.mtu;
+        let va = wqe.remote.wrapping_add(u64::from(offset));
+        *headers = match wqe.op {
             WqeOp::Write | WqeOp::WriteImm => {
-                let immediate = (wqe.op == WqeOp::WriteImm && position.ends()).then_some(wqe.word);
-                let va = wqe.remote.wrapping_add(u64::from(offset));
                 let reth = Reth { va, rkey: wqe.rkey, dma_len: wqe.length };
+                let immediate = (wqe.op == WqeOp::WriteImm && position.ends()).then_some(wqe.word);
                 Headers::Write {
                     position,
                     reth: (extended || position.starts()).then_some(reth),
                     immediate,
-                    recv_sn: sn.filter(|_| immediate.is_some()),
+                    recv_sn: if immediate.is_some() { sn } else { None },
                 }
             }
             WqeOp::Send | WqeOp::SendImm | WqeOp::SendInvalidate => {
@@ -111,31 +90,36 @@ impl Qp {
                     WqeOp::SendInvalidate if position.ends() => SendTail::Invalidate(wqe.word),
                     _ => SendTail::Plain,
                 };
-                let placement = sn.map(|recv_sn| SendPlacement { recv_sn, offset: Serial::new(index) });
+                let placement = sn.map(|recv_sn| SendPlacement { recv_sn, offset: Serial::new(piece.index) });
                 Headers::Send { position, tail, placement }
             }
             WqeOp::Read => {
                 // A repeated or partial read of a shared space asks for what its sequence numbers stand for.
-                let rest = wqe.length - offset;
-                let dma_len = if self.transport.split { wqe.length } else { rest.min(takes.saturating_mul(self.mtu)) };
-                let reth = Reth { va: wqe.remote.wrapping_add(u64::from(offset)), rkey: wqe.rkey, dma_len };
-                Headers::ReadRequest { reth, read_sn: sn }
+                let rest = (wqe.length - offset).min(piece.takes.saturating_mul(self.mtu));
+                let dma_len = if self.transport.split { wqe.length } else { rest };
+                Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn }
             }
             WqeOp::CompareSwap => {
                 let op = AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap };
-                Headers::AtomicRequest { va: wqe.remote, rkey: wqe.rkey, op, read_sn: sn }
+                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
             }
             WqeOp::FetchAdd => {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
-                Headers::AtomicRequest { va: wqe.remote, rkey: wqe.rkey, op, read_sn: sn }
+                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
             }
-        }
+        };
     }
 
-    /// Counts a request or response that leaves, and lets the regulator know.
+    /// Addresses the request or response in `core.out`, whose kind is set, counts it, and lets the regulator know.
     #[inline]
-    pub(crate) fn count_sent(&mut self, core: &mut Core, now: Time, payload_len: u32, retransmission: bool) {
-        if retransmission {
+    pub(crate) fn send_data(&mut self, core: &mut Core, now: Time, again: bool) {
+        let label = self.choose_path(now, again);
+        let out = &mut core.out;
+        out.format = self.transport.format;
+        out.peer = self.peer;
+        out.label = label;
+        out.from = self.number;
+        if again {
             self.stats.packets_retransmitted += 1;
             core.stats.packets_retransmitted += 1;
         } else {
@@ -143,7 +127,7 @@ impl Qp {
             core.stats.packets_sent += 1;
         }
         if self.regulator.is_some() {
-            self.regulate_sent(core, now, payload_len);
+            self.regulate_sent(core, now, core.out.packet.payload_len);
         }
     }
 }

@@ -19,7 +19,7 @@ const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
 impl Qp {
     /// Checks a request packet and places its payload. After an error nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn accept<D: Dma>(
         &mut self,
         core: &mut Core,
@@ -28,18 +28,16 @@ impl Qp {
         dma: &mut D,
     ) -> Result<(), Refusal> {
         match packet.headers {
-            Headers::Write { position, reth, immediate, recv_sn } => {
+            Headers::Write { position, reth, immediate: None, .. } => {
                 self.check_payload(position, packet.payload_len)?;
-                let receive = match immediate {
-                    Some(_) => Some(self.receive_for(core, seq, recv_sn.map(|sn| sn.value()))?),
-                    None => None,
-                };
+                self.accept_write(core, position, reth, packet.payload_len, dma).map(|_| ())
+            }
+            Headers::Write { position, reth, immediate: Some(word), recv_sn } => {
+                self.check_payload(position, packet.payload_len)?;
+                let counter = self.receive_for(core, seq, recv_sn.map(|sn| sn.value()))?;
                 let length = self.accept_write(core, position, reth, packet.payload_len, dma)?;
-                if let (Some(counter), Some(word)) = (receive, immediate) {
-                    let tail = RecvTail::WriteImm(word);
-                    self.finish_receive(counter, seq, length, tail, packet.flags.solicited)?;
-                }
-                Ok(())
+                let tail = RecvTail::WriteImm(word);
+                self.finish_receive(counter, seq, length, tail, packet.flags.solicited)
             }
             Headers::Send { position, tail, placement } => {
                 self.check_payload(position, packet.payload_len)?;
@@ -69,7 +67,7 @@ impl Qp {
     }
 
     /// Places a Write packet; answers how long the message is, as far as this packet knows.
-    #[inline]
+    #[inline(always)]
     fn accept_write<D: Dma>(
         &mut self,
         core: &Core,
@@ -83,6 +81,18 @@ impl Qp {
             self.place_remote(core, reth.va, reth.rkey, len, dma)?;
             return Ok(reth.dma_len);
         }
+        self.accept_write_in_order(core, position, reth, len, dma)
+    }
+
+    #[inline(never)]
+    fn accept_write_in_order<D: Dma>(
+        &mut self,
+        core: &Core,
+        position: Position,
+        reth: Option<Reth>,
+        len: u32,
+        dma: &mut D,
+    ) -> Result<u32, Refusal> {
         let (va, rkey, left, length) = match (self.responder.message, position.starts()) {
             (Message::None, true) => {
                 let reth = reth.ok_or(INVALID)?;
@@ -122,6 +132,7 @@ impl Qp {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one header, taken apart by the caller")]
+    #[inline(never)]
     fn accept_send<D: Dma>(
         &mut self,
         core: &mut Core,
@@ -173,7 +184,7 @@ impl Qp {
     }
 
     /// The receive request that a message uses: the one it names (IRN's `recv_WQE_SN`), or the oldest.
-    #[inline]
+    #[inline(never)]
     fn receive_for(&mut self, core: &mut Core, seq: Seq, named: Option<u32>) -> Result<u32, Refusal> {
         let queue = &self.responder.queue;
         let counter = match named.filter(|_| self.transport.places_early) {
@@ -248,6 +259,7 @@ impl Qp {
         }
     }
 
+    #[inline(never)]
     fn accept_fetch(
         &mut self,
         core: &mut Core,

@@ -43,9 +43,11 @@ impl Qp {
     /// Executes the packets that arrived early and whose turn has come now.
     #[inline]
     pub(super) fn execute_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
-        if self.responder.window.is_in_order() {
-            return Ok(());
-        }
+        if self.responder.window.is_in_order() { Ok(()) } else { self.drain_early(core, dma) }
+    }
+
+    #[cold]
+    fn drain_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
         loop {
             let quiet = self.responder.window.quiet_run();
             if quiet > 0 {
@@ -74,9 +76,10 @@ impl Qp {
     #[inline]
     fn end_message(&mut self, core: &mut Core, seq: Seq, consumes: bool) -> Result<(), NakCode> {
         self.responder.msn = self.responder.msn.wrapping_add(1);
-        if !consumes {
-            return Ok(());
-        }
+        if consumes { self.complete_receive(core, seq) } else { Ok(()) }
+    }
+
+    fn complete_receive(&mut self, core: &mut Core, seq: Seq) -> Result<(), NakCode> {
         let queue = &mut self.responder.queue;
         // The peer must use receives in the order of its messages.
         let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
