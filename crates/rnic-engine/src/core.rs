@@ -191,8 +191,8 @@ impl Core {
 pub(crate) enum AckKind {
     /// Everything before `expected` is here.
     Ack,
-    /// A packet before the present one is missing; it was kept if there is one.
-    Nack(Option<Seq>),
+    /// A packet before the present one is missing; the present one was kept, unless it is [`Seq::UNSET`].
+    Nack(Seq),
     /// No receive posted.
     NotReady(u8),
     /// Refused.
@@ -200,6 +200,9 @@ pub(crate) enum AckKind {
 }
 
 impl AckKind {
+    /// A packet is missing, and the present one was not kept.
+    pub(crate) const GAP: Self = Self::Nack(Seq::UNSET);
+
     fn syndrome(self) -> Syndrome {
         match self {
             Self::Ack => Syndrome::ACK,
@@ -216,7 +219,7 @@ pub(crate) fn ack_packet(dest_qpn: Qpn, expected: Seq, msn: u32, kind: AckKind, 
     let seq = if kind == AckKind::Ack { expected - 1 } else { expected };
     let aeth = Aeth { syndrome: kind.syndrome(), msn: rnic_base::Serial::new(msn) };
     let sack = match kind {
-        AckKind::Nack(sack) => sack.map(Seq::wire),
+        AckKind::Nack(kept) if kept != Seq::UNSET => Some(kept.wire()),
         _ => None,
     };
     let headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };

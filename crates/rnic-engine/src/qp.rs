@@ -80,10 +80,9 @@ pub(crate) struct Qp {
     pub(crate) signal_all: bool,
     pub(crate) min_rnr_timer: RnrTimer,
     /// Packets in a turn, and how many of the present one are left.
-    pub(crate) turn_packets: u32,
-    pub(crate) turn_left: u32,
+    pub(crate) turn_packets: u16,
+    pub(crate) turn_left: u16,
     pub(crate) label: PathLabel,
-    pub(crate) flow_hash: u64,
     /// State of the path policy, when it wants to choose per packet.
     pub(crate) path: Option<Box<PolicyState>>,
     /// Where this queue pair's entry in the timer heap stands.
@@ -117,7 +116,6 @@ impl Qp {
             turn_packets: 1,
             turn_left: 1,
             label: PathLabel::default(),
-            flow_hash: 0,
             path: None,
             armed: Deadline::NEVER,
             requester: Requester::new(attributes, start, &transport),
@@ -203,13 +201,31 @@ impl Qp {
     /// The label for the next packet.
     #[inline]
     pub(crate) fn choose_path(&mut self, now: rnic_base::Time, retransmission: bool) -> PathLabel {
-        if let Some(state) = &mut self.path {
-            let paths = &self.transport.profile.paths;
-            let view = PathView { now, flow_hash: self.flow_hash };
-            let event = PathEvent::Sending { retransmission };
-            let actions = (paths.policy.on_event)(state, &event, &view, &paths.params);
-            self.label = actions.label.unwrap_or(self.label);
+        if self.path.is_some() {
+            self.ask_path(now, &PathEvent::Sending { retransmission });
         }
         self.label
     }
+
+    /// A number of this connection's own, the same in every run.
+    pub(crate) fn flow_hash(&self) -> u64 {
+        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
+        let mixed = (ends ^ u64::from(self.peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+
+    /// Tells the path policy what happened; it may change the label.
+    #[cold]
+    pub(crate) fn ask_path(&mut self, now: rnic_base::Time, event: &PathEvent) {
+        let view = PathView { now, flow_hash: self.flow_hash() };
+        if let Some(state) = &mut self.path {
+            let paths = &self.transport.profile.paths;
+            let actions = (paths.policy.on_event)(state, event, &view, &paths.params);
+            self.label = actions.label.unwrap_or(self.label);
+        }
+    }
 }
+
+// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a congestion mark
+// lives behind a pointer that is empty until then.
+const _: () = assert!(size_of::<Qp>() <= 464);

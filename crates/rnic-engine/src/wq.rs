@@ -120,11 +120,21 @@ struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    fn new(limit: u32, sges_each: u32, blank: T) -> Self {
-        let capacity = if limit == 0 { 0 } else { limit.next_power_of_two() as usize };
-        let entries = vec![blank; capacity].into_boxed_slice();
-        let sges = vec![Sge::default(); capacity * sges_each as usize].into_boxed_slice();
-        Self { entries, sges, sges_each, limit }
+    fn new(limit: u32, sges_each: u32) -> Self {
+        Self { entries: Box::default(), sges: Box::default(), sges_each, limit }
+    }
+
+    /// Makes the ring, when the first entry comes: a queue that is never used takes no memory.
+    #[cold]
+    fn make(&mut self, blank: T) {
+        let capacity = self.limit.next_power_of_two() as usize;
+        self.entries = vec![blank; capacity].into_boxed_slice();
+        self.sges = vec![Sge::default(); capacity * self.sges_each as usize].into_boxed_slice();
+    }
+
+    #[inline]
+    fn is_unmade(&self) -> bool {
+        self.entries.is_empty()
     }
 
     #[inline]
@@ -176,7 +186,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each, SendWqe::BLANK), head: 0, next: 0, tail: 0 }
+        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0 }
     }
 
     #[inline]
@@ -206,6 +216,9 @@ impl SendQueue {
 
     #[inline]
     pub(crate) fn push(&mut self, wqe: SendWqe, sges: &[Sge]) {
+        if self.ring.is_unmade() {
+            self.ring.make(SendWqe::BLANK);
+        }
         *self.ring.get_mut(self.tail) = wqe;
         self.ring.put_sges(self.tail, sges);
         self.tail = self.tail.wrapping_add(1);
@@ -298,7 +311,7 @@ pub(crate) struct RecvQueue {
 
 impl RecvQueue {
     pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each, RecvWqe::BLANK), head: 0, tail: 0 }
+        Self { ring: Ring::new(limit, sges_each), head: 0, tail: 0 }
     }
 
     #[inline]
@@ -322,6 +335,9 @@ impl RecvQueue {
 
     #[inline]
     pub(crate) fn push(&mut self, wr_id: u64, sges: &[Sge]) {
+        if self.ring.is_unmade() {
+            self.ring.make(RecvWqe::BLANK);
+        }
         let capacity = sges.iter().map(|sge| u64::from(sge.len)).sum();
         let wqe = RecvWqe { wr_id, capacity, sge_count: sges.len() as u8, done: None };
         *self.ring.get_mut(self.tail) = wqe;

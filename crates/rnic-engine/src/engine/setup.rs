@@ -280,7 +280,7 @@ impl Engine {
         qp.state = QpState::ReadyToSend;
         qp.requester.retry_count = timing.retry_count;
         qp.requester.rnr_retry = timing.rnr_retry;
-        qp.requester.fetches_max = timing.max_rd_atomic;
+        qp.requester.fetches_max = timing.max_rd_atomic as u8;
         if fresh {
             let start = Seq::start(timing.sq_psn);
             qp.requester.start = start;
@@ -356,13 +356,10 @@ impl Qp {
         Ok(())
     }
 
-    /// Starts the path policy: every connection gets its own label, the same in every run.
+    /// Starts the path policy.
     fn start_paths(&mut self, now: Time) {
-        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
-        let mixed = (ends ^ u64::from(self.peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.flow_hash = mixed ^ mixed >> 29;
         let paths = &self.transport.profile.paths;
-        let view = PathView { now, flow_hash: self.flow_hash };
+        let view = PathView { now, flow_hash: self.flow_hash() };
         let (state, label) = (paths.policy.start)(&paths.params, &view);
         self.label = label;
         let keeps_state = self.transport.path_per_packet || paths.policy.state_bytes > 0;

@@ -4,7 +4,7 @@
 //! stays (see `timer`).
 
 use rnic_base::Time;
-use rnic_policy::{ControlEvent, PathEvent, PathView};
+use rnic_policy::{ControlEvent, PathEvent};
 use rnic_wire::NakCode;
 
 use crate::completion::WcStatus;
@@ -94,12 +94,7 @@ impl Qp {
         self.stats.timeouts += 1;
         core.stats.timeouts += 1;
         self.regulate(core, now, &ControlEvent::TimedOut);
-        if let Some(state) = &mut self.path {
-            let paths = &self.transport.profile.paths;
-            let view = PathView { now, flow_hash: self.flow_hash };
-            let actions = (paths.policy.on_event)(state, &PathEvent::TimedOut, &view, &paths.params);
-            self.label = actions.label.unwrap_or(self.label);
-        }
+        self.ask_path(now, &PathEvent::TimedOut);
     }
 
     /// A responder owes us data and has been silent for long.

@@ -44,7 +44,7 @@ impl Qp {
         let (control_state, actions) = (control.policy.start)(&control.params, &self.control_view(core, now));
         let view = ScheduleView { now, line_rate: core.config.line_rate, active: core.active };
         let (schedule_state, schedule_actions) = (schedule.policy.start)(&schedule.params, &view);
-        self.turn_packets = schedule_actions.turn_packets.unwrap_or(1);
+        self.turn_packets = turn(schedule_actions.turn_packets).unwrap_or(1);
         self.turn_left = self.turn_packets;
         let inert = control.policy.state_bytes == 0
             && actions == ControlActions::default()
@@ -90,7 +90,7 @@ impl Qp {
     }
 
     fn apply_schedule(&mut self, core: &mut Core, now: Time, actions: &ScheduleActions) {
-        self.turn_packets = actions.turn_packets.unwrap_or(self.turn_packets);
+        self.turn_packets = turn(actions.turn_packets).unwrap_or(self.turn_packets);
         let Some(regulator) = &mut self.regulator else { return };
         if let Some(rate) = actions.dequeue_rate {
             regulator.dequeue_rate = rate;
@@ -206,6 +206,11 @@ impl Qp {
     pub(crate) fn heed_congestion(&mut self, core: &mut Core, now: Time) {
         self.regulate(core, now, &ControlEvent::Cnp);
     }
+}
+
+/// A turn as it is kept: the contract allows up to 256 packets.
+fn turn(packets: Option<u32>) -> Option<u16> {
+    packets.map(|packets| packets.clamp(1, 256) as u16)
 }
 
 /// Ethernet preamble and gap 20, header and check 18, IPv4 20, UDP 8, BTH 12: what a paced packet takes beside its payload.

@@ -37,8 +37,8 @@ pub(crate) struct Requester {
     /// `read_WQE_SN` of the next read or atomic.
     next_read_sn: u32,
     /// Reads and atomics under way.
-    pub(crate) fetches: u32,
-    pub(crate) fetches_max: u32,
+    pub(crate) fetches: u8,
+    pub(crate) fetches_max: u8,
     /// Packets since an acknowledgement was last asked for.
     unasked: u32,
     /// Timeouts in a row.

@@ -118,7 +118,7 @@ impl Qp {
             Arrival::Duplicate => self.receive_duplicate(core, seq, packet),
             Arrival::Outside => {
                 if self.transport.places_early || self.responder.window.gap_is_news(seq) {
-                    self.acknowledge(core, AckKind::Nack(None));
+                    self.acknowledge(core, AckKind::GAP);
                 }
                 let kept = self.transport.places_early;
                 let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
@@ -163,7 +163,7 @@ impl Qp {
 
     fn receive_early<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
         if self.accept(core, seq, packet, dma).is_err() {
-            self.acknowledge(core, AckKind::Nack(None));
+            self.acknowledge(core, AckKind::GAP);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let acting = match packet.headers {
@@ -172,7 +172,7 @@ impl Qp {
         };
         self.responder.window.keep(seq, acting, self.transport.window_bits);
         core.stats.packets_early += 1;
-        self.acknowledge(core, AckKind::Nack(Some(seq)));
+        self.acknowledge(core, AckKind::Nack(seq));
         RxOutcome::Early
     }
 

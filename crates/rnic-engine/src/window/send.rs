@@ -35,15 +35,22 @@ pub(crate) struct SendWindow {
     /// Everything from here up to `next` is to be sent again; equal to `next` when nothing is.
     cursor: Seq,
     marks: Option<Box<Marks>>,
-    /// How long the timer runs; `None` when this transport has no timeout.
-    rto: Option<Duration>,
+    /// The recovery policy's part; made when it is first asked.
+    recovery: Option<Box<Recovery>>,
+    /// How long the timer runs; [`Duration::MAX`] when this transport has no timeout.
+    rto: Duration,
     pub(crate) deadline: Deadline,
     extended: bool,
     /// What the policy said last; see [`RecoveryActions::recovering`].
     recovering: bool,
+}
+
+/// What only recovery needs.
+#[derive(Debug)]
+struct Recovery {
+    policy: PolicyState,
     /// A packet being timed: never one that was sent twice (Karn).
     timed: Option<(Seq, Time)>,
-    policy: PolicyState,
 }
 
 /// Bitmaps by offset from `una`.
@@ -64,12 +71,11 @@ impl SendWindow {
             next: start,
             cursor: start,
             marks: None,
-            rto: (recovery.policy.initial_rto)(&recovery.params),
+            recovery: None,
+            rto: (recovery.policy.initial_rto)(&recovery.params).unwrap_or(Duration::MAX),
             deadline: Deadline::NEVER,
             extended: false,
             recovering: false,
-            timed: None,
-            policy: (recovery.policy.start)(&recovery.params),
         }
     }
 
@@ -90,13 +96,26 @@ impl SendWindow {
             self.restart_timer(now);
         }
         if transport.recovery_interest == Interest::Always || transport.control_interest.acked {
-            self.timed.get_or_insert((self.next, now));
+            self.time_packet(now, transport);
         }
         let nothing_to_repeat = self.cursor == self.next;
         self.next += packets;
         if nothing_to_repeat {
             self.cursor = self.next;
         }
+    }
+
+    /// The next packet tells the round-trip time, unless one is under way that will.
+    fn time_packet(&mut self, now: Time, transport: &Transport) {
+        let next = self.next;
+        self.recovery(transport).timed.get_or_insert((next, now));
+    }
+
+    fn recovery(&mut self, transport: &Transport) -> &mut Recovery {
+        self.recovery.get_or_insert_with(|| {
+            let recovery = &transport.profile.recovery;
+            Box::new(Recovery { policy: (recovery.policy.start)(&recovery.params), timed: None })
+        })
     }
 
     /// The lowest packet that is to be sent again.
@@ -115,8 +134,8 @@ impl SendWindow {
 
     /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been.
     pub(crate) fn repeated(&mut self, seq: Seq, end: Seq) {
-        if self.timed.is_some_and(|(timed, _)| seq <= timed && timed < end) {
-            self.timed = None;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.timed = recovery.timed.filter(|(timed, _)| *timed < seq || end <= *timed);
         }
         if self.cursor < self.next {
             self.cursor = end.min(self.next);
@@ -151,14 +170,15 @@ impl SendWindow {
         } else {
             self.restart_timer(now);
         }
-        let rtt = match self.timed {
-            Some((seq, at)) if seq < una => {
-                self.timed = None;
-                Some(now.since(at))
-            }
-            _ => None,
-        };
+        let rtt = if self.recovery.is_some() { self.take_rtt(now) } else { None };
         (packets, rtt)
+    }
+
+    /// The round-trip time, if the packet being timed has just been acknowledged.
+    fn take_rtt(&mut self, now: Time) -> Option<Duration> {
+        let recovery = self.recovery.as_mut()?;
+        let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
+        Some(now.since(at))
     }
 
     /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that covers.
@@ -209,7 +229,9 @@ impl SendWindow {
 
     /// Tells the recovery policy what happened and does what it says.
     pub(crate) fn recover(&mut self, event: &RecoveryEvent, now: Time, transport: &Transport) -> RecoveryActions {
-        let recovery = &transport.profile.recovery;
+        self.recovery(transport);
+        let profile = &transport.profile.recovery;
+        let state = &mut self.recovery.as_mut().expect("just made").policy;
         let view = WindowView {
             now,
             una: self.una,
@@ -217,9 +239,9 @@ impl SendWindow {
             highest_sacked: self.marks.as_ref().map(|marks| marks.highest).filter(|seq| *seq > self.una),
             sacked: self.marks.as_ref().map(|marks| &marks.sacked),
         };
-        let actions = (recovery.policy.on_event)(&mut self.policy, event, &view, &recovery.params);
+        let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
         if let Some(rto) = actions.rto {
-            self.rto = rto;
+            self.rto = rto.unwrap_or(Duration::MAX);
         }
         if let Some(range) = actions.retransmit {
             self.mark(range, transport);
@@ -268,7 +290,8 @@ impl SendWindow {
     #[inline]
     pub(crate) fn restart_timer(&mut self, now: Time) {
         self.extended = false;
-        self.deadline = self.rto.map_or(Deadline::NEVER, |rto| Deadline::after(now, rto));
+        // Saturates: a timeout of `MAX` is never.
+        self.deadline = Deadline::after(now, self.rto);
     }
 }
 

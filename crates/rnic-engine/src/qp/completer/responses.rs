@@ -155,7 +155,7 @@ impl Qp {
             }
             Arrival::Outside => {
                 if self.transport.places_early || responses.window.gap_is_news(seq) {
-                    self.acknowledge_responses(core, AckKind::Nack(None));
+                    self.acknowledge_responses(core, AckKind::GAP);
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
             }
@@ -178,7 +178,7 @@ impl Qp {
         if arrival == Arrival::Early {
             core.stats.packets_early += 1;
             responses.window.keep(seq, false, window_bits);
-            self.acknowledge_responses(core, AckKind::Nack(Some(seq)));
+            self.acknowledge_responses(core, AckKind::Nack(seq));
             return RxOutcome::Early;
         }
         responses.window.advance();
