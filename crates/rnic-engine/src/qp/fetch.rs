@@ -53,6 +53,8 @@ pub(crate) struct Fetch {
     packets: u32,
     /// What an atomic found.
     original: u64,
+    /// Asked for before (shared space only).
+    again: bool,
 }
 
 impl Fetch {
@@ -61,7 +63,7 @@ impl Fetch {
             FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
             FetchRequest::Atomic { .. } => 1,
         };
-        Self { request, seq, first: Seq::UNSET, packets, original: 0 }
+        Self { request, seq, first: Seq::UNSET, packets, original: 0, again: false }
     }
 
     fn end(&self) -> Seq {
@@ -172,6 +174,7 @@ impl Qp {
     /// A read (`reth`) or atomic that was served before is asked for again (shared space only).
     pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
         let mtu = self.mtu;
+        let expected = self.responder.window.expected;
         if self.responder.fetches_max == 0 {
             return;
         }
@@ -179,11 +182,12 @@ impl Qp {
             let found = match reth {
                 Some(reth) => {
                     let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
-                    Some(Fetch { first: seq, ..Fetch::new(request, seq, mtu) })
+                    Some(Fetch { first: seq, again: true, ..Fetch::new(request, seq, mtu) })
                 }
                 None => server.answered(seq),
             };
-            if let Some(fetch) = found {
+            // Nobody can ask again for what nobody has asked for: an answer ends where the next request begins.
+            if let Some(fetch) = found.filter(|fetch| fetch.end() <= expected) {
                 server.repeat(fetch);
                 self.wake_responder(core);
             }

@@ -33,7 +33,10 @@ impl SharedServer {
     }
 
     pub(super) fn admit(&mut self, fetch: Fetch) -> Result<(), NakCode> {
-        if self.jobs.len() >= self.limit {
+        // A repeated answer may still be on its way out when its requester, who has it already, asks for the next one: those
+        // do not count.
+        let full = self.jobs.len() >= self.limit && self.jobs.iter().filter(|job| !job.again).count() >= self.limit;
+        if full {
             return Err(NakCode::InvalidRequest);
         }
         self.jobs.push_back(Fetch { first: fetch.seq, ..fetch });
@@ -57,7 +60,7 @@ impl SharedServer {
 
     /// The remembered atomic that `seq` asked for.
     pub(super) fn answered(&self, seq: Seq) -> Option<Fetch> {
-        self.atomics.iter().find(|fetch| fetch.seq == seq).copied()
+        self.atomics.iter().find(|fetch| fetch.seq == seq).map(|fetch| Fetch { again: true, ..*fetch })
     }
 
     /// The requester has gone back to `fetch`: everything from there on is answered anew.
