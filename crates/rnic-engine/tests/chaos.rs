@@ -1,7 +1,8 @@
 //! Random mixes of all operations over a wire that loses, delays and doubles packets at random.
 //!
-//! Every operation has memory of its own, so that what it did can be seen afterwards whatever came in between; atomics count on one shared
-//! word, which shows any that ran twice or not at all. A failure prints the seed that replays it.
+//! Every operation has memory of its own, so that what it did can be seen afterwards whatever came in between;
+//! atomics count on one shared word, which shows any that ran twice or not at all. A failure prints the seed that
+//! replays it.
 
 mod common;
 

@@ -33,6 +33,8 @@ pub enum Fate {
     Drop,
     Late(Duration),
     Twice,
+    /// Twice, the copy so much later.
+    TwiceLate(Duration),
 }
 
 /// One side: an engine, memory, one queue pair.
@@ -275,15 +277,16 @@ impl Pair {
             assert_eq!(payload.len(), transmit.packet.payload_len as usize, "segments make up the payload");
             let sent = Sent { at: self.now, from, packet: transmit.packet, kind: transmit.kind };
             self.log.push(sent);
-            let arrivals: &[Duration] = match (self.fate)(&sent) {
-                Fate::Drop => &[],
-                Fate::Deliver => &[DELAY],
-                Fate::Twice => &[DELAY, DELAY],
-                Fate::Late(extra) => &[DELAY + extra],
+            let (first, second) = match (self.fate)(&sent) {
+                Fate::Drop => (None, None),
+                Fate::Deliver => (Some(DELAY), None),
+                Fate::Twice => (Some(DELAY), Some(DELAY)),
+                Fate::TwiceLate(extra) => (Some(DELAY), Some(DELAY + extra)),
+                Fate::Late(extra) => (Some(DELAY + extra), None),
             };
-            for delay in arrivals {
+            for delay in first.into_iter().chain(second) {
                 self.order += 1;
-                self.wire.insert((self.now + *delay, self.order), (from, transmit, payload.clone()));
+                self.wire.insert((self.now + delay, self.order), (from, transmit, payload.clone()));
             }
         }
     }

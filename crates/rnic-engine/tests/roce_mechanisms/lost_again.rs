@@ -1,0 +1,127 @@
+//! C8, "lose the same PSN k times", on both transports: recovery always succeeds, and takes exactly as long as its
+//! mechanism says.
+//!
+//! | transport | found by | k losses of a packet with others behind it cost |
+//! |---|---|---|
+//! | go-back-N | a NAK every time: the packets behind it are sent again too | one round trip each |
+//! | IRN | a NACK the first time, the timer after that | one round trip, then RTO_high each |
+//! | either, with nothing behind it | the timer | one timeout each |
+
+use super::*;
+
+/// Runs until something completes; answers when that was, in microseconds.
+fn completed_at(pair: &mut Pair) -> u64 {
+    for at in 0..10_000 {
+        pair.run_until(us(at));
+        pair.now = us(at);
+        if pair.left.engine.cq_level(pair.left.cq).is_some_and(|(level, _)| level > 0) {
+            return at;
+        }
+    }
+    panic!("never done");
+}
+
+/// When a Write of `packets` is complete if packet `lost` is lost the first `times` times.
+fn latency(transport: &str, packets: u32, lost: i64, times: u32) -> u64 {
+    let mut pair = Pair::of(transport);
+    pair.wire(drop_requests(FIRST, &(0..times).map(|nth| (lost, nth)).collect::<Vec<_>>()));
+    write(&mut pair, 1, packets);
+    let at = completed_at(&mut pair);
+    all_succeed(&mut pair.left, [1]);
+    let len = (packets * MTU) as usize;
+    assert_eq!(pair.right.memory[500_000..][..len], pair.left.memory[..len]);
+    at
+}
+
+/// Go-back-N with packets behind: the receiver reports the gap anew whenever the sender has gone back in vain.
+#[test]
+fn go_back_n_reports_the_gap_again_every_time() {
+    for lost in [0, 1, 5, 8] {
+        for times in 0..=6u32 {
+            assert_eq!(latency("roce-gbn", 10, lost, times), 10 + 10 * u64::from(times), "{lost} lost {times} times");
+        }
+    }
+    let mut pair = roce();
+    pair.wire(drop_requests(FIRST, &[(5, 0), (5, 1), (5, 2)]));
+    write(&mut pair, 1, 10);
+    pair.run();
+    assert_eq!(pair.nacks_of(From::Right, FIRST), [(5, None); 3]);
+    assert_eq!(pair.left.info().stats.timeouts, 0);
+}
+
+/// With nothing behind it: the timer, 320 us each. In a longer message the first timeout repeats all of it, which
+/// draws the acknowledgement of all but the last packet and starts the timer anew, a round trip later.
+#[test]
+fn go_back_n_lost_tail_takes_a_timeout_each() {
+    for times in 0..=6u32 {
+        assert_eq!(latency("roce-gbn", 1, 0, times), 10 + 320 * u64::from(times));
+        let round_trip = if times > 1 { 10 } else { 0 };
+        assert_eq!(latency("roce-gbn", 10, 9, times), 10 + 320 * u64::from(times) + round_trip);
+    }
+}
+
+/// IRN has no means to see that a repair is lost: the first loss costs a round trip, every further one RTO_high
+/// (there are many in flight), counted from the last progress at 10 us.
+#[test]
+fn irn_finds_a_lost_repair_by_timeout() {
+    for lost in [1, 5, 6] {
+        assert_eq!(latency("irn", 10, lost, 0), 10);
+        assert_eq!(latency("irn", 10, lost, 1), 20);
+        for times in 2..=6u32 {
+            assert_eq!(latency("irn", 10, lost, times), 20 + 320 * u64::from(times - 1), "{lost} lost {times} times");
+        }
+    }
+}
+
+/// The same with fewer than N = 3 in flight: the low timeout each.
+#[test]
+fn irn_finds_a_lost_tail_by_the_low_timeout() {
+    for times in 1..=6u32 {
+        assert_eq!(latency("irn", 1, 0, times), 10 + 100 * u64::from(times));
+        assert_eq!(latency("irn", 10, 9, times), 20 + 100 * u64::from(times));
+        assert_eq!(latency("irn", 10, 8, times), if times == 1 { 20 } else { 20 + 100 * u64::from(times - 1) });
+    }
+}
+
+/// One step past the edge, on both: the timeout after the last allowed one gives the peer up.
+#[test]
+fn after_retry_count_timeouts_the_peer_is_given_up() {
+    for (transport, timeout) in [("roce-gbn", 320), ("irn", 100)] {
+        for (times, status) in [(7, WcStatus::Success), (8, WcStatus::RetryExceeded)] {
+            let mut pair = Pair::of(transport);
+            pair.wire(drop_requests(FIRST, &(0..times).map(|nth| (0, nth)).collect::<Vec<_>>()));
+            write(&mut pair, 1, 1);
+            pair.run_until(us(8 * timeout - 1));
+            assert_eq!(pair.resent(From::Left, FIRST).len(), 7, "{transport}: the retry count");
+            pair.run();
+            assert_eq!(pair.left.statuses(), [(1, status)], "{transport}: lost {times} times");
+        }
+    }
+}
+
+/// When a Read of ten packets is complete if response 2 is lost the first `times` times.
+fn read_latency(transport: &str, times: u32) -> u64 {
+    let mut pair = Pair::of(transport);
+    pair.wire(drop_data(From::Right, FIRST, &(0..times).map(|nth| (2, nth)).collect::<Vec<_>>()));
+    read(&mut pair, 1, 10);
+    let at = completed_at(&mut pair);
+    all_succeed(&mut pair.left, [1]);
+    assert_eq!(pair.left.memory[500_000..510_240], pair.right.memory[..10_240]);
+    at
+}
+
+/// A packet of an answer. RoCE's requester asks again when later responses show the gap, but once only: a repetition
+/// may still be under way. Then its timer (320 us since the last progress) asks, and a gap may show again: a round
+/// trip and a timeout in turn.
+#[test]
+fn roce_response_lost_again_and_again() {
+    let latencies: Vec<_> = (0..=5).map(|times| read_latency("roce-gbn", times)).collect();
+    assert_eq!(latencies, [10, 20, 330 + 10, 330 + 20, 650 + 10, 650 + 20]);
+}
+
+/// IRN's data source repairs: a NACK first, then its own timer.
+#[test]
+fn irn_response_lost_again_and_again() {
+    let latencies: Vec<_> = (0..=5).map(|times| read_latency("irn", times)).collect();
+    assert_eq!(latencies, [10, 20, 340, 660, 980, 1_300]);
+}
