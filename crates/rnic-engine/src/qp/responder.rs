@@ -16,6 +16,7 @@ use crate::core::{AckKind, Control, ControlPacket, Core, ack_packet};
 use crate::dma::Dma;
 use crate::engine::{Transmit, TransmitKind};
 use crate::error::{DropReason, RxOutcome};
+use crate::event::AsyncEvent;
 use crate::qp::fetch::FetchServer;
 use crate::qp::{Qp, QpState};
 use crate::ready::Half;
@@ -45,6 +46,8 @@ pub(crate) struct Responder {
     pub(crate) refused: Option<NakCode>,
     /// In the ring of those who can send.
     pub(crate) queued: bool,
+    /// A packet of the peer has come in.
+    established: bool,
 }
 
 /// How far the present message has come.
@@ -95,6 +98,7 @@ impl Responder {
             owes: None,
             refused: None,
             queued: false,
+            established: false,
         }
     }
 
@@ -112,6 +116,9 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let window_bits = if self.transport.places_early { self.transport.window_bits } else { 1 };
+        if !self.responder.established {
+            self.note_established(core);
+        }
         match self.responder.window.classify(seq, window_bits) {
             Arrival::InOrder => self.receive_in_order(core, seq, packet, dma),
             Arrival::Early => self.receive_early(core, seq, packet, dma),
@@ -124,6 +131,15 @@ impl Qp {
                 let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
                 RxOutcome::Dropped(core.drop_packet(reason))
             }
+        }
+    }
+
+    /// The first packet of the peer: a program that waits in [`QpState::ReadyToReceive`] can go on (IBA 11.6.2.2).
+    #[cold]
+    fn note_established(&mut self, core: &mut Core) {
+        self.responder.established = true;
+        if self.state == QpState::ReadyToReceive {
+            core.notice(AsyncEvent::CommunicationEstablished(self.number));
         }
     }
 
@@ -149,6 +165,7 @@ impl Qp {
         if self.transport.acks_every_packet {
             self.acknowledge(core, AckKind::Ack);
         } else if self.owes_for(packet) {
+            self.responder.owes = None;
             self.owe(core, AckKind::Ack);
         }
         RxOutcome::Accepted
@@ -206,9 +223,11 @@ impl Qp {
         }
     }
 
-    /// Remembers that the requester is owed an answer. A later one replaces an earlier one, unless that was final.
+    /// Remembers that the requester is owed an answer, until it leaves. A pause or a refusal stands until the packet that
+    /// caused it is accepted after all.
     fn owe(&mut self, core: &mut Core, kind: AckKind) {
-        if !matches!(self.responder.owes, Some(AckKind::Refused(_))) {
+        let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
+        if stands(kind) || !self.responder.owes.is_some_and(stands) {
             self.responder.owes = Some(kind);
         }
         self.wake_responder(core);
