@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Psn, Seq, Time};
+use rnic_base::{Psn, Seq, Serial, Time};
 use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
@@ -56,15 +56,17 @@ pub(crate) enum Control {
 impl ControlPacket {
     const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp };
 
-    /// The packet, for the queue pair `dest_qpn`.
-    #[inline]
-    pub(crate) fn packet(&self, dest_qpn: Qpn) -> Packet {
+    /// Makes the packet, but for its destination, in `packet`.
+    #[inline(always)]
+    pub(crate) fn write(&self, packet: &mut Packet) {
         match self.says {
-            Control::Ack(kind) => ack_packet(dest_qpn, self.expected, self.msn, kind, false),
-            Control::ReadAck(kind) => ack_packet(dest_qpn, self.expected, 0, kind, true),
+            Control::Ack(kind) => write_ack(packet, self.expected, self.msn, kind, false),
+            Control::ReadAck(kind) => write_ack(packet, self.expected, 0, kind, true),
             Control::Cnp => {
-                let flags = PacketFlags { becn: true, ..PacketFlags::default() };
-                Packet { dest_qpn, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp }
+                packet.psn = Psn::new(0);
+                packet.flags = PacketFlags { becn: true, ..PacketFlags::default() };
+                packet.payload_len = 0;
+                packet.headers = Headers::Cnp;
             }
         }
     }
@@ -191,8 +193,10 @@ impl Core {
 pub(crate) enum AckKind {
     /// Everything before `expected` is here.
     Ack,
-    /// A packet before the present one is missing; the present one was kept, unless it is [`Seq::UNSET`].
-    Nack(Seq),
+    /// A packet before the present one is missing; the present one is kept.
+    Nack(Psn),
+    /// A packet before the present one is missing; the present one is not kept.
+    Gap,
     /// No receive posted.
     NotReady(u8),
     /// Refused.
@@ -200,28 +204,27 @@ pub(crate) enum AckKind {
 }
 
 impl AckKind {
-    /// A packet is missing, and the present one was not kept.
-    pub(crate) const GAP: Self = Self::Nack(Seq::UNSET);
-
     fn syndrome(self) -> Syndrome {
         match self {
             Self::Ack => Syndrome::ACK,
-            Self::Nack(_) => Syndrome::Nak(NakCode::PsnSequenceError),
+            Self::Nack(_) | Self::Gap => Syndrome::Nak(NakCode::PsnSequenceError),
             Self::NotReady(timer) => Syndrome::RnrNak { timer },
             Self::Refused(code) => Syndrome::Nak(code),
         }
     }
 }
 
-/// The acknowledgement `kind` of a receiver that expects `expected`.
-#[inline]
-pub(crate) fn ack_packet(dest_qpn: Qpn, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) -> Packet {
+/// Makes the acknowledgement `kind` of a receiver that expects `expected`, but for its destination, in `packet`.
+#[inline(always)]
+pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) {
     let seq = if kind == AckKind::Ack { expected - 1 } else { expected };
-    let aeth = Aeth { syndrome: kind.syndrome(), msn: rnic_base::Serial::new(msn) };
+    packet.psn = seq.wire();
+    packet.flags = PacketFlags::default();
+    packet.payload_len = 0;
+    let aeth = Aeth { syndrome: kind.syndrome(), msn: Serial::new(msn) };
     let sack = match kind {
-        AckKind::Nack(kept) if kept != Seq::UNSET => Some(kept.wire()),
+        AckKind::Nack(kept) => Some(kept),
         _ => None,
     };
-    let headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };
-    Packet { dest_qpn, psn: seq.wire(), flags: PacketFlags::default(), payload_len: 0, headers }
+    packet.headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };
 }

@@ -152,14 +152,9 @@ impl Engine {
         let Some(qp) = self.qps.find_mut(packet.dest_qpn) else {
             return RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp));
         };
-        if !(qp.state.receives() || qp.responder.refused.is_some()) {
-            return RxOutcome::Dropped(self.core.drop_packet(DropReason::State));
-        }
-        if qp.peer != meta.peer {
-            return RxOutcome::Dropped(self.core.drop_packet(DropReason::WrongPeer));
-        }
-        if qp.transport.format != format {
-            return RxOutcome::Dropped(self.core.drop_packet(DropReason::WrongFormat));
+        if qp.peer != meta.peer || qp.transport.format != format {
+            let reason = qp.why_foreign(meta.peer);
+            return RxOutcome::Dropped(self.core.drop_packet(reason));
         }
         let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
         if !self.core.overrun.is_empty() {
@@ -174,7 +169,8 @@ impl Engine {
         self.core.now = now;
         while let Some(control) = self.core.control.pop() {
             if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.number == control.from) {
-                qp.send_ack(&mut self.core, control.packet(qp.dest_qpn));
+                control.write(&mut self.core.out.packet);
+                qp.send_ack(&mut self.core);
                 return Some(&self.core.out);
             }
         }

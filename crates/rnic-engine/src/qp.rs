@@ -161,6 +161,16 @@ impl Qp {
         }
     }
 
+    /// Why a packet from `peer`, which is not the peer or speaks another protocol, is none of ours.
+    #[cold]
+    pub(crate) fn why_foreign(&self, peer: PeerId) -> DropReason {
+        match self.state {
+            QpState::Reset | QpState::Init => DropReason::State,
+            _ if self.peer != peer => DropReason::WrongPeer,
+            _ => DropReason::WrongFormat,
+        }
+    }
+
     /// Takes a packet that names this queue pair and comes from its peer.
     #[inline]
     pub(crate) fn receive<D: Dma>(

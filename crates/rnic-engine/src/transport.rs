@@ -22,6 +22,8 @@ pub struct Transport {
     pub(crate) in_flight_max: u64,
     /// Width of the bitmaps, rounded up to one that exists.
     pub(crate) window_bits: u32,
+    /// How far ahead of the expected packet a receiver keeps what comes early; 1 where it keeps nothing.
+    pub(crate) early_reach: u32,
     /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of the
     /// responder, so that its own recovery comes first.
     pub(crate) response_patience: Duration,
@@ -38,17 +40,20 @@ impl Transport {
     /// When its parts do not fit together.
     pub fn new(profile: Profile) -> Result<Self, ProfileError> {
         profile.check()?;
+        let places_early = profile.placement() == Placement::PlaceOutOfOrder;
+        let window_bits = AnyRing::with_bits(profile.window_bits).bits();
         Ok(Self {
             format: match profile.protocol {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
             },
             split: profile.spaces == SequenceSpaces::Split,
-            places_early: profile.placement() == Placement::PlaceOutOfOrder,
+            places_early,
+            early_reach: if places_early { window_bits } else { 1 },
             acks_every_packet: profile.acks == AckRule::EveryPacket,
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
-            window_bits: AnyRing::with_bits(profile.window_bits).bits(),
+            window_bits,
             response_patience: (profile.recovery.policy.initial_rto)(&profile.recovery.params)
                 .map_or(Duration::MAX, |rto| rto.saturating_mul(PATIENCE_TIMEOUTS)),
             recovery_interest: (profile.recovery.policy.interest)(&profile.recovery.params),

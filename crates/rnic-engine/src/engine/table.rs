@@ -37,12 +37,7 @@ impl QpTable {
         }
     }
 
-    #[inline]
     fn slot_of(&self, number: Qpn) -> u32 {
-        if number == self.last.0 { self.last.1 } else { self.look_up(number) }
-    }
-
-    fn look_up(&self, number: Qpn) -> u32 {
         let number = number.get() as usize;
         match self.pages.get(number / PAGE) {
             Some(Some(page)) => page[number % PAGE],
@@ -52,8 +47,10 @@ impl QpTable {
 
     #[inline]
     pub(super) fn find_mut(&mut self, number: Qpn) -> Option<&mut Qp> {
-        let slot = self.slot_of(number);
-        self.last = (number, slot);
+        if number != self.last.0 {
+            self.last = (number, self.slot_of(number));
+        }
+        let slot = self.last.1;
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 

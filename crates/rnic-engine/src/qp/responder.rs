@@ -12,9 +12,9 @@ use rnic_base::{Seq, Time};
 use rnic_wire::{Headers, NakCode, Packet};
 
 use crate::config::QpAttributes;
-use crate::core::{AckKind, Control, ControlPacket, Core, ack_packet};
+use crate::core::{AckKind, Control, ControlPacket, Core, write_ack};
 use crate::dma::Dma;
-use crate::engine::{Transmit, TransmitKind};
+use crate::engine::TransmitKind;
 use crate::error::{DropReason, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::qp::fetch::FetchServer;
@@ -115,7 +115,7 @@ impl Qp {
         if self.responder.refused.is_some() {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
-        let window_bits = if self.transport.places_early { self.transport.window_bits } else { 1 };
+        let window_bits = self.transport.early_reach;
         if !self.responder.established {
             self.note_established(core);
         }
@@ -125,7 +125,7 @@ impl Qp {
             Arrival::Duplicate => self.receive_duplicate(core, seq, packet),
             Arrival::Outside => {
                 if self.transport.places_early || self.responder.window.gap_is_news(seq) {
-                    self.acknowledge(core, AckKind::GAP);
+                    self.acknowledge(core, AckKind::Gap);
                 }
                 let kept = self.transport.places_early;
                 let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
@@ -180,7 +180,7 @@ impl Qp {
 
     fn receive_early<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
         if self.accept(core, seq, packet, dma).is_err() {
-            self.acknowledge(core, AckKind::GAP);
+            self.acknowledge(core, AckKind::Gap);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let acting = match packet.headers {
@@ -189,7 +189,7 @@ impl Qp {
         };
         self.responder.window.keep(seq, acting, self.transport.window_bits);
         core.stats.packets_early += 1;
-        self.acknowledge(core, AckKind::Nack(seq));
+        self.acknowledge(core, AckKind::Nack(seq.wire()));
         RxOutcome::Early
     }
 
@@ -233,10 +233,6 @@ impl Qp {
         self.wake_responder(core);
     }
 
-    fn ack_now(&self, kind: AckKind) -> Packet {
-        ack_packet(self.dest_qpn, self.responder.window.expected, self.responder.msn, kind, false)
-    }
-
     #[inline]
     pub(crate) fn wake_responder(&mut self, core: &mut Core) {
         if !self.responder.queued {
@@ -251,8 +247,8 @@ impl Qp {
         if let Some(responses) = self.responses.as_mut().filter(|responses| responses.owes_ack) {
             responses.owes_ack = false;
             let expected = responses.window.expected;
-            let packet = ack_packet(self.dest_qpn, expected, 0, AckKind::Ack, true);
-            self.send_ack(core, packet);
+            write_ack(&mut core.out.packet, expected, 0, AckKind::Ack, true);
+            self.send_ack(core);
             self.wake_responder(core);
             return true;
         }
@@ -274,13 +270,13 @@ impl Qp {
             return false;
         }
         self.responder.owes = None;
-        let packet = self.ack_now(kind);
+        write_ack(&mut core.out.packet, self.responder.window.expected, self.responder.msn, kind, false);
         if let AckKind::Refused(code) = kind
             && self.state != QpState::Error
         {
             self.fail_as_responder(core, code);
         }
-        self.send_ack(core, packet);
+        self.send_ack(core);
         true
     }
 
@@ -299,18 +295,17 @@ impl Qp {
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
     }
 
-    /// Addresses `packet`, which carries no data, in `core.out`.
+    /// Addresses the packet in `core.out`, which carries no data.
     #[inline]
-    pub(crate) fn send_ack(&self, core: &mut Core, packet: Packet) {
+    pub(crate) fn send_ack(&self, core: &mut Core) {
         core.stats.acks_sent += 1;
         core.segments.clear();
-        core.out = Transmit {
-            packet,
-            format: self.transport.format,
-            peer: self.peer,
-            label: self.label,
-            from: self.number,
-            kind: TransmitKind::Ack,
-        };
+        let out = &mut core.out;
+        out.packet.dest_qpn = self.dest_qpn;
+        out.format = self.transport.format;
+        out.peer = self.peer;
+        out.label = self.label;
+        out.from = self.number;
+        out.kind = TransmitKind::Ack;
     }
 }

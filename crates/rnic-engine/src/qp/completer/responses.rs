@@ -145,7 +145,7 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
         let seq = packet.psn.extend(responses.window.expected);
-        let window_bits = if self.transport.places_early { self.transport.window_bits } else { 1 };
+        let window_bits = self.transport.early_reach;
         let arrival = responses.window.classify(seq, window_bits);
         match arrival {
             Arrival::Duplicate => {
@@ -155,7 +155,7 @@ impl Qp {
             }
             Arrival::Outside => {
                 if self.transport.places_early || responses.window.gap_is_news(seq) {
-                    self.acknowledge_responses(core, AckKind::GAP);
+                    self.acknowledge_responses(core, AckKind::Gap);
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
             }
@@ -178,7 +178,7 @@ impl Qp {
         if arrival == Arrival::Early {
             core.stats.packets_early += 1;
             responses.window.keep(seq, false, window_bits);
-            self.acknowledge_responses(core, AckKind::Nack(seq));
+            self.acknowledge_responses(core, AckKind::Nack(seq.wire()));
             return RxOutcome::Early;
         }
         responses.window.advance();
