@@ -106,7 +106,8 @@ impl Qp {
             state: QpState::Reset,
             peer: PeerId::default(),
             dest_qpn: Qpn::default(),
-            mtu: 0,
+            // Nothing is cut into packets before a connection says how; what is posted in the error state is still measured.
+            mtu: rnic_base::limits::MTU_MIN,
             pd: attributes.pd,
             send_cq: attributes.send_cq,
             recv_cq: attributes.recv_cq,
