@@ -20,7 +20,10 @@ pub(crate) fn for_each_segment(
     access: Access,
     mut each: impl FnMut(u32, Segment),
 ) -> Result<(), Refused> {
-    if let [only] = sges {
+    // Of nothing, no key is checked.
+    if let [only] = sges
+        && len > 0
+    {
         assert!(u64::from(offset) + u64::from(len) <= u64::from(only.len), "a list is shorter than its message");
         let local = mrs.resolve(pd, only.lkey, only.addr.wrapping_add(u64::from(offset)), u64::from(len), access)?;
         each(0, Segment { local, len });
