@@ -73,6 +73,9 @@ impl Qp {
         let sack = sack.map(|psn| psn.extend(self.requester.window.una));
         let stale = expected < self.requester.window.una;
         if !stale {
+            if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
+                self.requester.window.forget_early();
+            }
             self.acknowledge_requests(core, now, expected);
         }
         if let Some(seq) = sack {

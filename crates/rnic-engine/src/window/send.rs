@@ -191,6 +191,14 @@ impl SendWindow {
         packets
     }
 
+    /// The receiver refuses a packet for good. It may have kept it, and some behind it, and said so, before it found out: those
+    /// do not count.
+    pub(crate) fn forget_early(&mut self) {
+        if let Some(marks) = &mut self.marks {
+            marks.sacked.reset();
+        }
+    }
+
     /// Records that `seq` has arrived early; false when that is not news, or not possible.
     pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
         // A receiver that has `una` itself would say so cumulatively.

@@ -21,12 +21,18 @@ impl Qp {
     ) -> Result<(), NakCode> {
         match packet.headers {
             Headers::Send { position, .. } => {
+                if position.ends() {
+                    self.end_message(core, seq, true)?;
+                }
                 self.responder.window.advance();
-                if position.ends() { self.end_message(core, seq, true) } else { Ok(()) }
+                Ok(())
             }
             Headers::Write { position, immediate, .. } => {
+                if position.ends() {
+                    self.end_message(core, seq, immediate.is_some())?;
+                }
                 self.responder.window.advance();
-                if position.ends() { self.end_message(core, seq, immediate.is_some()) } else { Ok(()) }
+                Ok(())
             }
             _ => {
                 let packets = self.begin_fetch(core, seq, dma)?;
@@ -75,19 +81,23 @@ impl Qp {
     /// A message is complete: count it (I-17), and deliver its receive, if it uses one.
     #[inline]
     fn end_message(&mut self, core: &mut Core, seq: Seq, consumes: bool) -> Result<(), NakCode> {
+        if consumes {
+            self.complete_receive(core, seq)?;
+        }
         self.responder.msn = self.responder.msn.wrapping_add(1);
-        if consumes { self.complete_receive(core, seq) } else { Ok(()) }
+        Ok(())
     }
 
     fn complete_receive(&mut self, core: &mut Core, seq: Seq) -> Result<(), NakCode> {
         let queue = &mut self.responder.queue;
         // The peer must use receives in the order of its messages.
         let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
-        let wr_id = queue.get(queue.head).wr_id;
-        queue.head = queue.head.wrapping_add(1);
+        // A message that is refused here has not happened: its receive stays, to be flushed.
         if let RecvTail::SendInvalidate(rkey) = done.tail {
             core.mrs.invalidate(self.pd, rkey).map_err(|_| NakCode::RemoteAccessError)?;
         }
+        let wr_id = queue.get(queue.head).wr_id;
+        queue.head = queue.head.wrapping_add(1);
         core.complete(self.recv_cq, recv_completion(self.number, wr_id, &done));
         Ok(())
     }
