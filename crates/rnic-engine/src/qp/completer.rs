@@ -177,14 +177,19 @@ impl Qp {
     fn pause_for_receiver(&mut self, core: &mut Core, now: Time, timer: RnrTimer) {
         self.stats.rnr_naks += 1;
         let requester = &mut self.requester;
-        if requester.window.is_empty() {
+        // While it pauses it sends nothing that could be refused again: this is a copy.
+        if requester.window.is_empty() || requester.pause.is_set() {
             return;
         }
         requester.rnr_retries += 1;
         if requester.rnr_retry.is_some_and(|limit| requester.rnr_retries > limit) {
-            return self.fail_head(core, WcStatus::RnrRetryExceeded);
-        }
         requester.window.pause_timer();
+            // A read before it may still be on its way: that one has not failed.
+            if let Some(counter) = requester.queue.find(requester.window.una) {
+                self.fail_request(core, counter, WcStatus::RnrRetryExceeded);
+            }
+            return;
+        }
         requester.window.repeat_all(&self.transport);
         requester.pause = Deadline::after(now, timer.wait());
         core.timers.arm(self.slot, requester.pause, &mut self.armed);
