@@ -104,8 +104,13 @@ impl Qp {
         if !responses.watch.is_due(now) {
             return;
         }
-        responses.silent_periods += 1;
         responses.watch = Deadline::after(now, patience);
+        // As long as the request itself is not acknowledged, its own timer, or the pause that the receiver has asked for,
+        // decides.
+        let asked = responses
+            .oldest()
+            .is_some_and(|counter| self.requester.queue.get(counter).first < self.requester.window.una);
+        responses.silent_periods = if asked { responses.silent_periods + 1 } else { 0 };
         if responses.silent_periods > self.requester.retry_count {
             self.fail_head(core, WcStatus::RetryExceeded);
         }

@@ -58,6 +58,11 @@ impl ResponseWindow {
         !self.expected.is_empty()
     }
 
+    /// The entry whose answer is to come first.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.expected.front().map(|expected| expected.counter)
+    }
+
     fn find(&self, seq: Seq) -> Option<Expected> {
         let holds =
             |expected: &&Expected| expected.first <= seq && seq.since(expected.first) < u64::from(expected.packets);
@@ -187,6 +192,8 @@ impl Qp {
             responses.window.take_early(run);
         }
         self.acknowledge_responses(core, AckKind::Ack);
+        // The responder lives, and answers in order: what is behind must wait.
+        self.requester.retries = 0;
         self.finish_fetches(core);
         RxOutcome::Accepted
     }
