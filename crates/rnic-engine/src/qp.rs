@@ -196,16 +196,19 @@ impl Qp {
                     self.receive_late(core)
                 }
             }
-            _ if !self.state.sends() => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
-            Headers::Ack { aeth, sack } => self.receive_ack(core, now, packet.psn, aeth, sack),
-            Headers::ReadAck { aeth, sack } => self.receive_response_ack(core, now, packet.psn, aeth, sack),
-            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } => {
+            Headers::Ack { aeth, sack } if self.state.sends() => self.receive_ack(core, now, packet.psn, aeth, sack),
+            // Serving reads is the receiving half's business.
+            Headers::ReadAck { aeth, sack } if self.state.receives() => {
+                self.receive_response_ack(core, now, packet.psn, aeth, sack)
+            }
+            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } if self.state.sends() => {
                 self.receive_response(core, now, packet, dma)
             }
-            Headers::Cnp => {
+            Headers::Cnp if self.state.sends() => {
                 self.heed_congestion(core, now);
                 RxOutcome::Accepted
             }
+            _ => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
         }
     }
 

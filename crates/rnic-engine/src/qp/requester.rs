@@ -69,7 +69,7 @@ impl Requester {
             fetches_max: 0,
             unasked: 0,
             retries: 0,
-            retry_count: 0,
+            retry_count: RETRY_COUNT_UNSET,
             rnr_retries: 0,
             rnr_retry: None,
             pause: Deadline::NEVER,
@@ -359,3 +359,6 @@ struct Piece {
     /// It was sent before.
     again: bool,
 }
+
+/// Until the step to `ReadyToSend` sets it, responses are repeated as often as verbs' three bits can say.
+const RETRY_COUNT_UNSET: u32 = 7;
