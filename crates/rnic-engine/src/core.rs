@@ -176,6 +176,19 @@ impl Core {
         }
     }
 
+    /// Room at `peer` may have come about otherwise, or been left unused by the one who was woken for it.
+    #[inline]
+    pub(crate) fn pass_on_room(&mut self, peer: PeerId) {
+        self.settle(peer, 0);
+    }
+
+    /// Nothing that stands in any queue is meant for the queue pair that will be in `slot` next.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.control.retain(|control| control.slot != slot);
+        self.ready.forget(slot);
+        self.peers.forget(slot);
+    }
+
     /// Queues an acknowledgement; false when there is no room and the queue pair must remember that it owes one.
     #[inline]
     pub(crate) fn push_control(&mut self, control: ControlPacket) -> bool {

@@ -183,6 +183,8 @@ impl Engine {
             if made {
                 return Some(&self.core.out);
             }
+            let peer = qp.peer;
+            self.core.pass_on_room(peer);
         }
         // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
         if !self.core.overrun.is_empty() {

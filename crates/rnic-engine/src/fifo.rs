@@ -64,6 +64,15 @@ impl<T: Copy> Fifo<T> {
         Some(value)
     }
 
+    /// Keeps only what `keep` says, in order. For the slow path.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        for _ in 0..self.len() {
+            if let Some(value) = self.pop().filter(&keep) {
+                self.push(value);
+            }
+        }
+    }
+
     #[cold]
     fn grow(&mut self) {
         let capacity = (self.entries.len() * 2).max(16);
@@ -97,6 +106,10 @@ mod tests {
                     3 => {
                         fifo.push_front(value);
                         model.push_front(value);
+                    }
+                    4 if value % 8 == 0 => {
+                        fifo.retain(|value| value % 3 > 0);
+                        model.retain(|value| value % 3 > 0);
                     }
                     _ => prop_assert_eq!(fifo.pop(), model.pop_front()),
                 }

@@ -67,8 +67,22 @@ impl Peers {
         }
     }
 
+    /// A half of `slot` need not wait after all; answers whether it did. For the slow path.
+    pub(crate) fn stop_waiting(&mut self, peer: PeerId, half: Half, slot: u32) -> bool {
+        let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
+        let found = peer.waiting.iter().position(|waiting| *waiting == (half, slot));
+        found.is_some_and(|index| peer.waiting.remove(index).is_some())
+    }
+
     /// Who has waited longest.
     pub(crate) fn pop_waiting(&mut self, peer: PeerId) -> Option<(Half, u32)> {
         self.0.get_mut(peer.0 as usize)?.waiting.pop_front()
+    }
+
+    /// `slot` waits no more.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        for peer in &mut self.0 {
+            peer.waiting.retain(|(_, waiting)| *waiting != slot);
+        }
     }
 }

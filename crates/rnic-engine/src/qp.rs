@@ -143,7 +143,7 @@ impl Qp {
             transport: Arc::clone(&self.transport),
             number: Some(self.number),
         };
-        // Rings and timers may still name this slot: a spurious turn or wake-up does nothing.
+        // Timers may still name this slot: a spurious wake-up does nothing.
         *self = Self::new(self.number, self.slot, &attributes);
     }
 

@@ -60,6 +60,12 @@ impl Ready {
         self.requesters.pop().map(|slot| (Half::Requester, slot))
     }
 
+    /// Takes `slot` out of both rings.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.requesters.retain(|queued| *queued != slot);
+        self.responders.retain(|queued| *queued != slot);
+    }
+
     /// Puts `slot` back at the front: its turn is not over.
     #[inline]
     pub(crate) fn push_front(&mut self, half: Half, slot: u32) {

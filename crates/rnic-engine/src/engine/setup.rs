@@ -193,9 +193,7 @@ impl Engine {
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
-        if qp.state.receives() {
-            qp.release_peer(&mut self.core);
-        }
+        qp.leave(&mut self.core);
         self.count_cq_users(qp.send_cq, qp.recv_cq, -1);
         self.release_srq(qp.srq);
         Ok(())
@@ -224,6 +222,7 @@ impl Engine {
     /// bound.
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
+        self.core.pass_on_room(peer);
     }
 
     fn change(&mut self, qpn: Qpn, to: QpState) -> Result<&mut Qp, ModifyError> {
@@ -320,9 +319,7 @@ impl Engine {
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        if qp.state.receives() {
-            qp.release_peer(core);
-        }
+        qp.leave(core);
         qp.reset();
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Qp {
         if self.requester.pause.is_due(now) {
             self.requester.pause = Deadline::NEVER;
             self.requester.window.restart_timer(now);
-            self.wake_requester(core);
+            self.wake_to_repeat(core);
         }
     }
 
@@ -74,7 +74,7 @@ impl Qp {
         // What was inferred to be lost may be lost again.
         self.requester.inferred_loss_at = rnic_base::Seq::UNSET;
         self.count_timeout(core, now);
-        self.wake_requester(core);
+        self.wake_to_repeat(core);
     }
 
     fn time_out_responses(&mut self, core: &mut Core, now: Time) {
@@ -87,7 +87,7 @@ impl Qp {
             return self.fail_as_responder(core, NakCode::RemoteOperationalError);
         }
         self.count_timeout(core, now);
-        self.wake_responder(core);
+        self.wake_serving(core);
     }
 
     fn count_timeout(&mut self, core: &mut Core, now: Time) {

@@ -104,7 +104,7 @@ impl Qp {
         self.requester.window.recover(&RecoveryEvent::Nacked { sack }, now, &self.transport);
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
         self.regulate(core, now, &ControlEvent::Nacked);
-        self.wake_requester(core);
+        self.wake_to_repeat(core);
     }
 
     /// A response went missing in a shared space: nobody else will tell us (IBA 9.7.5.2.4, implied NAK). Each packet is
@@ -159,6 +159,7 @@ impl Qp {
         core.settle(self.peer, packets);
         if self.requester.window.wants_acknowledgements(&self.transport) {
             self.requester.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, &self.transport);
+            self.wake_to_repeat(core);
         }
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
         if self.regulator.is_some() {
@@ -182,8 +183,8 @@ impl Qp {
             return;
         }
         requester.rnr_retries += 1;
-        if requester.rnr_retry.is_some_and(|limit| requester.rnr_retries > limit) {
         requester.window.pause_timer();
+        if requester.rnr_retry.is_some_and(|limit| requester.rnr_retries > limit) {
             // A read before it may still be on its way: that one has not failed.
             if let Some(counter) = requester.queue.find(requester.window.una) {
                 self.fail_request(core, counter, WcStatus::RnrRetryExceeded);

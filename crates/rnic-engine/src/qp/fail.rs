@@ -54,6 +54,16 @@ impl Qp {
         self.flush(core);
     }
 
+    /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
+    pub(crate) fn leave(&mut self, core: &mut Core) {
+        core.forget(self.slot);
+        if self.state.receives() {
+            self.release_peer(core);
+        }
+        // It may have been woken for room that it leaves unused.
+        core.pass_on_room(self.peer);
+    }
+
     /// Gives back what this queue pair holds of what all share: room at the peer, a place among the active ones.
     pub(crate) fn release_peer(&mut self, core: &mut Core) {
         self.deactivate(core);

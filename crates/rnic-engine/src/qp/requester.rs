@@ -171,6 +171,17 @@ impl Qp {
         }
     }
 
+    /// As [`Qp::wake_requester`], when something may have to be sent again: that takes no new room at the peer, and so does
+    /// not wait for any.
+    #[cold]
+    pub(crate) fn wake_to_repeat(&mut self, core: &mut Core) {
+        let queued = self.requester.queued && self.requester.window.first_to_repeat().is_some();
+        if queued && core.peers.stop_waiting(self.peer, Half::Requester, self.slot) {
+            core.ready.requeue(Half::Requester, self.slot);
+        }
+        self.wake_requester(core);
+    }
+
     /// A packet has left: go on with the turn, or go to the end of the ring.
     #[inline]
     fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
@@ -303,7 +314,7 @@ impl Qp {
         // A shared-space read takes a number for every response. When the window is smaller than the answer, it is asked
         // for in pieces, the next one when the last has come in: the responder has no window of its own to hold back with.
         if !starts && !requester.window.is_empty() {
-            return Err(Some(reason));
+            return Err(Some(WaitReason::ReadLimit));
         }
         let left = wqe.packets - requester.sent_of_next;
         Ok((u64::from(left).min(room) as u32, room))

@@ -212,8 +212,14 @@ impl Qp {
         server.free_acknowledged();
     }
 
-    /// Keeps the responder in the ring while it has something to send or to say.
-    fn wake_serving(&mut self, core: &mut Core) {
+    /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new room at
+    /// the peer, and so does not wait for any.
+    pub(crate) fn wake_serving(&mut self, core: &mut Core) {
+        let repeats = self.split_server().is_some_and(|server| server.window.first_to_repeat().is_some());
+        let queued = self.responder.queued && repeats;
+        if queued && core.peers.stop_waiting(self.peer, Half::Responder, self.slot) {
+            core.ready.requeue(Half::Responder, self.slot);
+        }
         if self.responder.has_work() {
             self.wake_responder(core);
         }
