@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
@@ -18,6 +18,13 @@ pub const MTU: u32 = 1_024;
 pub const MEMORY: usize = 1 << 20;
 /// Address that the memory has for work requests.
 pub const BASE: u64 = 0x10_0000;
+
+/// What lies in the memory of the two sides at first: different everywhere.
+static CONTENTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    let fill =
+        |step: usize, first: usize| (0..MEMORY).map(|index| (index * step + index / 256 + first) as u8).collect();
+    [fill(7, 0), fill(13, 5)]
+});
 
 /// Which side a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +128,12 @@ pub struct Setup {
     pub rnr_retry: Option<u32>,
     pub depth: u32,
     pub srq: Option<u32>,
+    /// Reads and atomics that each side serves at a time, when that is not `reads`.
+    pub served: Option<u32>,
+    pub signal_all: bool,
+    /// Entries of the completion queues.
+    pub completions: u32,
+    pub rnr_timer: RnrTimer,
 }
 
 impl Setup {
@@ -128,7 +141,20 @@ impl Setup {
         let profile = rnic_transports::select(transport, options.iter().copied()).expect("a transport that exists");
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
         let psn = Psn::new(0xff_fffa);
-        Self { transport, mtu: MTU, psn, reads: 4, retry_count: 7, rnr_retry: None, depth: 256, srq: None }
+        Self {
+            transport,
+            mtu: MTU,
+            psn,
+            reads: 4,
+            retry_count: 7,
+            rnr_retry: None,
+            depth: 256,
+            srq: None,
+            served: None,
+            signal_all: true,
+            completions: 4_096,
+            rnr_timer: RnrTimer::from_code(1),
+        }
     }
 }
 
@@ -142,9 +168,29 @@ pub fn default_attributes(setup: &Setup, pd: PdId, cq: CqId) -> QpAttributes {
         max_recv_wr: setup.depth,
         max_send_sge: 4,
         max_recv_sge: 4,
-        signal_all: true,
+        signal_all: setup.signal_all,
         transport: Arc::clone(&setup.transport),
         number: None,
+    }
+}
+
+pub fn connection(setup: &Setup, dest_qpn: Qpn) -> QpConnection {
+    QpConnection {
+        peer: PeerId(7),
+        dest_qpn,
+        rq_psn: setup.psn,
+        mtu: setup.mtu,
+        min_rnr_timer: setup.rnr_timer,
+        max_dest_rd_atomic: setup.served.unwrap_or(setup.reads),
+    }
+}
+
+pub fn timing(setup: &Setup) -> QpTiming {
+    QpTiming {
+        sq_psn: setup.psn,
+        retry_count: setup.retry_count,
+        rnr_retry: setup.rnr_retry,
+        max_rd_atomic: setup.reads,
     }
 }
 
@@ -152,7 +198,7 @@ impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
         let pd = engine.create_pd();
-        let cq = engine.create_cq(4_096).expect("a legal size");
+        let cq = engine.create_cq(setup.completions).expect("a legal size");
         let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
         let attributes = QpAttributes { srq, ..default_attributes(setup, pd, cq) };
         let qpn = engine.create_qp(&attributes).expect("legal attributes");
@@ -163,23 +209,14 @@ impl Side {
     }
 
     fn connect(&mut self, setup: &Setup, dest_qpn: Qpn) {
-        let connection = QpConnection {
-            peer: PeerId(7),
-            dest_qpn,
-            rq_psn: setup.psn,
-            mtu: setup.mtu,
-            min_rnr_timer: RnrTimer::from_code(1),
-            max_dest_rd_atomic: setup.reads,
-        };
-        let timing = QpTiming {
-            sq_psn: setup.psn,
-            retry_count: setup.retry_count,
-            rnr_retry: setup.rnr_retry,
-            max_rd_atomic: setup.reads,
-        };
-        self.engine.modify_to_init(self.qpn).expect("from reset");
-        self.engine.modify_to_rtr(self.qpn, &connection).expect("from init");
-        self.engine.modify_to_rts(Time::ZERO, self.qpn, &timing).expect("from ready to receive");
+        self.connect_qp(self.qpn, setup, dest_qpn);
+    }
+
+    /// Takes queue pair `qpn` from `Reset` all the way to `ReadyToSend`.
+    pub fn connect_qp(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn) {
+        self.engine.modify_to_init(qpn).expect("from reset");
+        self.engine.modify_to_rtr(qpn, &connection(setup, dest_qpn)).expect("from init");
+        self.engine.modify_to_rts(Time::ZERO, qpn, &timing(setup)).expect("from ready to receive");
     }
 
     /// Local memory as a scatter/gather entry.
@@ -220,18 +257,25 @@ impl Pair {
         let (mut left, mut right) = (Side::new(setup, 1), Side::new(setup, 2));
         left.connect(setup, right.qpn);
         right.connect(setup, left.qpn);
-        for (index, byte) in left.memory.iter_mut().enumerate() {
-            *byte = (index * 7 + index / 256) as u8;
-        }
-        for (index, byte) in right.memory.iter_mut().enumerate() {
-            *byte = (index * 13 + index / 256 + 5) as u8;
-        }
+        left.memory.copy_from_slice(&CONTENTS[0]);
+        right.memory.copy_from_slice(&CONTENTS[1]);
         let fate = Box::new(|_: &Sent| Fate::Deliver);
         Self { left, right, now: Time::ZERO, wire: BTreeMap::new(), order: 0, log: Vec::new(), batch: false, fate }
     }
 
     pub fn of(transport: &str) -> Self {
         Self::new(&Setup::new(transport, &[]))
+    }
+
+    /// Another pair of connected queue pairs, with the completion queues of the first one.
+    pub fn another(&mut self, setup: &Setup) -> (Qpn, Qpn) {
+        let [left, right] = [&mut self.left, &mut self.right].map(|side| {
+            let attributes = QpAttributes { srq: side.srq, ..default_attributes(setup, side.pd, side.cq) };
+            side.engine.create_qp(&attributes).expect("legal attributes")
+        });
+        self.left.connect_qp(left, setup, right);
+        self.right.connect_qp(right, setup, left);
+        (left, right)
     }
 
     /// From now on `fate` decides.

@@ -1,0 +1,166 @@
+//! Changing states: every pair of states through the calls that programs make, and the bounds of attributes.
+
+use super::*;
+
+const STATES: [QpState; 6] = [
+    QpState::Reset,
+    QpState::Init,
+    QpState::ReadyToReceive,
+    QpState::ReadyToSend,
+    QpState::SendQueueDrained,
+    QpState::Error,
+];
+
+fn modify(pair: &mut Pair, setup: &Setup, to: QpState) -> Result<(), ModifyError> {
+    let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
+    let engine = &mut pair.left.engine;
+    match to {
+        QpState::Reset => engine.modify_to_reset(qpn),
+        QpState::Init => engine.modify_to_init(qpn),
+        QpState::ReadyToReceive => engine.modify_to_rtr(qpn, &connection(setup, dest)),
+        QpState::ReadyToSend => engine.modify_to_rts(Time::ZERO, qpn, &timing(setup)),
+        QpState::SendQueueDrained => engine.modify_to_sqd(qpn),
+        QpState::Error => engine.modify_to_error(qpn),
+    }
+}
+
+/// A pair whose left side is in `state`.
+fn in_state(setup: &Setup, state: QpState) -> Pair {
+    let mut pair = Pair::new(setup);
+    let path: &[QpState] = match state {
+        QpState::Reset => &[QpState::Reset],
+        QpState::Init => &[QpState::Reset, QpState::Init],
+        QpState::ReadyToReceive => &[QpState::Reset, QpState::Init, QpState::ReadyToReceive],
+        QpState::ReadyToSend => &[],
+        other => &[other],
+    };
+    for step in path {
+        modify(&mut pair, setup, *step).expect("a legal path");
+    }
+    assert_eq!(pair.left.info().state, state);
+    pair
+}
+
+/// The table of `ibv_modify_qp` for reliable connections, seen from outside.
+#[test]
+fn every_pair_of_states() {
+    use QpState::*;
+    let legal = [
+        (Reset, Init),
+        (Init, Init),
+        (Init, ReadyToReceive),
+        (ReadyToReceive, ReadyToSend),
+        (ReadyToSend, ReadyToSend),
+        (ReadyToSend, SendQueueDrained),
+        (SendQueueDrained, ReadyToSend),
+        (SendQueueDrained, SendQueueDrained),
+    ];
+    for transport in TRANSPORTS {
+        let setup = setup(transport);
+        for (from, to) in STATES.iter().flat_map(|from| STATES.map(|to| (*from, to))) {
+            let mut pair = in_state(&setup, from);
+            let outcome = modify(&mut pair, &setup, to);
+            if matches!(to, Reset | Error) || legal.contains(&(from, to)) {
+                assert_eq!((outcome, pair.left.info().state), (Ok(()), to), "{from:?} to {to:?}");
+            } else {
+                assert_eq!(outcome, Err(ModifyError::Transition { from, to }));
+                assert_eq!(pair.left.info().state, from, "a refused change changes nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn attributes_have_bounds() {
+    let setup = setup("irn");
+    let with_mtu = |mtu| {
+        let mut pair = in_state(&setup, QpState::Init);
+        let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
+        let connection = QpConnection { mtu, ..connection(&setup, dest) };
+        pair.left.engine.modify_to_rtr(qpn, &connection)
+    };
+    for (mtu, legal) in
+        [(0, false), (255, false), (256, true), (258, false), (1_408, true), (8_192, true), (8_196, false)]
+    {
+        assert_eq!(with_mtu(mtu).is_ok(), legal, "MTU {mtu}: {:?}", with_mtu(mtu));
+    }
+    for (reads, legal) in [(0, true), (1, true), (128, true), (129, false), (u32::MAX, false)] {
+        let mut pair = in_state(&setup, QpState::Init);
+        let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
+        let connection = QpConnection { max_dest_rd_atomic: reads, ..connection(&setup, dest) };
+        assert_eq!(pair.left.engine.modify_to_rtr(qpn, &connection).is_ok(), legal, "{reads} reads served");
+        let mut pair = in_state(&setup, QpState::ReadyToReceive);
+        let timing = QpTiming { max_rd_atomic: reads, ..timing(&setup) };
+        assert_eq!(pair.left.engine.modify_to_rts(Time::ZERO, qpn, &timing).is_ok(), legal, "{reads} reads asked");
+    }
+}
+
+/// The attributes of `ReadyToSend` may be changed there: the new retry count holds from then on, and nothing under
+/// way is disturbed.
+#[test]
+fn retry_counts_may_change_while_ready_to_send() {
+    for transport in TRANSPORTS {
+        let mut setup = setup(transport);
+        let mut pair = Pair::new(&setup);
+        write(&mut pair, 0, 5_000);
+        pair.run_until(us(3));
+        setup.retry_count = 0;
+        let now = pair.now;
+        pair.left.engine.modify_to_rts(now, pair.left.qpn, &timing(&setup)).expect("legal");
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)], "{transport}");
+        pair.wire(|_| Fate::Drop);
+        write(&mut pair, 1, 10);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::RetryExceeded)], "{transport}");
+        assert_eq!(pair.left.info().stats.packets_retransmitted, 0);
+    }
+}
+
+/// No queue pair, no change.
+#[test]
+fn an_unknown_queue_pair() {
+    let setup = setup("irn");
+    for to in STATES {
+        let mut pair = Pair::new(&setup);
+        pair.left.engine.destroy_qp(pair.left.qpn).expect("it exists");
+        assert_eq!(modify(&mut pair, &setup, to), Err(ModifyError::UnknownQp));
+    }
+}
+
+/// Sizes of queues have bounds, numbers are given once, and what is used cannot be ended.
+#[test]
+fn resources_have_bounds_and_users() {
+    let setup = setup("irn");
+    let mut pair = Pair::new(&setup);
+    let (cq, pd, qpn) = (pair.left.cq, pair.left.pd, pair.left.qpn);
+    let engine = &mut pair.left.engine;
+    let attributes = default_attributes(&setup, pd, cq);
+    let (most, most_sge) = (rnic_base::limits::WORK_REQUESTS_MAX, rnic_base::limits::SGE_MAX as u32);
+    for (attributes, legal) in [
+        (QpAttributes { max_send_wr: most, max_recv_wr: most, ..attributes.clone() }, true),
+        (QpAttributes { max_send_wr: most + 1, ..attributes.clone() }, false),
+        (QpAttributes { max_recv_wr: most + 1, ..attributes.clone() }, false),
+        (QpAttributes { max_send_sge: most_sge, max_recv_sge: most_sge, ..attributes.clone() }, true),
+        (QpAttributes { max_send_sge: most_sge + 1, ..attributes.clone() }, false),
+        (QpAttributes { max_recv_sge: most_sge + 1, ..attributes.clone() }, false),
+        (QpAttributes { number: Some(qpn), ..attributes.clone() }, false),
+        (QpAttributes { number: Some(rnic_wire::Qpn::GSI), ..attributes.clone() }, false),
+        (QpAttributes { number: Some(rnic_wire::Qpn::MAX), ..attributes }, true),
+    ] {
+        assert_eq!(engine.create_qp(&attributes).is_ok(), legal, "{attributes:?}");
+    }
+    assert_eq!(engine.destroy_cq(cq), Err(ResourceError::Busy("completion queue")));
+    assert_eq!(engine.destroy_pd(pd), Err(ResourceError::Busy("protection domain")));
+    assert!(engine.create_cq(0).is_err());
+    assert!(engine.create_cq(rnic_base::limits::COMPLETIONS_MAX + 1).is_err());
+    let (srq, other) = (engine.create_srq(pd, 1, 1).expect("legal"), engine.create_pd());
+    let with_srq = |pd| QpAttributes { srq: Some(srq), ..default_attributes(&setup, pd, cq) };
+    assert!(engine.create_qp(&with_srq(other)).is_err(), "of another domain");
+    let user = engine.create_qp(&with_srq(pd)).expect("of the same domain");
+    assert_eq!(engine.destroy_srq(srq), Err(ResourceError::Busy("shared receive queue")));
+    engine.destroy_qp(user).expect("it exists");
+    assert_eq!(engine.destroy_srq(srq), Ok(()));
+    assert!(engine.destroy_srq(srq).is_err());
+    assert_eq!(engine.destroy_pd(other), Ok(()));
+}

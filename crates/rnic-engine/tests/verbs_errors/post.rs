@@ -1,0 +1,157 @@
+//! What cannot be posted: wrong state, full queue, too much of something. A caller's error is returned at once and
+//! changes nothing.
+
+use super::*;
+
+fn try_send(side: &mut Side, op: SendOp, sges: &[Sge]) -> Result<(), PostError> {
+    let request = SendRequest { wr_id: 9, op, sges, flags: SendFlags::SIGNALED };
+    side.engine.post_send(side.qpn, &request)
+}
+
+fn try_recv(side: &mut Side, sges: &[Sge]) -> Result<(), PostError> {
+    side.engine.post_recv(side.qpn, &RecvRequest { wr_id: 9, sges })
+}
+
+const SEND: SendOp = SendOp::Send { immediate: None };
+
+/// Sends in `ReadyToSend` and `SendQueueDrained`; receives from `Init` on; in `Error` both, to be flushed.
+#[test]
+fn each_state_takes_what_verbs_says() {
+    for transport in TRANSPORTS {
+        let setup = setup(transport);
+        let mut pair = Pair::new(&setup);
+        let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
+        let left = &mut pair.left;
+        let refused = |state| Err(PostError::State(state));
+        left.engine.modify_to_reset(qpn).expect("always");
+        assert_eq!(try_send(left, SEND, &[]), refused(QpState::Reset));
+        assert_eq!(try_recv(left, &[]), refused(QpState::Reset));
+        left.engine.modify_to_init(qpn).expect("from reset");
+        assert_eq!(try_send(left, SEND, &[]), refused(QpState::Init));
+        assert_eq!(try_recv(left, &[]), Ok(()));
+        left.engine.modify_to_rtr(qpn, &connection(&setup, dest)).expect("from init");
+        assert_eq!(try_send(left, SEND, &[]), refused(QpState::ReadyToReceive));
+        assert_eq!(try_recv(left, &[]), Ok(()));
+        left.engine.modify_to_rts(Time::ZERO, qpn, &timing(&setup)).expect("from ready to receive");
+        assert_eq!(try_send(left, SEND, &[]), Ok(()));
+        assert_eq!(try_recv(left, &[]), Ok(()));
+        left.engine.modify_to_sqd(qpn).expect("from ready to send");
+        assert_eq!(try_send(left, SEND, &[]), Ok(()));
+        assert_eq!(try_recv(left, &[]), Ok(()));
+        assert_eq!(left.completions(), []);
+        left.engine.modify_to_error(qpn).expect("always");
+        assert_eq!(left.completions().len(), 6, "two sends and four receives are flushed");
+        assert_eq!(try_send(left, SEND, &[]), Ok(()));
+        assert_eq!(try_recv(left, &[]), Ok(()));
+        assert_eq!(left.statuses(), [(9, WcStatus::WrFlushed); 2]);
+    }
+}
+
+/// A queue pair that goes to the error state without ever having been connected flushes what is posted to it, of any
+/// size.
+#[test]
+fn a_queue_pair_that_was_never_connected_flushes_too() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        let left = &mut pair.left;
+        left.engine.modify_to_reset(left.qpn).expect("always");
+        left.engine.modify_to_error(left.qpn).expect("always");
+        let sge = left.sge(0, 10_000);
+        assert_eq!(try_send(left, SEND, &[sge]), Ok(()));
+        assert_eq!(try_recv(left, &[sge]), Ok(()));
+        assert_eq!(left.statuses(), [(9, WcStatus::WrFlushed); 2], "{transport}");
+    }
+}
+
+#[test]
+fn a_full_queue_takes_no_more_until_something_completes() {
+    for transport in TRANSPORTS {
+        for depth in [1, 2, 3, 64] {
+            let mut setup = setup(transport);
+            setup.depth = depth;
+            let mut pair = Pair::new(&setup);
+            for _ in 0..depth {
+                assert_eq!(try_recv(&mut pair.right, &[]), Ok(()));
+                assert_eq!(try_send(&mut pair.left, SEND, &[]), Ok(()));
+            }
+            assert_eq!(try_recv(&mut pair.right, &[]), Err(PostError::QueueFull), "{transport}, {depth}");
+            assert_eq!(try_send(&mut pair.left, SEND, &[]), Err(PostError::QueueFull), "{transport}, {depth}");
+            pair.run();
+            assert_eq!(pair.left.completions().len(), depth as usize);
+            assert_eq!(pair.right.completions().len(), depth as usize);
+            assert_eq!(try_recv(&mut pair.right, &[]), Ok(()));
+            assert_eq!(try_send(&mut pair.left, SEND, &[]), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn more_pieces_than_the_queue_was_made_for() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        let sges = [pair.left.sge(0, 1); 5];
+        let refused = Err(PostError::TooManySges { asked: 5, limit: 4 });
+        assert_eq!(try_send(&mut pair.left, SEND, &sges), refused);
+        assert_eq!(try_recv(&mut pair.left, &sges), refused);
+        assert_eq!(try_send(&mut pair.left, SEND, &sges[..4]), Ok(()));
+        assert_eq!(try_recv(&mut pair.left, &sges[..4]), Ok(()));
+    }
+}
+
+/// 1 GiB may be asked for, one byte more not. (The region does not cover it: that is the completion's business.)
+#[test]
+fn messages_longer_than_a_gibibyte() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        let half = pair.left.sge(0, 1 << 29);
+        let one = pair.left.sge(0, 1);
+        let remote = pair.right.remote(0);
+        let too_long = Err(PostError::MessageTooLong((1 << 30) + 1));
+        for op in [SEND, SendOp::Write { remote, immediate: None }, SendOp::Read { remote }] {
+            assert_eq!(try_send(&mut pair.left, op, &[half, half, one]), too_long, "{transport}");
+        }
+        let nowhere = Sge { lkey: 1, ..half };
+        assert_eq!(try_send(&mut pair.left, SEND, &[nowhere, nowhere]), Ok(()));
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(9, WcStatus::LocalProtection)]);
+    }
+}
+
+#[test]
+fn atomics_need_exactly_eight_bytes() {
+    let mut pair = Pair::new(&setup("irn"));
+    let remote = pair.right.remote(800);
+    let pieces = |lens: &[u32]| lens.iter().map(|len| pair.left.sge(0, *len)).collect::<Vec<_>>();
+    let cases = [(pieces(&[]), 0), (pieces(&[4]), 4), (pieces(&[9]), 9), (pieces(&[8, 8]), 16)];
+    for (sges, len) in cases {
+        for op in [SendOp::FetchAdd { remote, add: 1 }, SendOp::CompareSwap { remote, compare: 1, swap: 2 }] {
+            assert_eq!(try_send(&mut pair.left, op, &sges), Err(PostError::AtomicLength(len)));
+        }
+    }
+}
+
+#[test]
+fn receives_of_a_shared_queue_go_there() {
+    let mut setup = setup("irn");
+    setup.srq = Some(2);
+    let mut pair = Pair::new(&setup);
+    assert_eq!(try_recv(&mut pair.right, &[]), Err(PostError::HasSrq));
+    let srq = pair.right.srq.expect("made with one");
+    let sges = [pair.right.sge(0, 1); 5];
+    let post = |pair: &mut Pair, sges: &[Sge]| pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id: 1, sges });
+    assert_eq!(post(&mut pair, &sges), Err(PostError::TooManySges { asked: 5, limit: 4 }));
+    assert_eq!([(); 3].map(|()| post(&mut pair, &sges[..4])), [Ok(()), Ok(()), Err(PostError::QueueFull)]);
+}
+
+#[test]
+fn a_queue_pair_that_is_not_there() {
+    let mut pair = Pair::new(&setup("irn"));
+    let (qpn, cq) = (pair.left.qpn, pair.left.cq);
+    pair.left.engine.destroy_qp(qpn).expect("it exists");
+    assert_eq!(try_send(&mut pair.left, SEND, &[]), Err(PostError::UnknownQp));
+    assert_eq!(try_recv(&mut pair.left, &[]), Err(PostError::UnknownQp));
+    assert!(pair.left.engine.destroy_qp(qpn).is_err());
+    assert_eq!(pair.left.engine.query_qp(qpn), None);
+    pair.left.engine.destroy_cq(cq).expect("nobody uses it any more");
+    assert_eq!(pair.left.engine.poll_cq_one(cq), None);
+}

@@ -1,0 +1,137 @@
+//! The retry counter: how long a silent peer is given, and what happens then.
+
+use super::*;
+
+/// Runs in steps of a microsecond until something completes; answers when.
+fn completed_at(side: impl Fn(&Pair) -> &Side, pair: &mut Pair) -> u64 {
+    for at in micros(pair.now)..100_000 {
+        pair.run_until(us(at));
+        pair.now = us(at);
+        let side = side(pair);
+        if side.engine.cq_level(side.cq).is_some_and(|(level, _)| level > 0) {
+            return at;
+        }
+    }
+    panic!("never done");
+}
+
+fn dead_from(at: u64) -> impl FnMut(&Sent) -> Fate + 'static {
+    move |sent| if sent.from == From::Right && sent.at >= us(at) { Fate::Drop } else { Fate::Deliver }
+}
+
+/// The peer never answers. `retry_count` repetitions, then the oldest request fails and the others are flushed.
+#[test]
+fn a_silent_peer_is_given_up_after_the_retry_count() {
+    for (transport, timeout) in [("roce-gbn", 320), ("irn", 100)] {
+        for retry_count in [0, 1, 7] {
+            let mut setup = setup(transport);
+            setup.retry_count = retry_count;
+            let mut pair = Pair::new(&setup);
+            pair.wire(dead_from(0));
+            (0..2).for_each(|wr_id| write(&mut pair, wr_id, 10));
+            let at = completed_at(|pair| &pair.left, &mut pair);
+            assert_eq!(at, timeout * u64::from(retry_count + 1), "{transport}, {retry_count} retries");
+            assert_eq!(pair.left.statuses(), fails_at(0, WcStatus::RetryExceeded, 2));
+            assert_eq!(pair.left.info().state, QpState::Error);
+            assert_eq!(events(&mut pair.left), [], "the completion says it");
+            let before = pair.log.len();
+            pair.run();
+            assert_eq!(pair.log.len(), before, "{transport}: nothing is sent any more");
+        }
+    }
+}
+
+/// Only timeouts in a row count: each of three messages loses its packet as often as is allowed.
+#[test]
+fn progress_starts_the_count_anew() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        let first = setup(transport).psn;
+        let losses: Vec<_> = (0..3).flat_map(|seq| (0..7).map(move |nth| (seq, nth))).collect();
+        pair.wire(drop_requests(first, &losses));
+        for wr_id in 0..3 {
+            write(&mut pair, wr_id, 10);
+            pair.run();
+        }
+        assert_eq!(pair.left.info().stats.timeouts, 21, "{transport}");
+        assert_eq!(pair.left.statuses(), all(0..3, WcStatus::Success));
+    }
+}
+
+/// The responder dies before it gets a read, when it has got it, in the middle of its answer: the read fails all the
+/// same, within the time that eight timeouts and the responder's own repairs can take.
+#[test]
+fn a_read_fails_when_its_responder_dies() {
+    for transport in TRANSPORTS {
+        for dies_at in [0, 5, 6, 17, 25] {
+            let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "10")]));
+            pair.wire(dead_from(dies_at));
+            write(&mut pair, 0, 0);
+            read(&mut pair, 1, 50 * MTU);
+            write(&mut pair, 2, 10);
+            let done = if dies_at > 5 { all(0..1, WcStatus::Success) } else { vec![] };
+            if !done.is_empty() {
+                completed_at(|pair| &pair.left, &mut pair);
+                assert_eq!(pair.left.statuses(), done, "{transport}, dies at {dies_at}");
+            }
+            let at = completed_at(|pair| &pair.left, &mut pair);
+            assert!(at < 15_000, "{transport}, dies at {dies_at}: noticed at {at} us");
+            let failed = done.len() as u64;
+            let expected = fails_at(failed, WcStatus::RetryExceeded, 3)[failed as usize..].to_vec();
+            assert_eq!(pair.left.statuses(), expected, "{transport}, dies at {dies_at}");
+        }
+    }
+}
+
+/// In IRN the responder has a timer too. Its requester dies in the middle of an answer: the responder gives up after
+/// as many timeouts, flushes its receives and says so.
+#[test]
+fn a_responder_gives_up_a_requester_that_acknowledges_nothing() {
+    let mut pair = Pair::of("irn");
+    pair.wire(|sent| if sent.from == From::Left && sent.at >= us(1) { Fate::Drop } else { Fate::Deliver });
+    post_recvs(&mut pair.right, 100..102, 10);
+    read(&mut pair, 0, 5 * MTU);
+    let at = completed_at(|pair| &pair.right, &mut pair);
+    assert_eq!(at, 5 + 8 * 320);
+    assert_eq!(pair.right.statuses(), all(100..102, WcStatus::WrFlushed));
+    assert_eq!(events(&mut pair.right), [AsyncEvent::QpFatal(pair.right.qpn)]);
+}
+
+/// A queue pair that only receives (it was never made ready to send) still serves reads, with losses on the way.
+#[test]
+fn a_responder_need_not_be_ready_to_send() {
+    for transport in TRANSPORTS {
+        for losses in loss_patterns() {
+            let setup = setup(transport);
+            let mut pair = Pair::new(&setup);
+            let (left, right) = (pair.left.qpn, pair.right.qpn);
+            pair.right.engine.modify_to_reset(right).expect("always");
+            pair.right.engine.modify_to_init(right).expect("from reset");
+            pair.right.engine.modify_to_rtr(right, &connection(&setup, left)).expect("from init");
+            pair.wire(lose_nth(&losses));
+            write(&mut pair, 0, 5_000);
+            read(&mut pair, 1, 5_000);
+            let remote = pair.right.remote(800);
+            let sge = pair.left.sge(TARGET, 8);
+            pair.left.post(2, SendOp::FetchAdd { remote, add: 1 }, &[sge]);
+            pair.run();
+            assert_eq!(pair.left.statuses(), all(0..3, WcStatus::Success), "{transport}, losing {losses:?}");
+        }
+    }
+}
+
+/// A long answer is on its way, and a request behind it is refused. However long the answer takes, the requester
+/// hears of the refusal when its turn has come, not of a timeout.
+#[test]
+fn a_refusal_behind_a_long_answer_is_no_timeout() {
+    for transport in TRANSPORTS {
+        // Four packets a round trip of 10 us: the answer takes 2 ms.
+        let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
+        let (sge, remote) = (pair.left.sge(0, 400 * MTU), pair.right.remote(0));
+        pair.left.post(0, SendOp::Read { remote }, &[sge]);
+        let (sge, remote) = (pair.left.sge(0, 10), RemoteMemory { addr: 0, rkey: 0 });
+        pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
+        pair.run();
+        assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::RemoteAccess, 2), "{transport}");
+    }
+}

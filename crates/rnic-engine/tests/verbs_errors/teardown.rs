@@ -1,0 +1,199 @@
+//! Ending and starting over while packets are under way.
+
+use super::*;
+
+/// Every kind of traffic, both ways, on the first connection.
+fn busy(pair: &mut Pair) {
+    post_recvs(&mut pair.right, 100..104, 3 * MTU);
+    post_recvs(&mut pair.left, 100..104, 3 * MTU);
+    for wr_id in 0..3 {
+        write(pair, wr_id * 4, 5 * MTU);
+        send(pair, wr_id * 4 + 1, 3 * MTU);
+        read(pair, wr_id * 4 + 2, 5 * MTU);
+        let (sge, remote) = (pair.left.sge(TARGET, 8), pair.right.remote(800));
+        pair.left.post(wr_id * 4 + 3, SendOp::FetchAdd { remote, add: 1 }, &[sge]);
+        let (sge, remote) = (pair.right.sge(0, 5 * MTU), pair.left.remote(TARGET));
+        pair.right.post(wr_id, SendOp::Read { remote }, &[sge]);
+    }
+}
+
+/// Moves the left queue pair to one of the states in which traffic can be under way.
+fn bring_to(pair: &mut Pair, state: QpState) {
+    let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
+    let setup = setup("irn");
+    let engine = &mut pair.left.engine;
+    match state {
+        QpState::Reset => engine.modify_to_reset(qpn).expect("always"),
+        QpState::Init => {
+            engine.modify_to_reset(qpn).expect("always");
+            engine.modify_to_init(qpn).expect("from reset");
+        }
+        QpState::ReadyToReceive => {
+            engine.modify_to_reset(qpn).expect("always");
+            engine.modify_to_init(qpn).expect("from reset");
+            engine.modify_to_rtr(qpn, &connection(&setup, dest)).expect("from init");
+        }
+        QpState::ReadyToSend => {}
+        QpState::SendQueueDrained => engine.modify_to_sqd(qpn).expect("from ready to send"),
+        QpState::Error => engine.modify_to_error(qpn).expect("always"),
+    }
+}
+
+/// A second connection between the same engines works as if nothing had been.
+fn healthy(pair: &mut Pair, setup: &Setup, what: &str) {
+    pair.left.completions();
+    pair.right.completions();
+    let (left, right) = pair.another(setup);
+    let sge = pair.left.sge(0, 3_000);
+    pair.right
+        .engine
+        .post_recv(right, &RecvRequest { wr_id: 900, sges: &[pair.right.sge(TARGET, 3_000)] })
+        .expect("room");
+    let request =
+        SendRequest { wr_id: 901, op: SendOp::Send { immediate: None }, sges: &[sge], flags: SendFlags::SIGNALED };
+    pair.left.engine.post_send(left, &request).expect("room");
+    pair.run();
+    assert!(pair.left.statuses().contains(&(901, WcStatus::Success)), "{what}");
+    assert!(pair.right.statuses().contains(&(900, WcStatus::Success)), "{what}");
+    assert_eq!(pair.right.memory[500_000..503_000], pair.left.memory[..3_000], "{what}");
+}
+
+/// Destroyed in every state and at every moment: no completion of it comes any more, nothing breaks, others work.
+#[test]
+fn destroyed_in_every_state_with_traffic_under_way() {
+    use QpState::*;
+    for transport in TRANSPORTS {
+        for state in [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, Error] {
+            for moment in [0, 2, 5, 7, 10, 13, 15, 18, 21] {
+                let what = format!("{transport}: {state:?} at {moment} us");
+                let setup = setup(transport);
+                let mut pair = Pair::new(&setup);
+                busy(&mut pair);
+                pair.run_until(us(moment));
+                bring_to(&mut pair, state);
+                pair.left.completions();
+                pair.left.engine.destroy_qp(pair.left.qpn).expect("it exists");
+                let sent = pair.log.len();
+                healthy(&mut pair, &setup, &what);
+                assert!(pair.left.completions().iter().all(|c| c.wr_id >= 900), "{what}");
+                let from_dead = pair.log[sent..]
+                    .iter()
+                    .filter(|sent| sent.from == From::Left && sent.packet.dest_qpn == pair.right.qpn);
+                assert_eq!(from_dead.count(), 0, "{what}: nothing leaves any more");
+            }
+        }
+    }
+}
+
+/// Acknowledgements that wait in the engine when their queue pair is reset, destroyed or connected anew belong to the
+/// past: they do not leave, least of all to somebody else.
+#[test]
+fn nothing_of_the_past_leaves_after_a_reset() {
+    for transport in TRANSPORTS {
+        for end in [QpState::Reset, QpState::ReadyToReceive] {
+            let mut pair = Pair::new(&setup(transport));
+            pair.batch = true;
+            busy(&mut pair);
+            pair.run_until(us(4));
+            // Left's packets arrive at the right, which has no time to answer.
+            pair.now = us(5);
+            pair.take_in_due();
+            std::mem::swap(&mut pair.left, &mut pair.right);
+            bring_to(&mut pair, end);
+            std::mem::swap(&mut pair.left, &mut pair.right);
+            assert!(pair.right.engine.transmit(us(5)).is_none(), "{transport}: to {end:?}");
+            // The same for one that is destroyed and whose number is given to another.
+            let mut pair = Pair::new(&setup(transport));
+            busy(&mut pair);
+            pair.run_until(us(4));
+            pair.now = us(5);
+            pair.take_in_due();
+            let (pd, cq, number) = (pair.right.pd, pair.right.cq, pair.right.qpn);
+            pair.right.engine.destroy_qp(number).expect("it exists");
+            let attributes = QpAttributes { number: Some(number), ..default_attributes(&setup(transport), pd, cq) };
+            pair.right.engine.create_qp(&attributes).expect("the number is free");
+            assert!(pair.right.engine.transmit(us(5)).is_none(), "{transport}: number given again");
+        }
+    }
+}
+
+/// Both ends are reset in the middle of everything and connected anew, with other first PSNs: late packets of the old
+/// connection are not taken for new ones, and the new connection works.
+#[test]
+fn reset_and_reconnect() {
+    for transport in TRANSPORTS {
+        for moment in [1, 5, 8, 12, 17] {
+            let mut setup = setup(transport);
+            let mut pair = Pair::new(&setup);
+            busy(&mut pair);
+            pair.run_until(us(moment));
+            setup.psn = rnic_base::Psn::new(0x40_0000);
+            let (left, right) = (pair.left.qpn, pair.right.qpn);
+            pair.left.completions();
+            pair.right.completions();
+            pair.left.engine.modify_to_reset(left).expect("always");
+            pair.right.engine.modify_to_reset(right).expect("always");
+            assert_eq!((pair.left.completions(), pair.right.completions()), (vec![], vec![]), "reset is silent");
+            pair.left.connect_qp(left, &setup, right);
+            pair.right.connect_qp(right, &setup, left);
+            post_recvs(&mut pair.right, 100..103, 3_000);
+            (0..3).for_each(|wr_id| send(&mut pair, wr_id, 3_000));
+            read(&mut pair, 3, 5_000);
+            pair.run();
+            let what = format!("{transport}, reset at {moment} us");
+            assert_eq!(pair.left.statuses(), all(0..4, WcStatus::Success), "{what}");
+            assert_eq!(pair.right.statuses(), all(100..103, WcStatus::Success), "{what}");
+            assert_eq!((pair.right.info().msn, pair.left.info().stats.timeouts), (4, 0), "{what}");
+        }
+    }
+}
+
+/// A queue pair that failed is reset and works again.
+#[test]
+fn reset_after_an_error() {
+    for transport in TRANSPORTS {
+        let setup = setup(transport);
+        let mut pair = Pair::new(&setup);
+        for round in 0..3 {
+            let bad = RemoteMemory { addr: 0, rkey: 0 };
+            write(&mut pair, 0, 10);
+            pair.left.post(1, SendOp::Write { remote: bad, immediate: None }, &[pair.left.sge(0, 10)]);
+            pair.run();
+            let expected = fails_at(1, WcStatus::RemoteAccess, 2);
+            assert_eq!(pair.left.statuses(), expected, "{transport}, round {round}");
+            let (left, right) = (pair.left.qpn, pair.right.qpn);
+            pair.left.engine.modify_to_reset(left).expect("always");
+            pair.right.engine.modify_to_reset(right).expect("always");
+            pair.left.connect_qp(left, &setup, right);
+            pair.right.connect_qp(right, &setup, left);
+        }
+    }
+}
+
+/// A thousand resets of a busy queue pair leave no trace: one turn in the ring, as for everybody else.
+#[test]
+fn resets_do_not_add_turns() {
+    for transport in TRANSPORTS {
+        let setup = setup(transport);
+        let mut pair = Pair::new(&setup);
+        let (other, _) = pair.another(&setup);
+        let (left, right) = (pair.left.qpn, pair.right.qpn);
+        for _ in 0..1_000 {
+            write(&mut pair, 0, 100 * MTU);
+            pair.left.engine.modify_to_reset(left).expect("always");
+            pair.left.connect_qp(left, &setup, right);
+        }
+        for qpn in [left, other] {
+            let (sge, remote) = (pair.left.sge(0, 100 * MTU), pair.right.remote(TARGET));
+            let op = SendOp::Write { remote, immediate: None };
+            let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
+            pair.left.engine.post_send(qpn, &request).expect("room");
+        }
+        let mut from = Vec::new();
+        while let Some(transmit) = pair.left.engine.transmit(Time::ZERO) {
+            from.push(transmit.from);
+        }
+        let turns = from[..100].iter().filter(|qpn| **qpn == left).count();
+        assert!((49..=51).contains(&turns), "{transport}: {turns} of the first 100 packets");
+    }
+}
