@@ -1,0 +1,86 @@
+//! The command line.
+
+mod demo;
+mod list;
+mod perf;
+mod sim;
+pub mod values;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+pub use demo::DemoArgs;
+pub use list::ListArgs;
+pub use perf::PerfArgs;
+pub use sim::SimArgs;
+
+use crate::console;
+use crate::failure::one_line;
+
+/// Reliable RDMA over a lossy network, simulated and for real.
+#[derive(Debug, Parser)]
+#[command(name = "rnic", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = EPILOGUE)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `rnic` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List transports with their options, policies, topologies, workloads and faults
+    List(ListArgs),
+}
+
+const EPILOGUE: &str = "\
+Quantities carry their unit: 64KiB, 240KB, 100Gbps, 20us, 1.5ms, 1%.
+Every command takes --json: one object on standard output, text for people on standard error.
+Exit codes: 0 done and checked, 1 a check failed, 2 bad input, 130 interrupted.";
+
+/// Shows help and version as clap does; everything else is bad input and becomes one line.
+pub fn report(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            console::line(&format!("rnic: {}", complaint(&error.to_string())));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What clap has to say, without its heading, usage and advice on help.
+fn complaint(text: &str) -> String {
+    let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+    let said: Vec<&str> = text.lines().take_while(is_said).collect();
+    let said = said.join("\n").replace("\n\n  tip: ", "; ");
+    one_line(said.strip_prefix("error: ").unwrap_or(&said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn complaints_are_one_line_and_keep_the_tip() {
+        let error = Cli::try_parse_from(["rnic", "list", "--jsn"]).expect_err("no such option");
+        let said = complaint(&error.to_string());
+        assert_eq!(said, "unexpected argument '--jsn' found; a similar argument exists: '--json'");
+    }
+}

@@ -1,0 +1,114 @@
+//! `rnic perf`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rnic_base::{BitRate, Bytes, Duration, Probability};
+
+use super::values::{Op, Setting, Wire, positive_rate};
+
+/// Arguments of `rnic perf`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PerfArgs {
+    /// Machine that runs `rnic perf --listen`, as HOST or HOST:PORT; without it both ends run here
+    #[arg(value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// Answer measurements until interrupted, at ADDR:PORT (port 0: any free one)
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_LISTEN)]
+    #[arg(conflicts_with_all = ["host", "wire"])]
+    pub listen: Option<String>,
+
+    /// Transport; see `rnic list`
+    #[arg(long, value_name = "NAME", default_value = "irn")]
+    pub transport: String,
+
+    /// Operation to repeat
+    #[arg(long, value_enum, default_value = "write")]
+    pub op: Op,
+
+    /// Bytes of each operation; atomics are always 8 [default: 64KiB]
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<Bytes>,
+
+    /// Queue pairs, all between the same two NICs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=QUEUE_PAIRS_MAX))]
+    pub qps: u32,
+
+    /// Operations in flight on each queue pair
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
+    pub depth: u32,
+
+    /// Packets that vanish, each by itself, in both directions
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub loss: Probability,
+
+    /// Packets that are overtaken by later ones
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub reorder: Probability,
+
+    /// How much later every packet arrives; with `--wire sim`, the delay of the link [default: 0 on udp, 1us on sim]
+    #[arg(long, value_name = "TIME")]
+    pub delay: Option<Duration>,
+
+    /// Rate of the link, framing included [default: no limit on udp, 100Gbps on sim]
+    #[arg(long, value_name = "RATE", value_parser = positive_rate)]
+    pub rate: Option<BitRate>,
+
+    /// Payload bytes of a full packet; on udp an upper bound, the path may carry less
+    #[arg(long, value_name = "BYTES", default_value = "4096")]
+    pub mtu: Bytes,
+
+    /// How long to measure; simulated time on sim [default: 2s on udp, 2ms on sim]
+    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    pub duration: Option<Duration>,
+
+    /// How many operations to measure on each queue pair, instead of a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+
+    /// What carries the packets
+    #[arg(long, value_enum, default_value = "udp")]
+    pub wire: Wire,
+
+    /// Decides all that is left to chance; on sim the same seed gives the same run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Option of the transport, such as rto_high=1ms or control=dcqcn; see `rnic list`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+
+    /// Write what this end sends and receives, for tshark or Wireshark
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+
+    /// Serve one measurement, end with the parent process, and say on standard output where to connect
+    #[arg(long, hide = true, requires = "listen")]
+    pub once: bool,
+}
+
+/// All addresses, the port of RoCEv2.
+const DEFAULT_LISTEN: &str = "0.0.0.0:4791";
+/// Far more than two NICs on one machine can keep busy.
+const QUEUE_PAIRS_MAX: i64 = 1024;
+/// Half of the largest queue, so that both ends can keep receives for what is in flight.
+const DEPTH_MAX: i64 = 8192;
+
+const EXAMPLES: &str = "\
+Examples:
+  rnic perf                                     both ends here, two processes over UDP
+  rnic perf --loss 1% --transport roce-gbn      the same through a lossy network
+  rnic perf --op send --size 8 --depth 1        latency of small messages
+  rnic perf --wire sim --loss 1% --json         the same operations on a simulated 100 Gbit/s link
+  rnic perf --listen 10.0.0.1:4791              on one machine, and on another:
+  rnic perf 10.0.0.1 --op read --qps 4
+
+Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are
+simulated.";

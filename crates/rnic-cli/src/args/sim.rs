@@ -1,0 +1,45 @@
+//! `rnic sim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::Setting;
+
+/// Arguments of `rnic sim`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SimArgs {
+    /// TOML file that says everything about the run but its seed; ready-made ones are in plans/
+    #[arg(value_name = "PLAN.toml")]
+    pub plan: PathBuf,
+
+    /// Decides all that is left to chance; the same plan and seed give the same run on every machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Replace a key of the plan, such as transport.name=irn or links.rate=100Gbps
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+
+    /// Write report.json, flows.parquet and report.html there
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Write every packet that host 0 sends or receives, for tshark or Wireshark
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rnic sim plans/irn-default.toml
+  rnic sim plans/irn-default.toml --set transport.name=roce-gbn --set switch.pfc.enabled=true
+  rnic sim plans/incast.toml --seed 7 --out out/incast --json | jq .trace_hash
+
+A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that
+repeats the run.";

@@ -1,0 +1,124 @@
+//! Horizontal bars in groups; each group has its own scale and every bar its value in words.
+
+use maud::{Markup, html};
+
+use super::{Hue, coordinate, line};
+
+/// Groups of bars.
+#[derive(Clone, Debug)]
+pub struct BarChart {
+    /// What a screen reader says.
+    pub description: String,
+    /// From top to bottom.
+    pub groups: Vec<BarGroup>,
+}
+
+/// Bars that are compared with each other.
+#[derive(Clone, Debug)]
+pub struct BarGroup {
+    /// Stands above the bars.
+    pub label: String,
+    /// The value at the right edge; `None` for the largest bar.
+    pub full: Option<f64>,
+    /// From top to bottom.
+    pub bars: Vec<Bar>,
+}
+
+/// One bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Stands to the left.
+    pub label: String,
+    /// Its length.
+    pub value: f64,
+    /// Its length in words, stands at its end.
+    pub text: String,
+    /// Its colour.
+    pub hue: Hue,
+    /// Hatched, as everything that is simulated.
+    pub is_simulated: bool,
+}
+
+const WIDTH: f64 = 460.0;
+const LABEL_WIDTH: f64 = 78.0;
+/// Room for the text at the end of a full bar.
+const TEXT_WIDTH: f64 = 118.0;
+const BAR_HEIGHT: f64 = 26.0;
+const BAR_PITCH: f64 = 34.0;
+const GROUP_HEAD: f64 = 30.0;
+const GROUP_GAP: f64 = 14.0;
+
+impl BarChart {
+    /// Draws the chart.
+    pub fn draw(&self) -> Markup {
+        let height: f64 = self.groups.iter().map(BarGroup::height).sum();
+        let tops = self.groups.iter().scan(0.0, |top, group| {
+            let mine = *top;
+            *top += group.height();
+            Some(mine)
+        });
+        html! {
+            svg viewBox={ "0 0 " (WIDTH) " " (coordinate(height)) } role="img" aria-label=(self.description) {
+                @for (group, top) in self.groups.iter().zip(tops) { (group.draw(top)) }
+            }
+        }
+    }
+}
+
+impl BarGroup {
+    fn height(&self) -> f64 {
+        GROUP_HEAD + self.bars.len() as f64 * BAR_PITCH + GROUP_GAP
+    }
+
+    fn draw(&self, top: f64) -> Markup {
+        let largest = self.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+        let full = self.full.unwrap_or(largest).max(f64::MIN_POSITIVE);
+        let room = WIDTH - LABEL_WIDTH - TEXT_WIDTH;
+        let bottom = top + self.height() - GROUP_GAP;
+        html! {
+            text.group x="0" y=(coordinate(top + 16.0)) { (self.label) }
+            (line("axis", (LABEL_WIDTH, top + GROUP_HEAD - 4.0), (LABEL_WIDTH, bottom)))
+            @for (index, bar) in self.bars.iter().enumerate() {
+                (bar.draw(top + GROUP_HEAD + index as f64 * BAR_PITCH, (bar.value / full).clamp(0.0, 1.0) * room))
+            }
+        }
+    }
+}
+
+impl Bar {
+    fn draw(&self, top: f64, length: f64) -> Markup {
+        let (middle, end) = (coordinate(top + BAR_HEIGHT / 2.0 + 5.0), coordinate(LABEL_WIDTH + length + 8.0));
+        // A sliver says more than nothing where the value is small but not zero.
+        let length = if self.value > 0.0 { length.max(1.5) } else { 0.0 };
+        let place = |class: &str| {
+            html! {
+                rect class={ "bar " (class) } x=(LABEL_WIDTH) y=(coordinate(top)) width=(coordinate(length))
+                    height=(BAR_HEIGHT) rx="2" {}
+            }
+        };
+        html! {
+            text.name x=(LABEL_WIDTH - 10.0) y=(middle) text-anchor="end" { (self.label) }
+            (place(self.hue.class()))
+            @if self.is_simulated { (place("hatch")) }
+            text.value x=(end) y=(middle) { (self.text) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(value: f64) -> Bar {
+        Bar { label: "a<b".into(), value, text: "v".into(), hue: Hue::Cool, is_simulated: false }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let group = BarGroup { label: "g".into(), full: None, bars: vec![bar(50.0), bar(100.0), bar(0.0)] };
+        let drawn = BarChart { description: "d".into(), groups: vec![group] }.draw().into_string();
+        let widths: Vec<&str> = drawn.split("width=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(widths, ["132", "264", "0"]);
+        assert!(drawn.contains("a&lt;b"), "names are escaped");
+    }
+}

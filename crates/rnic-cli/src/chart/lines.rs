@@ -1,0 +1,178 @@
+//! Lines over time or over a quantity, named where they end.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, html};
+
+use super::{Axis, Hue, coordinate, dot, line};
+
+/// A chart of lines.
+#[derive(Clone, Debug)]
+pub struct LineChart {
+    /// What a screen reader says.
+    pub description: String,
+    /// Stands above the picture.
+    pub title: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// Later lines lie above earlier ones.
+    pub series: Vec<Series>,
+    /// Of the picture, in pixels at full size.
+    pub size: (f64, f64),
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What stands at the end of the line.
+    pub label: String,
+    /// Its colour.
+    pub hue: Hue,
+    /// Dashed, for what is a reference.
+    pub is_dashed: bool,
+    /// In order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 52.0;
+const BOTTOM: f64 = 50.0;
+const TICKS: usize = 5;
+/// Points that are drawn of a line, at most: more cannot be told apart.
+const POINTS_MAX: usize = 700;
+const LABEL_HEIGHT: f64 = 17.0;
+
+impl LineChart {
+    /// Draws the chart.
+    pub fn draw(&self) -> Markup {
+        let (width, height) = self.size;
+        html! {
+            svg viewBox={ "0 0 " (width) " " (height) } role="img" aria-label=(self.description) {
+                text.group x="0" y="16" { (self.title) }
+                (self.grid())
+                @for series in &self.series { (self.path(series)) }
+                @for (series, (x, y, anchor)) in self.series.iter().zip(self.label_places()) {
+                    text class={ "end " (series.hue.class()) } x=(coordinate(x)) y=(coordinate(y))
+                        text-anchor=(anchor) {
+                        (series.label)
+                    }
+                }
+            }
+        }
+    }
+
+    fn at_x(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (self.size.0 - LEFT - RIGHT)
+    }
+
+    fn at_y(&self, value: f64) -> f64 {
+        self.size.1 - BOTTOM - self.y.place(value) * (self.size.1 - TOP - BOTTOM)
+    }
+
+    fn grid(&self) -> Markup {
+        let (right, floor) = (self.size.0 - RIGHT, self.size.1 - BOTTOM);
+        html! {
+            @for (value, text) in self.y.ticks(TICKS) {
+                (line("grid", (LEFT, self.at_y(value)), (right, self.at_y(value))))
+                text.tick x=(LEFT - 8.0) y=(coordinate(self.at_y(value) + 4.0)) text-anchor="end" { (text) }
+            }
+            @for (value, text) in self.x.ticks(TICKS) {
+                (line("axis", (self.at_x(value), floor), (self.at_x(value), floor + 5.0)))
+                text.tick x=(coordinate(self.at_x(value))) y=(floor + 20.0) text-anchor="middle" { (text) }
+            }
+            (line("axis", (LEFT, floor), (right, floor)))
+            text.axis-label x=(right) y=(floor + 40.0) text-anchor="end" { (self.x.label) }
+            text.axis-label x="0" y=(TOP - 14.0) { (self.y.label) }
+        }
+    }
+
+    fn path(&self, series: &Series) -> Markup {
+        let mut path = String::new();
+        for (index, (x, y)) in thinned(&series.points).into_iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{command}{} {}", coordinate(self.at_x(x)), coordinate(self.at_y(y)));
+        }
+        let dashed = if series.is_dashed { " dashed" } else { "" };
+        html! {
+            path class={ "line " (series.hue.class()) (dashed) } d=(path) {}
+            @if let (false, Some((x, y))) = (series.is_dashed, series.points.last()) {
+                (dot("dot", series.hue, (self.at_x(*x), self.at_y(*y))))
+            }
+        }
+    }
+
+    /// Where each label stands: at the end of its line, inside the picture, and apart from the others.
+    fn label_places(&self) -> Vec<(f64, f64, &'static str)> {
+        let mut places: Vec<(f64, f64, &'static str)> = Vec::new();
+        for series in &self.series {
+            let (x, y) = series.points.last().map_or((LEFT, TOP), |(x, y)| (self.at_x(*x), self.at_y(*y)));
+            let width = series.label.chars().count() as f64 * 7.4;
+            let fits_right = x + 10.0 + width < self.size.0;
+            let (x, anchor) = if fits_right { (x + 10.0, "start") } else { (x + 4.0, "end") };
+            let span = |x: f64, anchor: &str| if anchor == "start" { (x, x + width) } else { (x - width, x) };
+            // To the right of its end, or above it: a rising line runs below.
+            let mut y = y + if fits_right { 5.0 } else { -11.0 };
+            let (mine_from, mine_to) = span(x, anchor);
+            let collides = |y: f64| {
+                places.iter().any(|(other_x, other_y, other_anchor)| {
+                    let (from, to) = span(*other_x, other_anchor);
+                    (y - other_y).abs() < LABEL_HEIGHT && mine_from < to && from < mine_to
+                })
+            };
+            for _ in 0..self.series.len() {
+                if collides(y) {
+                    y += LABEL_HEIGHT;
+                }
+            }
+            places.push((x, y, anchor));
+        }
+        places
+    }
+}
+
+/// At most [`POINTS_MAX`] of the points: evenly spread ones, and always the last.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let stride = points.len().div_ceil(POINTS_MAX).max(1);
+    let last = points.last().filter(|_| !points.len().wrapping_sub(1).is_multiple_of(stride));
+    points.iter().step_by(stride).chain(last).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(series: Vec<Series>) -> LineChart {
+        let (x, y) = (Axis::from_zero("ms", 10.0), Axis::from_zero("MB", 100.0));
+        LineChart { description: "d".into(), title: "t".into(), x, y, series, size: (456.0, 202.0) }
+    }
+
+    fn series(label: &str, points: &[(f64, f64)]) -> Series {
+        Series { label: label.into(), hue: Hue::Warm, is_dashed: false, points: points.to_vec() }
+    }
+
+    #[test]
+    fn a_line_goes_where_its_values_are() {
+        let drawn = chart(vec![series("a", &[(0.0, 0.0), (10.0, 100.0)])]).draw().into_string();
+        assert!(drawn.contains("d=\"M56 152L440 52\""), "{drawn}");
+    }
+
+    #[test]
+    fn labels_of_lines_that_end_together_stand_apart() {
+        let places = chart(vec![series("one", &[(5.0, 50.0)]), series("two", &[(5.0, 51.0)])]).label_places();
+        assert!((places[0].1 - places[1].1).abs() >= LABEL_HEIGHT, "{places:?}");
+        let far = chart(vec![series("one", &[(1.0, 50.0)]), series("two", &[(7.0, 50.0)])]).label_places();
+        assert_eq!(far[0].1, far[1].1);
+    }
+
+    #[test]
+    fn long_lines_are_thinned_and_keep_their_ends() {
+        let points: Vec<(f64, f64)> = (0..10_000).map(|index| (f64::from(index), 1.0)).collect();
+        let kept = thinned(&points);
+        assert!(kept.len() <= POINTS_MAX + 1);
+        assert_eq!((kept[0].0, kept[kept.len() - 1].0), (0.0, 9_999.0));
+        assert!(thinned(&[]).is_empty());
+    }
+}

@@ -1,0 +1,61 @@
+//! What people see while a command runs: lines and progress on standard error.
+
+use std::io::{IsTerminal, Write};
+use std::process;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What shells report for a command that ended by an interrupt.
+const INTERRUPTED: i32 = 130;
+const TICK: Duration = Duration::from_millis(100);
+
+/// Writes one line for people; a closed standard error is no reason to stop.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Makes an interrupt end the process at once: files are written under another name first and renamed when whole, and
+/// the processes that we start end when we do, so nothing has to be tidied.
+pub fn end_on_interrupt() {
+    let handler = || {
+        line("\nrnic: interrupted");
+        process::exit(INTERRUPTED);
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        line(&format!("rnic: an interrupt will end this abruptly: {error}"));
+    }
+}
+
+/// A bar for work of known length, in units of its caller; invisible unless standard error is a terminal.
+pub fn bar(what: &str, length: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:<28} {bar:40} {percent:>3}%  {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(length).with_style(style).with_message(what.to_owned());
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// A sign of life for work of unknown length.
+pub fn spinner(what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// Writes the one JSON object of `--json` to standard output.
+pub fn json(value: &impl serde::Serialize) {
+    let text = serde_json::to_string_pretty(value).expect("our reports have string keys and finite numbers");
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes a result for people to standard output; a reader that has seen enough (`| head`) is no failure.
+pub fn print(text: &str) {
+    let _ = write!(std::io::stdout(), "{text}");
+}

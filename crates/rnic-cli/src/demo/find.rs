@@ -1,0 +1,104 @@
+//! A real file of some tens of megabytes, on any machine that can build this.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// Below, a transfer is over before there is anything to see; above, the demonstration takes too long.
+const BYTES_MIN: u64 = 10 << 20;
+const BYTES_MAX: u64 = 100 << 20;
+/// Folders that are looked at for a file, at most: /usr/lib can be large.
+const FOLDERS_MAX: usize = 4_000;
+
+/// The file that was asked for, or one that is found here.
+///
+/// # Errors
+/// When the file that was asked for cannot be read or is empty, or none of a fit size is found.
+pub fn file(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = asked {
+        return readable(path).map(|()| path.to_owned());
+    }
+    let toolchain = sysroot().and_then(|root| largest_fit(&[root.join("lib"), root.join("bin")]));
+    let system = || largest_fit(&[PathBuf::from("/usr/lib"), PathBuf::from("/usr/bin")]);
+    toolchain.or_else(system).ok_or_else(|| {
+        Failure::input("found no file of 10 to 100 MiB in the Rust toolchain or /usr/lib: name one with --file")
+    })
+}
+
+fn readable(path: &Path) -> Result<(), Failure> {
+    let metadata = fs::metadata(path).map_err(|error| Failure::file(path, error))?;
+    if !metadata.is_file() {
+        return Err(Failure::file(path, "not a regular file"));
+    }
+    fs::File::open(path).map_err(|error| Failure::file(path, error))?;
+    if metadata.len() == 0 { Err(Failure::file(path, "the file is empty")) } else { Ok(()) }
+}
+
+/// Where the toolchain is; its compiler's library is a good file to move.
+fn sysroot() -> Option<PathBuf> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).stderr(Stdio::null()).output().ok()?;
+    let root = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(root.trim_end()))
+}
+
+/// The largest file of a fit size that we may read, at or below `folders`; of equal ones, the first by name.
+fn largest_fit(folders: &[PathBuf]) -> Option<PathBuf> {
+    let mut best: Option<(u64, PathBuf)> = None;
+    let mut waiting: Vec<PathBuf> = folders.to_vec();
+    let mut seen = 0;
+    while let Some(folder) = waiting.pop().filter(|_| seen < FOLDERS_MAX) {
+        seen += 1;
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            // Does not follow links: none can lead us in circles.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                waiting.push(entry.path());
+            } else if metadata.is_file() && (BYTES_MIN..=BYTES_MAX).contains(&metadata.len()) {
+                let (bytes, path) = (metadata.len(), entry.path());
+                let is_better =
+                    best.as_ref().is_none_or(|(most, first)| bytes > *most || bytes == *most && path < *first);
+                if is_better && fs::File::open(&path).is_ok() {
+                    best = Some((bytes, path));
+                }
+            }
+        }
+    }
+    best.map(|(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_fit_file_is_found_in_folders_below() {
+        let root = tempfile::tempdir().expect("a folder for the test");
+        let below = root.path().join("a/b");
+        fs::create_dir_all(&below).expect("a folder");
+        let make = |path: PathBuf, bytes: u64| {
+            fs::File::create(path).expect("a file").set_len(bytes).expect("sparse files cost nothing");
+        };
+        make(root.path().join("small"), BYTES_MIN - 1);
+        make(root.path().join("huge"), BYTES_MAX + 1);
+        assert_eq!(largest_fit(&[root.path().to_owned()]), None);
+        make(root.path().join("fit"), BYTES_MIN);
+        make(below.join("best"), BYTES_MIN + 1);
+        assert_eq!(largest_fit(&[root.path().to_owned()]), Some(below.join("best")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_moved_is_refused_by_name() {
+        let root = tempfile::tempdir().expect("a folder for the test");
+        let empty = root.path().join("empty");
+        fs::write(&empty, "").expect("a file");
+        for (path, says) in
+            [(root.path().join("gone"), "No such file"), (root.path().into(), "regular"), (empty, "empty")]
+        {
+            let failure = file(Some(&path)).expect_err("nothing to move").to_string();
+            assert!(failure.contains(says) && failure.contains(&path.display().to_string()), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What this machine is, for everybody who compares figures.
+
+use std::fs;
+use std::thread;
+
+use serde::Serialize;
+
+/// The machine and how busy it was.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu: String,
+    /// Processors that we may use.
+    pub cpus: usize,
+    /// Operating system and its release.
+    pub system: String,
+    /// Work of everybody in the last minute, in processors; `None` when the system does not tell.
+    pub load_average: Option<f64>,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            cpu: cpu_model(&read("/proc/cpuinfo")).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpus: thread::available_parallelism().map_or(1, usize::from),
+            system: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+            load_average: load_average(&read("/proc/loadavg")),
+        }
+    }
+
+    /// One line for people.
+    pub fn summary(&self) -> String {
+        let Self { cpu, cpus, system, load_average } = self;
+        let load = load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
+        format!("{cpu}, {cpus} CPUs, {system}{load}")
+    }
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, model)| model.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn load_average(loadavg: &str) -> Option<f64> {
+    loadavg.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_kernel_are_read() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some(R)  CPU @ 2.5GHz\n";
+        assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Some(R) CPU @ 2.5GHz"));
+        assert_eq!(cpu_model("processor : 0\n"), None);
+        assert_eq!(load_average("0.42 0.30 0.20 1/100 7\n"), Some(0.42));
+        assert_eq!(load_average(""), None);
+    }
+
+    #[test]
+    fn a_machine_without_load_average_says_nothing_of_it() {
+        let machine = Machine { cpu: "C".into(), cpus: 2, system: "Linux 6".into(), load_average: None };
+        assert_eq!(machine.summary(), "C, 2 CPUs, Linux 6");
+    }
+}

@@ -1,0 +1,54 @@
+//! The `rnic` command.
+//!
+//! ```text
+//! ROOM     rnic-cli (green: a newcomer may change anything that keeps the tests green)
+//! Purpose  the rnic command: arguments in; tables, charts and JSON out
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
+//! Must not decide anything about transports; measure or simulate by itself
+//! Add here an option, a column, a chart
+//! Not here what a program could want too (rnic-host, rnic-fabric)
+//! Proved by tests/, which run the command: every subcommand, every error line, the README's examples
+//! ```
+//!
+//! Exit codes: 0 done and checked, 1 a failed check, 2 bad input (one line on standard error), 130 interrupted. With
+//! `--json`, standard output holds exactly one JSON object and people read standard error.
+
+#![expect(dead_code, unused_imports, reason = "parts that wait for the bodies to land")]
+
+mod args;
+mod chart;
+mod console;
+mod demo;
+mod failure;
+mod list;
+mod machine;
+mod number;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    console::end_on_interrupt();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::report(&error),
+    };
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console::line(&failure.to_string());
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list::run(args),
+    }
+}
