@@ -1,0 +1,99 @@
+//! Which node has something to do, and when.
+//!
+//! One instant a node: its earliest event. Nodes are grouped in blocks with a minimum each, so that a network in which
+//! little happens is not searched node by node; where much happens, every block is visited anyway.
+
+use rnic_base::Time;
+
+/// Later than any run, and the most that fits beside a port in a [`crate::link::Key`].
+pub(crate) const NEVER: Time = Time::from_ps((1 << 54) - 1);
+
+/// Nodes of a block: one cache line of instants each time eight; 32 blocks cover the 9472 nodes of a fat-tree of
+/// 32-port switches in two steps of about equal length.
+const BLOCK: usize = 64;
+
+/// The earliest event of every node.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    next: Vec<Time>,
+    /// No node of the block has an event before this.
+    blocks: Vec<Time>,
+}
+
+impl Agenda {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { next: vec![NEVER; nodes], blocks: vec![NEVER; nodes.div_ceil(BLOCK)] }
+    }
+
+    /// The earliest event of all.
+    pub(crate) fn earliest(&self) -> Time {
+        self.blocks.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// `node` has something to do at `time`, perhaps earlier than what it had before.
+    #[inline]
+    pub(crate) fn lower(&mut self, node: u32, time: Time) {
+        let next = &mut self.next[node as usize];
+        if time < *next {
+            *next = time;
+            let block = &mut self.blocks[node as usize / BLOCK];
+            *block = (*block).min(time);
+        }
+    }
+
+    /// `node` has looked at everything: its next event is at `time`.
+    #[inline]
+    pub(crate) fn set(&mut self, node: u32, time: Time) {
+        self.next[node as usize] = time;
+    }
+
+    #[inline]
+    pub(crate) fn next_of(&self, node: u32) -> Time {
+        self.next[node as usize]
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The nodes of `block`, when one of them may have an event before `horizon`.
+    #[inline]
+    pub(crate) fn nodes_of(&self, block: usize, horizon: Time) -> core::ops::Range<u32> {
+        if self.blocks[block] >= horizon {
+            return 0..0;
+        }
+        let first = block * BLOCK;
+        first as u32..(first + BLOCK).min(self.next.len()) as u32
+    }
+
+    /// Finds the minimum of `block` again, after nodes of it have run.
+    #[inline]
+    pub(crate) fn settle(&mut self, block: usize) {
+        let first = block * BLOCK;
+        let last = (first + BLOCK).min(self.next.len());
+        self.blocks[block] = self.next[first..last].iter().copied().min().unwrap_or(NEVER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lower_and_settle_keep_the_minimum() {
+        let mut agenda = Agenda::new(200);
+        assert_eq!(agenda.earliest(), NEVER);
+        for (node, us) in [(5, 30), (150, 10), (63, 20), (64, 40), (5, 50)] {
+            agenda.lower(node, Time::from_us(us));
+        }
+        assert_eq!(agenda.earliest(), Time::from_us(10));
+        assert_eq!(agenda.next_of(5), Time::from_us(30), "a later event does not replace an earlier one");
+        assert_eq!(agenda.nodes_of(2, Time::from_us(10)), 0..0);
+        assert_eq!(agenda.nodes_of(2, Time::from_us(11)), 128..192);
+        agenda.set(150, NEVER);
+        agenda.settle(2);
+        assert_eq!(agenda.earliest(), Time::from_us(20));
+        assert_eq!(agenda.nodes_of(3, NEVER), 0..0, "nothing to do");
+    }
+}

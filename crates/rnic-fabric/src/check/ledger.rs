@@ -1,0 +1,112 @@
+//! Exactly once, and in the promised order.
+//!
+//! An account for each queue of a queue pair in use. It knows only what was posted (numbered from 0) and what
+//! completed; it does not look into the driver or the engine.
+
+use rnic_engine::WcStatus;
+
+/// The accounts of a host, by the number that the driver gives its queues.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    accounts: Vec<Account>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    open: bool,
+    posted: u32,
+    completed: u32,
+}
+
+impl Ledger {
+    /// Queue `number` is in use from now on.
+    pub(crate) fn open(&mut self, number: u32) {
+        let index = number as usize;
+        if self.accounts.len() <= index {
+            self.accounts.resize(index + 1, Account::default());
+        }
+        assert!(!self.accounts[index].open, "queue {number} is opened twice");
+        self.accounts[index] = Account { open: true, ..Account::default() };
+    }
+
+    /// Something was posted to queue `number`.
+    #[inline]
+    pub(crate) fn posted(&mut self, number: u32) {
+        self.accounts[number as usize].posted += 1;
+    }
+
+    /// Work `index` of queue `number` completed with `status`; what is wrong with that, if anything.
+    #[inline]
+    pub(crate) fn completed(&mut self, number: u32, index: u32, status: WcStatus) -> Result<(), String> {
+        let Some(account) = self.accounts.get_mut(number as usize).filter(|account| account.open) else {
+            return Err(format!("a completion for queue {number}, which is not in use"));
+        };
+        if index >= account.posted {
+            return Err(format!("completion {index} of queue {number}, to which {} were posted", account.posted));
+        }
+        if index < account.completed {
+            return Err(format!("completion {index} of queue {number} came twice"));
+        }
+        if index > account.completed {
+            return Err(format!("completion {index} of queue {number} before {}", account.completed));
+        }
+        account.completed += 1;
+        if status != WcStatus::Success {
+            return Err(format!("work {index} of queue {number} ended with {status:?}"));
+        }
+        Ok(())
+    }
+
+    /// Queue `number` is not used any more; what is wrong with that, if anything. `spare` posted requests need not
+    /// complete.
+    pub(crate) fn close(&mut self, number: u32, spare: u32) -> Result<(), String> {
+        let account = core::mem::take(&mut self.accounts[number as usize]);
+        assert!(account.open, "queue {number} is closed twice");
+        if account.completed + spare < account.posted {
+            let Account { posted, completed, .. } = account;
+            return Err(format!("{completed} of {posted} requests of queue {number} completed"));
+        }
+        Ok(())
+    }
+
+    /// Queues in use.
+    pub(crate) fn open_count(&self) -> usize {
+        self.accounts.iter().filter(|account| account.open).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: WcStatus = WcStatus::Success;
+
+    #[test]
+    fn once_each_and_in_order_passes() {
+        let mut ledger = Ledger::default();
+        ledger.open(3);
+        for index in 0..10 {
+            ledger.posted(3);
+            assert_eq!(ledger.completed(3, index, GOOD), Ok(()));
+        }
+        assert_eq!((ledger.open_count(), ledger.close(3, 0), ledger.open_count()), (1, Ok(()), 0));
+    }
+
+    #[test]
+    fn whatever_else_is_named() {
+        let mut ledger = Ledger::default();
+        ledger.open(0);
+        (0..3).for_each(|_| ledger.posted(0));
+        let said = |result: Result<(), String>, what: &str| {
+            let text = result.expect_err("something is wrong");
+            assert!(text.contains(what), "{text}");
+        };
+        said(ledger.completed(0, 1, GOOD), "before 0");
+        assert_eq!(ledger.completed(0, 0, GOOD), Ok(()));
+        said(ledger.completed(0, 0, GOOD), "twice");
+        said(ledger.completed(0, 3, GOOD), "to which 3 were posted");
+        said(ledger.completed(0, 1, WcStatus::RetryExceeded), "RetryExceeded");
+        said(ledger.completed(1, 0, GOOD), "not in use");
+        said(ledger.close(0, 0), "2 of 3");
+    }
+}

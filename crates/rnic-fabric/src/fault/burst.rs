@@ -1,0 +1,61 @@
+//! Losses that come in bursts.
+//!
+//! Source: the Gilbert-Elliott model (Gilbert 1960, Elliott 1963): a link is good or bad, changes with a probability
+//! per packet, and loses packets only while bad. Bursts of a fixed length are the variant that packet scripts need.
+
+use rnic_base::{Probability, RandomStream};
+
+use super::{Fault, Passing, Verdict};
+
+/// Loses packets in bursts.
+#[derive(Debug)]
+pub struct Burst {
+    begin: Probability,
+    end: Ending,
+    loss: Probability,
+    bad: bool,
+    stream: RandomStream,
+}
+
+#[derive(Debug)]
+enum Ending {
+    /// After each packet, with this probability.
+    ByChance(Probability),
+    /// After so many packets; the second number counts the present burst.
+    AfterPackets(u32, u32),
+}
+
+impl Burst {
+    /// Bursts that begin and end by chance; inside, each packet is lost with probability `loss`.
+    pub fn new(begin: Probability, end: Probability, loss: Probability, stream: RandomStream) -> Self {
+        Self { begin, end: Ending::ByChance(end), loss, bad: false, stream }
+    }
+
+    /// Bursts of `packets` lost packets.
+    pub fn of_length(begin: Probability, packets: u32, stream: RandomStream) -> Self {
+        let end = Ending::AfterPackets(packets, 0);
+        Self { begin, end, loss: Probability::ALWAYS, bad: false, stream }
+    }
+}
+
+impl Fault for Burst {
+    fn judge(&mut self, _: &Passing) -> Verdict {
+        if !self.bad {
+            self.bad = self.stream.chance(self.begin);
+        }
+        if !self.bad {
+            return Verdict::Pass;
+        }
+        let lost = self.stream.chance(self.loss);
+        match &mut self.end {
+            Ending::ByChance(end) => self.bad = !self.stream.chance(*end),
+            Ending::AfterPackets(packets, so_far) => {
+                *so_far += 1;
+                if *so_far >= *packets {
+                    (self.bad, *so_far) = (false, 0);
+                }
+            }
+        }
+        if lost { Verdict::Drop } else { Verdict::Pass }
+    }
+}

@@ -1,0 +1,31 @@
+//! A longer link, and one whose length trembles.
+
+use rnic_base::{Duration, RandomStream, Time};
+
+use super::{Fault, Passing, Verdict};
+
+/// Delays every packet by a fixed time and a random one, evenly spread, without changing their order: a packet never
+/// arrives before the one sent before it. ([`super::Reorder`] is for the other case.)
+#[derive(Debug)]
+pub struct Delay {
+    fixed: Duration,
+    jitter: Duration,
+    last_arrival: Time,
+    stream: RandomStream,
+}
+
+impl Delay {
+    /// Delays by `fixed`, and by up to `jitter` more.
+    pub fn new(fixed: Duration, jitter: Duration, stream: RandomStream) -> Self {
+        Self { fixed, jitter, last_arrival: Time::ZERO, stream }
+    }
+}
+
+impl Fault for Delay {
+    fn judge(&mut self, packet: &Passing) -> Verdict {
+        let extra = Duration::from_ps(self.stream.between(0, self.jitter.as_ps()));
+        let arrival = (packet.arrival + self.fixed + extra).max(self.last_arrival);
+        self.last_arrival = arrival;
+        Verdict::Delay(arrival.since(packet.arrival))
+    }
+}

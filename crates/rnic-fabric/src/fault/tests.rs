@@ -1,0 +1,147 @@
+//! Each rule does what it says, at the rate it says, and leaves the others alone.
+
+use super::*;
+use rnic_base::RandomStreams;
+
+fn stream(name: &str) -> RandomStream {
+    RandomStreams::new(3).stream(name)
+}
+
+fn verdicts(kind: FaultKind, count: u64) -> Vec<Verdict> {
+    let mut rule = kind.build(stream("rule"));
+    let at = |index: u64| Passing {
+        now: Time::from_ns(100 * index),
+        arrival: Time::from_ns(100 * index + 1_000),
+        frame_len: 1_500,
+    };
+    (0..count).map(|index| rule.judge(&at(index))).collect()
+}
+
+fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
+    verdicts.iter().filter(|verdict| **verdict == wanted).count()
+}
+
+const PERCENT: Probability = Probability::ratio(1, 100);
+
+#[test]
+fn coins_fall_at_their_rate_and_say_their_word() {
+    for (kind, verdict) in [
+        (FaultKind::Drop(PERCENT), Verdict::Drop),
+        (FaultKind::Duplicate(PERCENT), Verdict::Duplicate),
+        (FaultKind::Corrupt(PERCENT), Verdict::Corrupt),
+        (
+            FaultKind::Reorder { probability: PERCENT, delay: Duration::from_us(3) },
+            Verdict::Delay(Duration::from_us(3)),
+        ),
+    ] {
+        let all = verdicts(kind, 100_000);
+        let hits = count(&all, verdict);
+        assert!((900..1_100).contains(&hits), "{kind:?}: {hits}");
+        assert_eq!(hits + count(&all, Verdict::Pass), 100_000);
+    }
+}
+
+/// Lengths of the runs of lost packets.
+fn bursts(verdicts: &[Verdict]) -> Vec<usize> {
+    verdicts.split(|verdict| *verdict == Verdict::Pass).map(<[_]>::len).filter(|len| *len > 0).collect()
+}
+
+#[test]
+fn bursts_of_fixed_length_have_that_length() {
+    let lengths =
+        bursts(&verdicts(FaultKind::BurstOfLength { begin: Probability::ratio(1, 1_000), packets: 7 }, 200_000));
+    assert!((150..250).contains(&lengths.len()), "{} bursts", lengths.len());
+    // Two bursts may follow each other without a gap.
+    assert!(lengths.iter().all(|len| len.is_multiple_of(7)), "{lengths:?}");
+}
+
+#[test]
+fn gilbert_bursts_have_their_mean_length_and_loss() {
+    let (begin, end) = (Probability::ratio(1, 500), Probability::ratio(1, 5));
+    let all = verdicts(FaultKind::Burst { begin, end, loss: Probability::ALWAYS }, 500_000);
+    let lengths = bursts(&all);
+    let mean = lengths.iter().sum::<usize>() as f64 / lengths.len() as f64;
+    assert!((4.6..5.4).contains(&mean), "mean burst {mean}");
+    let half = verdicts(FaultKind::Burst { begin, end, loss: Probability::ratio(1, 2) }, 500_000);
+    let (all, half) = (count(&all, Verdict::Drop) as f64, count(&half, Verdict::Drop) as f64);
+    assert!((0.42..0.58).contains(&(half / all)), "half of a burst is lost: {half} of {all}");
+}
+
+#[test]
+fn delay_trembles_within_its_bound_and_keeps_the_order() {
+    let (fixed, jitter) = (Duration::from_us(2), Duration::from_us(1));
+    let all = verdicts(FaultKind::Delay { fixed, jitter }, 1_000);
+    let delays: Vec<u64> = all
+        .iter()
+        .map(|verdict| match verdict {
+            Verdict::Delay(delay) => delay.as_ps(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(delays.iter().all(|delay| (fixed.as_ps()..=(fixed + jitter).as_ps()).contains(delay)));
+    assert!(delays.iter().max() > delays.iter().min().map(|least| least + 500_000).as_ref(), "it does tremble");
+    let arrivals: Vec<u64> = delays.iter().zip(0u64..).map(|(delay, index)| 100_000 * index + delay).collect();
+    assert!(arrivals.is_sorted());
+}
+
+#[test]
+fn down_is_an_interval() {
+    let all = verdicts(FaultKind::Down { from: Time::from_us(1), until: Time::from_us(2) }, 40);
+    let lost: Vec<usize> = (0..40).filter(|index| all[*index] == Verdict::Drop).collect();
+    assert_eq!(lost, (10..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_chain_asks_in_order_and_stops_at_a_loss() {
+    let always = Probability::ALWAYS;
+    let build = |kinds: &[(Target, FaultKind)]| {
+        let rules = kinds.iter().map(|(target, kind)| (*target, kind.build(stream("x")))).collect();
+        FaultChain::new(rules, stream("flips"))
+    };
+    let data = Entry { at: Time::from_us(5), ..Entry::new(1, 2, 3, 4, 1_000, Flags::NONE) };
+    let ack = Entry::new(1, 2, 3, 4, 64, Flags::ACK);
+    let delay = FaultKind::Reorder { probability: always, delay: Duration::from_us(1) };
+    let mut chain = build(&[
+        (Target::All, delay),
+        (Target::Data, FaultKind::Duplicate(always)),
+        (Target::Acks, FaultKind::Drop(always)),
+    ]);
+    let fate = chain.judge(Time::ZERO, &data);
+    assert_eq!(fate, Fate { lost: false, corrupt: false, copies: 1, delay: Duration::from_us(1) });
+    assert!(chain.judge(Time::ZERO, &ack).lost);
+    let mut chain = build(&[(Target::All, FaultKind::Drop(always)), (Target::All, FaultKind::Corrupt(always))]);
+    assert_eq!(chain.judge(Time::ZERO, &data), Fate { lost: true, ..Fate::default() });
+}
+
+#[test]
+fn flipped_bits_are_one_to_three_and_protected() {
+    let mut chain = FaultChain::new(Vec::new(), stream("flips"));
+    for len in [16usize, 60, 1_000] {
+        for _ in 0..500 {
+            let mut datagram = vec![0u8; len];
+            chain.flip_bits(&mut datagram);
+            let flipped: u32 = datagram.iter().map(|byte| byte.count_ones()).sum();
+            assert!((1..=3).contains(&flipped));
+            assert_eq!(datagram[UNPROTECTED_BYTE], 0);
+        }
+    }
+}
+
+#[test]
+fn patterns_match_names() {
+    for (pattern, name, fits) in [
+        ("*", "host-3>edge-1", true),
+        ("host-*>*", "host-3>edge-1", true),
+        ("host-*>*", "edge-1>host-3", false),
+        ("host-3>edge-1", "host-3>edge-1", true),
+        ("host-3>*", "host-31>edge-1", false),
+        ("*>core-*", "agg-2>core-0", true),
+        ("*agg*core*", "agg-2>core-0", true),
+        ("edge-1", "edge-10", false),
+        ("*-1", "a-11>b-1", true),
+        ("**", "x", true),
+        ("a*a", "a", false),
+    ] {
+        assert_eq!(matches(pattern, name), fits, "{pattern} and {name}");
+    }
+}

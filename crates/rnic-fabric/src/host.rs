@@ -1,0 +1,263 @@
+//! A host: an engine, its link, and what it is used for.
+//!
+//! The link pulls: whenever the port is free and not paused, the engine is asked for a packet, acknowledgements
+//! included; so nothing queues between the two, and a pause holds back everything. Received packets are taken in at
+//! once (no PCIe bus, no host that is slow).
+//!
+//! At the same instant a host first receives, then starts flows, then lets timers act, then sends.
+
+mod carriage;
+pub mod memory;
+mod session;
+mod target;
+
+use std::collections::VecDeque;
+
+use rnic_base::{Time, TraceHash};
+use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome};
+
+use crate::agenda::NEVER;
+use crate::check::Violations;
+use crate::entry::{Entry, Flags};
+use crate::port::{Network, Port, PortStats};
+use crate::topology::Node;
+
+pub(crate) use carriage::{Captured, Carriage};
+pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
+
+use memory::Memory;
+
+/// What a host has done, beside what its engine and its port have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct HostStats {
+    pub(crate) events: u64,
+    /// Packets whose bytes were damaged.
+    pub(crate) corrupt: u64,
+    /// Packets that were of use: what tells progress from mere traffic.
+    pub(crate) useful: u64,
+}
+
+/// An end station.
+#[derive(Debug)]
+pub struct Host {
+    node: Node,
+    ring: u32,
+    pub(crate) engine: Engine,
+    pub(crate) pd: PdId,
+    pub(crate) cq: CqId,
+    pub(crate) port: Port,
+    /// When the engine is to be asked for the next packet.
+    wake: Time,
+    /// When the engine's timers are due.
+    timer: Time,
+    /// Flows to start, in order of time: when, and which sender.
+    starts: VecDeque<(Time, u32)>,
+    /// Memory, when bytes matter.
+    pub(crate) memory: Option<Memory>,
+    /// The key of all memory, when bytes do not matter.
+    pub(crate) whole_memory: Option<Key>,
+    /// Memory that the caller has allocated.
+    pub(crate) memory_by_hand: u64,
+    carriage: Carriage,
+    pub(crate) sessions: Sessions,
+    /// Completions of work that the caller posted by hand.
+    pub(crate) inbox: VecDeque<(Time, Completion)>,
+    pub(crate) violations: Violations,
+    pub(crate) trace: TraceHash,
+    pub(crate) stats: HostStats,
+}
+
+/// Work request numbers with this bit belong to the caller, not to flows.
+pub const MANUAL_WORK: u64 = 1 << 63;
+
+/// Completions that fit: more than the flows of a host have under way, far less than memory.
+const COMPLETIONS: u32 = 1 << 16;
+
+impl Host {
+    pub(crate) fn new(
+        node: Node,
+        ring: u32,
+        mut engine: Engine,
+        port: Port,
+        carriage: Carriage,
+        checked: bool,
+    ) -> Self {
+        let pd = engine.create_pd();
+        let cq = engine.create_cq(COMPLETIONS).expect("a legal size");
+        Self {
+            node,
+            ring,
+            engine,
+            pd,
+            cq,
+            port,
+            wake: NEVER,
+            timer: NEVER,
+            starts: VecDeque::new(),
+            memory: checked.then(Memory::new),
+            whole_memory: None,
+            memory_by_hand: 0,
+            carriage,
+            sessions: Sessions::default(),
+            inbox: VecDeque::new(),
+            violations: Violations::default(),
+            trace: TraceHash::new(),
+            stats: HostStats::default(),
+        }
+    }
+
+    /// Does everything that happens before `horizon`.
+    pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
+        loop {
+            let arrival = network.links.head(self.ring).time();
+            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
+            let now = arrival.min(start).min(self.timer).min(self.wake);
+            if now >= horizon {
+                network.agenda.set(self.node, now);
+                return;
+            }
+            self.stats.events += 1;
+            if arrival == now {
+                let entry = network.links.pop(self.ring, 0);
+                self.arrive(now, &entry, network);
+            } else if start == now {
+                self.start_next(now);
+            } else if self.timer == now {
+                self.engine.tick(now);
+                self.take_completions(now);
+            } else {
+                self.wake = NEVER;
+            }
+            self.offer(now, network);
+            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
+        }
+    }
+
+    /// Lets sender `slot` begin at `at`; calls come in order of time.
+    pub(crate) fn start_at(&mut self, at: Time, slot: u32) {
+        debug_assert!(self.starts.back().is_none_or(|(last, _)| *last <= at));
+        self.starts.push_back((at, slot));
+    }
+
+    /// Work was posted from outside: the engine must be asked.
+    pub(crate) fn poke(&mut self, now: Time) -> Time {
+        self.wake = self.wake.min(now.max(self.port.free_at));
+        self.wake
+    }
+
+    /// Whether completions of work posted by hand wait.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// From now on, what is sent is also kept for the capture.
+    pub(crate) fn start_capture(&mut self) {
+        self.carriage.captured = Some(Vec::new());
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn take_captured(&mut self) -> impl Iterator<Item = Captured> {
+        self.carriage.captured.as_mut().map(core::mem::take).unwrap_or_default().into_iter()
+    }
+
+    /// What its port has done until `now`.
+    pub(crate) fn port_stats(&self, now: Time) -> PortStats {
+        self.port.stats_at(now)
+    }
+
+    /// Memory that flows hold: all but what was allocated by hand.
+    pub(crate) fn memory_of_flows(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.used() - self.memory_by_hand)
+    }
+
+    fn start_next(&mut self, now: Time) {
+        let Some((_, slot)) = self.starts.pop_front() else { return };
+        self.sessions.begin(now, slot, &mut self.engine, self.memory.as_mut());
+    }
+
+    /// Asks the engine for a packet if one can leave, and remembers when to ask again.
+    #[inline]
+    fn offer(&mut self, now: Time, network: &mut Network) {
+        if self.port.is_paused() {
+            return;
+        }
+        if self.port.free_at > now {
+            self.wake = self.port.free_at;
+            return;
+        }
+        self.wake = NEVER;
+        let Some(transmit) = self.engine.transmit(now) else { return };
+        let entry = self.carriage.load(transmit, &mut network.packets);
+        if self.carriage.wants_bytes() {
+            let transmit = *transmit;
+            let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
+            self.carriage.load_bytes(now, &transmit, memory, entry.packet, &mut network.packets);
+        }
+        self.port.send(now, entry, network);
+        self.wake = self.port.free_at;
+    }
+
+    #[inline]
+    fn arrive(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        self.trace.word(now.as_ps());
+        self.trace.word(entry.trace_word());
+        if entry.is_pause_frame() {
+            return self.heed_pause_frame(now, entry);
+        }
+        let outcome = self.receive(now, entry, network);
+        network.packets.remove(entry.packet);
+        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
+            self.stats.useful += 1;
+        }
+        self.take_completions(now);
+    }
+
+    /// Hands a packet to the engine; `None` when it is damaged.
+    #[inline]
+    fn receive(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
+        let congested = entry.has(Flags::MARKED);
+        let packets = &mut network.packets;
+        if self.carriage.is_plain() {
+            if entry.has(Flags::CORRUPT) {
+                self.stats.corrupt += 1;
+                return None;
+            }
+            let flight = packets.get(entry.packet);
+            let meta = RxMeta { peer: PeerId(flight.src), congested };
+            return Some(self.engine.receive(now, flight.format, &flight.packet, meta, &mut NoDma));
+        }
+        let unloaded = self.carriage.unload(entry, packets);
+        let Some((format, packet, payload)) = unloaded else {
+            self.stats.corrupt += 1;
+            return None;
+        };
+        let meta = RxMeta { peer: PeerId(packets.get(entry.packet).src), congested };
+        let payload = &packets.bytes(entry.packet)[payload];
+        Some(match &mut self.memory {
+            Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),
+            None => self.engine.receive(now, format, &packet, meta, &mut NoDma),
+        })
+    }
+
+    #[cold]
+    fn heed_pause_frame(&mut self, now: Time, frame: &Entry) {
+        if frame.has(Flags::PAUSE) {
+            self.port.pause(now);
+            self.wake = NEVER;
+        } else {
+            self.port.resume(now);
+        }
+    }
+
+    #[inline]
+    fn take_completions(&mut self, now: Time) {
+        while let Some(completion) = self.engine.poll_cq_one(self.cq) {
+            if completion.wr_id & MANUAL_WORK != 0 {
+                self.inbox.push_back((now, completion));
+                continue;
+            }
+            let Self { sessions, engine, memory, violations, .. } = self;
+            sessions.complete(now, &completion, engine, memory.as_mut(), violations);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! From the engine's packet to what travels, and back.
+//!
+//! Three ways of travelling, chosen by the plan: headers as they are; headers as they are with the payload beside them;
+//! or one datagram of bytes, checksum included, that the receiver decodes. The last proves that a simulation knows
+//! nothing that the wire does not carry: the trace must be the same in all three.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::ops::Range;
+
+use rnic_base::Time;
+use rnic_engine::{Segment, Transmit, TransmitKind};
+use rnic_policy::PathLabel;
+use rnic_wire::codec::{assemble, decode};
+use rnic_wire::net::{IpVersion, UDP_PORT};
+use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
+
+use super::memory::Memory;
+use crate::entry::{Entry, Flags};
+use crate::packets::{InFlight, Packets};
+use crate::route::flow_hash;
+
+/// How the packets of a host travel.
+#[derive(Debug)]
+pub(crate) struct Carriage {
+    host: u32,
+    encoded: bool,
+    with_payload: bool,
+    /// Buffers that are used again and again.
+    payload: Vec<u8>,
+    datagram: Vec<u8>,
+    /// What this host has sent since the capture was last written, if there is one.
+    pub(crate) captured: Option<Vec<Captured>>,
+}
+
+/// A datagram for the capture.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) at: Time,
+    pub(crate) addresses: Addresses,
+    pub(crate) datagram: Vec<u8>,
+}
+
+impl Carriage {
+    pub(crate) fn new(host: u32, encoded: bool, with_payload: bool) -> Self {
+        Self { host, encoded, with_payload, payload: Vec::new(), datagram: Vec::new(), captured: None }
+    }
+
+    /// Whether packets travel as headers alone.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.encoded && !self.with_payload
+    }
+
+    /// Whether bytes travel, or are to be captured.
+    #[inline]
+    pub(crate) fn wants_bytes(&self) -> bool {
+        !self.is_plain() || self.captured.is_some()
+    }
+
+    /// Puts a packet on its way.
+    #[inline]
+    pub(crate) fn load(&self, transmit: &Transmit, packets: &mut Packets) -> Entry {
+        let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
+        let label = source_port(transmit.label);
+        let frame_len = packet.frame_len(format, IpVersion::V4);
+        let index = packets.insert(InFlight { packet: *packet, format, src: self.host, source_port: label });
+        let flags = if transmit.kind == TransmitKind::Ack { Flags::ACK } else { Flags::NONE };
+        let identity = identity(self.host, dst, packet, frame_len);
+        Entry::new(identity, flow_hash(self.host, dst, label), index, dst, frame_len, flags)
+    }
+
+    /// Puts the bytes of packet `index` beside it; `memory` is where its payload lies, and which part of it.
+    #[cold]
+    pub(crate) fn load_bytes(
+        &mut self,
+        now: Time,
+        transmit: &Transmit,
+        memory: Option<(&Memory, &[Segment])>,
+        index: u32,
+        packets: &mut Packets,
+    ) {
+        let packet = &transmit.packet;
+        let mut payload = core::mem::take(&mut self.payload);
+        payload.clear();
+        match memory {
+            Some((memory, segments)) => memory.gather(segments, &mut payload),
+            None => payload.resize(packet.payload_len as usize, 0),
+        }
+        assert!(payload.len() == packet.payload_len as usize, "segments make up the payload");
+        let mut bytes = packets.take_bytes(index);
+        if self.encoded || self.captured.is_some() {
+            let addresses = addresses(self.host, transmit.peer.0, source_port(transmit.label));
+            let mut datagram = core::mem::take(&mut self.datagram);
+            assemble(transmit.format, packet, &[&payload], &addresses, &mut datagram)
+                .expect("the engine makes packets that its format can express");
+            if self.encoded {
+                bytes.clone_from(&datagram);
+            }
+            if let Some(captured) = &mut self.captured {
+                captured.push(Captured { at: now, addresses, datagram: datagram.clone() });
+            }
+            self.datagram = datagram;
+        }
+        if !self.encoded {
+            bytes.clone_from(&payload);
+        }
+        packets.put_bytes(index, bytes);
+        if self.encoded {
+            packets.forget_headers(index);
+        }
+        self.payload = payload;
+    }
+
+    /// Takes a packet off its way: format, headers, and which of its bytes are payload. `None` when it was damaged.
+    pub(crate) fn unload(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
+        let flight = packets.get(entry.packet);
+        let bytes = packets.bytes(entry.packet);
+        if !self.encoded {
+            let intact = !entry.has(Flags::CORRUPT);
+            return intact.then_some((flight.format, flight.packet, 0..bytes.len()));
+        }
+        if !icrc::verify(&addresses(flight.src, self.host, flight.source_port), bytes) {
+            return None;
+        }
+        let decoded = decode(bytes).ok()?;
+        Some((decoded.format, decoded.packet, decoded.payload))
+    }
+}
+
+/// The UDP source port that carries `label`: RoCEv2 keeps to the dynamic range, and so to 14 bits of the label.
+/// Switches hash the port, not the label.
+#[inline]
+fn source_port(label: PathLabel) -> u16 {
+    label.0 | 0xc000
+}
+
+/// The addresses of a packet on its way from host `src` to host `dst`: 10.0.0.1 is host 0.
+fn addresses(src: u32, dst: u32, source_port: u16) -> Addresses {
+    let ip = |host: u32| IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS + host));
+    let source = SocketAddr::new(ip(src), source_port);
+    Addresses::new(source, SocketAddr::new(ip(dst), UDP_PORT)).expect("both are version 4")
+}
+
+const FIRST_ADDRESS: u32 = 0x0a00_0001;
+
+/// Who a packet is: ends, queue pair, sequence number, kind, length.
+#[inline]
+fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
+    let ends = u64::from(src) << 32 | u64::from(dst);
+    let numbers = u64::from(packet.dest_qpn.get()) << 40 | u64::from(packet.psn.value()) << 16 | u64::from(frame_len);
+    let mixed = ends.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ numbers.rotate_left(8) ^ kind(&packet.headers);
+    let mixed = mixed.wrapping_mul(0x9fb2_1c65_1e98_df25);
+    mixed ^ mixed >> 29
+}
+
+/// A small number for each kind of packet.
+#[inline]
+fn kind(headers: &Headers) -> u64 {
+    match headers {
+        Headers::Send { .. } => 1,
+        Headers::Write { .. } => 2,
+        Headers::ReadRequest { .. } => 3,
+        Headers::ReadResponse { .. } => 4,
+        Headers::AtomicRequest { .. } => 5,
+        Headers::AtomicResponse { .. } => 6,
+        Headers::Ack { .. } => 7,
+        Headers::ReadAck { .. } => 8,
+        Headers::Cnp => 9,
+    }
+}

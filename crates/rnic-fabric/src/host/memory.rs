@@ -1,0 +1,219 @@
+//! A host's memory, when bytes matter: registered regions in one arena, filled with patterns and checked against them.
+//!
+//! Every allocation lies between guards; a write that the engine lets stray shows when the allocation is freed.
+//! Addresses that work requests use differ from offsets in the arena, so that a mix-up of the two shows at once.
+
+use std::collections::BTreeMap;
+
+use rnic_engine::{Dma, Segment};
+
+/// A block of the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Offset in the arena: what [`Segment::local`] counts from.
+    pub local: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Memory of one host.
+#[derive(Debug, Default)]
+pub struct Memory {
+    bytes: Vec<u8>,
+    /// Free ranges by offset, none adjacent to another.
+    free: BTreeMap<u64, u64>,
+    used: u64,
+}
+
+impl Memory {
+    /// No memory yet; it grows as blocks are allocated.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A block of `len` bytes with guards around it. Its content is whatever was there.
+    pub fn allocate(&mut self, len: u64) -> Block {
+        let need = len + 2 * GUARD as u64;
+        let fitting = self.free.iter().find(|(_, free)| **free >= need).map(|(at, free)| (*at, *free));
+        let at = match fitting {
+            Some((at, free)) => {
+                self.free.remove(&at);
+                if free > need {
+                    self.free.insert(at + need, free - need);
+                }
+                at
+            }
+            None => {
+                let at = self.bytes.len() as u64;
+                self.bytes.resize((at + need) as usize, 0);
+                at
+            }
+        };
+        self.used += need;
+        let block = Block { local: at + GUARD as u64, len };
+        let (before, after) = self.guards(block);
+        self.bytes[before].fill(GUARD_BYTE);
+        self.bytes[after].fill(GUARD_BYTE);
+        block
+    }
+
+    /// Gives `block` back; false when something has been written around it.
+    #[must_use]
+    pub fn release(&mut self, block: Block) -> bool {
+        let (before, after) = self.guards(block);
+        let intact = self.bytes[before].iter().chain(&self.bytes[after]).all(|byte| *byte == GUARD_BYTE);
+        let (mut at, mut len) = (block.local - GUARD as u64, block.len + 2 * GUARD as u64);
+        self.used -= len;
+        if let Some(next) = self.free.remove(&(at + len)) {
+            len += next;
+        }
+        if let Some((previous, free)) = self.free.range(..at).next_back().map(|(at, free)| (*at, *free))
+            && previous + free == at
+        {
+            self.free.remove(&previous);
+            (at, len) = (previous, free + len);
+        }
+        self.free.insert(at, len);
+        intact
+    }
+
+    fn guards(&self, block: Block) -> (core::ops::Range<usize>, core::ops::Range<usize>) {
+        let (start, end) = (block.local as usize, (block.local + block.len) as usize);
+        (start - GUARD..start, end..end + GUARD)
+    }
+
+    /// Bytes in allocated blocks and their guards.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The bytes from `local` on.
+    pub fn bytes(&self, local: u64, len: u64) -> &[u8] {
+        &self.bytes[local as usize..(local + len) as usize]
+    }
+
+    /// The same, for writing.
+    pub fn bytes_mut(&mut self, local: u64, len: u64) -> &mut [u8] {
+        &mut self.bytes[local as usize..(local + len) as usize]
+    }
+
+    /// Fills `len` bytes from `local` on with the pattern called `seed`.
+    pub fn fill(&mut self, local: u64, len: u64, seed: u64) {
+        for (chunk, index) in self.bytes_mut(local, len).chunks_mut(8).zip(0u64..) {
+            chunk.copy_from_slice(&pattern_word(seed, index).to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    /// The first of `len` bytes from `local` on that is not as the pattern called `seed` has it.
+    pub fn first_difference(&self, local: u64, len: u64, seed: u64) -> Option<u64> {
+        let chunks = self.bytes(local, len).chunks(8).zip(0u64..);
+        for (chunk, index) in chunks {
+            let expected = pattern_word(seed, index).to_le_bytes();
+            if chunk != &expected[..chunk.len()] {
+                let within = chunk.iter().zip(expected).position(|(found, wanted)| *found != wanted)?;
+                return Some(index * 8 + within as u64);
+            }
+        }
+        None
+    }
+
+    /// Copies what lies in `segments` to the end of `into`: the payload of a packet that leaves.
+    pub fn gather(&self, segments: &[Segment], into: &mut Vec<u8>) {
+        for segment in segments {
+            into.extend_from_slice(self.bytes(segment.local, u64::from(segment.len)));
+        }
+    }
+
+    /// The way of `payload` into this memory.
+    pub fn taking<'m>(&'m mut self, payload: &'m [u8]) -> Placement<'m> {
+        Placement { memory: self, payload }
+    }
+
+    fn word(&mut self, local: u64) -> &mut [u8; 8] {
+        self.bytes_mut(local, 8).first_chunk_mut().expect("eight bytes were asked for")
+    }
+}
+
+/// Eight bytes of a pattern: different for every seed and place.
+fn pattern_word(seed: u64, index: u64) -> u64 {
+    let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 32
+}
+
+/// A received packet on its way into a [`Memory`].
+#[derive(Debug)]
+pub struct Placement<'m> {
+    memory: &'m mut Memory,
+    payload: &'m [u8],
+}
+
+impl Dma for Placement<'_> {
+    fn place(&mut self, offset: u32, target: Segment) {
+        let from = &self.payload[offset as usize..(offset + target.len) as usize];
+        self.memory.bytes_mut(target.local, u64::from(target.len)).copy_from_slice(from);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        *self.memory.word(local) = value.to_ne_bytes();
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        let word = self.memory.word(local);
+        let original = u64::from_ne_bytes(*word);
+        if original == compare {
+            *word = swap.to_ne_bytes();
+        }
+        original
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        let word = self.memory.word(local);
+        let original = u64::from_ne_bytes(*word);
+        *word = original.wrapping_add(add).to_ne_bytes();
+        original
+    }
+}
+
+/// Bytes before and after every block that nothing may touch: one cache line.
+const GUARD: usize = 64;
+const GUARD_BYTE: u8 = 0xa5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_and_come_back() {
+        let mut memory = Memory::new();
+        let blocks: Vec<Block> = [10, 0, 1_000, 64].iter().map(|len| memory.allocate(*len)).collect();
+        for pair in blocks.windows(2) {
+            assert!(pair[0].local + pair[0].len + 128 <= pair[1].local);
+        }
+        let size = memory.bytes.len();
+        for index in [1, 3, 0, 2] {
+            assert!(memory.release(blocks[index]));
+        }
+        assert_eq!((memory.used(), memory.free.len()), (0, 1), "all free, in one piece");
+        memory.allocate(size as u64 - 128);
+        assert_eq!(memory.bytes.len(), size);
+    }
+
+    #[test]
+    fn a_stray_write_shows() {
+        let mut memory = Memory::new();
+        let block = memory.allocate(8);
+        memory.taking(&[1]).place(0, Segment { local: block.local + 8, len: 1 });
+        assert!(!memory.release(block));
+    }
+
+    #[test]
+    fn patterns_differ_and_differences_are_found() {
+        let mut memory = Memory::new();
+        let block = memory.allocate(1_003);
+        memory.fill(block.local, block.len, 7);
+        assert_eq!(memory.first_difference(block.local, block.len, 7), None);
+        assert_eq!(memory.first_difference(block.local, block.len, 8), Some(0));
+        memory.bytes_mut(block.local + 777, 1)[0] ^= 1;
+        assert_eq!(memory.first_difference(block.local, block.len, 7), Some(777));
+    }
+}

@@ -1,0 +1,60 @@
+//! Body 1: the simulated network, with real engines at its ends.
+//!
+//! ```text
+//! ROOM     rnic-fabric (amber: change with a scenario or property test)
+//! Purpose  clock, links, switches, PFC and ECN, topologies, workloads, faults, host models, checkers, metrics
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine
+//! Must not read a clock, draw entropy, open a file or a socket, start a thread; allocate per packet in steady state
+//! Add here a topology, a workload, a fault rule, a switch model, a measurement (each says how in its module)
+//! Not here what a NIC does (rnic-engine), algorithms (rnic-transports), reading files and printing (rnic-cli)
+//! Proved by tests/ here: determinism, conservation under random faults, PFC, ECMP, round robin, workloads, plans
+//! ```
+//!
+//! A [`Plan`] and a seed make a [`Simulation`]; running it gives a [`Report`]. The same plan and seed give the same
+//! trace hash, on every machine.
+//!
+//! ```
+//! use core::ops::ControlFlow;
+//! use rnic_fabric::{Plan, Simulation};
+//!
+//! let plan = Plan::from_toml(r#"
+//!     [topology]
+//!     kind = "point-to-point"
+//!     [links]
+//!     rate = "100Gbps"
+//!     delay = "1us"
+//!     [transport]
+//!     name = "irn"
+//!     [workload]
+//!     kind = "permutation"
+//!     bytes = "100KB"
+//! "#).expect("a sound plan");
+//! let report = Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()));
+//! assert_eq!(report.flows, 2);
+//! report.check().expect("every promise is kept");
+//! ```
+//!
+//! How it works is said where it is done: [`simulation`] (windows), `link` and `switch` (one event per hop), [`host`]
+//! (the pull model), [`fault`], [`workload`], [`check`]; what a plan may say in [`plan`].
+
+mod agenda;
+pub mod check;
+mod entry;
+pub mod fault;
+pub mod host;
+mod link;
+mod packets;
+pub mod plan;
+mod port;
+pub mod report;
+mod route;
+pub mod simulation;
+mod slots;
+pub mod switch;
+pub mod topology;
+pub mod workload;
+
+pub use plan::{Plan, PlanError};
+pub use report::{FlowRecord, Report};
+pub use route::RouteSpec;
+pub use simulation::{NodeOrder, Progress, Simulation};

@@ -1,0 +1,224 @@
+//! A plan: everything about a run but its seed.
+//!
+//! Plans are TOML. Quantities are written with their unit in quotes (`"100Gbps"`, `"2us"`, `"240KB"`, `"1%"`); unknown
+//! keys, wrong units and impossible combinations are refused with one line that says what and where.
+//!
+//! ```toml
+//! name = "example"               # any text; in the report
+//! mtu = 1024                     # payload bytes of a full packet (1024)
+//! payload = "none"               # "none": headers only; "checked": real bytes, verified (none)
+//! wire = "direct"                # "encoded": every packet becomes bytes and is decoded (direct)
+//!
+//! [topology]
+//! kind = "fat-tree"              # point-to-point | star | fat-tree
+//! k = 6                          # fat-tree: ports of a switch; k^3/4 hosts. star: `hosts = 8`
+//!
+//! [links]
+//! rate = "40Gbps"                # of every link, each direction
+//! delay = "2us"                  # propagation; above zero
+//! fabric = { rate = "100Gbps" }  # links between switches, where they differ: rate, delay
+//!
+//! [switch]                       # needed where there are switches
+//! model = "input-queued"         # input-queued | shared-buffer
+//! buffer = "240KB"               # input-queued: of each input port; shared-buffer: of the switch
+//! alpha = "1/2"                  # shared-buffer: a queue may take this times the free buffer (1)
+//!
+//! [switch.pfc]                   # without this table, or with enabled = false: no pauses
+//! enabled = true
+//! threshold = "auto"             # input-queued: pause above; auto leaves room for what is under way
+//! headroom = "auto"              # shared-buffer: set aside for each port; auto as above
+//!
+//! [switch.ecn]                   # without it: no marks
+//! enabled = true
+//! kmin = "5KB"                   # nothing is marked below
+//! kmax = "200KB"                 # everything is marked above
+//! pmax = "1%"                    # and in between up to this share
+//!
+//! [transport]
+//! name = "irn"                   # see `rnic list`; every other key is an option of the transport
+//! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology
+//! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1)
+//!
+//! [workload]
+//! kind = "poisson"               # see below
+//! load = "70%"
+//! sizes = "irn-heavy-tail"
+//! duration = "5ms"
+//!
+//! [[fault]]                      # any number, in the order in which they act
+//! kind = "drop"                  # see below
+//! links = "host-*>*"             # directions, by name; * stands for anything ("*")
+//! packets = "data"               # data | acks | all (all)
+//! probability = "1%"
+//!
+//! [run]
+//! limit = "10s"                  # simulated time after which the run is cut off (10s)
+//! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms)
+//! warmup = "0us"                 # flows that start before are left out of the averages (0)
+//! ```
+//!
+//! | workload | keys (default) |
+//! |---|---|
+//! | `poisson` | `load`; `sizes`: a name that comes along or a file, or `size`; `duration` |
+//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval` (0) |
+//! | `permutation` | `bytes` of each host, `op` (write-imm), `message` (all in one), `depth` (1) |
+//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs` (1), `from` (0), `to` (1) |
+//! | `trace` | `file` of lines `start,src,dst,bytes` |
+//! | `manual` | none: the caller posts work |
+//!
+//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`.
+//!
+//! | fault | keys |
+//! |---|---|
+//! | `drop`, `duplicate`, `corrupt` | `probability` |
+//! | `burst` | `probability` that one begins; `length` in packets, or `end`: a probability, `loss` inside (100%) |
+//! | `reorder` | `probability`; `delay`, or `displacement` in full packets |
+//! | `delay` | `delay` (0), `jitter` (0) |
+//! | `down` | `from`, `until` |
+//!
+//! Directions are called `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`.
+
+mod derived;
+mod error;
+mod faults;
+mod raw;
+mod resolve;
+mod workloads;
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_policy::Profile;
+
+use crate::fault::FaultPlan;
+use crate::switch::SwitchPlan;
+use crate::topology::{self, Topology};
+use crate::workload::WorkloadPlan;
+
+pub use error::PlanError;
+
+/// What one kind of link is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkPlan {
+    /// Bits per second, each direction.
+    pub rate: BitRate,
+    /// Propagation delay.
+    pub delay: Duration,
+}
+
+/// Which network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopologyPlan {
+    /// Two hosts and a wire.
+    PointToPoint,
+    /// So many hosts and a switch.
+    Star {
+        /// Hosts.
+        hosts: u32,
+    },
+    /// The fat-tree of k-port switches.
+    FatTree {
+        /// Ports of each switch.
+        k: u32,
+    },
+}
+
+impl TopologyPlan {
+    /// The network.
+    pub fn build(&self) -> Topology {
+        match *self {
+            Self::PointToPoint => topology::point_to_point(),
+            Self::Star { hosts } => topology::star(hosts),
+            Self::FatTree { k } => topology::fat_tree(k),
+        }
+    }
+
+    /// How many hosts it has.
+    pub fn hosts(&self) -> u32 {
+        match *self {
+            Self::PointToPoint => 2,
+            Self::Star { hosts } => hosts,
+            Self::FatTree { k } => k * k * k / 4,
+        }
+    }
+}
+
+/// How long a run may take, and what is measured of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunPlan {
+    /// The run is cut off then.
+    pub limit: Time,
+    /// The run has failed when nothing useful happens for so long.
+    pub stall_after: Duration,
+    /// Flows that start before do not count in averages.
+    pub warmup: Duration,
+}
+
+/// A plan that has been checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Any text.
+    pub name: String,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Packets carry real bytes, which are verified.
+    pub checked_payload: bool,
+    /// Packets travel as encoded bytes.
+    pub encoded: bool,
+    /// The network.
+    pub topology: TopologyPlan,
+    /// Links of hosts.
+    pub host_links: LinkPlan,
+    /// Links between switches.
+    pub fabric_links: LinkPlan,
+    /// Every switch.
+    pub switch: Option<SwitchPlan>,
+    /// The transport of every queue pair.
+    pub transport: Profile,
+    /// The flows.
+    pub workload: WorkloadPlan,
+    /// What goes wrong, in order.
+    pub faults: Vec<FaultPlan>,
+    /// Bounds.
+    pub run: RunPlan,
+}
+
+/// Gives the text of a file that a plan names, or says why it cannot.
+pub type FileReader<'f> = dyn FnMut(&str) -> Result<String, String> + 'f;
+
+impl Plan {
+    /// Reads a plan that names no files.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        Self::from_toml_with(text, &[], &mut |_| Err("this plan was given without its files".to_owned()))
+    }
+
+    /// Reads a plan, with some of its keys replaced first: `("transport.name", "roce-gbn")`. Values are TOML, or plain
+    /// text where that makes no TOML; a table replaces a table. `files` brings the files that it names.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn from_toml_with(
+        text: &str,
+        overrides: &[(&str, &str)],
+        files: &mut FileReader<'_>,
+    ) -> Result<Self, PlanError> {
+        let raw = resolve::read(text, overrides)?;
+        let plan = resolve::resolve(raw, files)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Refuses what cannot be run. Plans that come from [`Plan::from_toml`] have been checked; those that were changed
+    /// since are checked again when a simulation is made.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), PlanError> {
+        resolve::check(self)
+    }
+}
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! Numbers that follow from a plan: how much is under way, how long a full buffer lasts.
+
+use rnic_base::{Bytes, Duration};
+use rnic_wire::net::{INTERFRAME_GAP_LEN, IpVersion, PREAMBLE_LEN, frame_len};
+use rnic_wire::{HEADERS_MAX, ICRC_LEN};
+
+use super::{LinkPlan, Plan, TopologyPlan};
+use crate::entry::{LINK_OVERHEAD, PAUSE_FRAME_LEN};
+use crate::switch::BufferPlan;
+use crate::topology::{LinkClass, Paths};
+
+/// Bytes of the largest frame with `mtu` bytes of payload.
+pub(super) fn largest_frame(mtu: u32) -> u64 {
+    u64::from(frame_len(IpVersion::V4, mtu + (HEADERS_MAX + ICRC_LEN) as u32))
+}
+
+/// What may come in after a port has decided to pause its neighbour: what is under way for twice the delay (IRN 4.1),
+/// and what store and forward adds: the packet that made it decide, the one that holds up the pause frame, the one that
+/// the neighbour has begun to send, and the pause frame itself.
+pub(super) fn skid(link: &LinkPlan, mtu: u32) -> Bytes {
+    let under_way = link.rate.bytes_in(link.delay * 2);
+    Bytes::new(under_way + 3 * (largest_frame(mtu) + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
+}
+
+impl Plan {
+    fn link(&self, class: LinkClass) -> &LinkPlan {
+        match class {
+            LinkClass::Host => &self.host_links,
+            LinkClass::Fabric => &self.fabric_links,
+        }
+    }
+
+    /// Links of the longest path.
+    fn longest_path(topology: TopologyPlan) -> Vec<LinkClass> {
+        let topology = topology.build();
+        let paths = Paths::new(&topology);
+        let (mut classes, mut longest) = (Vec::new(), Vec::new());
+        for dst in 1..topology.hosts {
+            paths.walk(0, dst, &mut classes);
+            if classes.len() > longest.len() {
+                longest.clone_from(&classes);
+            }
+        }
+        longest
+    }
+
+    /// Packets that fill the longest path: the round-trip time of a full packet and a short answer in an empty network,
+    /// divided by the time of a full packet on the slowest link.
+    pub(super) fn bdp_packets(&self) -> u64 {
+        let (full, short) = (largest_frame(self.mtu) + LINK_OVERHEAD, 64 + LINK_OVERHEAD);
+        let (mut round_trip, mut slowest) = (Duration::ZERO, Duration::ZERO);
+        for class in Self::longest_path(self.topology) {
+            let link = self.link(class);
+            let packet = link.rate.serialize(full);
+            round_trip = round_trip + packet + link.rate.serialize(short) + link.delay * 2;
+            slowest = slowest.max(packet);
+        }
+        round_trip.as_ps().div_ceil(slowest.as_ps())
+    }
+
+    /// IRN's RTO_high (section 4.1, I-8): propagation there and back on the longest path, and the wait behind one
+    /// switch buffer that is full with packets for one link.
+    pub(super) fn auto_timeout(&self) -> Duration {
+        let path = Self::longest_path(self.topology);
+        let propagation = path.iter().fold(Duration::ZERO, |sum, class| sum + self.link(*class).delay * 2);
+        let buffer = self.switch.map_or(0, |switch| match switch.buffer {
+            BufferPlan::InputQueued { per_port } => {
+                let ports = self.topology.build().switches.iter().map(|switch| switch.ports()).max().unwrap_or(0);
+                per_port * ports as u64
+            }
+            BufferPlan::Shared { total, .. } => total,
+        });
+        let slowest = path.iter().map(|class| self.link(*class).rate.serialize(buffer)).max();
+        // Two hosts and a wire have no buffer: leave a few packets' time.
+        let packet = self.host_links.rate.serialize(largest_frame(self.mtu) + LINK_OVERHEAD);
+        propagation + slowest.unwrap_or_default() + packet * 4
+    }
+}
+
+const _: () = assert!(LINK_OVERHEAD == (PREAMBLE_LEN + INTERFRAME_GAP_LEN) as u64);

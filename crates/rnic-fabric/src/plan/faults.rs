@@ -1,0 +1,124 @@
+//! Faults: from what is written to what is meant.
+
+use rnic_base::{Duration, Probability, Time};
+
+use super::raw::{self, FaultKind as Kind, Unit};
+use super::{Plan, PlanError, derived};
+use crate::entry::LINK_OVERHEAD;
+use crate::fault::{FaultKind, FaultPlan, Target};
+
+pub(super) fn resolve(raw: &[raw::Fault], plan: &Plan) -> Result<Vec<FaultPlan>, PlanError> {
+    raw.iter().zip(0..).map(|(fault, index)| resolve_one(fault, index, plan)).collect()
+}
+
+/// An error in fault number `index`.
+fn wrong(index: usize, key: &str, what: impl Into<String>) -> PlanError {
+    PlanError::Key { key: format!("fault[{index}].{key}"), line: None, what: what.into() }
+}
+
+fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan, PlanError> {
+    refuse_strangers(raw, index)?;
+    let probability = || raw.probability.map(|Unit(p)| p).ok_or_else(|| wrong(index, "probability", "is missing"));
+    let kind = match raw.kind {
+        Kind::Drop => FaultKind::Drop(probability()?),
+        Kind::Duplicate => FaultKind::Duplicate(probability()?),
+        Kind::Corrupt => FaultKind::Corrupt(probability()?),
+        Kind::Burst => burst(raw, index, probability()?)?,
+        Kind::Reorder => FaultKind::Reorder { probability: probability()?, delay: reorder_delay(raw, index, plan)? },
+        Kind::Delay => {
+            let (fixed, jitter) = (raw.delay.map(|d| d.0), raw.jitter.map(|d| d.0));
+            if fixed.is_none() && jitter.is_none() {
+                return Err(wrong(index, "delay", "give delay, jitter or both"));
+            }
+            FaultKind::Delay { fixed: fixed.unwrap_or_default(), jitter: jitter.unwrap_or_default() }
+        }
+        Kind::Down => {
+            let at = |value: Option<Unit<Duration>>| value.map(|Unit(at)| Time::ZERO + at);
+            let from = at(raw.from).unwrap_or(Time::ZERO);
+            let until = at(raw.until).ok_or_else(|| wrong(index, "until", "is missing"))?;
+            if until <= from {
+                return Err(wrong(index, "until", "must be after `from`"));
+            }
+            FaultKind::Down { from, until }
+        }
+    };
+    let target = match raw.packets {
+        raw::Target::Data => Target::Data,
+        raw::Target::Acks => Target::Acks,
+        raw::Target::All => Target::All,
+    };
+    Ok(FaultPlan { kind, target, links: raw.links.clone().unwrap_or_else(|| "*".to_owned()) })
+}
+
+fn burst(raw: &raw::Fault, index: usize, begin: Probability) -> Result<FaultKind, PlanError> {
+    match (raw.length, raw.end) {
+        (Some(packets), None) if packets > 0 && raw.loss.is_none() => Ok(FaultKind::BurstOfLength { begin, packets }),
+        (None, Some(Unit(end))) if !end.is_never() => {
+            Ok(FaultKind::Burst { begin, end, loss: raw.loss.map_or(Probability::ALWAYS, |Unit(loss)| loss) })
+        }
+        _ => Err(wrong(index, "length", "give a length in packets, or the probability `end` (and `loss`), above zero")),
+    }
+}
+
+fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration, PlanError> {
+    match (raw.delay, raw.displacement) {
+        (Some(Unit(delay)), None) => Ok(delay),
+        (None, Some(packets)) => {
+            let packet = derived::largest_frame(plan.mtu) + LINK_OVERHEAD;
+            Ok(plan.host_links.rate.serialize(packet) * u64::from(packets))
+        }
+        _ => Err(wrong(index, "delay", "give either a delay or a displacement in packets")),
+    }
+}
+
+/// Keys that mean nothing for this kind of fault.
+fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
+    use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder};
+    let keys: [(&str, bool, &[Kind]); 9] = [
+        ("probability", raw.probability.is_some(), &[Drop, Duplicate, Corrupt, Burst, Reorder]),
+        ("end", raw.end.is_some(), &[Burst]),
+        ("loss", raw.loss.is_some(), &[Burst]),
+        ("length", raw.length.is_some(), &[Burst]),
+        ("delay", raw.delay.is_some(), &[Reorder, Delay]),
+        ("displacement", raw.displacement.is_some(), &[Reorder]),
+        ("jitter", raw.jitter.is_some(), &[Delay]),
+        ("from", raw.from.is_some(), &[Down]),
+        ("until", raw.until.is_some(), &[Down]),
+    ];
+    match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
+        Some((key, ..)) => Err(wrong(index, key, format!("means nothing for the fault `{:?}`", raw.kind))),
+        None => Ok(()),
+    }
+}
+
+/// Every fault finds a link, and none delays a packet out of the run.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    if plan.faults.is_empty() {
+        return Ok(());
+    }
+    let topology = plan.topology.build();
+    let names: Vec<String> = topology
+        .links
+        .iter()
+        .flat_map(|link| [topology.direction_name(link.a, link.b), topology.direction_name(link.b, link.a)])
+        .collect();
+    for (fault, index) in plan.faults.iter().zip(0..) {
+        if !names.iter().any(|name| fault.is_for(name)) {
+            let example = names.first().map_or("", String::as_str);
+            let what = format!("`{}` is no direction of this topology; they are called like `{example}`", fault.links);
+            return Err(wrong(index, "links", what));
+        }
+        let delay = match fault.kind {
+            FaultKind::Reorder { delay, .. } => delay,
+            FaultKind::Delay { fixed, jitter } => fixed + jitter,
+            _ => Duration::ZERO,
+        };
+        if delay > DELAY_MAX {
+            return Err(wrong(index, "delay", format!("must be at most {DELAY_MAX}")));
+        }
+    }
+    Ok(())
+}
+
+/// Longer than any recovery waits.
+const DELAY_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,280 @@
+//! The plan as it is written: what serde reads. Only kinds and units are checked here; what values mean together is
+//! `resolve`'s business.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::str::FromStr;
+use std::collections::BTreeMap;
+
+use rnic_base::{BitRate, Bytes, Duration, Probability};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A quantity written with its unit, or a bare number where that has a meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Unit<T>(pub(super) T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Unit<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Reader<T> {
+            type Value = Unit<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity with its unit in quotes")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Unit<T>, E> {
+                text.parse().map(Unit).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Unit<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Unit<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Reader(PhantomData))
+    }
+}
+
+/// A quantity, or the word `auto`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum OrAuto<T> {
+    #[default]
+    Auto,
+    Given(T),
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for OrAuto<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Unit(MaybeAuto(value)) = Unit::<MaybeAuto<T>>::deserialize(deserializer)?;
+        Ok(value)
+    }
+}
+
+struct MaybeAuto<T>(OrAuto<T>);
+
+impl<T: FromStr> FromStr for MaybeAuto<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text.trim() == "auto" {
+            return Ok(Self(OrAuto::Auto));
+        }
+        text.parse().map(|value| Self(OrAuto::Given(value)))
+    }
+}
+
+/// A fraction such as `1/2`, or a whole number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fraction {
+    pub(super) numerator: u64,
+    pub(super) denominator: u64,
+}
+
+impl FromStr for Fraction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a fraction such as 1/2, or a whole number");
+        let (numerator, denominator) = text.split_once('/').unwrap_or((text, "1"));
+        let read = |part: &str| part.trim().parse::<u64>().ok().filter(|part| (1..=1 << 20).contains(part));
+        Ok(Self { numerator: read(numerator).ok_or_else(wrong)?, denominator: read(denominator).ok_or_else(wrong)? })
+    }
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Raw {
+    #[serde(default)]
+    pub(super) name: String,
+    pub(super) mtu: Option<u32>,
+    #[serde(default)]
+    pub(super) payload: Payload,
+    #[serde(default)]
+    pub(super) wire: Wire,
+    pub(super) topology: Topology,
+    pub(super) links: Links,
+    pub(super) switch: Option<Switch>,
+    pub(super) transport: BTreeMap<String, toml::Value>,
+    pub(super) workload: Workload,
+    #[serde(default)]
+    pub(super) fault: Vec<Fault>,
+    #[serde(default)]
+    pub(super) run: Run,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Payload {
+    #[default]
+    None,
+    Checked,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Wire {
+    #[default]
+    Direct,
+    Encoded,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TopologyKind {
+    PointToPoint,
+    Star,
+    FatTree,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Topology {
+    pub(super) kind: TopologyKind,
+    pub(super) hosts: Option<u32>,
+    pub(super) k: Option<u32>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Links {
+    pub(super) rate: Unit<BitRate>,
+    pub(super) delay: Unit<Duration>,
+    pub(super) fabric: Option<LinkClass>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkClass {
+    pub(super) rate: Option<Unit<BitRate>>,
+    pub(super) delay: Option<Unit<Duration>>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SwitchModel {
+    InputQueued,
+    SharedBuffer,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switch {
+    pub(super) model: SwitchModel,
+    pub(super) buffer: Unit<Bytes>,
+    pub(super) alpha: Option<Unit<Fraction>>,
+    pub(super) pfc: Option<Pfc>,
+    pub(super) ecn: Option<Ecn>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pfc {
+    #[serde(default = "yes")]
+    pub(super) enabled: bool,
+    #[serde(default)]
+    pub(super) threshold: OrAuto<Bytes>,
+    #[serde(default)]
+    pub(super) headroom: OrAuto<Bytes>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ecn {
+    #[serde(default = "yes")]
+    pub(super) enabled: bool,
+    pub(super) kmin: Unit<Bytes>,
+    pub(super) kmax: Unit<Bytes>,
+    pub(super) pmax: Unit<Probability>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WorkloadKind {
+    Manual,
+    Poisson,
+    Incast,
+    Permutation,
+    ClosedLoop,
+    Trace,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Workload {
+    pub(super) kind: WorkloadKind,
+    pub(super) load: Option<Unit<Probability>>,
+    pub(super) sizes: Option<String>,
+    pub(super) size: Option<Unit<Bytes>>,
+    pub(super) duration: Option<Unit<Duration>>,
+    pub(super) senders: Option<u32>,
+    pub(super) bytes: Option<Unit<Bytes>>,
+    pub(super) from: Option<u32>,
+    pub(super) to: Option<u32>,
+    pub(super) jitter: Option<Unit<Duration>>,
+    pub(super) repeats: Option<u32>,
+    pub(super) interval: Option<Unit<Duration>>,
+    pub(super) op: Option<String>,
+    pub(super) message: Option<Unit<Bytes>>,
+    pub(super) depth: Option<u32>,
+    pub(super) queue_pairs: Option<u32>,
+    pub(super) count: Option<u32>,
+    pub(super) file: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FaultKind {
+    Drop,
+    Burst,
+    Reorder,
+    Duplicate,
+    Corrupt,
+    Delay,
+    Down,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Target {
+    Data,
+    Acks,
+    #[default]
+    All,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) kind: FaultKind,
+    pub(super) links: Option<String>,
+    #[serde(default)]
+    pub(super) packets: Target,
+    pub(super) probability: Option<Unit<Probability>>,
+    pub(super) end: Option<Unit<Probability>>,
+    pub(super) loss: Option<Unit<Probability>>,
+    pub(super) length: Option<u32>,
+    pub(super) delay: Option<Unit<Duration>>,
+    pub(super) displacement: Option<u32>,
+    pub(super) jitter: Option<Unit<Duration>>,
+    pub(super) from: Option<Unit<Duration>>,
+    pub(super) until: Option<Unit<Duration>>,
+}
+
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    pub(super) limit: Option<Unit<Duration>>,
+    pub(super) stall_after: Option<Unit<Duration>>,
+    pub(super) warmup: Option<Unit<Duration>>,
+}

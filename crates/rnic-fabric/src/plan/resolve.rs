@@ -1,0 +1,263 @@
+//! From what is written to what is meant.
+
+use rnic_base::limits::{MTU_MAX, MTU_MIN};
+use rnic_base::{Bytes, Duration, Time};
+use rnic_policy::Profile;
+use serde::Deserialize;
+
+use super::raw::{OrAuto, Raw, SwitchModel, TopologyKind, Unit};
+use super::{FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, raw, workloads};
+use crate::link::{PORTS_MAX, RUN_TIME_MAX};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, PfcPlan, SwitchPlan};
+
+/// Reads the text, with some keys replaced.
+pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
+    let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let syntax = |error: &toml::de::Error| PlanError::Syntax {
+        line: error.span().map_or(1, |span| line_at(span.start)),
+        what: one_line(error.message()),
+    };
+    if overrides.is_empty() {
+        let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
+        return serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            let inner = error.inner();
+            let line = inner.span().map(|span| line_at(span.start));
+            PlanError::Key { key: path_of(&error), line, what: one_line(inner.message()) }
+        });
+    }
+    let mut table: toml::Table = text.parse().map_err(|error| syntax(&error))?;
+    for (key, value) in overrides {
+        replace(&mut table, key, value)?;
+    }
+    let value = toml::Value::Table(table);
+    serde_path_to_error::deserialize(value).map_err(|error| PlanError::Key {
+        key: path_of(&error),
+        line: None,
+        what: one_line(error.inner().message()),
+    })
+}
+
+fn path_of(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
+    let path = error.path().to_string();
+    if path == "." { "top level".to_owned() } else { path }
+}
+
+fn one_line(message: &str) -> String {
+    message.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Sets `key`, a path with dots, to `value`.
+fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanError> {
+    let wrong = |what: &str| PlanError::Key { key: key.to_owned(), line: None, what: what.to_owned() };
+    let parsed = toml::de::ValueDeserializer::parse(value).and_then(toml::Value::deserialize);
+    let value = parsed.unwrap_or_else(|_| toml::Value::String(value.to_owned()));
+    let mut place = table;
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().filter(|last| !last.is_empty()).ok_or_else(|| wrong("no key"))?;
+    for part in parts {
+        let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        place = next.as_table_mut().ok_or_else(|| wrong("a part of this key is not a table"))?;
+    }
+    place.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// Gives everything its meaning, with defaults.
+pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, PlanError> {
+    let mtu = raw.mtu.unwrap_or(1_024);
+    let topology = topology(&raw.topology)?;
+    let host_links = LinkPlan { rate: raw.links.rate.0, delay: raw.links.delay.0 };
+    let fabric = raw.links.fabric.as_ref();
+    let fabric_links = LinkPlan {
+        rate: fabric.and_then(|fabric| fabric.rate).map_or(host_links.rate, |rate| rate.0),
+        delay: fabric.and_then(|fabric| fabric.delay).map_or(host_links.delay, |delay| delay.0),
+    };
+    let run = RunPlan {
+        limit: Time::ZERO + raw.run.limit.map_or(Duration::from_secs(10), |limit| limit.0),
+        stall_after: raw.run.stall_after.map_or(Duration::from_ms(50), |stall| stall.0),
+        warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
+    };
+    let name = option_name(&raw.transport)?;
+    let mut plan = Plan {
+        name: raw.name,
+        mtu,
+        checked_payload: raw.payload == raw::Payload::Checked,
+        encoded: raw.wire == raw::Wire::Encoded,
+        topology,
+        host_links,
+        fabric_links,
+        switch: None,
+        transport: rnic_transports::select(name, [])?,
+        workload: workloads::resolve(raw.workload, topology.hosts(), files)?,
+        faults: Vec::new(),
+        run,
+    };
+    check_network(&plan)?;
+    plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
+    plan.faults = faults::resolve(&raw.fault, &plan)?;
+    plan.transport = transport(name, &raw.transport, &plan)?;
+    Ok(plan)
+}
+
+fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
+    let not_here = |key, what: &str| Err(PlanError::value(key, what));
+    match (raw.kind, raw.hosts, raw.k) {
+        (TopologyKind::PointToPoint, None, None) => Ok(TopologyPlan::PointToPoint),
+        (TopologyKind::PointToPoint, Some(_), _) => not_here("topology.hosts", "point-to-point has two hosts"),
+        (TopologyKind::Star, Some(hosts), None) if (2..=PORTS_MAX as u32).contains(&hosts) => {
+            Ok(TopologyPlan::Star { hosts })
+        }
+        (TopologyKind::Star, _, None) => {
+            Err(PlanError::value("topology.hosts", format!("a star needs 2 to {PORTS_MAX}")))
+        }
+        (TopologyKind::FatTree, None, Some(k)) if (2..=K_MAX).contains(&k) && k.is_multiple_of(2) => {
+            Ok(TopologyPlan::FatTree { k })
+        }
+        (TopologyKind::FatTree, Some(_), _) => not_here("topology.hosts", "a fat-tree has k^3/4 hosts: give k only"),
+        (TopologyKind::FatTree, ..) => {
+            Err(PlanError::value("topology.k", format!("a fat-tree needs an even k, 2 to {K_MAX}")))
+        }
+        (TopologyKind::PointToPoint | TopologyKind::Star, _, Some(_)) => {
+            not_here("topology.k", "k belongs to a fat-tree")
+        }
+    }
+}
+
+fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
+    let buffer = raw.buffer.0.get();
+    let skid = derived::skid(&plan.host_links, plan.mtu).max(derived::skid(&plan.fabric_links, plan.mtu)).get();
+    let hysteresis = 2 * derived::largest_frame(plan.mtu);
+    let wanted = raw.pfc.as_ref().filter(|pfc| pfc.enabled);
+    let given = |value: OrAuto<Bytes>| match value {
+        OrAuto::Auto => None,
+        OrAuto::Given(bytes) => Some(bytes.get()),
+    };
+    let (buffer, pfc) = match raw.model {
+        SwitchModel::InputQueued => {
+            if raw.alpha.is_some() {
+                return Err(PlanError::value("switch.alpha", "input-queued switches share no buffer: remove it"));
+            }
+            let pfc = wanted.map(|pfc| {
+                let threshold = given(pfc.threshold).unwrap_or(buffer.saturating_sub(skid));
+                PfcPlan { threshold, hysteresis, headroom: 0 }
+            });
+            if pfc.is_some_and(|pfc| pfc.threshold < hysteresis || pfc.threshold >= buffer) {
+                let what = format!(
+                    "must be between two packets ({hysteresis}) and the buffer ({buffer}); \
+                     {skid} bytes may still come in after a pause"
+                );
+                return Err(PlanError::value("switch.pfc.threshold", what));
+            }
+            (BufferPlan::InputQueued { per_port: buffer }, pfc)
+        }
+        SwitchModel::SharedBuffer => {
+            let alpha = raw.alpha.map_or(Alpha { numerator: 1, denominator: 1 }, |Unit(alpha)| Alpha {
+                numerator: alpha.numerator,
+                denominator: alpha.denominator,
+            });
+            let pfc =
+                wanted.map(|pfc| PfcPlan { threshold: 0, hysteresis, headroom: given(pfc.headroom).unwrap_or(skid) });
+            (BufferPlan::Shared { total: buffer, alpha }, pfc)
+        }
+    };
+    let ecn = raw.ecn.as_ref().filter(|ecn| ecn.enabled);
+    let ecn = ecn.map(|ecn| EcnPlan { kmin: ecn.kmin.0.get(), kmax: ecn.kmax.0.get(), pmax: ecn.pmax.0 });
+    Ok(SwitchPlan { buffer, pfc, ecn })
+}
+
+fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
+    let name = options.get("name").and_then(toml::Value::as_str);
+    name.ok_or_else(|| PlanError::value("transport.name", "name the transport, such as \"irn\""))
+}
+
+/// Applies the options, after the words that stand for numbers of this plan have been replaced.
+fn transport(
+    name: &str,
+    options: &std::collections::BTreeMap<String, toml::Value>,
+    plan: &Plan,
+) -> Result<Profile, PlanError> {
+    let mut texts = Vec::new();
+    for (key, value) in options.iter().filter(|(key, _)| *key != "name") {
+        let text = match (key.as_str(), value) {
+            ("cap_packets", toml::Value::String(word)) if word == "bdp" => plan.bdp_packets().to_string(),
+            ("rto_high" | "rto", toml::Value::String(word)) if word == "auto" => {
+                format!("{}ps", plan.auto_timeout().as_ps())
+            }
+            (_, toml::Value::String(text)) => text.clone(),
+            (_, toml::Value::Integer(number)) => number.to_string(),
+            (_, toml::Value::Boolean(switch)) => switch.to_string(),
+            _ => {
+                let what = "options are texts, whole numbers or true and false".to_owned();
+                return Err(PlanError::Key { key: format!("transport.{key}"), line: None, what });
+            }
+        };
+        texts.push((key.as_str(), text));
+    }
+    Ok(rnic_transports::select(name, texts.iter().map(|(key, text)| (*key, text.as_str())))?)
+}
+
+/// What must hold of the network before anything can be computed from it.
+fn check_network(plan: &Plan) -> Result<(), PlanError> {
+    if !(MTU_MIN..=MTU_MAX).contains(&plan.mtu) || !plan.mtu.is_multiple_of(4) {
+        return Err(PlanError::value("mtu", format!("must be a multiple of 4 from {MTU_MIN} to {MTU_MAX}")));
+    }
+    for (rate_key, delay_key, link) in
+        [("links.rate", "links.delay", plan.host_links), ("links.fabric.rate", "links.fabric.delay", plan.fabric_links)]
+    {
+        if !(RATE_MIN..=RATE_MAX).contains(&link.rate.as_bps()) {
+            return Err(PlanError::value(rate_key, "must be between 1Mbps and 10Tbps"));
+        }
+        if !(DELAY_MIN..=DELAY_MAX).contains(&link.delay) {
+            return Err(PlanError::value(delay_key, format!("must be between {DELAY_MIN} and {DELAY_MAX}")));
+        }
+    }
+    Ok(())
+}
+
+/// Everything that must hold, whoever made the plan.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    check_network(plan)?;
+    let ports = plan.topology.build().switches.iter().map(|switch| switch.ports()).max();
+    let frame = derived::largest_frame(plan.mtu);
+    match (&plan.switch, ports) {
+        (None, Some(_)) => {
+            return Err(PlanError::value("switch", "this topology has switches: give them a model and a buffer"));
+        }
+        (Some(switch), Some(ports)) => check_switch(switch, ports as u64, frame)?,
+        _ => {}
+    }
+    let run = &plan.run;
+    if run.limit > RUN_TIME_MAX || run.limit == Time::ZERO {
+        return Err(PlanError::value("run.limit", format!("must be above zero and at most {RUN_TIME_MAX}")));
+    }
+    if run.stall_after == Duration::ZERO {
+        return Err(PlanError::value("run.stall_after", "must be above zero"));
+    }
+    faults::check(plan)?;
+    workloads::check(plan)?;
+    Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
+}
+
+fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanError> {
+    let usable = match switch.buffer {
+        BufferPlan::InputQueued { per_port } => per_port,
+        BufferPlan::Shared { total, .. } => total.saturating_sub(switch.pfc.map_or(0, |pfc| pfc.headroom * ports)),
+    };
+    if usable < frame {
+        let what = format!("has room for {usable} bytes beside what PFC sets aside, a full packet has {frame}");
+        return Err(PlanError::value("switch.buffer", what));
+    }
+    if switch.ecn.is_some_and(|ecn| ecn.kmin >= ecn.kmax) {
+        return Err(PlanError::value("switch.ecn.kmin", "must be below kmax"));
+    }
+    Ok(())
+}
+
+/// Ports of a fat-tree's switches: 64 make 65536 hosts.
+const K_MAX: u32 = 64;
+const RATE_MIN: u64 = 1_000_000;
+const RATE_MAX: u64 = 10_000_000_000_000;
+/// The least delay is how far nodes may run ahead of each other: much less, and the run consists of waiting for one
+/// another.
+const DELAY_MIN: Duration = Duration::from_ns(1);
+const DELAY_MAX: Duration = Duration::from_secs(1);

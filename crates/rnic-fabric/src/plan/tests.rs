@@ -1,0 +1,231 @@
+//! Plans are read, derived from, and refused.
+
+use rnic_base::{BitRate, Duration, Time};
+
+use super::*;
+use crate::switch::{BufferPlan, PfcPlan};
+
+const GOOD: &str = r#"
+name = "good"
+mtu = 1024
+
+[topology]
+kind = "fat-tree"
+k = 6
+
+[links]
+rate = "40Gbps"
+delay = "2us"
+
+[switch]
+model = "input-queued"
+buffer = "240KB"
+[switch.pfc]
+threshold = "auto"
+
+[transport]
+name = "irn"
+cap_packets = "bdp"
+rto_high = "auto"
+sack_bitmap = false
+
+[workload]
+kind = "poisson"
+load = "70%"
+sizes = "irn-heavy-tail"
+duration = "5ms"
+
+[[fault]]
+kind = "drop"
+links = "host-*>*"
+packets = "data"
+probability = "1%"
+"#;
+
+fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
+    Plan::from_toml_with(GOOD, overrides, &mut |name| match name {
+        "flows.csv" => Ok("0,0,1,1KB\n".to_owned()),
+        "bad.csv" => Ok("0,0,99,1KB\n".to_owned()),
+        "sizes.txt" => Ok("100 0\n200 100%\n".to_owned()),
+        "bad.txt" => Ok("100 0\n".to_owned()),
+        _ => Err("no such file".to_owned()),
+    })
+}
+
+fn option(plan: &Plan, name: &str) -> u64 {
+    plan.transport.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value).expect("an option")
+}
+
+#[test]
+fn a_plan_means_what_it_says() {
+    let plan = Plan::from_toml(GOOD).expect("a sound plan");
+    assert_eq!((plan.name.as_str(), plan.mtu, plan.topology.hosts()), ("good", 1_024, 54));
+    assert_eq!(plan.host_links, LinkPlan { rate: BitRate::gbps(40), delay: Duration::from_us(2) });
+    assert_eq!(plan.fabric_links, plan.host_links);
+    assert_eq!((plan.faults.len(), plan.checked_payload, plan.encoded), (1, false, false));
+    assert_eq!(plan.run.limit, Time::ZERO + Duration::from_secs(10));
+    assert_eq!(option(&plan, "sack_bitmap"), 0);
+}
+
+#[test]
+fn words_become_numbers_of_this_topology() {
+    let plan = read(&[]).expect("sound");
+    // 24 us there and back, six packets and six acknowledgements to be stored: a little more than the paper's 110.
+    assert!((110..118).contains(&option(&plan, "cap_packets")), "{}", option(&plan, "cap_packets"));
+    // Targets I-8: 24 us + 6 * 240 KB * 8 / 40 Gbps = 312 us, and a few packets.
+    let timeout = Duration::from_ps(option(&plan, "rto_high")).as_us_f64();
+    assert!((312.0..314.0).contains(&timeout), "{timeout}");
+    let Some(SwitchPlan { buffer: BufferPlan::InputQueued { per_port }, pfc: Some(PfcPlan { threshold, .. }), .. }) =
+        plan.switch
+    else {
+        panic!("{:?}", plan.switch)
+    };
+    // 20 KB under way on the upstream link (IRN 4.1), and three packets.
+    assert_eq!(per_port, 240_000);
+    assert!((216_000..217_000).contains(&threshold), "{threshold}");
+}
+
+#[test]
+fn overrides_replace_and_add() {
+    let changes = [
+        ("links.rate", "100Gbps"),
+        ("links.fabric.delay", "5us"),
+        ("transport", r#"{ name = "roce-gbn", rto = 0 }"#),
+        ("switch.pfc.enabled", "false"),
+        ("workload.load", "50%"),
+        ("fault", "[]"),
+        ("run.limit", "1s"),
+    ];
+    let plan = read(&changes).expect("sound");
+    assert_eq!((plan.host_links.rate, plan.fabric_links.rate), (BitRate::gbps(100), BitRate::gbps(100)));
+    assert_eq!(plan.fabric_links.delay, Duration::from_us(5));
+    assert_eq!((plan.transport.name, plan.switch.map(|switch| switch.pfc)), ("roce-gbn", Some(None)));
+    assert!(plan.faults.is_empty());
+    assert!(matches!(plan.workload, WorkloadPlan::Poisson { load_ppm: 500_000, .. }));
+}
+
+#[test]
+fn files_are_asked_for_by_name() {
+    let trace = read(&[("workload", r#"{ kind = "trace", file = "flows.csv" }"#)]).expect("sound");
+    assert!(matches!(&trace.workload, WorkloadPlan::Trace(flows) if flows.len() == 1));
+    assert!(read(&[("workload.sizes", "sizes.txt")]).is_ok());
+}
+
+/// What is changed, and what the error must say.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("links.dealy", "2us", "links.dealy: unknown field `dealy`"),
+    ("mut", "9", "unknown field `mut`"),
+    ("links.delay", "2 parsecs", "links.delay: `2 parsecs` has the unknown unit `parsecs`"),
+    ("links.delay", "2", "links.delay: `2` has no unit"),
+    ("links.delay", "0", "links.delay: must be between 1 ns and 1 s"),
+    ("links.rate", "40GB", "links.rate: `40GB` has the unknown unit"),
+    ("links.rate", "[1]", "links.rate: invalid type"),
+    ("links.rate", "0", "links.rate: must be between"),
+    ("links.fabric.rate", "1bps", "links.fabric.rate: must be between"),
+    ("mtu", "\"big\"", "mtu: invalid type"),
+    ("mtu", "1000000", "mtu: must be a multiple of 4"),
+    ("mtu", "1022", "mtu: must be a multiple of 4"),
+    ("payload", "some", "payload: unknown variant `some`"),
+    ("topology.kind", "torus", "topology.kind: unknown variant `torus`"),
+    ("topology.k", "7", "topology.k: a fat-tree needs an even k"),
+    ("topology.k", "100", "topology.k: a fat-tree needs an even k"),
+    ("topology.hosts", "3", "topology.hosts: a fat-tree has k^3/4 hosts"),
+    ("topology", r#"{ kind = "star" }"#, "topology.hosts: a star needs"),
+    ("topology", r#"{ kind = "star", hosts = 1 }"#, "topology.hosts: a star needs"),
+    ("topology", r#"{ kind = "star", hosts = 4, k = 4 }"#, "topology.k: k belongs to a fat-tree"),
+    ("topology", r#"{ kind = "point-to-point", hosts = 2 }"#, "topology.hosts: point-to-point has two hosts"),
+    ("switch.model", "magic", "switch.model: unknown variant"),
+    ("switch.buffer", "100", "switch"),
+    ("switch.alpha", "1/2", "switch.alpha: input-queued switches share no buffer"),
+    ("switch.pfc.threshold", "300KB", "switch.pfc.threshold: must be between two packets"),
+    ("switch", r#"{ model = "shared-buffer", buffer = "100KB", pfc = {} }"#, "switch.buffer: has room for 0 bytes"),
+    ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
+    ("switch.ecn", r#"{ kmin = "5KB", kmax = "1KB", pmax = "1%" }"#, "switch.ecn.kmin: must be below kmax"),
+    ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: missing field `kmax`"),
+    ("transport.name", "tcp", "unknown transport `tcp`; there are: roce-gbn, irn"),
+    ("transport", "{}", "transport.name: name the transport"),
+    ("transport.cap", "3", "unknown parameter `cap`"),
+    ("transport.cap_packets", "many", "parameter `cap_packets`: `many` is not a whole number"),
+    ("transport.rto_high", "3", "parameter `rto_high`: `3` has no unit"),
+    ("transport.paths", "spray", "takes every gap for a loss"),
+    ("transport.rto_low", "1.5", "transport.rto_low: options are texts"),
+    ("workload.kind", "chaos", "workload.kind: unknown variant `chaos`"),
+    ("workload.load", "0", "workload.load: must be above 0"),
+    ("workload.load", "170%", "workload.load: `170%`"),
+    ("workload.sizes", "cats", "workload.sizes: unknown distribution `cats`; there are irn-heavy-tail"),
+    ("workload.sizes", "none.txt", "workload.sizes: none.txt: no such file"),
+    ("workload.sizes", "bad.txt", "workload.sizes: bad.txt: the last point"),
+    ("workload.size", "4KB", "workload.sizes: give either"),
+    ("workload.senders", "4", "workload.senders: means nothing for the workload `Poisson`"),
+    ("workload", r#"{ kind = "poisson", size = 4, duration = "1ms" }"#, "workload.load: is missing"),
+    ("workload", r#"{ kind = "incast", senders = 54, bytes = 1 }"#, "workload.senders: must be 1 to 53"),
+    ("workload", r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#, "workload.to: there is no host 54"),
+    ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "fly", message = 1, count = 1 }"#,
+        "workload.op: unknown operation `fly`",
+    ),
+    ("workload", r#"{ kind = "closed-loop", op = "send", message = 1 }"#, "workload.count: give either"),
+    ("workload", r#"{ kind = "closed-loop", op = "send", count = 1 }"#, "workload.message: is missing"),
+    ("workload", r#"{ kind = "closed-loop", op = "fetch-add", message = 4, count = 1 }"#, "workload.message: atomic"),
+    ("workload", r#"{ kind = "closed-loop", op = "send", message = "2GiB", count = 1 }"#, "a message has at most"),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "send", message = 1, count = 1, to = 0 }"#,
+        "another host than `from`",
+    ),
+    ("workload", r#"{ kind = "trace", file = "none.csv" }"#, "workload.file: none.csv: no such file"),
+    ("workload", r#"{ kind = "trace", file = "bad.csv" }"#, "workload.file: bad.csv: line 1: `99` is not a host"),
+    ("fault", r#"[{ kind = "gremlin" }]"#, "fault[0].kind: unknown variant `gremlin`"),
+    ("fault", r#"[{ kind = "drop" }]"#, "fault[0].probability: is missing"),
+    ("fault", r#"[{ kind = "drop", probability = "2" }]"#, "fault[0].probability: `2`"),
+    (
+        "fault",
+        r#"[{ kind = "drop", probability = "1%", links = "hots-*" }]"#,
+        "fault[0].links: `hots-*` is no direction",
+    ),
+    ("fault", r#"[{ kind = "drop", probability = "1%", jitter = "1us" }]"#, "fault[0].jitter: means nothing"),
+    ("fault", r#"[{ kind = "reorder", probability = "1%" }]"#, "fault[0].delay: give either"),
+    ("fault", r#"[{ kind = "burst", probability = "1%" }]"#, "fault[0].length: give a length"),
+    ("fault", r#"[{ kind = "delay" }]"#, "fault[0].delay: give delay"),
+    ("fault", r#"[{ kind = "delay", delay = "3s" }]"#, "fault[0].delay: must be at most"),
+    ("fault", r#"[{ kind = "down", from = "2us", until = "1us" }]"#, "fault[0].until: must be after"),
+    ("run.limit", "99999s", "run.limit: must be above zero and at most"),
+    ("run.stall_after", "0", "run.stall_after: must be above zero"),
+    ("run.speed", "11", "run.speed: unknown field `speed`"),
+    ("links.rate.x", "1", "links.rate.x: a part of this key is not a table"),
+];
+
+#[test]
+fn whatever_is_wrong_is_said_in_one_line() {
+    let mut wrong = Vec::new();
+    for (key, value, what) in WRONG {
+        let error = read(&[(key, value)]).map_or_else(|error| error.to_string(), |_| "no error".to_owned());
+        if !error.contains(what) || error.lines().count() != 1 || !error.starts_with("plan") {
+            wrong.push(format!("{key} = {value}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn errors_in_the_text_name_the_line() {
+    let line = |from: &str, to: &str| Plan::from_toml(&GOOD.replace(from, to)).expect_err("wrong").to_string();
+    let found = line("delay = \"2us\"", "delay = \"2miles\"");
+    assert!(found.starts_with("plan, line 11: links.delay: `2miles`"), "{found}");
+    let found = line("[links]", "[links");
+    assert!(found.starts_with("plan, line 9: "), "{found}");
+    let found = line("k = 6", "k = 6\nports = 4");
+    assert!(found.starts_with("plan, line 8: topology") && found.contains("`ports`"), "{found}");
+    let found = Plan::from_toml("").expect_err("empty").to_string();
+    assert!(found.contains("missing field `topology`"), "{found}");
+}
+
+#[test]
+fn a_topology_with_switches_needs_a_plan_for_them() {
+    let text = GOOD
+        .replace("[switch]\nmodel = \"input-queued\"\nbuffer = \"240KB\"\n[switch.pfc]\nthreshold = \"auto\"\n", "");
+    let error = Plan::from_toml(&text).expect_err("no switch").to_string();
+    assert!(error.starts_with("plan: switch: this topology has switches"), "{error}");
+}

@@ -1,0 +1,207 @@
+//! Workloads: from what is written to what is meant.
+
+use std::sync::Arc;
+
+use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
+use rnic_base::{Duration, Time};
+
+use super::raw::{self, Unit, WorkloadKind as Kind};
+use super::{FileReader, Plan, PlanError};
+use crate::workload::distribution::{Distribution, SHIPPED};
+use crate::workload::{Operation, Traffic, WorkloadPlan, read_trace};
+
+/// Takes the value of a key that must be there.
+macro_rules! need {
+    ($raw:ident . $field:ident) => {
+        $raw.$field.ok_or_else(|| PlanError::value(concat!("workload.", stringify!($field)), "is missing"))?
+    };
+}
+
+pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>) -> Result<WorkloadPlan, PlanError> {
+    refuse_strangers(&raw)?;
+    match raw.kind {
+        Kind::Manual => Ok(WorkloadPlan::Manual),
+        Kind::Poisson => {
+            let load_ppm = (need!(raw.load).0.as_f64() * 1e6).round() as u64;
+            let duration = need!(raw.duration).0;
+            Ok(WorkloadPlan::Poisson { load_ppm, sizes: Arc::new(sizes(&raw, files)?), duration })
+        }
+        Kind::Incast => Ok(WorkloadPlan::Incast {
+            senders: need!(raw.senders),
+            bytes: need!(raw.bytes).0.get(),
+            to: raw.to.unwrap_or(0),
+            jitter: raw.jitter.map_or(Duration::from_us(5), |Unit(jitter)| jitter),
+            repeats: raw.repeats.unwrap_or(1),
+            interval: raw.interval.map_or(Duration::ZERO, |Unit(interval)| interval),
+        }),
+        Kind::Permutation => {
+            let (bytes, traffic) = (need!(raw.bytes).0.get(), traffic(&raw, Operation::WriteImmediate)?);
+            Ok(WorkloadPlan::Permutation { bytes, traffic })
+        }
+        Kind::ClosedLoop => closed_loop(&raw),
+        Kind::Trace => {
+            let name = need!(raw.file);
+            let wrong = |what: String| PlanError::File { key: "workload.file", name: name.clone(), what };
+            let text = files(&name).map_err(wrong)?;
+            let flows = read_trace(&text, hosts).map_err(|error| wrong(error.to_string()))?;
+            Ok(WorkloadPlan::Trace(flows.into()))
+        }
+    }
+}
+
+fn sizes(raw: &raw::Workload, files: &mut FileReader<'_>) -> Result<Distribution, PlanError> {
+    let name = match (&raw.sizes, raw.size) {
+        (None, Some(Unit(size))) => return Ok(Distribution::fixed(size.get())),
+        (Some(name), None) => name,
+        _ => return Err(PlanError::value("workload.sizes", "give either `sizes`, a distribution, or `size`")),
+    };
+    if let Some(sizes) = Distribution::shipped(name) {
+        return Ok(sizes);
+    }
+    if !name.contains(['.', '/']) {
+        let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        let what = format!("unknown distribution `{name}`; there are {}, or name a file", known.join(", "));
+        return Err(PlanError::value("workload.sizes", what));
+    }
+    let wrong = |what: String| PlanError::File { key: "workload.sizes", name: name.clone(), what };
+    Distribution::from_text(&files(name).map_err(wrong)?).map_err(|error| wrong(error.to_string()))
+}
+
+fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
+    let Some(name) = &raw.op else {
+        return default.ok_or_else(|| PlanError::value("workload.op", "is missing"));
+    };
+    let found = Operation::ALL.iter().find(|(known, _)| known == name);
+    found.map(|(_, op)| *op).ok_or_else(|| {
+        let known: Vec<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
+        PlanError::value("workload.op", format!("unknown operation `{name}`; there are {}", known.join(", ")))
+    })
+}
+
+fn traffic(raw: &raw::Workload, default: Operation) -> Result<Traffic, PlanError> {
+    let message_bytes = raw.message.map_or(MESSAGE_BYTES_MAX, |Unit(message)| message.get());
+    let op = operation(raw, Some(default))?;
+    Ok(Traffic { op, message_bytes, depth: raw.depth.unwrap_or(1), ..Traffic::ONE_MESSAGE })
+}
+
+fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
+    let op = operation(raw, None)?;
+    let message_bytes = match raw.message {
+        Some(Unit(message)) => message.get(),
+        None if op.is_atomic() => 8,
+        None => return Err(PlanError::value("workload.message", "is missing")),
+    };
+    let (count, until) = match (raw.count, raw.duration) {
+        (Some(count), None) => (count, None),
+        (None, Some(Unit(duration))) => (u32::MAX, Some(Time::ZERO + duration)),
+        _ => return Err(PlanError::value("workload.count", "give either a count of messages or a duration")),
+    };
+    let depth = raw.depth.unwrap_or(1);
+    Ok(WorkloadPlan::ClosedLoop {
+        from: raw.from.unwrap_or(0),
+        to: raw.to.unwrap_or(1),
+        queue_pairs: raw.queue_pairs.unwrap_or(1),
+        count,
+        traffic: Traffic { op, message_bytes, depth, count: Some(count), latencies: true, until },
+    })
+}
+
+/// Keys that mean nothing for this kind of workload.
+fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
+    use Kind::{ClosedLoop, Incast, Permutation, Poisson, Trace};
+    let keys: [(&'static str, bool, &[Kind]); 17] = [
+        ("workload.load", raw.load.is_some(), &[Poisson]),
+        ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
+        ("workload.size", raw.size.is_some(), &[Poisson]),
+        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop]),
+        ("workload.senders", raw.senders.is_some(), &[Incast]),
+        ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation]),
+        ("workload.from", raw.from.is_some(), &[ClosedLoop]),
+        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop]),
+        ("workload.jitter", raw.jitter.is_some(), &[Incast]),
+        ("workload.repeats", raw.repeats.is_some(), &[Incast]),
+        ("workload.interval", raw.interval.is_some(), &[Incast]),
+        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop]),
+        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop]),
+        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop]),
+        ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop]),
+        ("workload.count", raw.count.is_some(), &[ClosedLoop]),
+        ("workload.file", raw.file.is_some(), &[Trace]),
+    ];
+    match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
+        Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{:?}`", raw.kind))),
+        None => Ok(()),
+    }
+}
+
+/// What must hold of a workload.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    let hosts = plan.topology.hosts();
+    let host = |key, number: u32| {
+        if number < hosts {
+            return Ok(());
+        }
+        Err(PlanError::value(key, format!("there is no host {number}; there are 0 to {}", hosts - 1)))
+    };
+    match &plan.workload {
+        WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
+        WorkloadPlan::Poisson { load_ppm, .. } => {
+            let possible = (1..=1_000_000).contains(load_ppm);
+            if possible { Ok(()) } else { Err(PlanError::value("workload.load", "must be above 0 and at most 100%")) }
+        }
+        WorkloadPlan::Incast { senders, bytes, to, .. } => {
+            host("workload.to", *to)?;
+            if !(1..hosts).contains(senders) {
+                return Err(PlanError::value("workload.senders", format!("must be 1 to {}", hosts - 1)));
+            }
+            message("workload.bytes", bytes.div_ceil(u64::from(*senders)))
+        }
+        WorkloadPlan::Permutation { bytes, traffic } => {
+            if *bytes == 0 {
+                return Err(PlanError::value("workload.bytes", "must be above zero"));
+            }
+            check_traffic(traffic, plan)
+        }
+        WorkloadPlan::ClosedLoop { from, to, queue_pairs, count, traffic } => {
+            host("workload.from", *from)?;
+            host("workload.to", *to)?;
+            if from == to {
+                return Err(PlanError::value("workload.to", "must be another host than `from`"));
+            }
+            if *count == 0 || *queue_pairs == 0 {
+                return Err(PlanError::value("workload.count", "count and queue_pairs must be above zero"));
+            }
+            check_traffic(traffic, plan)
+        }
+    }
+}
+
+fn message(key: &'static str, bytes: u64) -> Result<(), PlanError> {
+    if bytes <= MESSAGE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(PlanError::value(key, format!("a message has at most {MESSAGE_BYTES_MAX} bytes")))
+}
+
+fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
+    message("workload.message", traffic.message_bytes)?;
+    if !(1..=WORK_REQUESTS_MAX).contains(&traffic.depth) {
+        return Err(PlanError::value("workload.depth", format!("must be 1 to {WORK_REQUESTS_MAX}")));
+    }
+    if traffic.op.is_atomic() && traffic.message_bytes != 8 {
+        return Err(PlanError::value("workload.message", "atomic operations work on 8 bytes"));
+    }
+    if traffic.message_bytes == 0 && traffic.count.is_none() {
+        return Err(PlanError::value("workload.message", "must be above zero"));
+    }
+    let memory = traffic.slot_bytes(u64::MAX).saturating_mul(u64::from(traffic.depth));
+    if plan.checked_payload && memory > CHECKED_MEMORY_MAX {
+        let what =
+            format!("depth times message, {memory} bytes, is more than the {CHECKED_MEMORY_MAX} that a flow may check");
+        return Err(PlanError::value("workload.depth", what));
+    }
+    Ok(())
+}
+
+/// Memory of one end of a flow whose bytes are checked.
+const CHECKED_MEMORY_MAX: u64 = 4 << 30;

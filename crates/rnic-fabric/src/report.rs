@@ -1,0 +1,188 @@
+//! What a run has measured.
+
+mod parquet_file;
+mod percentile;
+
+use rnic_base::{BitRate, Duration, Time};
+use serde::Serialize;
+
+pub use parquet_file::ParquetError;
+pub use percentile::Spread;
+
+/// A flow that is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowRecord {
+    /// Its number: flows are numbered in the order of (start, source).
+    pub id: u32,
+    /// The host that posted.
+    pub src: u32,
+    /// The host at the other end.
+    pub dst: u32,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// When the work was posted.
+    pub start: Time,
+    /// From then until the receiver's completion of the last message; for operations that the receiver does not hear
+    /// of, until the sender's.
+    pub fct: Duration,
+    /// What it would take in an empty network, by serialisation and propagation alone.
+    pub ideal: Duration,
+}
+
+impl FlowRecord {
+    /// Completion time over ideal time.
+    pub fn slowdown(&self) -> f64 {
+        self.fct.as_ps() as f64 / self.ideal.as_ps() as f64
+    }
+}
+
+/// Packets lost, by where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Drops {
+    /// No room in a switch.
+    pub buffer: u64,
+    /// By a fault rule.
+    pub fault: u64,
+    /// Damaged, and found so by the receiving NIC.
+    pub corrupt: u64,
+    /// Not used by the receiving NIC's engine: out of order, unknown queue pair, ...
+    pub unused: u64,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The plan's name.
+    pub plan: String,
+    /// The transport's name.
+    pub transport: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Fingerprint of everything that happened, 16 hexadecimal digits.
+    pub trace_hash: String,
+    /// Flows that are done.
+    pub flows: u64,
+    /// Flows that were not when the run ended.
+    pub flows_unfinished: u64,
+    /// Messages completed at their senders.
+    pub messages: u64,
+    /// Payload bytes of the flows that are done.
+    pub bytes: u64,
+    /// From the start of the first flow to the end of the last, microseconds.
+    pub elapsed_us: f64,
+    /// Payload bytes of flows that are done, by that time.
+    pub goodput_gbps: f64,
+    /// Completion time over ideal time, of the flows that started after the warm-up.
+    pub slowdown_avg: f64,
+    /// Its median.
+    pub slowdown_p50: f64,
+    /// Its 99th percentile.
+    pub slowdown_p99: f64,
+    /// Flow completion times of the same flows: the average.
+    pub fct_avg_us: f64,
+    /// The median.
+    pub fct_p50_us: f64,
+    /// The 99th percentile.
+    pub fct_p99_us: f64,
+    /// The 99.9th percentile.
+    pub fct_p999_us: f64,
+    /// Completion times of flows of one packet, where there are any.
+    pub single_packet_fct_us: Option<Spread>,
+    /// Post to completion of every message, where the workload asks for it.
+    pub latency_us: Option<Spread>,
+    /// Request and response packets sent for the first time.
+    pub packets_sent: u64,
+    /// The same, sent again.
+    pub packets_retransmitted: u64,
+    /// Acknowledgements of every kind, and notifications.
+    pub acks_sent: u64,
+    /// Packets lost in the network: no room, faults, damage.
+    pub packets_dropped: u64,
+    /// Packets lost, by cause.
+    pub drops: Drops,
+    /// Timeouts on which recovery acted.
+    pub timeouts: u64,
+    /// NACKs taken by senders.
+    pub nacks: u64,
+    /// Pause frames (XOFF) sent.
+    pub pauses: u64,
+    /// Time that ports were kept from sending, summed over ports, microseconds.
+    pub pause_time_us: f64,
+    /// Packets marked.
+    pub ecn_marks: u64,
+    /// The most bytes that have waited for one output of a switch.
+    pub queue_max_bytes: u64,
+    /// Bytes waiting for an output, averaged over time and over all outputs of switches.
+    pub queue_mean_bytes: f64,
+    /// Packets times links crossed, acknowledgements included.
+    pub packet_hops: u64,
+    /// Steps of the simulation.
+    pub events: u64,
+    /// Packets under way at once, at most.
+    pub packets_under_way_max: u64,
+    /// Simulated time when the run ended, microseconds.
+    pub simulated_us: f64,
+    /// Seconds that the run took on the caller's clock, which fills this in.
+    pub wall_s: Option<f64>,
+    /// Promises that were broken, one line each; none is what should be.
+    pub violations: Vec<String>,
+    /// The flows that are done.
+    #[serde(skip)]
+    pub records: Vec<FlowRecord>,
+}
+
+/// Broken promises: the run has failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{} (repeat with plan `{plan}`, seed {seed})", violations.join("; "))]
+pub struct CheckFailure {
+    /// The plan's name.
+    pub plan: String,
+    /// The seed that repeats it.
+    pub seed: u64,
+    /// What was broken, one line each.
+    pub violations: Vec<String>,
+}
+
+impl Report {
+    /// Whether every promise was kept.
+    ///
+    /// # Errors
+    /// Those that were not, with what repeats the run.
+    pub fn check(&self) -> Result<(), CheckFailure> {
+        if self.violations.is_empty() {
+            return Ok(());
+        }
+        let Self { plan, seed, violations, .. } = self;
+        Err(CheckFailure { plan: plan.clone(), seed: *seed, violations: violations.clone() })
+    }
+
+    /// All but the single flows, as one JSON object.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("numbers, texts and lists have a JSON form")
+    }
+
+    /// Fills in everything that follows from the records of flows. `warmup` is when those begin that count in averages,
+    /// `packet` how many bytes a single packet holds.
+    pub(crate) fn summarise(&mut self, warmup: Time, packet: u64) {
+        let counted: Vec<&FlowRecord> = self.records.iter().filter(|flow| flow.start >= warmup).collect();
+        let spread = |values: &mut Vec<f64>| Spread::of(values);
+        let mut slowdowns: Vec<f64> = counted.iter().map(|flow| flow.slowdown()).collect();
+        let mut times: Vec<f64> = counted.iter().map(|flow| flow.fct.as_us_f64()).collect();
+        let is_single = |flow: &&&FlowRecord| flow.bytes <= packet;
+        let mut singles: Vec<f64> = counted.iter().filter(is_single).map(|flow| flow.fct.as_us_f64()).collect();
+        let (slowdown, fct) = (spread(&mut slowdowns).unwrap_or_default(), spread(&mut times).unwrap_or_default());
+        (self.slowdown_avg, self.slowdown_p50, self.slowdown_p99) = (slowdown.avg, slowdown.p50, slowdown.p99);
+        (self.fct_avg_us, self.fct_p50_us, self.fct_p99_us, self.fct_p999_us) = (fct.avg, fct.p50, fct.p99, fct.p999);
+        self.single_packet_fct_us = spread(&mut singles);
+        self.flows = self.records.len() as u64;
+        self.bytes = self.records.iter().map(|flow| flow.bytes).sum();
+        let start = self.records.iter().map(|flow| flow.start).min().unwrap_or_default();
+        let end = self.records.iter().map(|flow| flow.start + flow.fct).max().unwrap_or_default();
+        let elapsed = end.since(start);
+        self.elapsed_us = elapsed.as_us_f64();
+        self.goodput_gbps = BitRate::from_transfer(self.bytes, elapsed).as_gbps_f64();
+    }
+}

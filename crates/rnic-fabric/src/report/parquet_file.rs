@@ -1,0 +1,102 @@
+//! The flows of a run as a Parquet file: one row each, for notebooks.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::data_type::{DataType, DoubleType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+use super::{FlowRecord, Report};
+
+/// Why a Parquet file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the Parquet file: {0}")]
+pub struct ParquetError(#[from] parquet::errors::ParquetError);
+
+/// Times in picoseconds, as the simulation has them; the ratio for convenience.
+const SCHEMA: &str = "message flow {
+    required int32 id (INTEGER(32, false));
+    required int32 src (INTEGER(32, false));
+    required int32 dst (INTEGER(32, false));
+    required int64 bytes (INTEGER(64, false));
+    required int64 start_ps (INTEGER(64, false));
+    required int64 fct_ps (INTEGER(64, false));
+    required int64 ideal_ps (INTEGER(64, false));
+    required double slowdown;
+}";
+
+impl Report {
+    /// Writes the flows that are done to `output`; give it a buffered one.
+    ///
+    /// # Errors
+    /// When `output` fails.
+    ///
+    /// # Panics
+    /// Never: the schema is a constant.
+    pub fn write_parquet(&self, output: impl Write + Send) -> Result<(), ParquetError> {
+        let schema = Arc::new(parse_message_type(SCHEMA).expect("a constant schema is sound"));
+        let mut file = SerializedFileWriter::new(output, schema, Arc::new(WriterProperties::default()))?;
+        for flows in self.records.chunks(ROW_GROUP) {
+            let mut group = file.next_row_group()?;
+            let numbers: [fn(&FlowRecord) -> u32; 3] = [|flow| flow.id, |flow| flow.src, |flow| flow.dst];
+            for number in numbers {
+                column::<Int32Type>(&mut group, flows, |flow| number(flow).cast_signed())?;
+            }
+            column::<Int64Type>(&mut group, flows, |flow| flow.bytes.cast_signed())?;
+            column::<Int64Type>(&mut group, flows, |flow| flow.start.as_ps().cast_signed())?;
+            column::<Int64Type>(&mut group, flows, |flow| flow.fct.as_ps().cast_signed())?;
+            column::<Int64Type>(&mut group, flows, |flow| flow.ideal.as_ps().cast_signed())?;
+            column::<DoubleType>(&mut group, flows, FlowRecord::slowdown)?;
+            group.close()?;
+        }
+        file.close()?;
+        Ok(())
+    }
+}
+
+/// Writes the next column of a group.
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+    flows: &[FlowRecord],
+    value: impl Fn(&FlowRecord) -> T::T,
+) -> Result<(), ParquetError> {
+    let values: Vec<T::T> = flows.iter().map(value).collect();
+    let mut column = group.next_column()?.expect("the schema has as many columns as are written");
+    column.typed::<T>().write_batch(&values, None, None)?;
+    column.close()?;
+    Ok(())
+}
+
+/// Rows written together: a column of them is 8 MB at most.
+const ROW_GROUP: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use rnic_base::{Duration, Time};
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let record = |id: u32| FlowRecord {
+            id,
+            src: 3,
+            dst: 5,
+            bytes: 1 << 33,
+            start: Time::from_us(1),
+            fct: Duration::from_ps(1_500),
+            ideal: Duration::from_ps(1_000),
+        };
+        let report = Report { records: (0..10).map(record).collect(), ..Report::empty() };
+        let mut file = Vec::new();
+        report.write_parquet(&mut file).expect("memory does not fail");
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).expect("a Parquet file");
+        let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+        assert_eq!(rows.len(), 10);
+        assert_eq!((rows[7].get_uint(0).expect("id"), rows[7].get_ulong(3).expect("bytes")), (7, 1 << 33));
+        assert_eq!(rows[7].get_double(7).expect("slowdown"), 1.5);
+    }
+}

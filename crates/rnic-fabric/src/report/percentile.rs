@@ -1,0 +1,49 @@
+//! Average and percentiles.
+
+use serde::Serialize;
+
+/// How a quantity is spread.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Spread {
+    /// How many values there are.
+    pub count: u64,
+    /// Their average.
+    pub avg: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `values`, which it sorts; `None` when there are none. Percentiles are nearest ranks: values that
+    /// occurred.
+    pub fn of(values: &mut [f64]) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let count = values.len();
+        let max = *values.last()?;
+        let rank = |per_mille: usize| values[(count * per_mille).div_ceil(1_000).max(1) - 1];
+        let avg = values.iter().sum::<f64>() / count as f64;
+        Some(Self { count: count as u64, avg, p50: rank(500), p99: rank(990), p999: rank(999), max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut values: Vec<f64> = (1..=1_000).rev().map(f64::from).collect();
+        let spread = Spread::of(&mut values).expect("there are some");
+        assert_eq!((spread.p50, spread.p99, spread.p999, spread.max), (500.0, 990.0, 999.0, 1_000.0));
+        assert_eq!((spread.count, spread.avg), (1_000, 500.5));
+        let one = Spread::of(&mut [7.0]).expect("there is one");
+        assert_eq!((one.p50, one.p999, one.max), (7.0, 7.0, 7.0));
+        assert_eq!(Spread::of(&mut []), None);
+    }
+}

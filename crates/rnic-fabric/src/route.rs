@@ -1,0 +1,108 @@
+//! How a switch chooses a port: down when the destination lies below it, else up by hash.
+//!
+//! Hosts are numbered so that those below a switch, and below each of its ports, are consecutive: two numbers say where
+//! "down" is. That covers every folded Clos (star, leaf and spine, fat-tree of any depth). Equal-cost ports up are
+//! chosen by a hash of source, destination and label with a salt of the switch's own (ECMP, RFC 2992's hash-threshold):
+//! without the salt every layer would choose alike and most paths would stay empty.
+
+/// The routing table of one switch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// First host below, and how many there are.
+    first_host: u32,
+    hosts: u32,
+    /// 2^32 / hosts below each port, rounded up: division by multiplication, exact for fewer than 2^16 hosts below a
+    /// switch.
+    per_port_inverse: u64,
+    /// Ports 0..down_ports lead down, the next `up_ports` up.
+    down_ports: u32,
+    up_ports: u32,
+    salt: u64,
+}
+
+/// Where the hosts of a switch are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteSpec {
+    /// The first host below the switch.
+    pub first_host: u32,
+    /// Hosts below each of its down ports.
+    pub hosts_per_port: u32,
+    /// Ports that lead down: 0 to `down_ports` - 1.
+    pub down_ports: u32,
+    /// Ports that lead up: those after them.
+    pub up_ports: u32,
+}
+
+impl Route {
+    pub(crate) fn new(spec: &RouteSpec, salt: u64) -> Self {
+        let hosts = spec.hosts_per_port * spec.down_ports;
+        assert!(spec.hosts_per_port > 0 && u64::from(hosts) * u64::from(spec.hosts_per_port) < 1 << 32);
+        Self {
+            first_host: spec.first_host,
+            hosts,
+            per_port_inverse: (1u64 << 32).div_ceil(u64::from(spec.hosts_per_port)),
+            down_ports: spec.down_ports,
+            up_ports: spec.up_ports,
+            salt,
+        }
+    }
+
+    /// The port that leads to host `dst` for packets with `flow_hash`.
+    #[inline]
+    pub(crate) fn port(&self, dst: u32, flow_hash: u32) -> usize {
+        let offset = dst.wrapping_sub(self.first_host);
+        if offset < self.hosts {
+            return ((u64::from(offset) * self.per_port_inverse) >> 32) as usize;
+        }
+        let choice = (u64::from(mix(flow_hash, self.salt)) * u64::from(self.up_ports)) >> 32;
+        self.down_ports as usize + choice as usize
+    }
+}
+
+/// 32 well-mixed bits of `flow_hash` and `salt`.
+#[inline]
+fn mix(flow_hash: u32, salt: u64) -> u32 {
+    let first = (u64::from(flow_hash) ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let second = (first ^ first >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (second >> 32) as u32
+}
+
+/// What switches hash of a packet.
+#[inline]
+pub(crate) fn flow_hash(src: u32, dst: u32, label: u16) -> u32 {
+    let ends = u64::from(src) << 40 ^ u64::from(dst) << 16 ^ u64::from(label);
+    (ends.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn down_is_exact_for_every_host_and_port_width() {
+        for hosts_per_port in [1u32, 2, 3, 4, 5, 16, 27, 64, 256] {
+            for down_ports in [1u32, 3, 4, 8, 64] {
+                let spec = RouteSpec { first_host: 1_000, hosts_per_port, down_ports, up_ports: 4 };
+                let route = Route::new(&spec, 7);
+                for offset in 0..hosts_per_port * down_ports {
+                    assert_eq!(route.port(1_000 + offset, 99), (offset / hosts_per_port) as usize);
+                }
+                assert!(route.port(999, 5) >= down_ports as usize, "below the first host is elsewhere");
+                assert!(route.port(1_000 + hosts_per_port * down_ports, 5) >= down_ports as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn up_ports_are_chosen_evenly_and_layers_choose_apart() {
+        let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
+        let (one, two) = (Route::new(&spec, 11), Route::new(&spec, 12));
+        let mut pairs = [[0u32; 4]; 4];
+        for flow in 0..16_000 {
+            let hash = flow_hash(flow % 128, 100 + flow / 128, flow as u16);
+            pairs[one.port(1_000, hash) - 4][two.port(1_000, hash) - 4] += 1;
+        }
+        let even = |count: &u32| (850..1_150).contains(count);
+        assert!(pairs.iter().flatten().all(even), "every pair of choices is equally likely: {pairs:?}");
+    }
+}

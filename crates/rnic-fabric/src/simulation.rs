@@ -1,0 +1,312 @@
+//! The run: nodes in windows, flows at their edges.
+//!
+//! # Windows
+//!
+//! Every link delays what it carries by at least L, the *lookahead*. Let t be the earliest event of any node. Whatever
+//! a node sends at or after t arrives at its neighbour at or after t + L, the *horizon*. So each node may do all it has
+//! to do before the horizon without looking at any other: in its own order of time, with its state in the cache, and in
+//! whatever order the nodes are taken. Then the next window begins at the then earliest event. (This is the
+//! conservative time window of parallel simulation, Lubachevsky 1989, used for locality; nodes could also run on
+//! several threads.)
+//!
+//! A test takes the nodes in two orders and compares trace hashes. The hash is one per node, combined in the order of
+//! nodes.
+//!
+//! # Flows
+//!
+//! Connections are made and ended between windows, by the simulation, out of band and without delay: at the beginning
+//! of a window for every flow that starts in it (so the receiving queue pair is there at least one link delay before a
+//! packet can come), and at the end of the window in which both sides are done. Both happen in the order of (time,
+//! source), not of execution. Queue pair numbers are dense per host and used again only after many others.
+
+mod connect;
+mod finish;
+mod manual;
+mod stall;
+
+use core::ops::ControlFlow;
+
+use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_engine::{Engine, EngineConfig, Transport};
+use std::sync::Arc;
+
+use crate::agenda::{Agenda, NEVER};
+use crate::check::Violations;
+use crate::fault::FaultChain;
+use crate::host::{Carriage, Host, News};
+use crate::link::{LinkEnd, Links};
+use crate::packets::Packets;
+use crate::plan::{Plan, PlanError};
+use crate::port::{Network, Port};
+use crate::report::Report;
+use crate::route::Route;
+use crate::slots::Slots;
+use crate::switch::Switch;
+use crate::topology::{LinkClass, LinkPoint, Paths, Topology};
+use crate::workload::Source;
+
+use connect::{Flow, Live, Numbers};
+use stall::Watch;
+
+pub use manual::{Capture, QueuePairSpec};
+
+/// How far a run has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Time,
+    /// Flows that have started.
+    pub flows_started: u64,
+    /// Flows that are done.
+    pub flows_done: u64,
+}
+
+/// In which order the nodes of a window are taken. It makes no difference; a test shows that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeOrder {
+    /// Lowest number first.
+    Forward,
+    /// Highest number first.
+    Backward,
+}
+
+/// A run of a plan.
+pub struct Simulation {
+    plan: Plan,
+    seed: u64,
+    network: Network,
+    hosts: Vec<Host>,
+    switches: Vec<Switch>,
+    paths: Paths,
+    transport: Arc<Transport>,
+    source: Box<dyn Source>,
+    flows: Vec<Flow>,
+    live: Slots<Live>,
+    numbers: Vec<Numbers>,
+    first_psns: RandomStream,
+    /// What nodes have told in this window.
+    news: Vec<News>,
+    violations: Violations,
+    watch: Watch,
+    lookahead: Duration,
+    /// Everything before has happened.
+    now: Time,
+    order: NodeOrder,
+    windows: u64,
+    capture: Option<Box<dyn manual::CaptureSink>>,
+}
+
+impl Simulation {
+    /// Builds the network of `plan`; every random number follows from `seed`.
+    ///
+    /// # Errors
+    /// When the plan cannot be run.
+    pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
+        plan.check()?;
+        let streams = RandomStreams::new(seed);
+        let topology = plan.topology.build();
+        let profile = plan.transport.clone();
+        let transport = Transport::new(profile).map_err(rnic_transports::SelectError::from)?;
+        let builder = Builder { plan, streams: &streams, topology: &topology };
+        let (hosts, switches, rings) = builder.nodes();
+        let with_bytes = plan.checked_payload || plan.encoded;
+        let host_count = hosts.len();
+        Ok(Self {
+            network: Network {
+                links: Links::new(rings),
+                agenda: Agenda::new(topology.node_count()),
+                packets: Packets::new(with_bytes),
+            },
+            hosts,
+            switches,
+            paths: Paths::new(&topology),
+            transport: Arc::new(transport),
+            source: plan.workload.source(topology.hosts, plan.host_links.rate, &streams),
+            flows: Vec::new(),
+            live: Slots::default(),
+            numbers: vec![Numbers::default(); host_count],
+            first_psns: streams.stream("connection/psn"),
+            news: Vec::new(),
+            violations: Violations::default(),
+            watch: Watch::new(plan.run.stall_after),
+            lookahead: builder.lookahead(),
+            now: Time::ZERO,
+            order: NodeOrder::Forward,
+            windows: 0,
+            capture: None,
+            plan: plan.clone(),
+            seed,
+        })
+    }
+
+    /// Takes the nodes of each window in another order.
+    pub fn set_node_order(&mut self, order: NodeOrder) {
+        self.order = order;
+    }
+
+    /// Runs to the end: until every flow is done and nothing is under way, or until the plan's limit, or until
+    /// `progress`, which is called now and then, breaks off.
+    pub fn run(&mut self, progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Report {
+        loop {
+            let next = self.next_event();
+            if next == NEVER || next >= self.plan.run.limit {
+                break;
+            }
+            self.window(next);
+            if self.watch.is_due(self.now) && self.has_stalled() {
+                break;
+            }
+            self.windows += 1;
+            if self.windows.is_multiple_of(PROGRESS_WINDOWS) && progress(&self.progress()).is_break() {
+                break;
+            }
+        }
+        self.report()
+    }
+
+    fn progress(&self) -> Progress {
+        let flows_started = self.flows.len() as u64;
+        Progress { now: self.now, flows_started, flows_done: flows_started - self.live.len() as u64 }
+    }
+
+    fn next_event(&self) -> Time {
+        self.network.agenda.earliest().min(self.source.next_start().unwrap_or(NEVER))
+    }
+
+    /// Does everything from `start`, the earliest event, to the horizon.
+    fn window(&mut self, start: Time) {
+        let horizon = start + self.lookahead;
+        self.open_flows(horizon);
+        let blocks = 0..self.network.agenda.block_count();
+        match self.order {
+            NodeOrder::Forward => blocks.for_each(|block| self.run_block(block, horizon)),
+            NodeOrder::Backward => blocks.rev().for_each(|block| self.run_block(block, horizon)),
+        }
+        self.now = horizon;
+        self.close_flows();
+        self.write_capture();
+    }
+
+    fn run_block(&mut self, block: usize, horizon: Time) {
+        let nodes = self.network.agenda.nodes_of(block, horizon);
+        if nodes.is_empty() {
+            return;
+        }
+        match self.order {
+            NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
+            NodeOrder::Backward => nodes.rev().for_each(|node| self.run_node(node, horizon)),
+        }
+        self.network.agenda.settle(block);
+    }
+
+    #[inline]
+    fn run_node(&mut self, node: u32, horizon: Time) {
+        if self.network.agenda.next_of(node) >= horizon {
+            return;
+        }
+        let index = node as usize;
+        match self.hosts.get_mut(index) {
+            Some(host) => {
+                host.run(horizon, &mut self.network);
+                if !host.sessions.news.is_empty() {
+                    self.news.append(&mut host.sessions.news);
+                }
+            }
+            None => self.switches[index - self.hosts.len()].run(horizon, &mut self.network),
+        }
+    }
+}
+
+/// Makes nodes and their ports.
+struct Builder<'b> {
+    plan: &'b Plan,
+    streams: &'b RandomStreams,
+    topology: &'b Topology,
+}
+
+impl Builder<'_> {
+    /// Hosts, switches, and how many rings their ports have.
+    fn nodes(&self) -> (Vec<Host>, Vec<Switch>, usize) {
+        let neighbours = self.topology.neighbours();
+        let (first_rings, rings) = self.first_rings();
+        let ports_of = |node: u32| -> Vec<Port> {
+            let ports = neighbours[node as usize].iter().zip(0..);
+            ports
+                .map(|((there, class), port)| self.port(LinkPoint { node, port }, *there, *class, &first_rings))
+                .collect()
+        };
+        let hosts = (0..self.topology.hosts).map(|host| {
+            let port = ports_of(host).pop().expect("a host has a port");
+            self.host(host, first_rings[host as usize], port)
+        });
+        let hosts = hosts.collect();
+        let switches = self.topology.switches.iter().zip(self.topology.hosts..).map(|(spec, node)| {
+            let salt = self.streams.stream(&format!("ecmp/{}", spec.name)).bits();
+            let plan = self.plan.switch.as_ref().expect("a topology with switches has a plan for them");
+            let route = Route::new(&spec.route, salt);
+            let mut switch = Switch::new(node, first_rings[node as usize], route, ports_of(node), plan);
+            if let Some(ecn) = &plan.ecn {
+                switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
+            }
+            switch
+        });
+        (hosts, switches.collect(), rings)
+    }
+
+    /// The first ring of every node, aligned so that the heads of a switch share as few cache lines as can be.
+    fn first_rings(&self) -> (Vec<u32>, usize) {
+        let (mut first_rings, mut next) = (Vec::new(), 0u32);
+        for node in 0..self.topology.node_count() as u32 {
+            let ports = self.topology.ports(node) as u32;
+            if ports > 1 {
+                next = next.next_multiple_of(8);
+            }
+            first_rings.push(next);
+            next += ports;
+        }
+        (first_rings, next as usize)
+    }
+
+    fn port(&self, here: LinkPoint, there: LinkPoint, class: LinkClass, first_rings: &[u32]) -> Port {
+        let link = match class {
+            LinkClass::Host => &self.plan.host_links,
+            LinkClass::Fabric => &self.plan.fabric_links,
+        };
+        let ring = first_rings[there.node as usize] + there.port;
+        let mut port = Port::new(link.rate, link.delay, LinkEnd { ring, node: there.node, port: there.port });
+        let name = self.topology.direction_name(here, there);
+        let rules: Vec<_> = self
+            .plan
+            .faults
+            .iter()
+            .zip(0..)
+            .filter(|(fault, _)| fault.is_for(&name))
+            .map(|(fault, index)| {
+                (fault.target, fault.kind.build(self.streams.stream(&format!("fault-{index}/{name}"))))
+            })
+            .collect();
+        if !rules.is_empty() {
+            port.set_faults(FaultChain::new(rules, self.streams.stream(&format!("fault-bits/{name}"))));
+        }
+        port
+    }
+
+    fn host(&self, host: u32, ring: u32, port: Port) -> Host {
+        let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
+        let engine = Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret });
+        let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload);
+        Host::new(host, ring, engine, port, carriage, self.plan.checked_payload)
+    }
+
+    /// The least delay of any link.
+    fn lookahead(&self) -> Duration {
+        let delays = self.topology.links.iter().map(|link| match link.class {
+            LinkClass::Host => self.plan.host_links.delay,
+            LinkClass::Fabric => self.plan.fabric_links.delay,
+        });
+        delays.min().expect("a network has links")
+    }
+}
+
+/// Windows between two calls of the progress function: a call costs nothing beside so many.
+const PROGRESS_WINDOWS: u64 = 256;

@@ -1,0 +1,251 @@
+//! Flows begin and end: queue pairs, memory, numbers.
+
+use std::collections::VecDeque;
+
+use rnic_base::{Psn, Time};
+use rnic_engine::{Access, Key, MemoryRegion, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer};
+use rnic_wire::Qpn;
+use std::sync::Arc;
+
+use super::Simulation;
+use crate::host::memory::Block;
+use crate::host::{Buffers, Host, Receiver, Sender};
+use crate::workload::{FlowSpec, Operation};
+
+/// What is kept of every flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) start: Time,
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) bytes: u64,
+    /// When the last message was there; for reads and the like, when the answer was.
+    pub(crate) done: Option<Time>,
+    /// Its place among those under way.
+    live: u32,
+}
+
+/// What is kept of a flow while it lasts.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) flow: u32,
+    pub(crate) sender: u32,
+    pub(crate) receiver: Option<u32>,
+    pub(crate) src_qpn: Qpn,
+    pub(crate) dst_qpn: Qpn,
+    buffers: [Buffers; 2],
+    delivered: bool,
+    acknowledged: bool,
+}
+
+/// Queue pair numbers of a host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    given: u32,
+    returned: VecDeque<u32>,
+}
+
+impl Numbers {
+    /// A number that has not been in use for long.
+    pub(crate) fn take(&mut self) -> Qpn {
+        if self.returned.len() > NUMBERS_AT_REST
+            && let Some(number) = self.returned.pop_front()
+        {
+            return Qpn::new(number);
+        }
+        self.given += 1;
+        // 0 and 1 belong to management.
+        Qpn::new(self.given + 1)
+    }
+
+    pub(crate) fn give_back(&mut self, number: Qpn) {
+        self.returned.push_back(number.get());
+    }
+}
+
+/// Numbers that rest before they are used again, so that no straggler of the old connection meets the new one.
+const NUMBERS_AT_REST: usize = 1 << 14;
+
+/// How many entries the queues of a queue pair have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct QueueSizes {
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
+    pub(crate) sges: u32,
+}
+
+impl Simulation {
+    /// Makes the flows that start before `horizon`.
+    pub(super) fn open_flows(&mut self, horizon: Time) {
+        while self.source.next_start().is_some_and(|start| start < horizon) {
+            let spec = self.source.take();
+            self.open(&spec);
+        }
+    }
+
+    fn open(&mut self, spec: &FlowSpec) {
+        let flow = self.flows.len() as u32;
+        let traffic = &spec.traffic;
+        let depth = traffic.depth.min(traffic.messages(spec.bytes));
+        let consumes = traffic.op.consumes_receive();
+        let sending = QueueSizes { sends: depth, receives: 0, sges: 1 };
+        let receives = if consumes { depth } else { 0 };
+        let receiving = QueueSizes { sends: 0, receives, sges: u32::from(traffic.op == Operation::Send) };
+        let (src_qpn, dst_qpn) = self.connect(spec.start, (spec.src, sending), (spec.dst, receiving));
+
+        let memory = traffic.slot_bytes(spec.bytes).max(8) * u64::from(depth);
+        let buffers = [spec.src, spec.dst].map(|host| self.hosts[host as usize].make_buffers(memory));
+        let remote = RemoteMemory { addr: buffers[1].addr, rkey: buffers[1].key.0 };
+        let sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
+        self.hosts[spec.dst as usize].prepare_target(&sender, &buffers[1]);
+        let receiver = consumes.then(|| {
+            let receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
+            let Host { sessions, engine, .. } = &mut self.hosts[spec.dst as usize];
+            sessions.add_receiver(receiver, engine)
+        });
+        let host = &mut self.hosts[spec.src as usize];
+        let sender = host.sessions.add_sender(sender);
+        host.start_at(spec.start, sender);
+        self.network.agenda.lower(spec.src, spec.start);
+
+        let live = Live {
+            flow,
+            sender,
+            receiver,
+            src_qpn,
+            dst_qpn,
+            buffers,
+            // A loop that ends by the clock leaves its receiver waiting for more.
+            delivered: !consumes || traffic.until.is_some(),
+            acknowledged: false,
+        };
+        let live = self.live.insert(live);
+        let FlowSpec { start, src, dst, bytes, .. } = *spec;
+        self.flows.push(Flow { start, src, dst, bytes, done: None, live });
+    }
+
+    /// A queue pair at each of two hosts, connected and ready to send.
+    pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
+        let qpns = [a.0, b.0].map(|host| self.numbers[host as usize].take());
+        let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
+        for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
+            let other = 1 - side;
+            let peer = PeerId([a.0, b.0][other]);
+            let Host { engine, pd, cq, .. } = &mut self.hosts[host as usize];
+            let attributes = QpAttributes {
+                pd: *pd,
+                send_cq: *cq,
+                recv_cq: *cq,
+                srq: None,
+                max_send_wr: sizes.sends,
+                max_recv_wr: sizes.receives,
+                max_send_sge: if sizes.sends > 0 { sizes.sges } else { 0 },
+                max_recv_sge: if sizes.receives > 0 { sizes.sges } else { 0 },
+                signal_all: false,
+                transport: Arc::clone(&self.transport),
+                number: Some(qpns[side]),
+            };
+            let connection = QpConnection {
+                peer,
+                dest_qpn: qpns[other],
+                rq_psn: psns[other],
+                mtu: self.plan.mtu,
+                min_rnr_timer: RnrTimer::from_code(1),
+                max_dest_rd_atomic: READS,
+            };
+            // The network decides how long a repair takes; only the stall checker gives up.
+            let timing = QpTiming { sq_psn: psns[side], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic: READS };
+            engine.create_qp(&attributes).expect("numbers are free and sizes legal");
+            engine.modify_to_init(qpns[side]).expect("from reset");
+            engine.modify_to_rtr(qpns[side], &connection).expect("from init, with a legal MTU");
+            engine.modify_to_rts(now, qpns[side], &timing).expect("from ready to receive");
+        }
+        (qpns[0], qpns[1])
+    }
+
+    /// Heeds what nodes have told, in order of time, and ends flows that are done at both sides.
+    pub(super) fn close_flows(&mut self) {
+        if self.news.is_empty() {
+            return;
+        }
+        let mut news = core::mem::take(&mut self.news);
+        news.sort_unstable();
+        for item in news.drain(..) {
+            let flow = &mut self.flows[item.flow as usize];
+            let live = self.live.get_mut(flow.live);
+            if item.delivered {
+                live.delivered = true;
+                flow.done = Some(item.at);
+            } else {
+                live.acknowledged = true;
+                if live.receiver.is_none() || flow.done.is_none() && live.delivered {
+                    flow.done = Some(item.at);
+                }
+            }
+            if live.delivered && live.acknowledged {
+                self.close(item.at, item.flow);
+            }
+        }
+        self.news = news;
+    }
+
+    fn close(&mut self, at: Time, flow: u32) {
+        let Flow { src, dst, live, .. } = self.flows[flow as usize];
+        let live = self.live.remove(live);
+        let ends = [(src, live.src_qpn, live.buffers[0]), (dst, live.dst_qpn, live.buffers[1])];
+        let sender = self.hosts[src as usize].sessions.remove_sender(at, live.sender, &mut self.violations);
+        self.hosts[dst as usize].check_target(at, &sender, &live.buffers[1], &mut self.violations);
+        if let Some(receiver) = live.receiver {
+            self.hosts[dst as usize].sessions.remove_receiver(at, receiver, &mut self.violations);
+        }
+        for (host, qpn, buffers) in ends {
+            self.numbers[host as usize].give_back(qpn);
+            let host = &mut self.hosts[host as usize];
+            host.engine.destroy_qp(qpn).expect("it was there until now");
+            if !host.release_buffers(buffers) {
+                self.violations
+                    .add(at, format!("flow {flow}: bytes beside the memory of queue pair {qpn} were written"));
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Memory for one end of a flow, registered.
+    pub(crate) fn make_buffers(&mut self, len: u64) -> Buffers {
+        let Some(memory) = &mut self.memory else {
+            let key = *self.whole_memory.get_or_insert_with(|| {
+                let access = Access::all();
+                let region = MemoryRegion { pd: self.pd, addr: 0, len: WHOLE_MEMORY, local: 0, access };
+                self.engine.register(region).expect("a legal region")
+            });
+            return Buffers { addr: 0, key, block: None };
+        };
+        let block = memory.allocate(len);
+        let (addr, key) = self.register(block);
+        Buffers { addr, key, block: Some(block) }
+    }
+
+    /// Makes a block known to the engine; answers the address and key that work requests use.
+    pub(crate) fn register(&mut self, block: Block) -> (u64, Key) {
+        let addr = ADDRESS_OFFSET + block.local;
+        let region = MemoryRegion { pd: self.pd, addr, len: block.len, local: block.local, access: Access::all() };
+        (addr, self.engine.register(region).expect("a legal region"))
+    }
+
+    /// Gives memory back; false when something was written beside it.
+    fn release_buffers(&mut self, buffers: Buffers) -> bool {
+        let (Some(memory), Some(block)) = (&mut self.memory, buffers.block) else { return true };
+        self.engine.deregister(buffers.key).expect("it was registered");
+        memory.release(block)
+    }
+}
+
+/// Memory of a host whose bytes do not matter: all addresses that a flow of many large messages may use.
+const WHOLE_MEMORY: u64 = 1 << 50;
+
+/// Between addresses in work requests and places in memory, so that nobody takes one for the other.
+const ADDRESS_OFFSET: u64 = 0x7000_0000_0000;
+
+/// Reads and atomics of a queue pair under way at once: what adapters offer by default.
+const READS: u32 = 16;

@@ -1,0 +1,248 @@
+//! The end of a run: what was measured, and whether anything was left behind.
+
+use rnic_base::{Duration, Time};
+use rnic_wire::net::IpVersion;
+use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn, Reth, WqeSn};
+
+use super::connect::Flow;
+use super::{NEVER, Simulation};
+use crate::host::Host;
+use crate::plan::Plan;
+use crate::report::{Drops, FlowRecord, Report, Spread};
+use crate::topology::LinkClass;
+
+impl Simulation {
+    /// Sums up; checks that nothing is left behind when the run has come to its end.
+    pub(super) fn report(&mut self) -> Report {
+        let stalled = !self.violations.is_empty();
+        if self.next_event() == NEVER {
+            if self.live.len() > 0 && !stalled {
+                let what = format!("nothing will ever happen again: {}", self.describe_stuck());
+                self.violations.add(self.now, what);
+            }
+            self.check_leaks();
+        }
+        let mut report = Report::empty();
+        report.plan.clone_from(&self.plan.name);
+        report.transport = self.plan.transport.name;
+        report.seed = self.seed;
+        report.trace_hash = self.trace_hash();
+        report.records = self.records();
+        report.flows_unfinished = self.flows.len() as u64 - report.records.len() as u64;
+        report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
+        report.packets_under_way_max = self.network.packets.most() as u64;
+        self.count_hosts(&mut report);
+        self.count_switches(&mut report);
+        report.packets_dropped = report.drops.buffer + report.drops.fault + report.drops.corrupt;
+        report.summarise(Time::ZERO + self.plan.run.warmup, u64::from(self.plan.mtu));
+        let mut violations = self.violations.take();
+        violations.extend(self.hosts.iter_mut().flat_map(|host| host.violations.take()));
+        violations.sort_by_key(|violation| violation.at);
+        report.violations = violations.iter().map(ToString::to_string).collect();
+        report
+    }
+
+    /// The traces of all nodes, in order.
+    pub fn trace_hash(&self) -> String {
+        let mut hash = rnic_base::TraceHash::new();
+        let hosts = self.hosts.iter().map(|host| host.trace);
+        let switches = self.switches.iter().map(|switch| switch.trace);
+        hosts.chain(switches).for_each(|node| hash.word(node.value()));
+        hash.to_string()
+    }
+
+    fn records(&self) -> Vec<FlowRecord> {
+        let mut classes = Vec::new();
+        let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
+        let record = |(flow, id, done): (&Flow, u32, Time)| {
+            self.paths.walk(flow.src, flow.dst, &mut classes);
+            let ideal = ideal_time(&self.plan, self.transport.format(), flow.bytes, &classes);
+            let Flow { start, src, dst, bytes, .. } = *flow;
+            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal }
+        };
+        finished.map(record).collect()
+    }
+
+    fn count_hosts(&mut self, report: &mut Report) {
+        let mut latencies = Vec::new();
+        for host in &mut self.hosts {
+            let engine = host.engine.stats();
+            report.packets_sent += engine.packets_sent;
+            report.packets_retransmitted += engine.packets_retransmitted;
+            report.acks_sent += engine.acks_sent;
+            report.timeouts += engine.timeouts;
+            report.nacks += engine.nacks;
+            report.drops.unused += engine.drops.iter().sum::<u64>();
+            report.drops.corrupt += host.stats.corrupt;
+            report.events += host.stats.events;
+            report.messages += host.sessions.messages;
+            latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));
+            count_port(host.port_stats(self.now), report);
+        }
+        report.latency_us = Spread::of(&mut latencies);
+    }
+
+    fn count_switches(&self, report: &mut Report) {
+        let (mut byte_time, mut outputs) = (0u128, 0u64);
+        for switch in &self.switches {
+            report.drops.buffer += switch.stats.dropped;
+            report.events += switch.stats.events;
+            report.ecn_marks += switch.marked();
+            report.queue_max_bytes = report.queue_max_bytes.max(switch.most_bytes_waiting());
+            byte_time += switch.byte_time();
+            for port in switch.ports() {
+                count_port(port.stats_at(self.now), report);
+                outputs += 1;
+            }
+        }
+        let elapsed = self.now.as_ps();
+        if elapsed > 0 && outputs > 0 {
+            report.queue_mean_bytes = byte_time as f64 / elapsed as f64 / outputs as f64;
+        }
+    }
+
+    /// With nothing left to happen, nothing may be left anywhere.
+    fn check_leaks(&mut self) {
+        let mut leaks = Vec::new();
+        let mut leak = |what: &str, count: u64| {
+            if count > 0 {
+                leaks.push(format!("{count} {what}"));
+            }
+        };
+        leak("packets that nobody has", self.network.packets.live() as u64);
+        leak("packets on links", self.network.links.len() as u64);
+        for switch in &self.switches {
+            leak("bytes in a switch that come from nowhere or never leave", switch.unaccounted_bytes());
+            leak("bytes waiting in a switch", switch.bytes_waiting());
+            leak("ports still paused by a switch", switch.stopped_neighbours() as u64);
+        }
+        if self.live.len() == 0 {
+            leak("flow ends", self.hosts.iter().map(|host| host.sessions.open_count() as u64).sum());
+            let by_flows = |host: &Host| host.memory_of_flows();
+            leak("bytes of memory", self.hosts.iter().map(by_flows).sum());
+        }
+        if !leaks.is_empty() {
+            self.violations.add(self.now, format!("left behind: {}", leaks.join(", ")));
+        }
+    }
+}
+
+fn count_port(stats: crate::port::PortStats, report: &mut Report) {
+    report.packet_hops += stats.packets;
+    report.drops.fault += stats.faulted;
+    report.pauses += stats.pauses_sent;
+    report.pause_time_us += stats.paused.as_us_f64();
+}
+
+impl Report {
+    /// Nothing measured yet.
+    pub(crate) fn empty() -> Self {
+        Self {
+            plan: String::new(),
+            transport: "",
+            seed: 0,
+            trace_hash: String::new(),
+            flows: 0,
+            flows_unfinished: 0,
+            messages: 0,
+            bytes: 0,
+            elapsed_us: 0.0,
+            goodput_gbps: 0.0,
+            slowdown_avg: 0.0,
+            slowdown_p50: 0.0,
+            slowdown_p99: 0.0,
+            fct_avg_us: 0.0,
+            fct_p50_us: 0.0,
+            fct_p99_us: 0.0,
+            fct_p999_us: 0.0,
+            single_packet_fct_us: None,
+            latency_us: None,
+            packets_sent: 0,
+            packets_retransmitted: 0,
+            acks_sent: 0,
+            packets_dropped: 0,
+            drops: Drops::default(),
+            timeouts: 0,
+            nacks: 0,
+            pauses: 0,
+            pause_time_us: 0.0,
+            ecn_marks: 0,
+            queue_max_bytes: 0,
+            queue_mean_bytes: 0.0,
+            packet_hops: 0,
+            events: 0,
+            packets_under_way_max: 0,
+            simulated_us: 0.0,
+            wall_s: None,
+            violations: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+}
+
+/// How long a message of `bytes`, written with immediate, takes over links of `classes` in an empty network: store and
+/// forward, pipelined, back to back.
+///
+/// Packets of a message come in at most three sizes: the first, those in the middle, the last. With each link at its
+/// own rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link,
+/// or the next packet on this link". Such a chain leaves the first packet at some link `a` and reaches the last one at
+/// some link `b`.
+fn ideal_time(plan: &Plan, format: Format, bytes: u64, classes: &[LinkClass]) -> Duration {
+    let mtu = u64::from(plan.mtu);
+    let count = bytes.div_ceil(mtu).max(1);
+    let last_len = (bytes - (count - 1) * mtu) as u32;
+    let packet = |index: u64, len: u32| {
+        let position = match (index == 0, index + 1 == count) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        u64::from(write_packet(position, len, format).link_len(format, IpVersion::V4))
+    };
+    let link = |class: &LinkClass| match class {
+        LinkClass::Host => plan.host_links,
+        LinkClass::Fabric => plan.fabric_links,
+    };
+    let times =
+        |len: u64| -> Vec<u64> { classes.iter().map(|class| link(class).rate.serialize(len).as_ps()).collect() };
+    let propagation: u64 = classes.iter().map(|class| link(class).delay.as_ps()).sum();
+    let last = times(packet(count - 1, last_len));
+    if count == 1 {
+        return Duration::from_ps(propagation + last.iter().sum::<u64>());
+    }
+    let first = times(packet(0, plan.mtu));
+    let middle = times(packet(1, plan.mtu));
+    let mut longest = 0;
+    for a in 0..classes.len() {
+        for b in a..classes.len() {
+            let between = match count - 2 {
+                0 => 0,
+                // Crossing from a to b costs each link once; the other packets pass at the slowest of them.
+                middles => {
+                    let slowest = middle[a..=b].iter().max().copied().unwrap_or_default();
+                    middle[a..=b].iter().sum::<u64>() + (middles - 1) * slowest
+                }
+            };
+            // With no packet in the middle, the chain goes from the first to the last at one link.
+            if count > 2 || a == b {
+                longest = longest.max(first[..=a].iter().sum::<u64>() + between + last[b..].iter().sum::<u64>());
+            }
+        }
+    }
+    Duration::from_ps(propagation + longest)
+}
+
+/// A packet of a Write with immediate, for its length.
+fn write_packet(position: Position, payload_len: u32, format: Format) -> Packet {
+    let irn = format == Format::Irn;
+    let immediate = position.ends().then_some(0);
+    let headers = Headers::Write {
+        position,
+        reth: (irn || position.starts()).then_some(Reth::default()),
+        immediate,
+        recv_sn: immediate.filter(|_| irn).map(WqeSn::new),
+    };
+    let (dest_qpn, psn) = (Qpn::new(2), rnic_base::Psn::new(0));
+    Packet { dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers }
+}

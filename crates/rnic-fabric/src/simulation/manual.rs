@@ -1,0 +1,176 @@
+//! A simulation driven by hand: queue pairs, work and time from outside; and captures.
+//!
+//! This is how tests of semantics use the fabric: the same body that drives real sockets posts work, lets time pass and
+//! polls, here in simulated time. What is posted between two calls of [`Simulation::advance`] is posted at
+//! [`Simulation::now`].
+
+use std::io::Write;
+
+use rnic_base::Time;
+use rnic_engine::{Completion, Engine, PostError, RecvRequest, SendRequest};
+use rnic_wire::Qpn;
+use rnic_wire::pcap::{self, CaptureError};
+
+use super::Simulation;
+use super::connect::QueueSizes;
+use crate::agenda::NEVER;
+use crate::host::memory::{Block, Memory};
+use crate::host::{Host, MANUAL_WORK};
+
+/// The queues of a queue pair made by hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueuePairSpec {
+    /// Entries of the send queue.
+    pub sends: u32,
+    /// Entries of the receive queue.
+    pub receives: u32,
+    /// Scatter/gather entries of each.
+    pub sges: u32,
+}
+
+impl From<QueuePairSpec> for QueueSizes {
+    fn from(spec: QueuePairSpec) -> Self {
+        Self { sends: spec.sends, receives: spec.receives, sges: spec.sges }
+    }
+}
+
+impl Simulation {
+    /// Everything before this instant has happened.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Connects two hosts by a queue pair at each.
+    ///
+    /// # Panics
+    /// When there are no such hosts, or a size is out of range.
+    pub fn connect_by_hand(&mut self, a: u32, b: u32, spec: QueuePairSpec) -> (Qpn, Qpn) {
+        self.connect(self.now, (a, spec.into()), (b, spec.into()))
+    }
+
+    /// Posts a send request now. Its number must be below [`MANUAL_WORK`].
+    ///
+    /// # Errors
+    /// As [`Engine::post_send`].
+    pub fn post_send(&mut self, host: u32, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let marked = SendRequest { wr_id: request.wr_id | MANUAL_WORK, ..*request };
+        let node = &mut self.hosts[host as usize];
+        node.engine.post_send(qpn, &marked)?;
+        let wake = node.poke(self.now);
+        self.network.agenda.lower(host, wake);
+        Ok(())
+    }
+
+    /// Posts a receive now. Its number must be below [`MANUAL_WORK`].
+    ///
+    /// # Errors
+    /// As [`Engine::post_recv`].
+    pub fn post_recv(&mut self, host: u32, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let marked = RecvRequest { wr_id: request.wr_id | MANUAL_WORK, ..*request };
+        self.hosts[host as usize].engine.post_recv(qpn, &marked)
+    }
+
+    /// The next completion of work posted by hand at `host`, and when it came.
+    pub fn poll(&mut self, host: u32) -> Option<(Time, Completion)> {
+        let (at, completion) = self.hosts[host as usize].inbox.pop_front()?;
+        Some((at, Completion { wr_id: completion.wr_id & !MANUAL_WORK, ..completion }))
+    }
+
+    /// Lets time pass until `until`, or, if that is earlier, until completions wait somewhere. Answers whether any do.
+    pub fn advance(&mut self, until: Time) -> bool {
+        loop {
+            if self.hosts.iter().any(Host::has_mail) {
+                return true;
+            }
+            let next = self.next_event();
+            if next == NEVER || next >= until {
+                self.now = self.now.max(until);
+                return false;
+            }
+            self.window(next);
+        }
+    }
+
+    /// Whether nothing will ever happen again unless somebody posts.
+    pub fn is_at_rest(&self) -> bool {
+        self.next_event() == NEVER
+    }
+
+    /// The engine of `host`, to ask it things.
+    pub fn engine(&self, host: u32) -> &Engine {
+        &self.hosts[host as usize].engine
+    }
+
+    /// Allocates and registers memory at `host`: where it is, and the address and key for work requests.
+    ///
+    /// # Panics
+    /// When the plan's payload is not checked: then there is no memory.
+    pub fn allocate(&mut self, host: u32, len: u64) -> (Block, u64, u32) {
+        let host = &mut self.hosts[host as usize];
+        let memory = host.memory.as_mut().expect("a plan with checked payload");
+        let used = memory.used();
+        let block = memory.allocate(len);
+        host.memory_by_hand += memory.used() - used;
+        let (addr, key) = host.register(block);
+        (block, addr, key.0)
+    }
+
+    /// The memory of `host`.
+    ///
+    /// # Panics
+    /// When the plan's payload is not checked.
+    pub fn memory(&mut self, host: u32) -> &mut Memory {
+        self.hosts[host as usize].memory.as_mut().expect("a plan with checked payload")
+    }
+
+    /// Writes every packet that a host sends to `output`, as a capture. Costs an encoding per packet.
+    ///
+    /// # Errors
+    /// When the beginning cannot be written.
+    pub fn capture_to(&mut self, output: impl Write + Send + 'static) -> Result<(), CaptureError> {
+        self.capture = Some(Box::new(Capture { inner: pcap::Capture::new(output)?, failed: None }));
+        for host in &mut self.hosts {
+            host.start_capture();
+        }
+        Ok(())
+    }
+
+    /// Writes what was sent in this window, in order of time.
+    pub(super) fn write_capture(&mut self) {
+        let Some(capture) = &mut self.capture else { return };
+        let mut sent: Vec<_> = self.hosts.iter_mut().flat_map(Host::take_captured).collect();
+        sent.sort_by_key(|packet| packet.at);
+        for packet in sent {
+            capture.write(&packet);
+        }
+    }
+
+    /// Why the capture could not be written, if so; it was given up then.
+    pub fn capture_failure(&self) -> Option<&CaptureError> {
+        self.capture.as_ref()?.failure()
+    }
+}
+
+/// A capture on its way to a file.
+pub struct Capture<W: Write> {
+    inner: pcap::Capture<W>,
+    failed: Option<CaptureError>,
+}
+
+/// A [`Capture`] whose output has been forgotten.
+pub(super) trait CaptureSink: Send {
+    fn write(&mut self, packet: &crate::host::Captured);
+    fn failure(&self) -> Option<&CaptureError>;
+}
+
+impl<W: Write + Send> CaptureSink for Capture<W> {
+    fn write(&mut self, packet: &crate::host::Captured) {
+        if self.failed.is_none() {
+            self.failed = self.inner.write(packet.at, &packet.addresses, &packet.datagram).err();
+        }
+    }
+
+    fn failure(&self) -> Option<&CaptureError> {
+        self.failed.as_ref()
+    }
+}

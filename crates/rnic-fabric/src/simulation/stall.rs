@@ -1,0 +1,75 @@
+//! No deadlock, no standstill.
+
+use core::fmt::Write;
+
+use rnic_base::{Duration, Time};
+
+use super::Simulation;
+
+/// Notices when nothing useful happens any more.
+#[derive(Debug)]
+pub(super) struct Watch {
+    patience: Duration,
+    next: Time,
+    useful_before: u64,
+}
+
+impl Watch {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, next: Time::ZERO + patience, useful_before: 0 }
+    }
+
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now >= self.next
+    }
+}
+
+impl Simulation {
+    /// Whether no packet was of use since the last look although there were flows all the time; then the violation is
+    /// noted.
+    pub(super) fn has_stalled(&mut self) -> bool {
+        let useful: u64 = self.hosts.iter().map(|host| host.stats.useful).sum();
+        let since = self.watch.next - self.watch.patience;
+        let nothing_happened = useful == self.watch.useful_before;
+        self.watch.useful_before = useful;
+        self.watch.next = self.now + self.watch.patience;
+        let waiting = self.live.iter().any(|live| self.flows[live.flow as usize].start <= since);
+        if !(nothing_happened && waiting) {
+            return false;
+        }
+        let what = format!("no useful packet since {since}: {}", self.describe_stuck());
+        self.violations.add(self.now, what);
+        true
+    }
+
+    /// Which flows are not done, and what they wait for.
+    pub(super) fn describe_stuck(&self) -> String {
+        let mut text = format!("{} flows are not done", self.live.len());
+        for live in self.live.iter().take(STUCK_SHOWN) {
+            let flow = &self.flows[live.flow as usize];
+            let _ = write!(text, "; flow {} from host {} to {}, {} bytes", live.flow, flow.src, flow.dst, flow.bytes);
+            let (src, dst) = (&self.hosts[flow.src as usize], &self.hosts[flow.dst as usize]);
+            let sender = src.sessions.sender(live.sender);
+            let _ = write!(text, ": {} of {} messages done", sender.completed, sender.messages);
+            if let Some(info) = src.engine.query_qp(live.src_qpn) {
+                let in_flight = info.next.since(info.una);
+                let _ = write!(text, ", {in_flight} packets in flight, {} timeouts", info.stats.timeouts);
+            }
+            if let (Some(a), Some(b)) = (src.engine.query_qp(live.src_qpn), dst.engine.query_qp(live.dst_qpn)) {
+                let arrived = b.expected.since(a.una);
+                let _ = write!(text, ", {arrived} of them arrived in order");
+            }
+            if src.port.is_paused() {
+                text.push_str(", its host is paused");
+            }
+        }
+        let paused: usize = self.switches.iter().map(crate::switch::Switch::paused_ports).sum();
+        let waiting: u64 = self.switches.iter().map(crate::switch::Switch::bytes_waiting).sum();
+        let _ = write!(text, "; switches hold {waiting} bytes, {paused} of their ports are paused");
+        text
+    }
+}
+
+/// Flows that a message describes: the others are like them.
+const STUCK_SHOWN: usize = 5;

@@ -1,0 +1,235 @@
+//! Is there room for a packet, and must its sender be silenced?
+//!
+//! Two models (targets, conflict C21; a figure may use only the one its paper used):
+//!
+//! * *input-queued* (IRN section 4.1): every input port has a buffer of its own. PFC: above the threshold the neighbour
+//!   at that port is paused, at two full packets below it is let go on.
+//! * *shared-buffer*: one buffer for all, whose use by any one queue is bounded by a dynamic threshold `alpha * free`
+//!   (Choudhury and Hahne, IEEE/ACM ToN 1998). Without PFC the queue is that of the output, and what exceeds the
+//!   threshold is dropped. With PFC it is the input that is counted, what exceeds the threshold pauses the neighbour,
+//!   and what still comes in goes to a headroom that is set aside for each port.
+//!
+//! A packet occupies its buffer from the arrival of its last bit until its sending begins; one that can be sent at once
+//! occupies nothing.
+
+/// The buffers of a switch.
+#[derive(Debug)]
+pub(super) struct Admission {
+    model: Model,
+    pfc: Option<Pfc>,
+    inputs: Vec<Input>,
+}
+
+#[derive(Debug)]
+enum Model {
+    PerInput { capacity: u64 },
+    Shared { capacity: u64, used: u64, alpha: Alpha },
+}
+
+/// A factor of the free buffer, as a fraction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alpha {
+    /// Numerator.
+    pub numerator: u64,
+    /// Denominator.
+    pub denominator: u64,
+}
+
+impl Alpha {
+    fn of(self, free: u64) -> u64 {
+        free.saturating_mul(self.numerator) / self.denominator
+    }
+}
+
+/// What an input port holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Input {
+    bytes: u64,
+    /// Of these, in the headroom (shared-buffer model).
+    in_headroom: u64,
+    /// The neighbour has been told to stop.
+    stopped: bool,
+}
+
+/// When neighbours are stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pfc {
+    /// Input-queued: stop above so many bytes. Shared-buffer: the threshold is dynamic and this is unused.
+    pub(super) threshold: u64,
+    /// Go on at so many bytes below the threshold.
+    pub(super) hysteresis: u64,
+    /// Bytes kept for each port beyond the threshold.
+    pub(super) headroom: u64,
+}
+
+/// What to tell the neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Signal {
+    /// Nothing new.
+    None,
+    /// Stop.
+    Stop,
+    /// Go on.
+    Go,
+}
+
+impl Admission {
+    pub(super) fn per_input(ports: usize, capacity: u64, pfc: Option<Pfc>) -> Self {
+        Self { model: Model::PerInput { capacity }, pfc, inputs: vec![Input::default(); ports] }
+    }
+
+    /// `capacity` includes the headroom of all ports.
+    pub(super) fn shared(ports: usize, capacity: u64, alpha: Alpha, pfc: Option<Pfc>) -> Self {
+        let set_aside = pfc.map_or(0, |pfc| pfc.headroom * ports as u64);
+        let model = Model::Shared { capacity: capacity.saturating_sub(set_aside), used: 0, alpha };
+        Self { model, pfc, inputs: vec![Input::default(); ports] }
+    }
+
+    /// Takes `len` bytes from `input` for an output that has `output_bytes` waiting; false when there is no room.
+    #[inline]
+    pub(super) fn take(&mut self, input: usize, len: u64, output_bytes: u64) -> bool {
+        let state = &mut self.inputs[input];
+        match &mut self.model {
+            Model::PerInput { capacity } => {
+                if state.bytes + len > *capacity {
+                    return false;
+                }
+            }
+            Model::Shared { capacity, used, alpha } => {
+                let free = *capacity - *used;
+                let Some(pfc) = &self.pfc else {
+                    if len > free || output_bytes + len > alpha.of(free) {
+                        return false;
+                    }
+                    *used += len;
+                    state.bytes += len;
+                    return true;
+                };
+                if !state.stopped && len <= free {
+                    *used += len;
+                } else if state.in_headroom + len <= pfc.headroom {
+                    state.in_headroom += len;
+                } else {
+                    return false;
+                }
+            }
+        }
+        state.bytes += len;
+        true
+    }
+
+    /// After `len` bytes were taken from `input`, or did not fit: whether its neighbour must stop.
+    #[inline]
+    pub(super) fn after_taking(&mut self, input: usize) -> Signal {
+        let Some(pfc) = &self.pfc else { return Signal::None };
+        let threshold = self.model.threshold(pfc);
+        let state = &mut self.inputs[input];
+        if state.stopped || state.bytes <= threshold {
+            return Signal::None;
+        }
+        state.stopped = true;
+        Signal::Stop
+    }
+
+    /// Gives back `len` bytes of `input`; whether its neighbour may go on.
+    #[inline]
+    pub(super) fn give_back(&mut self, input: usize, len: u64) -> Signal {
+        let state = &mut self.inputs[input];
+        state.bytes -= len;
+        if let Model::Shared { used, .. } = &mut self.model {
+            let from_headroom = len.min(state.in_headroom);
+            state.in_headroom -= from_headroom;
+            *used -= len - from_headroom;
+        }
+        let Some(pfc) = &self.pfc else { return Signal::None };
+        if !state.stopped {
+            return Signal::None;
+        }
+        let threshold = self.model.threshold(pfc);
+        if state.in_headroom > 0 || state.bytes > threshold.saturating_sub(pfc.hysteresis) {
+            return Signal::None;
+        }
+        state.stopped = false;
+        Signal::Go
+    }
+
+    /// Bytes that `input` holds.
+    pub(super) fn held(&self, input: usize) -> u64 {
+        self.inputs[input].bytes
+    }
+
+    /// Whether the neighbour at `input` has been told to stop.
+    pub(super) fn is_stopped(&self, input: usize) -> bool {
+        self.inputs[input].stopped
+    }
+}
+
+impl Model {
+    #[inline]
+    fn threshold(&self, pfc: &Pfc) -> u64 {
+        match self {
+            Self::PerInput { .. } => pfc.threshold,
+            Self::Shared { capacity, used, alpha } => alpha.of(*capacity - *used),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF: Alpha = Alpha { numerator: 1, denominator: 2 };
+
+    #[test]
+    fn an_input_has_its_own_buffer() {
+        let mut buffers = Admission::per_input(2, 1_000, None);
+        assert!(buffers.take(0, 600, 0));
+        assert!(!buffers.take(0, 401, 0));
+        assert!(buffers.take(0, 400, 0) && buffers.take(1, 1_000, 5_000));
+        assert_eq!(buffers.after_taking(0), Signal::None, "no PFC, no pause");
+        assert_eq!(buffers.give_back(0, 600), Signal::None);
+        assert!(buffers.take(0, 600, 0));
+    }
+
+    #[test]
+    fn stop_above_the_threshold_go_below_the_hysteresis() {
+        let pfc = Pfc { threshold: 500, hysteresis: 200, headroom: 0 };
+        let mut buffers = Admission::per_input(1, 1_000, Some(pfc));
+        let mut take = |len| (buffers.take(0, len, 0), buffers.after_taking(0));
+        assert_eq!(take(500), (true, Signal::None));
+        assert_eq!(take(1), (true, Signal::Stop));
+        assert_eq!(take(400), (true, Signal::None), "told once");
+        assert_eq!(take(100), (false, Signal::None));
+        assert_eq!(buffers.give_back(0, 600), Signal::None, "301 left");
+        assert_eq!(buffers.give_back(0, 1), Signal::Go);
+        assert_eq!(buffers.give_back(0, 300), Signal::None);
+    }
+
+    #[test]
+    fn a_dynamic_threshold_shrinks_as_the_buffer_fills() {
+        let mut buffers = Admission::shared(2, 1_000, HALF, None);
+        assert!(buffers.take(0, 100, 0), "500 allowed");
+        assert!(buffers.take(0, 300, 100), "450 allowed");
+        assert!(!buffers.take(0, 1, 400), "300 allowed, 400 there");
+        assert!(buffers.take(1, 300, 0), "another queue may have as much");
+        assert!(!buffers.take(1, 1, 300), "150 allowed");
+        buffers.give_back(0, 300);
+        buffers.give_back(1, 200);
+        assert!(buffers.take(0, 200, 100), "400 allowed again");
+    }
+
+    #[test]
+    fn with_pfc_the_excess_goes_to_the_headroom() {
+        let pfc = Pfc { threshold: 0, hysteresis: 100, headroom: 250 };
+        let mut buffers = Admission::shared(2, 1_500, HALF, Some(pfc));
+        assert!(buffers.take(0, 300, 0));
+        assert_eq!(buffers.after_taking(0), Signal::None, "350 of 700 free");
+        assert!(buffers.take(0, 100, 0));
+        assert_eq!(buffers.after_taking(0), Signal::Stop, "400 held, 300 allowed");
+        assert!(buffers.take(0, 250, 0), "into the headroom");
+        assert!(!buffers.take(0, 1, 0), "which is full");
+        assert_eq!((buffers.give_back(0, 250), buffers.held(0)), (Signal::None, 400));
+        assert_eq!(buffers.give_back(0, 100), Signal::None, "300 held, 350 - 100 allowed");
+        assert_eq!(buffers.give_back(0, 50), Signal::Go, "250 held, 375 - 100 allowed");
+    }
+}

@@ -1,0 +1,212 @@
+//! What waits in a switch: for every output a queue per input (virtual output queues, served round robin), or one
+//! queue.
+//!
+//! Source: IRN (SIGCOMM'18) section 4.1: "all switches in our simulation are input-queued with virtual output ports,
+//! that are scheduled using round-robin". As there, an input may feed several outputs at once: what is limited is its
+//! buffer, not the bandwidth of its memory. With one source per output this is a plain output queue.
+
+use rnic_base::Time;
+
+use crate::entry::Entry;
+
+/// All queues of a switch.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// Waiting entries, and free ones; `at` of each names the next.
+    pool: Vec<Entry>,
+    free: u32,
+    /// `lists[output * sources + source]`.
+    lists: Vec<List>,
+    /// A bit for every source of an output that has something: `words` words an output.
+    waiting: Vec<u64>,
+    outputs: Vec<Output>,
+    sources: usize,
+    words: usize,
+}
+
+/// Entries in order of arrival.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+/// The sum of an output's queues.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Output {
+    pub(super) bytes: u64,
+    pub(super) packets: u32,
+    last_served: u32,
+    /// The most bytes there have been.
+    pub(super) most_bytes: u64,
+    changed: Time,
+    /// Bytes times picoseconds: the integral of the depth.
+    pub(super) byte_time: u128,
+}
+
+const NOTHING: u32 = u32::MAX;
+
+impl Queues {
+    /// Queues of a switch with `ports` ports; virtual output queues when `per_input`.
+    pub(super) fn new(ports: usize, per_input: bool) -> Self {
+        let sources = if per_input { ports } else { 1 };
+        let words = sources.div_ceil(64);
+        Self {
+            pool: Vec::new(),
+            free: NOTHING,
+            lists: vec![List { head: NOTHING, tail: NOTHING }; ports * sources],
+            waiting: vec![0; ports * words],
+            outputs: vec![Output::default(); ports],
+            sources,
+            words,
+        }
+    }
+
+    #[inline]
+    pub(super) fn output(&self, output: usize) -> &Output {
+        &self.outputs[output]
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self, output: usize) -> bool {
+        self.outputs[output].packets == 0
+    }
+
+    /// Bytes that wait in all queues.
+    pub(super) fn bytes(&self) -> u64 {
+        self.outputs.iter().map(|output| output.bytes).sum()
+    }
+
+    /// Puts `entry` at the end of its queue.
+    #[inline]
+    pub(super) fn push(&mut self, now: Time, output: usize, mut entry: Entry) {
+        let source = if self.sources == 1 { 0 } else { usize::from(entry.in_port) };
+        self.outputs[output].change(now, i64::from(entry.frame_len), 1);
+        entry.at = Time::from_ps(u64::from(NOTHING));
+        let index = self.allocate(entry);
+        let list = &mut self.lists[output * self.sources + source];
+        if list.head == NOTHING {
+            list.head = index;
+            self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
+        } else {
+            self.pool[list.tail as usize].at = Time::from_ps(u64::from(index));
+        }
+        list.tail = index;
+    }
+
+    /// Takes the entry that `output` sends next: the oldest one of the next source in turn that has any.
+    ///
+    /// # Panics
+    /// When nothing waits.
+    #[inline]
+    pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
+        let source = self.next_source(output);
+        let list = &mut self.lists[output * self.sources + source];
+        let index = list.head as usize;
+        let entry = self.pool[index];
+        list.head = entry.at.as_ps() as u32;
+        if list.head == NOTHING {
+            self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
+        }
+        self.pool[index].at = Time::from_ps(u64::from(self.free));
+        self.free = index as u32;
+        let state = &mut self.outputs[output];
+        state.last_served = source as u32;
+        state.change(now, -i64::from(entry.frame_len), -1);
+        entry
+    }
+
+    /// The first source after the one served last that has something, going round.
+    #[inline]
+    fn next_source(&self, output: usize) -> usize {
+        let waiting = &self.waiting[output * self.words..(output + 1) * self.words];
+        let start = self.outputs[output].last_served as usize + 1;
+        if let [word] = waiting {
+            assert!(*word != 0, "nothing waits for output {output}");
+            let later = if start < 64 { *word >> start << start } else { 0 };
+            return if later != 0 { later } else { *word }.trailing_zeros() as usize;
+        }
+        let in_turn = (start..self.sources).chain(0..start);
+        let has_some = |source: &usize| waiting[source / 64] >> (source % 64) & 1 == 1;
+        in_turn.into_iter().find(has_some).expect("something waits")
+    }
+
+    #[inline]
+    fn allocate(&mut self, entry: Entry) -> u32 {
+        let index = self.free;
+        if index == NOTHING {
+            self.pool.push(entry);
+            return self.pool.len() as u32 - 1;
+        }
+        self.free = self.pool[index as usize].at.as_ps() as u32;
+        self.pool[index as usize] = entry;
+        index
+    }
+}
+
+impl Output {
+    #[inline]
+    fn change(&mut self, now: Time, bytes: i64, packets: i32) {
+        self.byte_time += u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps());
+        self.changed = now;
+        self.bytes = self.bytes.strict_add_signed(bytes);
+        self.packets = self.packets.strict_add_signed(packets);
+        self.most_bytes = self.most_bytes.max(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Flags;
+
+    fn entry(id: u64, in_port: u16) -> Entry {
+        Entry { in_port, ..Entry::new(id, 0, 0, 0, 100, Flags::NONE) }
+    }
+
+    fn drain(queues: &mut Queues, output: usize) -> Vec<u64> {
+        let mut order = Vec::new();
+        while !queues.is_empty(output) {
+            order.push(queues.pop(Time::ZERO, output).identity);
+        }
+        order
+    }
+
+    #[test]
+    fn virtual_queues_take_turns_and_keep_their_order() {
+        for ports in [4usize, 200] {
+            let mut queues = Queues::new(ports, true);
+            let last = ports as u16 - 1;
+            for (id, in_port) in [(10, 1), (11, 1), (12, 1), (20, last), (21, last), (30, 0)] {
+                queues.push(Time::ZERO, 2, entry(id, in_port));
+            }
+            queues.push(Time::ZERO, 1, entry(99, 1));
+            assert_eq!((queues.output(2).bytes, queues.bytes()), (600, 700));
+            assert_eq!(drain(&mut queues, 2), [10, 20, 30, 11, 21, 12], "{ports} ports");
+            assert_eq!(drain(&mut queues, 1), [99]);
+        }
+    }
+
+    #[test]
+    fn one_queue_per_output_is_first_in_first_out() {
+        let mut queues = Queues::new(4, false);
+        for (id, in_port) in [(1, 3), (2, 0), (3, 3), (4, 1)] {
+            queues.push(Time::ZERO, 0, entry(id, in_port));
+        }
+        assert_eq!(drain(&mut queues, 0), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn depth_is_integrated_over_time() {
+        let mut queues = Queues::new(2, true);
+        queues.push(Time::from_ps(10), 0, entry(1, 0));
+        queues.push(Time::from_ps(20), 0, entry(2, 0));
+        queues.pop(Time::from_ps(50), 0);
+        queues.pop(Time::from_ps(60), 0);
+        let output = queues.output(0);
+        assert_eq!((output.byte_time, output.most_bytes), (100 * 10 + 200 * 30 + 100 * 10, 200));
+        let pool = queues.pool.len();
+        queues.push(Time::from_ps(70), 1, entry(3, 1));
+        assert_eq!(queues.pool.len(), pool, "places are used again");
+    }
+}

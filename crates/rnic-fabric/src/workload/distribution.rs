@@ -1,0 +1,221 @@
+//! Sizes of flows: a cumulative distribution, drawn from in integers.
+//!
+//! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for what lies between two
+//! points: evenly spread over the bytes (`linear`), or over their logarithm (`log`). The text form is one point a line,
+//! `bytes share`, with units and percent signs where wanted; `#` begins a comment; a line `interpolation log` chooses
+//! the rule.
+//!
+//! Those that come along, by name. IRN's are half single packets of 32 B to 1 KB, 15 % of 200 KB to 3 MB, the rest
+//! between (section 4.1; log-uniform inside each, targets 2.D-2; mean 168 KB). The numbers of the second and third are
+//! those that pFabric (SIGCOMM'13) and its successors publish.
+//!
+//! | name | source |
+//! |---|---|
+//! | `irn-heavy-tail` | IRN (SIGCOMM'18) section 4.1 |
+//! | `web-search` | DCTCP (SIGCOMM'10): a cluster that serves queries |
+//! | `data-mining` | VL2 (SIGCOMM'09): a cluster that runs MapReduce |
+//! | `uniform` | IRN section 4.4.1: 500 KB to 5 MB, evenly |
+
+use rnic_base::{Bytes, Probability, RandomStream, UnitError};
+
+/// How large flows are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Distribution {
+    /// Increasing in both.
+    points: Vec<Point>,
+    /// Between points `i` and `i + 1`: the ratio of their bytes and its square roots, for logarithmic spreading.
+    roots: Option<Vec<[u64; ROOTS]>>,
+    mean_milli_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Point {
+    bytes: u64,
+    /// Share of flows that are no larger, of [`ONE`].
+    share: u64,
+}
+
+/// Why a distribution could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DistributionError {
+    /// Not a point.
+    #[error("line {line}: expected `bytes share` or `interpolation linear|log`, found `{text}`")]
+    Line {
+        /// Which line, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
+    /// A quantity cannot be read.
+    #[error("line {line}: {source}")]
+    Unit {
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with the quantity.
+        source: UnitError,
+    },
+    /// Points go back.
+    #[error("line {line}: sizes and shares must not decrease")]
+    Order {
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// A size that no message can have.
+    #[error("line {line}: sizes are 1 to {max} bytes", max = rnic_base::limits::MESSAGE_BYTES_MAX)]
+    Size {
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// No points, or the last one does not have all flows.
+    #[error("the last point must have a share of 100%")]
+    Incomplete,
+}
+
+/// Distributions that come along, with their text.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("irn-heavy-tail", "interpolation log\n32 0\n1KB 50%\n200KB 85%\n3MB 100%\n"),
+    (
+        "web-search",
+        "1 0\n10KB 15%\n20KB 20%\n30KB 30%\n50KB 40%\n80KB 53%\n\
+         200KB 60%\n1MB 70%\n2MB 80%\n5MB 90%\n10MB 97%\n30MB 100%\n",
+    ),
+    ("data-mining", "1460 50%\n2920 60%\n4380 70%\n10220 80%\n389820 90%\n3076220 95%\n97333820 99%\n973333820 100%\n"),
+    ("uniform", "500KB 0\n5MB 100%\n"),
+];
+
+impl Distribution {
+    /// The distribution that comes along under `name`.
+    ///
+    /// # Panics
+    /// Never: a test reads them all.
+    pub fn shipped(name: &str) -> Option<Self> {
+        let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
+        Some(Self::from_text(text).expect("what comes along is sound"))
+    }
+
+    /// Every flow has `bytes`.
+    pub fn fixed(bytes: u64) -> Self {
+        Self::new(vec![Point { bytes, share: ONE }], false)
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// The first line that is wrong, and how.
+    pub fn from_text(text: &str) -> Result<Self, DistributionError> {
+        let (mut points, mut logarithmic) = (Vec::<Point>::new(), false);
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.split('#').next().unwrap_or_default().trim();
+            let fields: Vec<&str> = text.split([' ', '\t', ',']).filter(|field| !field.is_empty()).collect();
+            match fields[..] {
+                [] => {}
+                ["interpolation", "linear"] => logarithmic = false,
+                ["interpolation", "log"] => logarithmic = true,
+                [bytes, share] => {
+                    let point = read_point(line, bytes, share)?;
+                    if points.last().is_some_and(|last| last.bytes > point.bytes || last.share > point.share) {
+                        return Err(DistributionError::Order { line });
+                    }
+                    points.push(point);
+                }
+                _ => return Err(DistributionError::Line { line, text: text.to_owned() }),
+            }
+        }
+        if points.last().is_none_or(|last| last.share != ONE) {
+            return Err(DistributionError::Incomplete);
+        }
+        Ok(Self::new(points, logarithmic))
+    }
+
+    fn new(points: Vec<Point>, logarithmic: bool) -> Self {
+        let roots =
+            logarithmic.then(|| points.windows(2).map(|pair| roots_of_ratio(pair[0].bytes, pair[1].bytes)).collect());
+        let mut distribution = Self { points, roots, mean_milli_bytes: 0 };
+        distribution.mean_milli_bytes = distribution.mean();
+        distribution
+    }
+
+    /// The mean, in thousandths of a byte.
+    pub fn mean_milli_bytes(&self) -> u64 {
+        self.mean_milli_bytes
+    }
+
+    /// A size.
+    pub fn draw(&self, stream: &mut RandomStream) -> u64 {
+        self.at(stream.below(ONE))
+    }
+
+    /// The size below which `share` of [`ONE`] flows lie.
+    fn at(&self, share: u64) -> u64 {
+        let upper = self.points.partition_point(|point| point.share <= share);
+        if upper == 0 {
+            return self.points[0].bytes;
+        }
+        let (low, high) = (self.points[upper - 1], self.points[upper]);
+        let (part, whole) = (share - low.share, high.share - low.share);
+        match &self.roots {
+            Some(roots) => spread_over_logarithm(low.bytes, &roots[upper - 1], part, whole),
+            None => low.bytes + (u128::from(high.bytes - low.bytes) * u128::from(part) / u128::from(whole)) as u64,
+        }
+    }
+
+    /// The mean of what [`Distribution::draw`] gives: the average over a grid of each segment, fine enough for 1 in
+    /// 10^5.
+    fn mean(&self) -> u64 {
+        const STEPS: u64 = 4_096;
+        let mut milli = u128::from(self.points[0].bytes) * u128::from(self.points[0].share) * 1_000;
+        for pair in self.points.windows(2) {
+            let width = pair[1].share - pair[0].share;
+            let middles = (0..STEPS).map(|step| {
+                pair[0].share + (u128::from(width) * u128::from(2 * step + 1) / u128::from(2 * STEPS)) as u64
+            });
+            let sum: u128 = middles.filter(|_| width > 0).map(|share| u128::from(self.at(share))).sum();
+            milli += sum * 1_000 / u128::from(STEPS) * u128::from(width);
+        }
+        u64::try_from(milli / u128::from(ONE)).unwrap_or(u64::MAX)
+    }
+}
+
+fn read_point(line: usize, bytes: &str, share: &str) -> Result<Point, DistributionError> {
+    let unit = |source| DistributionError::Unit { line, source };
+    let bytes = bytes.parse::<Bytes>().map_err(unit)?.get();
+    let share = share.parse::<Probability>().map_err(unit)?;
+    if bytes == 0 || bytes > rnic_base::limits::MESSAGE_BYTES_MAX {
+        return Err(DistributionError::Size { line });
+    }
+    // Exact for every share with up to twelve decimals: a probability keeps 63 bits.
+    let share = (share.as_f64() * ONE as f64).round() as u64;
+    Ok(Point { bytes, share })
+}
+
+/// `high / low` and its successive square roots, as 32.32 fixed-point numbers.
+fn roots_of_ratio(low: u64, high: u64) -> [u64; ROOTS] {
+    let mut root = (u128::from(high) << 64) / u128::from(low.max(1));
+    let mut roots = [0; ROOTS];
+    for place in &mut roots {
+        // The root of a number with 64 fractional bits has 32.
+        let next = root.isqrt();
+        *place = next as u64;
+        root = next << 32;
+    }
+    roots
+}
+
+/// `low * ratio^(part / whole)`, from the roots that the binary digits of the exponent select.
+fn spread_over_logarithm(low: u64, roots: &[u64; ROOTS], part: u64, whole: u64) -> u64 {
+    let exponent = ((u128::from(part) << ROOTS) / u128::from(whole)) as u64;
+    // 32 fractional bits: sizes are below 2^31, a product with a factor below 2^31 fits into 128 bits.
+    let mut value = u128::from(low) << 32;
+    for (root, digit) in roots.iter().zip((0..ROOTS).rev()) {
+        if exponent >> digit & 1 == 1 {
+            value = (value * u128::from(*root)) >> 32;
+        }
+    }
+    (value >> 32) as u64
+}
+
+/// A share of all flows.
+const ONE: u64 = 1_000_000_000_000;
+
+/// Binary digits of the exponent: a step of 2^-24 of a decade is less than a byte for sizes below a megabyte.
+const ROOTS: usize = 24;

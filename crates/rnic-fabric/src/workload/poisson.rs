@@ -1,0 +1,75 @@
+//! Flows arrive at each host like raindrops, and go anywhere.
+//!
+//! Source: IRN (SIGCOMM'18) section 4.1: Poisson arrivals per host, destinations drawn at random among the others,
+//! sizes from a distribution. The load is that of the payload: headers come on top (targets 2.D-2 derives 20.8 thousand
+//! flows a second and host for 70 % of 40 Gbit/s that way).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+
+use super::distribution::Distribution;
+use super::{FlowSpec, Source, Traffic};
+
+/// Poisson arrivals at every host.
+#[derive(Debug)]
+pub(super) struct Poisson {
+    sizes: Arc<Distribution>,
+    mean_gap: Duration,
+    end: Time,
+    hosts: Vec<RandomStream>,
+    /// The next arrival at each host.
+    next: BinaryHeap<Reverse<(Time, u32)>>,
+    traffic: Arc<Traffic>,
+}
+
+impl Poisson {
+    pub(super) fn new(
+        hosts: u32,
+        rate: BitRate,
+        load_ppm: u64,
+        sizes: Arc<Distribution>,
+        duration: Duration,
+        streams: &RandomStreams,
+    ) -> Self {
+        // bytes * 8 / (rate * load), in picoseconds.
+        let numerator = u128::from(sizes.mean_milli_bytes()) * 8 * 1_000_000_000 * 1_000_000;
+        let gap = numerator / (u128::from(rate.as_bps()) * u128::from(load_ppm));
+        let mut source = Self {
+            sizes,
+            mean_gap: Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)),
+            end: Time::ZERO + duration,
+            hosts: (0..hosts).map(|host| streams.stream(&format!("workload/host-{host}"))).collect(),
+            next: BinaryHeap::new(),
+            traffic: Arc::new(Traffic::ONE_MESSAGE),
+        };
+        (0..hosts).for_each(|host| source.schedule(Time::ZERO, host));
+        source
+    }
+
+    fn schedule(&mut self, after: Time, host: u32) {
+        let start = after + self.hosts[host as usize].exponential(self.mean_gap);
+        if start < self.end {
+            self.next.push(Reverse((start, host)));
+        }
+    }
+}
+
+impl Source for Poisson {
+    fn next_start(&self) -> Option<Time> {
+        self.next.peek().map(|Reverse((start, _))| *start)
+    }
+
+    fn take(&mut self) -> FlowSpec {
+        let Reverse((start, src)) = self.next.pop().expect("there is another flow");
+        let others = self.hosts.len() as u64 - 1;
+        let stream = &mut self.hosts[src as usize];
+        let drawn = stream.below(others) as u32;
+        let dst = if drawn < src { drawn } else { drawn + 1 };
+        let bytes = self.sizes.draw(stream);
+        self.schedule(start, src);
+        FlowSpec { start, src, dst, bytes, traffic: Arc::clone(&self.traffic) }
+    }
+}

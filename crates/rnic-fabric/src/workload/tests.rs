@@ -1,0 +1,187 @@
+//! Each workload produces what it says.
+
+use std::collections::BTreeSet;
+
+use rnic_base::{BitRate, Duration, RandomStreams, Time};
+
+use super::distribution::{Distribution, SHIPPED};
+use super::*;
+
+fn all(plan: &WorkloadPlan, hosts: u32, seed: u64) -> Vec<FlowSpec> {
+    let mut source = plan.source(hosts, BitRate::gbps(40), &RandomStreams::new(seed));
+    let mut flows: Vec<FlowSpec> = Vec::new();
+    while let Some(start) = source.next_start() {
+        let flow = source.take();
+        assert_eq!(flow.start, start);
+        assert!(flows.last().is_none_or(|last| last.start <= start), "in order of time");
+        assert!(flow.src != flow.dst && flow.src < hosts && flow.dst < hosts);
+        flows.push(flow);
+    }
+    flows
+}
+
+#[test]
+fn poisson_offers_its_load_from_and_to_everybody() {
+    for (name, duration) in [("irn-heavy-tail", 400), ("uniform", 400), ("web-search", 2_000)] {
+        let sizes = Arc::new(Distribution::shipped(name).expect("it comes along"));
+        let duration = Duration::from_ms(duration);
+        let plan = WorkloadPlan::Poisson { load_ppm: 700_000, sizes, duration };
+        let flows = all(&plan, 54, 5);
+        let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+        let offered = bytes as f64 * 8.0 / (54.0 * 40e9 * duration.as_secs_f64());
+        assert!((offered / 0.7 - 1.0).abs() < 0.02, "{name}: load {offered}");
+        let mut to = [0u32; 54];
+        let mut from = [0u32; 54];
+        flows.iter().for_each(|flow| {
+            to[flow.dst as usize] += 1;
+            from[flow.src as usize] += 1;
+        });
+        let fair = flows.len() as u32 / 54;
+        assert!(to.iter().chain(&from).all(|count| count.abs_diff(fair) < fair / 4), "{name}: {to:?} {from:?}");
+    }
+}
+
+#[test]
+fn poisson_gaps_are_exponential() {
+    let sizes = Arc::new(Distribution::fixed(10_000));
+    let plan = WorkloadPlan::Poisson { load_ppm: 500_000, sizes, duration: Duration::from_ms(100) };
+    let flows: Vec<FlowSpec> = all(&plan, 4, 1).into_iter().filter(|flow| flow.src == 2).collect();
+    let gaps: Vec<f64> = flows.windows(2).map(|pair| pair[1].start.since(pair[0].start).as_us_f64()).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((mean - 4.0).abs() < 0.1, "80 kbit at 20 Gbit/s every 4 us, found {mean}");
+    let above = gaps.iter().filter(|gap| **gap > mean).count() as f64 / gaps.len() as f64;
+    assert!((above - (-1.0f64).exp()).abs() < 0.01, "{above}");
+}
+
+#[test]
+fn a_host_does_not_feel_how_many_others_there_are() {
+    let sizes = Arc::new(Distribution::fixed(10_000));
+    let plan = WorkloadPlan::Poisson { load_ppm: 500_000, sizes, duration: Duration::from_ms(1) };
+    let starts =
+        |hosts| all(&plan, hosts, 1).iter().filter(|flow| flow.src == 2).map(|flow| flow.start).collect::<Vec<_>>();
+    assert_eq!(starts(4), starts(40));
+}
+
+#[test]
+fn shipped_distributions_have_their_published_shape() {
+    let mean = |name: &str| Distribution::shipped(name).expect("it comes along").mean_milli_bytes() / 1_000_000;
+    assert!((167..170).contains(&mean("irn-heavy-tail")), "{} KB", mean("irn-heavy-tail"));
+    assert_eq!(mean("uniform"), 2_749);
+    assert!((1_650..1_750).contains(&mean("web-search")), "{} KB", mean("web-search"));
+    assert!((7_000..8_000).contains(&mean("data-mining")), "{} KB", mean("data-mining"));
+    for (name, _) in SHIPPED {
+        let sizes = Distribution::shipped(name).expect("it comes along");
+        let mut stream = RandomStreams::new(2).stream(name);
+        let drawn: Vec<u64> = (0..200_000).map(|_| sizes.draw(&mut stream)).collect();
+        let average = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
+        let expected = sizes.mean_milli_bytes() as f64 / 1_000.0;
+        // The tail of data mining is too long for more.
+        let slack = if *name == "data-mining" { 0.05 } else { 0.02 };
+        assert!((average / expected - 1.0).abs() < slack, "{name}: {average} instead of {expected}");
+    }
+}
+
+#[test]
+fn irn_heavy_tail_has_its_shares() {
+    let sizes = Distribution::shipped("irn-heavy-tail").expect("it comes along");
+    let mut stream = RandomStreams::new(2).stream("x");
+    let drawn: Vec<u64> = (0..100_000).map(|_| sizes.draw(&mut stream)).collect();
+    let share = |low: u64, high: u64| drawn.iter().filter(|size| (low..high).contains(*size)).count();
+    assert!((49_000..51_000).contains(&share(32, 1_000)));
+    assert!((14_500..15_500).contains(&share(200_000, 3_000_000)));
+    assert_eq!(share(0, 32) + share(3_000_001, u64::MAX), 0);
+    // Log-uniform: as many below the geometric mean as above it.
+    assert!((6_900..8_100).contains(&share(200_000, 774_597)), "{}", share(200_000, 774_597));
+}
+
+#[test]
+fn distributions_say_what_is_wrong_in_one_line() {
+    for (text, what) in [
+        ("100 0\n50 1", "line 2: sizes and shares must not decrease"),
+        ("100 50%\n200 40%", "line 2"),
+        ("100 50%", "the last point"),
+        ("", "the last point"),
+        ("100", "line 1: expected"),
+        ("0 1", "line 1: sizes are"),
+        ("2GiB 1", "line 1: sizes are"),
+        ("1 parsec 1", "line 1: expected"),
+        ("100x 1", "unknown unit"),
+        ("interpolation cubic", "interpolation"),
+    ] {
+        let error = Distribution::from_text(text).expect_err(text).to_string();
+        assert!(error.contains(what) && error.lines().count() == 1, "{text:?}: {error}");
+    }
+    let commented = Distribution::from_text("# sizes\n\n 1KB, 0 # smallest\n2KB,100%\n").expect("sound");
+    assert_eq!(commented.mean_milli_bytes() / 1_000, 1_499);
+}
+
+#[test]
+fn incast_stripes_every_byte_over_as_many_senders() {
+    let plan = WorkloadPlan::Incast {
+        senders: 30,
+        bytes: 1_000_007,
+        to: 3,
+        jitter: Duration::from_us(5),
+        repeats: 4,
+        interval: Duration::from_ms(1),
+    };
+    let flows = all(&plan, 54, 9);
+    assert_eq!((flows.len(), flows.iter().map(|flow| flow.bytes).sum::<u64>()), (120, 4 * 1_000_007));
+    assert!(flows.iter().all(|flow| flow.dst == 3));
+    let first: BTreeSet<u32> = flows[..30].iter().map(|flow| flow.src).collect();
+    let second: BTreeSet<u32> = flows[30..60].iter().map(|flow| flow.src).collect();
+    assert_eq!((first.len(), second.len()), (30, 30));
+    assert_ne!(first, second, "drawn anew");
+    assert!(flows[29].start < Time::from_us(6) && flows[30].start >= Time::from_us(1_000));
+}
+
+#[test]
+fn a_permutation_has_everybody_once_on_each_side() {
+    let plan = WorkloadPlan::Permutation { bytes: 5, traffic: Traffic::ONE_MESSAGE };
+    for seed in 0..20 {
+        let flows = all(&plan, 128, seed);
+        assert_eq!(flows.iter().map(|flow| flow.src).collect::<BTreeSet<_>>().len(), 128);
+        assert_eq!(flows.iter().map(|flow| flow.dst).collect::<BTreeSet<_>>().len(), 128);
+    }
+}
+
+#[test]
+fn a_closed_loop_is_so_many_queue_pairs_with_so_many_messages() {
+    let traffic =
+        Traffic { op: Operation::Send, message_bytes: 100, depth: 8, count: None, latencies: true, until: None };
+    let plan = WorkloadPlan::ClosedLoop { from: 1, to: 0, queue_pairs: 3, count: 50, traffic };
+    let flows = all(&plan, 2, 0);
+    assert_eq!(flows.len(), 3);
+    assert!(flows.iter().all(|flow| (flow.src, flow.bytes, flow.traffic.messages(flow.bytes)) == (1, 5_000, 50)));
+    let empty = Traffic { message_bytes: 0, ..traffic };
+    let flows = all(&WorkloadPlan::ClosedLoop { from: 1, to: 0, queue_pairs: 1, count: 50, traffic: empty }, 2, 0);
+    assert_eq!((flows[0].bytes, flows[0].traffic.messages(0)), (0, 50), "messages of no bytes count too");
+}
+
+#[test]
+fn traffic_cuts_bytes_into_messages() {
+    let traffic = Traffic { message_bytes: 1_000, ..Traffic::ONE_MESSAGE };
+    assert_eq!(traffic.messages(2_500), 3);
+    assert_eq!([0, 1, 2, 3].map(|index| traffic.message_len(2_500, index)), [1_000, 1_000, 500, 0]);
+    assert_eq!((traffic.messages(0), traffic.message_len(0, 0)), (1, 0));
+    assert_eq!((traffic.slot_bytes(2_500), traffic.slot_bytes(13)), (1_000, 16));
+}
+
+#[test]
+fn traces_are_read_and_refused() {
+    let flows = read_trace("# t,s,d,b\n1.5us, 0, 1, 64KiB\n0,1,0,100\n", 2).expect("sound");
+    assert_eq!(flows[0], TraceFlow { start: Time::from_ns(1_500), src: 0, dst: 1, bytes: 65_536 });
+    let listed = all(&WorkloadPlan::Trace(flows.into()), 2, 0);
+    assert_eq!(listed.iter().map(|flow| flow.bytes).collect::<Vec<_>>(), [100, 65_536], "sorted by time");
+    for (text, what) in [
+        ("0,1,0", "line 1: expected start"),
+        ("0,0,1,1\n0,0,2,1", "line 2: `2` is not a host; there are 0 to 1"),
+        ("0,a,1,1", "`a` is not a host"),
+        ("0,1,1,1", "sends to itself"),
+        ("5,0,1,1", "no unit"),
+        ("0,0,1,1 zebra", "zebra"),
+    ] {
+        let error = read_trace(text, 2).expect_err(text).to_string();
+        assert!(error.contains(what) && error.lines().count() == 1, "{text:?}: {error}");
+    }
+}

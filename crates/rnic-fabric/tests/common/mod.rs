@@ -1,0 +1,71 @@
+//! Small plans, and how to run them.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use core::ops::ControlFlow;
+
+use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
+
+/// Both transports, with what makes them work on a small lossy network: timeouts short enough for tests.
+pub const TRANSPORTS: [&str; 2] = [
+    "{ name = \"irn\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }",
+    "{ name = \"roce-gbn\", rto = \"100us\" }",
+];
+
+/// Two hosts and a wire.
+pub const WIRE: &str = r#"
+    name = "wire"
+    mtu = 1024
+    topology = { kind = "point-to-point" }
+    links = { rate = "100Gbps", delay = "1us" }
+    transport = { name = "irn" }
+    workload = { kind = "closed-loop", op = "write-imm", message = "10KB", depth = 4, count = 50 }
+"#;
+
+/// Six hosts and a switch; five send to one.
+pub const STAR: &str = r#"
+    name = "star"
+    mtu = 1024
+    topology = { kind = "star", hosts = 6 }
+    links = { rate = "100Gbps", delay = "1us" }
+    switch = { model = "input-queued", buffer = "60KB", pfc = { enabled = false } }
+    transport = { name = "irn" }
+    workload = { kind = "incast", senders = 5, bytes = "500KB" }
+"#;
+
+/// Sixteen hosts, three layers, random flows.
+pub const TREE: &str = r#"
+    name = "tree"
+    mtu = 1024
+    topology = { kind = "fat-tree", k = 4 }
+    links = { rate = "40Gbps", delay = "2us", fabric = { delay = "1us" } }
+    switch = { model = "input-queued", buffer = "100KB", pfc = { enabled = false } }
+    transport = { name = "irn" }
+    workload = { kind = "poisson", load = "60%", sizes = "irn-heavy-tail", duration = "1ms" }
+"#;
+
+/// A simulation of a plan with some keys replaced.
+pub fn simulation(text: &str, overrides: &[(&str, &str)], seed: u64) -> Simulation {
+    let plan = Plan::from_toml_with(text, overrides, &mut |name| Err(format!("no file {name}")));
+    Simulation::new(&plan.unwrap_or_else(|error| panic!("{error}")), seed).expect("a sound plan")
+}
+
+/// Runs it to the end.
+pub fn finish(mut simulation: Simulation) -> Report {
+    simulation.run(&mut |_| ControlFlow::Continue(()))
+}
+
+/// Both at once; every promise must have been kept and every flow be done.
+pub fn run(text: &str, overrides: &[(&str, &str)], seed: u64) -> Report {
+    let report = finish(simulation(text, overrides, seed));
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.flows_unfinished, 0);
+    report
+}
+
+/// The trace hash of a run in which the nodes of each window are taken backwards.
+pub fn hash_backwards(text: &str, overrides: &[(&str, &str)], seed: u64) -> String {
+    let mut simulation = simulation(text, overrides, seed);
+    simulation.set_node_order(NodeOrder::Backward);
+    finish(simulation).trace_hash
+}

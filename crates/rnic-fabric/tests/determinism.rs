@@ -1,0 +1,83 @@
+//! Same plan and seed, same trace: run twice, in two node orders, with packets as values and as bytes.
+
+mod common;
+
+use common::*;
+
+/// Faults of every kind, mild enough for go-back-N to get through.
+const FAULTS: (&str, &str) = (
+    "fault",
+    r#"[
+        { kind = "drop", probability = "1%" },
+        { kind = "burst", probability = "0.1%", length = 4, packets = "data" },
+        { kind = "reorder", probability = "1%", displacement = 3 },
+        { kind = "duplicate", probability = "1%" },
+        { kind = "corrupt", probability = "1%" },
+        { kind = "delay", jitter = "300ns", packets = "acks" },
+        { kind = "down", from = "20us", until = "40us", links = "host-1>*" },
+    ]"#,
+);
+
+/// Name, text, what is replaced.
+type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
+
+/// Plans whose traces are compared.
+fn cases() -> Vec<Case> {
+    let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "50KB", pmax = "10%" }"#);
+    let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
+    let pfc = ("switch.pfc.enabled", "true");
+    let lossless = ("switch", r#"{ model = "shared-buffer", buffer = "700KB", pfc = {} }"#);
+    vec![
+        ("wire", WIRE, vec![]),
+        ("wire with faults", WIRE, vec![FAULTS]),
+        ("star that drops", STAR, vec![ecn]),
+        ("star with faults", STAR, vec![FAULTS]),
+        ("star that pauses", STAR, vec![pfc]),
+        ("star with a shared buffer", STAR, vec![shared, ecn]),
+        ("star with a shared buffer that pauses", STAR, vec![lossless]),
+        ("tree", TREE, vec![]),
+        ("tree that pauses", TREE, vec![pfc]),
+    ]
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    for (name, text, overrides) in cases() {
+        for transport in TRANSPORTS {
+            let with = [&overrides[..], &[("transport", transport)]].concat();
+            let first = run(text, &with, 7);
+            let second = run(text, &with, 7);
+            assert_eq!(first.trace_hash, second.trace_hash, "{name}, {transport}");
+            assert_eq!(first.to_json(), second.to_json(), "{name}, {transport}");
+            assert_ne!(first.trace_hash, run(text, &with, 8).trace_hash, "{name}: another seed, another run");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_nodes_does_not_matter() {
+    for (name, text, overrides) in cases() {
+        for transport in TRANSPORTS {
+            let with = [&overrides[..], &[("transport", transport)]].concat();
+            assert_eq!(run(text, &with, 7).trace_hash, hash_backwards(text, &with, 7), "{name}, {transport}");
+        }
+    }
+}
+
+/// The simulation knows nothing that the wire does not carry.
+#[test]
+fn bytes_on_the_wire_change_nothing() {
+    for (name, text, overrides) in cases() {
+        for transport in TRANSPORTS {
+            let with =
+                |more: &[(&'static str, &'static str)]| [&overrides[..], &[("transport", transport)], more].concat();
+            let plain = run(text, &with(&[]), 7).trace_hash;
+            let encoded = run(text, &with(&[("wire", "encoded")]), 7);
+            assert_eq!(plain, encoded.trace_hash, "{name}, {transport}: encoded");
+            let checked = run(text, &with(&[("payload", "checked")]), 7);
+            assert_eq!(plain, checked.trace_hash, "{name}, {transport}: with payload");
+            let both = run(text, &with(&[("payload", "checked"), ("wire", "encoded")]), 7);
+            assert_eq!(plain, both.trace_hash, "{name}, {transport}: both");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Each fault rule shows at the ends as it should.
+
+mod common;
+
+use common::*;
+
+fn with_fault(fault: &str, transport: &str) -> rnic_fabric::Report {
+    let workload = r#"{ kind = "closed-loop", op = "write-imm", message = "64KiB", depth = 4, count = 200 }"#;
+    run(WIRE, &[("fault", fault), ("transport", transport), ("workload", workload), ("payload", "checked")], 5)
+}
+
+#[test]
+fn drops_happen_at_their_rate_and_are_repaired() {
+    let report = with_fault(r#"[{ kind = "drop", packets = "data", probability = "1%" }]"#, TRANSPORTS[0]);
+    let sent = report.packets_sent + report.packets_retransmitted;
+    let rate = report.drops.fault as f64 / sent as f64;
+    assert!((0.007..0.013).contains(&rate), "{rate}");
+    assert_eq!(report.packets_retransmitted, report.drops.fault, "selective repeat sends only what was lost");
+    let report = with_fault(r#"[{ kind = "drop", packets = "data", probability = "1%" }]"#, TRANSPORTS[1]);
+    assert!(report.packets_retransmitted > 5 * report.drops.fault, "go-back-N sends much again");
+}
+
+#[test]
+fn lost_acknowledgements_cost_little() {
+    let report = with_fault(r#"[{ kind = "drop", packets = "acks", probability = "5%" }]"#, TRANSPORTS[0]);
+    assert!(report.drops.fault > 300);
+    assert!(report.packets_retransmitted < 20, "later ones tell the same: {}", report.packets_retransmitted);
+}
+
+#[test]
+fn duplicates_are_seen_and_do_no_harm() {
+    for transport in TRANSPORTS {
+        let report = with_fault(r#"[{ kind = "duplicate", probability = "10%" }]"#, transport);
+        assert!(report.packet_hops < (report.packets_sent + report.acks_sent + report.packets_retransmitted) * 11 / 10);
+        assert_eq!(report.packets_dropped, 0);
+    }
+}
+
+#[test]
+fn corrupt_packets_are_found_with_and_without_bytes() {
+    for transport in TRANSPORTS {
+        let fault = ("fault", r#"[{ kind = "corrupt", probability = "2%" }]"#);
+        let direct = run(WIRE, &[fault, ("transport", transport)], 5);
+        let encoded = run(WIRE, &[fault, ("transport", transport), ("wire", "encoded")], 5);
+        assert!(direct.drops.corrupt > 10);
+        assert_eq!(direct.drops, encoded.drops, "the checksum finds every one");
+    }
+}
+
+#[test]
+fn reordering_is_taken_for_loss_unless_told_otherwise() {
+    let fault = r#"[{ kind = "reorder", packets = "data", probability = "1%", displacement = 2 }]"#;
+    let report = with_fault(fault, TRANSPORTS[0]);
+    assert!(report.packets_retransmitted > 50 && report.packets_dropped == 0);
+    let patient = r#"{ name = "irn", cap_packets = 64, nack_threshold = 5 }"#;
+    let report = with_fault(fault, patient);
+    assert!(report.packets_retransmitted < 10, "{}", report.packets_retransmitted);
+}
+
+#[test]
+fn delay_is_added_to_every_packet() {
+    let workload = ("workload", r#"{ kind = "closed-loop", op = "write", message = 64, count = 50 }"#);
+    let plain = run(WIRE, &[workload], 1).latency_us.expect("latencies");
+    let fault = ("fault", r#"[{ kind = "delay", delay = "3us", links = "host-0>*" }]"#);
+    let slow = run(WIRE, &[workload, fault], 1).latency_us.expect("latencies");
+    assert!((slow.p50 - plain.p50 - 3.0).abs() < 1e-6);
+    let fault = ("fault", r#"[{ kind = "delay", jitter = "2us" }]"#);
+    let trembling = run(WIRE, &[workload, fault], 1).latency_us.expect("latencies");
+    assert!(trembling.max > plain.max + 2.0 && trembling.max < plain.max + 4.0 && trembling.p50 > plain.p50 + 1.0);
+}
+
+#[test]
+fn a_link_that_is_down_loses_everything_and_comes_back() {
+    let fault = r#"[{ kind = "down", from = "50us", until = "150us" }]"#;
+    for transport in TRANSPORTS {
+        let report = with_fault(fault, transport);
+        let flow = &report.records[0];
+        assert!(flow.fct.as_us_f64() > 1_100.0, "13 MB take 1.06 ms, and 0.1 ms are missing: {}", flow.fct);
+        assert!(report.drops.fault > 0 && report.timeouts > 0);
+    }
+}
+
+#[test]
+fn a_fault_holds_only_where_it_is_put() {
+    let fault = ("fault", r#"[{ kind = "drop", probability = "5%", links = "host-3>switch-0" }]"#);
+    let report = run(STAR, &[fault, ("switch.buffer", "1MB")], 1);
+    assert!(report.drops.fault > 0);
+    for flow in &report.records {
+        let expected = flow.src == 3;
+        assert_eq!(flow.slowdown() > 9.0, expected, "host {}: {}", flow.src, flow.slowdown());
+    }
+}

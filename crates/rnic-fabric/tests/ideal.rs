@@ -1,0 +1,108 @@
+//! An empty network takes exactly the ideal time; rates, loads and latencies are what they should be.
+
+mod common;
+
+use common::*;
+
+/// Alone in the network a flow takes its ideal time to the picosecond, whatever its size, path and transport.
+#[test]
+fn a_lone_flow_has_a_slowdown_of_one() {
+    let networks =
+        [r#"{ kind = "point-to-point" }"#, r#"{ kind = "star", hosts = 2 }"#, r#"{ kind = "fat-tree", k = 4 }"#];
+    for topology in networks {
+        for rates in [
+            r#"{ rate = "40Gbps", delay = "2us" }"#,
+            r#"{ rate = "100Gbps", delay = "1us", fabric = { rate = "25Gbps", delay = "3us" } }"#,
+            r#"{ rate = "10Gbps", delay = "1us", fabric = { rate = "100Gbps" } }"#,
+            // A byte is not a whole number of picoseconds.
+            r#"{ rate = "3Gbps", delay = "1us", fabric = { rate = "7Gbps" } }"#,
+        ] {
+            // Without a cap: the ideal knows none. One NACK-free flow needs no acknowledgement either.
+            for transport in [
+                r#"{ name = "irn", cap_packets = 0, rto_high = "1s", rto_low = "1s" }"#,
+                r#"{ name = "roce-gbn", rto = 0 }"#,
+            ] {
+                for bytes in ["32", "1024", "1025", "2048", "2049", "50000", "1MB"] {
+                    let with = [
+                        ("topology", topology),
+                        ("links", rates),
+                        ("transport", transport),
+                        ("workload", r#"{ kind = "incast", senders = 1, bytes = 1, jitter = 0 }"#),
+                        ("workload.bytes", bytes),
+                        ("switch.buffer", "10MB"),
+                    ];
+                    let report = run(TREE, &with, 3);
+                    let flow = &report.records[0];
+                    assert_eq!(flow.fct, flow.ideal, "{topology} {rates} {transport} {bytes}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ping_pong_takes_a_round_trip() {
+    let with = [
+        ("workload", r#"{ kind = "closed-loop", op = "send", message = 64, count = 100 }"#),
+        ("transport", TRANSPORTS[0]),
+    ];
+    let report = run(WIRE, &with, 1);
+    let latency = report.latency_us.expect("a closed loop has latencies");
+    // 2 us of propagation; 64 + 24 (headers) + 46 + 20 + 4 bytes there, 86 + sack back, at 80 ps a byte.
+    assert_eq!((latency.count, report.messages), (100, 100));
+    assert_eq!(latency.p50, latency.max);
+    assert!((2.0..2.03).contains(&latency.p50), "{}", latency.p50);
+}
+
+#[test]
+fn a_full_window_fills_the_link() {
+    for transport in ["{ name = \"irn\", cap_packets = \"bdp\" }", "{ name = \"roce-gbn\" }"] {
+        let workload = r#"{ kind = "closed-loop", op = "write", message = "64KiB", depth = 16, count = 500 }"#;
+        let report = run(WIRE, &[("workload", workload), ("transport", transport), ("mtu", "4096")], 1);
+        // 4096 of 4192 bytes (IRN), 4096 of 4176 (RoCE) are payload.
+        assert!(report.goodput_gbps > 97.0, "{transport}: {}", report.goodput_gbps);
+        assert_eq!((report.packets_retransmitted, report.bytes), (0, 500 * 65_536));
+    }
+}
+
+#[test]
+fn every_operation_works_in_a_closed_loop() {
+    for op in ["write", "write-imm", "send", "read", "fetch-add", "compare-swap"] {
+        for transport in TRANSPORTS {
+            let message = if op.contains('-') && op != "write-imm" { "8" } else { "5000" };
+            let with = [
+                (
+                    "workload",
+                    r#"{ kind = "closed-loop", op = "x", message = 8, depth = 8, count = 100, queue_pairs = 3 }"#,
+                ),
+                ("workload.op", op),
+                ("workload.message", message),
+                ("transport", transport),
+                ("payload", "checked"),
+                ("wire", "encoded"),
+            ];
+            let report = run(WIRE, &[&with[..], &[]].concat(), 1);
+            assert_eq!(report.messages, 300, "{op} {transport}");
+            assert_eq!(report.latency_us.expect("latencies").count, 300);
+            let lossy = run(WIRE, &[&with[..], &[("fault", r#"[{ kind = "drop", probability = "3%" }]"#)]].concat(), 1);
+            assert_eq!(lossy.messages, 300, "{op} {transport} with loss");
+            assert!(lossy.packets_retransmitted > 0 && lossy.drops.fault > 0);
+        }
+    }
+}
+
+#[test]
+fn a_loop_may_end_by_the_clock() {
+    for op in ["write", "send"] {
+        let workload = r#"{ kind = "closed-loop", op = "x", message = "4KB", depth = 4, duration = "200us" }"#;
+        let report = run(WIRE, &[("workload", workload), ("workload.op", op)], 1);
+        assert!((200.0..210.0).contains(&report.elapsed_us), "{op}: {}", report.elapsed_us);
+        assert!(report.messages > 300, "{op}: {}", report.messages);
+    }
+}
+
+#[test]
+fn messages_of_no_bytes_arrive() {
+    let workload = r#"{ kind = "closed-loop", op = "write-imm", message = 0, depth = 2, count = 10 }"#;
+    assert_eq!(run(WIRE, &[("workload", workload), ("payload", "checked")], 1).messages, 10);
+}

@@ -1,0 +1,121 @@
+//! PFC: nothing is lost, pauses spread, and everything goes on afterwards.
+
+mod common;
+
+use common::*;
+
+const PFC: (&str, &str) = ("switch.pfc.enabled", "true");
+
+#[test]
+fn nothing_is_dropped_with_room_for_what_is_under_way() {
+    for (rate, delay) in [("100Gbps", "1us"), ("40Gbps", "5us"), ("400Gbps", "500ns"), ("10Gbps", "20us")] {
+        for mtu in ["1024", "4096"] {
+            for switch in [
+                r#"{ model = "input-queued", buffer = "250KB", pfc = {} }"#,
+                r#"{ model = "shared-buffer", buffer = "900KB", alpha = "1/4", pfc = {} }"#,
+            ] {
+                let with = [
+                    ("links.rate", rate),
+                    ("links.delay", delay),
+                    ("mtu", mtu),
+                    ("switch", switch),
+                    ("transport", r#"{ name = "roce-gbn", rto = 0 }"#),
+                    ("workload", r#"{ kind = "incast", senders = 5, bytes = "5MB", jitter = 0 }"#),
+                ];
+                let report = run(STAR, &with, 2);
+                assert_eq!(report.packets_dropped, 0, "{rate} {delay} {mtu} {switch}");
+                assert_eq!(report.packets_retransmitted, 0, "{rate} {delay} {mtu} {switch}");
+                assert!(report.pauses > 5, "{rate} {delay} {mtu} {switch}: {} pauses", report.pauses);
+            }
+        }
+    }
+}
+
+/// The threshold is not generous: with the buffer a few packets smaller and the same threshold, packets are lost.
+#[test]
+fn the_room_is_needed() {
+    let drops = |buffer: &str| {
+        let with = [
+            ("switch.buffer", buffer),
+            ("switch.pfc", r#"{ threshold = "20KB" }"#),
+            ("workload.bytes", "5MB"),
+            ("workload.jitter", "0"),
+        ];
+        finish(simulation(STAR, &with, 2)).drops.buffer
+    };
+    assert_eq!(drops("48KB"), 0, "20 KB, 25 KB under way, three packets");
+    assert!(drops("40KB") > 0);
+}
+
+#[test]
+fn without_pfc_the_same_load_is_dropped() {
+    let report = run(STAR, &[("workload.bytes", "5MB")], 2);
+    assert!(report.drops.buffer > 0 && report.pauses == 0);
+}
+
+/// All hosts of one pod send to one host of another: the pause must travel from its edge switch over the aggregation
+/// and core switches back to the senders.
+#[test]
+fn pauses_cascade_to_the_senders() {
+    let mut lines = String::from("start,src,dst,bytes\n").replace("start,src,dst,bytes", "# start,src,dst,bytes");
+    for src in [0, 1, 2, 3, 8, 9] {
+        lines.push_str(&format!("0,{src},15,1MB\n"));
+    }
+    // Someone who has nothing to do with it shares links with the paused ones: congestion spreads.
+    lines.push_str("20us,3,14,10KB\n");
+    let run_with = |pfc: &str| {
+        let plan = rnic_fabric::Plan::from_toml_with(
+            TREE,
+            &[
+                ("workload", r#"{ kind = "trace", file = "flows.csv" }"#),
+                ("switch.pfc.enabled", pfc),
+                ("transport", r#"{ name = "irn", cap_packets = 0, rto_low = "5ms", rto_high = "5ms" }"#),
+            ],
+            &mut |name| if name == "flows.csv" { Ok(lines.clone()) } else { Err("no such file".to_owned()) },
+        );
+        let report = finish(rnic_fabric::Simulation::new(&plan.expect("sound"), 1).expect("sound"));
+        report.check().expect("every promise is kept");
+        report
+    };
+    let (paused, dropped) = (run_with("true"), run_with("false"));
+    assert_eq!((paused.packets_dropped, dropped.pauses), (0, 0));
+    assert!(dropped.packets_dropped > 0);
+    assert!(paused.pauses > 20 && paused.pause_time_us > 500.0, "{} {}", paused.pauses, paused.pause_time_us);
+    let bystander =
+        |report: &rnic_fabric::Report| report.records.iter().find(|flow| flow.dst == 14).expect("done").slowdown();
+    assert!(bystander(&paused) > 10.0, "the bystander waits behind paused packets: {}", bystander(&paused));
+}
+
+/// A paused host keeps silent: its packets wait in the engine, not on the way.
+#[test]
+fn hosts_heed_pauses() {
+    let with = [PFC, ("workload.bytes", "10MB"), ("transport", r#"{ name = "roce-gbn", rto = 0 }"#)];
+    let report = run(STAR, &with, 1);
+    // Five hosts share one link: each must be silent most of the time.
+    assert!(report.pause_time_us > 2.5 * report.elapsed_us, "{} of {}", report.pause_time_us, report.elapsed_us);
+    assert!(report.queue_max_bytes <= 5 * 60_000);
+}
+
+/// Round robin among inputs: equal shares although one input has far more to send.
+#[test]
+fn inputs_share_an_output_evenly() {
+    let with = [
+        PFC,
+        ("workload", r#"{ kind = "incast", senders = 5, bytes = "5MB", jitter = 0 }"#),
+        ("transport", r#"{ name = "roce-gbn", rto = 0 }"#),
+    ];
+    let report = run(STAR, &with, 3);
+    let ends: Vec<f64> = report.records.iter().map(|flow| flow.fct.as_us_f64()).collect();
+    let (first, last) = (ends.iter().copied().fold(f64::MAX, f64::min), ends.iter().copied().fold(0.0, f64::max));
+    assert!(last / first < 1.02, "equal flows end together: {ends:?}");
+}
+
+#[test]
+fn marks_slow_dcqcn_down() {
+    let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "40KB", pmax = "20%" }"#);
+    let bytes = ("workload.bytes", "20MB");
+    let plain = run(STAR, &[ecn, PFC, bytes], 1);
+    let slowed = run(STAR, &[ecn, PFC, bytes, ("transport", r#"{ name = "irn", control = "dcqcn" }"#)], 1);
+    assert!(plain.ecn_marks > 0 && slowed.ecn_marks > 0);
+    assert!(slowed.pauses < plain.pauses / 2, "{} and {} pauses", slowed.pauses, plain.pauses);
+}
