@@ -192,9 +192,8 @@ fn chaos(transport: &str, options: &[(&str, &str)]) {
     for seed in first..first + seeds {
         let outcome = std::panic::catch_unwind(|| Chaos::new(transport, options, seed).run());
         if outcome.is_err() {
-            panic!(
-                "{transport} {options:?} fails; replay: RNIC_CHAOS_FIRST={seed} RNIC_CHAOS_SEEDS=1 cargo test -p rnic-engine --test chaos"
-            );
+            let replay = format!("RNIC_CHAOS_FIRST={seed} RNIC_CHAOS_SEEDS=1 cargo test -p rnic-engine --test chaos");
+            panic!("{transport} {options:?} fails; replay: {replay}");
         }
     }
 }

@@ -59,6 +59,24 @@ fn i11_every_response_is_acknowledged() {
     }
 }
 
+/// Past the edge: more responses at once than acknowledgements can wait for the wire.
+#[test]
+fn i11_acknowledgements_of_responses_that_do_not_fit_are_folded() {
+    let mut setup = Setup::new("irn", &[("cap_packets", "0")]);
+    (setup.reads, setup.mtu) = (128, 256);
+    let mut pair = Pair::new(&setup);
+    pair.batch = true;
+    for wr_id in 0..128 {
+        let (sge, remote) = (pair.left.sge(TARGET, 40 * 256), pair.right.remote(wr_id));
+        pair.left.post(wr_id, SendOp::Read { remote }, &[sge]);
+    }
+    pair.run();
+    assert_eq!(pair.left.engine.stats().acks_folded, 128 * 40 - 4_096);
+    assert_eq!(response_acks(&pair, From::Left), 4_097);
+    assert_eq!(pair.resent(From::Right, FIRST), []);
+    all_succeed(&mut pair.left, 0..128);
+}
+
 fn post_atomic(pair: &mut Pair, wr_id: u64) {
     let (sge, remote) = (pair.left.sge(600_000 + wr_id * 8, 8), pair.right.remote(800));
     pair.left.post(wr_id, SendOp::FetchAdd { remote, add: 5 }, &[sge]);

@@ -84,6 +84,23 @@ fn i02_duplicates_are_acknowledged_too_and_lost_packets_are_not() {
     assert_eq!(pair.acks_of(From::Right), 10, "twelve sent, ten arrived");
 }
 
+/// Past the edge: more packets come in at once than acknowledgements can wait for the wire (4096). Those that do not
+/// fit are folded into later ones, and nothing is missed.
+#[test]
+fn i02_acknowledgements_that_do_not_fit_are_folded() {
+    let mut setup = Setup::new("irn", &[("cap_packets", "0")]);
+    (setup.depth, setup.completions) = (8_192, 8_192);
+    let mut pair = Pair::new(&setup);
+    pair.batch = true;
+    let (sge, remote) = (pair.left.sge(0, 8), pair.right.remote(TARGET));
+    (0..5_000).for_each(|wr_id| pair.left.post(wr_id, SendOp::Write { remote, immediate: None }, &[sge]));
+    pair.run();
+    assert_eq!(pair.right.engine.stats().acks_folded, 5_000 - 4_096);
+    assert_eq!(pair.acks_of(From::Right), 4_097, "and one for all that were folded");
+    assert_eq!(pair.resent(From::Left, FIRST), []);
+    all_succeed(&mut pair.left, 0..5_000);
+}
+
 /// The sender remembers what was selectively acknowledged: 5 is lost three times over, so that the timer must repair
 /// it, and still none of 6 to 109 is ever sent again, to the last one that the cap let out.
 #[test]
