@@ -1,0 +1,55 @@
+//! The capture of what a NIC carries, both ways, as it was on the wire: after impairment, each packet by itself.
+
+use std::fmt;
+use std::io::Write;
+
+use rnic_base::Time;
+use rnic_wire::Addresses;
+use rnic_wire::pcap::{Capture, CaptureError};
+
+use crate::error::NicError;
+use crate::notice::{Notice, Notices};
+use crate::stats::NicStats;
+
+/// Where a capture goes.
+pub(crate) struct CaptureTo(Capture<Box<dyn Write + Send>>);
+
+impl fmt::Debug for CaptureTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CaptureTo")
+    }
+}
+
+impl CaptureTo {
+    pub(crate) fn new(output: Box<dyn Write + Send>) -> Result<Self, NicError> {
+        let error = |error: CaptureError| NicError::System {
+            doing: "beginning the capture",
+            error: std::io::Error::other(error),
+        };
+        Capture::new(output).map(Self).map_err(error)
+    }
+
+    pub(crate) fn into_output(self) -> Box<dyn Write + Send> {
+        self.0.into_inner()
+    }
+}
+
+/// Adds a datagram to the capture, if there is one. A capture that cannot be written ends; the NIC goes on.
+#[inline]
+pub(crate) fn record(
+    capture: &mut Option<CaptureTo>,
+    stats: &mut NicStats,
+    notices: &mut Notices,
+    now: Time,
+    addresses: &Addresses,
+    bytes: &[u8],
+) {
+    let Some(CaptureTo(writer)) = capture else { return };
+    match writer.write(now, addresses, bytes) {
+        Ok(()) => stats.captured += 1,
+        Err(error) => {
+            *capture = None;
+            notices.push(Notice::CaptureEnded(error.to_string()));
+        }
+    }
+}

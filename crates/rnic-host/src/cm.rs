@@ -1,0 +1,38 @@
+//! The connection manager's protocol: InfiniBand connection management messages, retransmitted, deduplicated, bounded.
+//!
+//! Source: InfiniBand Architecture volume 1, chapter 12: sections 12.9.7 (states), 12.10 (communication establishment).
+//! Deviations: the *time wait* state is not kept, because queue pair numbers and communication ids are random and come
+//! back after years; MRA (a request for patience) is neither sent nor understood; a peer that answers a message of an
+//! unknown connection is told so once for each message.
+//!
+//! ```text
+//!   active                                               passive
+//!   RequestSent ----- REQ --------------------------->   RequestReceived     the program decides
+//!   ReplyReceived <-- REP ----------------------------   ReplySent           after `accept`
+//!   Established ----- RTU (after the program knows) -->  Established
+//!   DisconnectSent -- DREQ -------------------------->   (gone)
+//!   (gone) <--------- DREP ---------------------------
+//! ```
+//!
+//! This is a state machine without a socket: messages and time come in, messages and [`Happening`]s come out. Queue
+//! pairs are `nic/connect.rs`'s business.
+
+mod exchange;
+mod manager;
+pub(crate) mod negotiate;
+
+pub(crate) use exchange::{Exchange, State};
+pub(crate) use manager::{Happening, Manager};
+
+/// A connection, or an attempt at one. Never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId(pub(crate) u64);
+
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connection {}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,503 @@
+//! All connections, by their names, and what becomes of messages.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_wire::Addresses;
+use rnic_wire::Qpn;
+use rnic_wire::cm::{
+    DisconnectReply, DisconnectRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason,
+    Rejected, Reply, Request, ServiceId, TransportService,
+};
+
+use super::{ConnectionId, Exchange, State};
+
+/// Something that the queue pairs' side must act on.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Happening {
+    /// Somebody asks for a connection.
+    Requested(ConnectionId, Box<Request>),
+    /// Our request was accepted; so long after it was sent.
+    Replied(ConnectionId, Box<Reply>, Duration),
+    /// The other side is ready: a connection that we have accepted is established.
+    Ready(ConnectionId),
+    /// Our request, or our answer, was refused.
+    Refused(ConnectionId, Box<Reject>),
+    /// No answer in all that time.
+    TimedOut(ConnectionId, Duration),
+    /// Nobody is at the address.
+    Unreachable(ConnectionId, i32),
+    /// An established connection is over, because the other side or we have ended it.
+    Disconnected(ConnectionId),
+}
+
+/// Connections and the services that wait for them.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    exchanges: BTreeMap<ConnectionId, Exchange>,
+    /// By our communication id. Never iterated.
+    by_comm_id: HashMap<u32, ConnectionId>,
+    /// Requests of others, by who asked and how he calls it: finds duplicates. Never iterated.
+    by_request: HashMap<(SocketAddr, u32), ConnectionId>,
+    /// Services, and how many of their requests may wait for a decision.
+    services: BTreeMap<ServiceId, usize>,
+    timers: BinaryHeap<Reverse<(Time, ConnectionId)>>,
+    out: VecDeque<(Addresses, Mad)>,
+    happenings: VecDeque<Happening>,
+    half_open: usize,
+    next_id: u64,
+    random: RandomStream,
+    /// Messages that fitted nothing.
+    pub(crate) strays: u64,
+}
+
+impl Manager {
+    pub(crate) fn new(secret: u64) -> Self {
+        Self {
+            exchanges: BTreeMap::new(),
+            by_comm_id: HashMap::new(),
+            by_request: HashMap::new(),
+            services: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            out: VecDeque::new(),
+            happenings: VecDeque::new(),
+            half_open: 0,
+            next_id: 1,
+            random: RandomStreams::new(secret).stream("connection-manager"),
+            strays: 0,
+        }
+    }
+
+    /// Starts waiting for requests; false when somebody does already.
+    pub(crate) fn listen(&mut self, service: ServiceId, backlog: usize) -> bool {
+        let free = !self.services.contains_key(&service);
+        if free {
+            self.services.insert(service, backlog);
+        }
+        free
+    }
+
+    pub(crate) fn services(&self) -> usize {
+        self.services.len()
+    }
+
+    /// Stops waiting; requests that wait are refused when they time out.
+    pub(crate) fn unlisten(&mut self, service: ServiceId) {
+        self.services.remove(&service);
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Exchange> {
+        self.exchanges.get(&id)
+    }
+
+    /// Asks for a connection. `request` lacks our name for it, which is filled in; `None` when there are too many.
+    pub(crate) fn connect(
+        &mut self,
+        now: Time,
+        addresses: Addresses,
+        mut request: Request,
+        patience: Duration,
+    ) -> Option<ConnectionId> {
+        let transaction_id = self.random.bits();
+        let id = self.add(now, addresses, 0, transaction_id, State::RequestSent)?;
+        request.local_comm_id = self.exchanges[&id].local_comm_id;
+        self.send_until_answered(now, id, Message::Request(request), patience);
+        Some(id)
+    }
+
+    /// Accepts a request. `reply` lacks both names, which are filled in; false when the request waits no longer.
+    pub(crate) fn accept(&mut self, now: Time, id: ConnectionId, mut reply: Reply, patience: Duration) -> bool {
+        let Some(exchange) = self.waiting(id) else { return false };
+        exchange.become_(State::ReplySent);
+        (reply.local_comm_id, reply.remote_comm_id) = (exchange.local_comm_id, exchange.remote_comm_id);
+        self.send_until_answered(now, id, Message::Reply(reply), patience);
+        true
+    }
+
+    /// Refuses a request, or a reply, and forgets it; false when it waits no longer.
+    pub(crate) fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
+        let Some(exchange) = self.exchanges.get(&id) else { return false };
+        let rejected = match exchange.state {
+            State::RequestReceived => Rejected::Request,
+            State::ReplyReceived => Rejected::Reply,
+            _ => return false,
+        };
+        let reject = Reject {
+            local_comm_id: exchange.local_comm_id,
+            remote_comm_id: exchange.remote_comm_id,
+            rejected,
+            reason,
+            info,
+            private_data: PrivateData::new(&data[..data.len().min(148)]).unwrap_or_default(),
+        };
+        self.out.push_back((exchange.addresses, mad(exchange.transaction_id, Message::Reject(reject))));
+        self.remove(id);
+        true
+    }
+
+    /// The program knows of its connection: the other side may too.
+    pub(crate) fn confirm(&mut self, id: ConnectionId) {
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplyReceived)
+        else {
+            return;
+        };
+        exchange.become_(State::Established);
+        self.send_ready(id);
+    }
+
+    /// The other side uses the connection: it is established, whatever became of its RTU.
+    pub(crate) fn establish(&mut self, id: ConnectionId) {
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplySent) else {
+            return;
+        };
+        exchange.become_(State::Established);
+        self.half_open -= 1;
+        self.happenings.push_back(Happening::Ready(id));
+    }
+
+    /// Ends an established connection; false when there is none.
+    pub(crate) fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
+        let transaction_id = self.random.bits();
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::Established) else {
+            return false;
+        };
+        exchange.become_(State::DisconnectSent);
+        exchange.transaction_id = transaction_id;
+        let request = DisconnectRequest {
+            local_comm_id: exchange.local_comm_id,
+            remote_comm_id: exchange.remote_comm_id,
+            remote_qpn,
+            private_data: PrivateData::default(),
+        };
+        self.send_until_answered(now, id, Message::DisconnectRequest(request), DISCONNECT_PATIENCE);
+        true
+    }
+
+    /// Forgets a connection in any state, without a word.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        self.remove(id);
+    }
+
+    /// Nobody is at `address`, says the network.
+    pub(crate) fn unreachable(&mut self, address: SocketAddr, errno: i32) {
+        let asked = |exchange: &&Exchange| exchange.state == State::RequestSent && exchange.addresses.dst() == address;
+        let ids: Vec<ConnectionId> = self.exchanges.values().filter(asked).map(|exchange| exchange.id).collect();
+        for id in ids {
+            self.remove(id);
+            self.happenings.push_back(Happening::Unreachable(id, errno));
+        }
+    }
+
+    /// Takes in a message. `way` is from the sender to us.
+    pub(crate) fn receive(&mut self, now: Time, way: &Addresses, mad: Mad) {
+        let Mad { transaction_id, message } = mad;
+        match message {
+            Message::Request(request) => self.receive_request(now, way, transaction_id, request),
+            Message::Reply(reply) => self.receive_reply(now, way, transaction_id, reply),
+            Message::ReadyToUse(ready) => match self.addressed(way, ready.remote_comm_id, ready.local_comm_id) {
+                Some((id, State::ReplySent)) => self.establish(id),
+                Some((_, State::Established | State::DisconnectSent)) => {}
+                _ => self.strays += 1,
+            },
+            Message::Reject(reject) => self.receive_reject(way, transaction_id, reject),
+            Message::DisconnectRequest(request) => self.receive_disconnect(way, transaction_id, &request),
+            Message::DisconnectReply(reply) => match self.addressed(way, reply.remote_comm_id, reply.local_comm_id) {
+                Some((id, State::DisconnectSent)) => self.finish(id),
+                _ => self.strays += 1,
+            },
+        }
+    }
+
+    fn receive_request(&mut self, now: Time, way: &Addresses, transaction_id: u64, request: Request) {
+        if let Some(id) = self.by_request.get(&(way.src(), request.local_comm_id)).copied() {
+            // It was sent again. Unless our answer has got lost, there is nothing to say.
+            if self.exchanges[&id].state == State::ReplySent {
+                self.send_again(now, id);
+            }
+            return;
+        }
+        let refuse = |reason| Reject {
+            remote_comm_id: request.local_comm_id,
+            rejected: Rejected::Request,
+            reason,
+            ..Reject::default()
+        };
+        let reason = match self.services.get(&request.service_id) {
+            None => Some(RejectReason::INVALID_SERVICE_ID),
+            Some(_) if request.transport_service != TransportService::Reliable => {
+                Some(RejectReason::INVALID_TRANSPORT_SERVICE)
+            }
+            Some(backlog) if self.half_open >= *backlog.min(&HALF_OPEN_MAX) => Some(RejectReason::NO_RESOURCES),
+            Some(_) => None,
+        };
+        if let Some(reason) = reason {
+            return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(refuse(reason)))));
+        }
+        let remote = request.local_comm_id;
+        let Some(id) = self.add(now, way.reversed(), remote, transaction_id, State::RequestReceived) else {
+            let reject = refuse(RejectReason::NO_RESOURCES);
+            return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
+        };
+        self.by_request.insert((way.src(), remote), id);
+        self.half_open += 1;
+        self.wait_for_program(now, id);
+        self.happenings.push_back(Happening::Requested(id, Box::new(request)));
+    }
+
+    fn receive_reply(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: Reply) {
+        // Our REQ did not know the other side's name; its transaction must be ours instead.
+        let known = self.find(way, reply.remote_comm_id).and_then(|id| self.exchanges.get_mut(&id));
+        match known {
+            Some(exchange) if exchange.state == State::RequestSent && exchange.transaction_id == transaction_id => {
+                exchange.become_(State::ReplyReceived);
+                exchange.remote_comm_id = reply.local_comm_id;
+                let (id, round_trip) = (exchange.id, now.since(exchange.sent_at));
+                self.happenings.push_back(Happening::Replied(id, Box::new(reply), round_trip));
+            }
+            Some(exchange) if exchange.remote_comm_id == reply.local_comm_id => {
+                // It was sent again: our RTU has got lost, or is still to come.
+                let (id, state) = (exchange.id, exchange.state);
+                if state == State::Established {
+                    self.send_ready(id);
+                }
+            }
+            _ => {
+                self.strays += 1;
+                let reject = Reject {
+                    local_comm_id: reply.remote_comm_id,
+                    remote_comm_id: reply.local_comm_id,
+                    rejected: Rejected::Reply,
+                    reason: RejectReason::INVALID_COMM_ID,
+                    ..Reject::default()
+                };
+                self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
+            }
+        }
+    }
+
+    fn receive_reject(&mut self, way: &Addresses, transaction_id: u64, reject: Reject) {
+        let id = self.find(way, reject.remote_comm_id).filter(|id| {
+            let exchange = &self.exchanges[id];
+            let expected = match reject.rejected {
+                Rejected::Request => exchange.state == State::RequestSent,
+                Rejected::Reply => exchange.state == State::ReplySent,
+                // The other side has given up.
+                _ => matches!(exchange.state, State::RequestSent | State::ReplySent | State::RequestReceived),
+            };
+            expected && exchange.transaction_id == transaction_id
+        });
+        let Some(id) = id else {
+            self.strays += 1;
+            return;
+        };
+        self.remove(id);
+        self.happenings.push_back(Happening::Refused(id, Box::new(reject)));
+    }
+
+    fn receive_disconnect(&mut self, way: &Addresses, transaction_id: u64, request: &DisconnectRequest) {
+        let reply = DisconnectReply {
+            local_comm_id: request.remote_comm_id,
+            remote_comm_id: request.local_comm_id,
+            private_data: PrivateData::default(),
+        };
+        match self.addressed(way, request.remote_comm_id, request.local_comm_id) {
+            Some((id, State::Established | State::DisconnectSent | State::ReplySent)) => self.finish(id),
+            // Our reply has got lost, or the other side is confused: either way it wants to hear this.
+            _ => self.strays += 1,
+        }
+        self.out.push_back((way.reversed(), mad(transaction_id, Message::DisconnectReply(reply))));
+    }
+
+    /// The connection that `way` and our communication id name.
+    fn find(&self, way: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
+        let id = *self.by_comm_id.get(&local_comm_id)?;
+        (self.exchanges[&id].addresses == way.reversed()).then_some(id)
+    }
+
+    /// The connection that `way` and both communication ids name, and its state.
+    fn addressed(&self, way: &Addresses, local_comm_id: u32, remote_comm_id: u32) -> Option<(ConnectionId, State)> {
+        let id = self.find(way, local_comm_id)?;
+        let exchange = &self.exchanges[&id];
+        (exchange.remote_comm_id == remote_comm_id).then_some((id, exchange.state))
+    }
+
+    /// A request that the program has not decided about.
+    fn waiting(&mut self, id: ConnectionId) -> Option<&mut Exchange> {
+        self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::RequestReceived)
+    }
+
+    fn add(
+        &mut self,
+        now: Time,
+        addresses: Addresses,
+        remote_comm_id: u32,
+        transaction_id: u64,
+        state: State,
+    ) -> Option<ConnectionId> {
+        if self.exchanges.len() >= EXCHANGES_MAX {
+            return None;
+        }
+        let local_comm_id = loop {
+            // Zero means that there is none.
+            let drawn = self.random.bits() as u32;
+            if drawn != 0 && !self.by_comm_id.contains_key(&drawn) {
+                break drawn;
+            }
+        };
+        let id = ConnectionId(self.next_id);
+        self.next_id += 1;
+        let exchange = Exchange {
+            id,
+            addresses,
+            local_comm_id,
+            remote_comm_id,
+            transaction_id,
+            state,
+            message: None,
+            resend_at: None,
+            interval: RESEND_FIRST,
+            give_up_at: now,
+            patience: Duration::ZERO,
+            sent_at: now,
+        };
+        self.exchanges.insert(id, exchange);
+        self.by_comm_id.insert(local_comm_id, id);
+        Some(id)
+    }
+
+    /// The connection is over: the other end of its life than [`Manager::remove`], which is silent.
+    fn finish(&mut self, id: ConnectionId) {
+        self.remove(id);
+        self.happenings.push_back(Happening::Disconnected(id));
+    }
+
+    fn remove(&mut self, id: ConnectionId) {
+        let Some(mut exchange) = self.exchanges.remove(&id) else { return };
+        self.half_open -= usize::from(exchange.is_half_open());
+        exchange.become_(State::Gone);
+        self.by_comm_id.remove(&exchange.local_comm_id);
+        let asked = (exchange.addresses.dst(), exchange.remote_comm_id);
+        if self.by_request.get(&asked) == Some(&id) {
+            self.by_request.remove(&asked);
+        }
+    }
+
+    fn send_ready(&mut self, id: ConnectionId) {
+        let exchange = &self.exchanges[&id];
+        let ready = ReadyToUse {
+            local_comm_id: exchange.local_comm_id,
+            remote_comm_id: exchange.remote_comm_id,
+            private_data: PrivateData::default(),
+        };
+        self.out.push_back((exchange.addresses, mad(exchange.transaction_id, Message::ReadyToUse(ready))));
+    }
+
+    /// Sends a message, and again until it is answered or `patience` is over.
+    fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
+        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
+        exchange.message = Some(Box::new(message));
+        (exchange.sent_at, exchange.patience) = (now, patience);
+        (exchange.interval, exchange.give_up_at) = (RESEND_FIRST, now + patience);
+        self.send_again(now, id);
+    }
+
+    fn send_again(&mut self, now: Time, id: ConnectionId) {
+        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
+        let Some(message) = &exchange.message else { return };
+        self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
+        let at = (now + exchange.interval).min(exchange.give_up_at);
+        exchange.interval = exchange.interval.saturating_mul(2).min(RESEND_MOST);
+        exchange.resend_at = Some(at);
+        self.timers.push(Reverse((at, id)));
+    }
+
+    /// A request waits for the program, but not for ever.
+    fn wait_for_program(&mut self, now: Time, id: ConnectionId) {
+        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
+        let at = now + PROGRAM_PATIENCE;
+        (exchange.give_up_at, exchange.patience) = (at, PROGRAM_PATIENCE);
+        exchange.resend_at = Some(at);
+        self.timers.push(Reverse((at, id)));
+    }
+
+    /// When [`Manager::tick`] has something to do next.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Sends again, or gives up, what is due.
+    pub(crate) fn tick(&mut self, now: Time) {
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.timers.pop();
+            // Stale entries belong to connections that have moved on.
+            let Some(exchange) = self.exchanges.get(&id).filter(|exchange| exchange.resend_at == Some(at)) else {
+                continue;
+            };
+            if now < exchange.give_up_at {
+                self.send_again(now, id);
+            } else {
+                self.give_up(id);
+            }
+        }
+    }
+
+    fn give_up(&mut self, id: ConnectionId) {
+        let exchange = &self.exchanges[&id];
+        let (state, patience) = (exchange.state, exchange.patience);
+        if matches!(state, State::RequestSent | State::ReplySent) {
+            let reject = Reject {
+                local_comm_id: exchange.local_comm_id,
+                remote_comm_id: exchange.remote_comm_id,
+                rejected: Rejected::NoMessage,
+                reason: RejectReason::TIMEOUT,
+                ..Reject::default()
+            };
+            self.out.push_back((exchange.addresses, mad(exchange.transaction_id, Message::Reject(reject))));
+        }
+        match state {
+            State::DisconnectSent => self.finish(id),
+            _ => {
+                self.remove(id);
+                self.happenings.push_back(Happening::TimedOut(id, patience));
+            }
+        }
+    }
+
+    /// The next message to send, and the way from us to whom.
+    pub(crate) fn poll_message(&mut self) -> Option<(Addresses, Mad)> {
+        self.out.pop_front()
+    }
+
+    /// What has happened.
+    pub(crate) fn poll_happening(&mut self) -> Option<Happening> {
+        self.happenings.pop_front()
+    }
+}
+
+fn mad(transaction_id: u64, message: Message) -> Mad {
+    Mad { transaction_id, message }
+}
+
+/// Connections and attempts, at most: a few hundred bytes each, and queue pairs cost more.
+const EXCHANGES_MAX: usize = 1 << 16;
+
+/// Requests of strangers that wait for an answer of theirs or ours, at most, over all services.
+const HALF_OPEN_MAX: usize = 4_096;
+
+/// How long a request waits for the program's decision.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long we ask for the end of a connection. It is over then in any case.
+const DISCONNECT_PATIENCE: Duration = Duration::from_ms(500);
+
+/// A message is sent again after this, then after twice as long each time: an answer takes a few milliseconds on a busy
+/// machine.
+const RESEND_FIRST: Duration = Duration::from_ms(20);
+
+/// But not less often than this.
+const RESEND_MOST: Duration = Duration::from_ms(500);

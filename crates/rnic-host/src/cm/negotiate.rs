@@ -1,0 +1,169 @@
+//! What two NICs of ours tell each other when they connect, in the private data of REQ and REP.
+//!
+//! ```text
+//!   0 "ORN" and version 1         4 bytes of application data    5 bytes of names
+//!   6 wire MTU, bytes             8 receive window, packets      12 cap on packets in flight (0: none)
+//!  16 names of transports, best first, separated by commas; 24 bytes, padded with zeros
+//!  40 the application's data
+//! ```
+//!
+//! A REQ offers; the REP names what was chosen. Who does not send this block is somebody else's stack: RoCEv2 with
+//! go-back-N, an MTU of InfiniBand, no word about buffers (IRN section 7: both ends must speak it, else RoCE is used).
+//!
+//! The wire MTU is the smaller of the two. So is the cap, because a receiver keeps early packets only as far as its own
+//! bitmap reaches.
+
+use rnic_base::limits::{MTU_MAX, MTU_MIN};
+
+/// Bytes of the block.
+pub(crate) const BLOCK_BYTES: usize = 40;
+
+/// Application data that fit a REQ behind the addresses and the block.
+pub(crate) const REQUEST_DATA_BYTES: usize = 56 - BLOCK_BYTES;
+
+/// Application data that fit a REP behind the block.
+pub(crate) const REPLY_DATA_BYTES: usize = 196 - BLOCK_BYTES;
+
+/// The transport of everybody else.
+pub(crate) const FALLBACK: &str = "roce-gbn";
+
+/// What one end says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Terms {
+    /// Payload bytes of a full packet.
+    pub(crate) wire_mtu: u32,
+    /// Packets that may be under way to it; `None` when it does not say.
+    pub(crate) receive_window: Option<u32>,
+    /// Packets that it has in flight at most, per queue pair; `None` when only its memory bounds them.
+    pub(crate) cap_packets: Option<u32>,
+    /// Transports that it speaks, best first; in a REP, the one that it has chosen.
+    pub(crate) transports: Vec<String>,
+}
+
+impl Terms {
+    /// What somebody else's stack means who says nothing.
+    pub(crate) fn of_others(wire_mtu: u32) -> Self {
+        Self { wire_mtu, receive_window: None, cap_packets: None, transports: vec![FALLBACK.to_owned()] }
+    }
+
+    /// The block, with `data` behind it.
+    ///
+    /// # Panics
+    /// When `data` is longer than 255 bytes or the names are longer than 24: callers check.
+    pub(crate) fn emit(&self, data: &[u8]) -> Vec<u8> {
+        let names = self.names();
+        let mut block = Vec::with_capacity(BLOCK_BYTES + data.len());
+        block.extend_from_slice(MAGIC);
+        block.push(u8::try_from(data.len()).expect("application data are short"));
+        block.push(names.len() as u8);
+        block.extend_from_slice(&(self.wire_mtu as u16).to_be_bytes());
+        block.extend_from_slice(&self.receive_window.unwrap_or(0).to_be_bytes());
+        block.extend_from_slice(&self.cap_packets.unwrap_or(0).to_be_bytes());
+        block.extend_from_slice(names.as_bytes());
+        block.resize(BLOCK_BYTES, 0);
+        block.extend_from_slice(data);
+        block
+    }
+
+    /// Reads the block and the application's data behind it; `None` when there is none, or it makes no sense.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (block, rest) = bytes.split_first_chunk::<BLOCK_BYTES>()?;
+        if block[..4] != *MAGIC {
+            return None;
+        }
+        let data = rest.get(..usize::from(block[4]))?;
+        let names = block[NAMES_AT..].get(..usize::from(block[5]))?;
+        let names = std::str::from_utf8(names).ok()?;
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+        if !names.split(',').all(is_name) {
+            return None;
+        }
+        let word = |at: usize| u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+        let wire_mtu = u32::from(u16::from_be_bytes([block[6], block[7]]));
+        if !(MTU_MIN..=MTU_MAX).contains(&wire_mtu) || !wire_mtu.is_multiple_of(4) {
+            return None;
+        }
+        let some = |value: u32| (value != 0).then_some(value);
+        let terms = Self {
+            wire_mtu,
+            receive_window: some(word(8)),
+            cap_packets: some(word(12)),
+            transports: names.split(',').map(str::to_owned).collect(),
+        };
+        Some((terms, data))
+    }
+
+    /// The transports in one line, as many as there is room for.
+    fn names(&self) -> String {
+        let mut names = String::new();
+        for name in &self.transports {
+            let more = name.len() + usize::from(!names.is_empty());
+            if names.len() + more > BLOCK_BYTES - NAMES_AT {
+                break;
+            }
+            if !names.is_empty() {
+                names.push(',');
+            }
+            names.push_str(name);
+        }
+        names
+    }
+}
+
+/// The smaller of two bounds of which either may be absent.
+pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
+}
+
+const MAGIC: &[u8; 4] = b"ORN\x01";
+const NAMES_AT: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms() -> Terms {
+        let transports = vec!["irn".to_owned(), "roce-gbn".to_owned()];
+        Terms { wire_mtu: 1_424, receive_window: Some(700), cap_packets: Some(110), transports }
+    }
+
+    #[test]
+    fn golden_and_back() {
+        let bytes = terms().emit(b"hello");
+        let mut expected = b"ORN\x01\x05\x0c\x05\x90\0\0\x02\xbc\0\0\0\x6eirn,roce-gbn".to_vec();
+        expected.resize(BLOCK_BYTES, 0);
+        expected.extend_from_slice(b"hello");
+        assert_eq!(bytes, expected);
+        // Private data are padded.
+        let padded = [&bytes[..], &[0; 11]].concat();
+        assert_eq!(Terms::parse(&padded), Some((terms(), &b"hello"[..])));
+        let bare = Terms { receive_window: None, cap_packets: None, ..terms() };
+        assert_eq!(Terms::parse(&bare.emit(&[])), Some((bare, &[][..])));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_none() {
+        let good = terms().emit(b"hello");
+        assert_eq!(Terms::parse(&good[..BLOCK_BYTES]), None, "application data missing");
+        assert_eq!(Terms::parse(&[0; 56]), None);
+        for (at, value) in [(0, b'X'), (3, 2), (4, 200), (5, 25), (5, 0), (6, 0xff), (7, 0x91), (16, b','), (17, 0xff)]
+        {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(Terms::parse(&bad), None, "byte {at} = {value}");
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_fit_are_left_out() {
+        let transports = ["a-long-name", "another-one", "x", "short"].map(str::to_owned).to_vec();
+        let bytes = Terms { transports, ..terms() }.emit(&[]);
+        let (read, _) = Terms::parse(&bytes).expect("a legal block");
+        assert_eq!(read.transports, ["a-long-name", "another-one"]);
+    }
+
+    #[test]
+    fn the_smaller_bound_counts() {
+        assert_eq!([smaller(None, None), smaller(Some(3), None), smaller(Some(3), Some(2))], [None, Some(3), Some(2)]);
+    }
+}

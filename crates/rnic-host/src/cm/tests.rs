@@ -1,0 +1,1 @@
+//! The protocol against itself, and against messages that nobody should send.

@@ -1,0 +1,89 @@
+//! What a NIC is opened with.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use rnic_base::BitRate;
+use rnic_base::limits::{MTU_MAX, MTU_MIN};
+use rnic_wire::net::UDP_PORT;
+
+use crate::error::NicError;
+use crate::impair::Impairment;
+
+/// Settings of a NIC.
+#[derive(Clone, Debug)]
+pub struct NicConfig {
+    /// Own address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
+    /// know it.
+    pub bind: SocketAddr,
+    /// Names this NIC in what is drawn from a seed.
+    pub name: String,
+    /// What congestion control takes for the rate of the link.
+    pub line_rate: BitRate,
+    /// Largest wire MTU to offer: payload bytes of a full packet, a multiple of 4.
+    pub mtu_max_bytes: u32,
+    /// Receive buffer to ask the kernel for. It grants what `net.core.rmem_max` allows; the receive window follows.
+    pub receive_buffer_bytes: usize,
+    /// Send buffer to ask the kernel for.
+    pub send_buffer_bytes: usize,
+    /// Let the kernel cut trains into packets, if it can.
+    pub segmentation: bool,
+    /// Let the kernel hand over trains of packets, if it can.
+    pub receive_offload: bool,
+    /// A bad network, on what this NIC sends.
+    pub impairment: Impairment,
+    /// Makes keys and queue pair numbers hard to guess; `None` draws one from the system. Tests give it.
+    pub secret: Option<u64>,
+}
+
+impl Default for NicConfig {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT),
+            name: "nic".to_owned(),
+            line_rate: BitRate::gbps(100),
+            mtu_max_bytes: 4_096,
+            receive_buffer_bytes: 4 << 20,
+            send_buffer_bytes: 4 << 20,
+            segmentation: true,
+            receive_offload: true,
+            impairment: Impairment::default(),
+            secret: None,
+        }
+    }
+}
+
+impl NicConfig {
+    /// The defaults, bound to `bind`.
+    pub fn at(bind: SocketAddr) -> Self {
+        Self { bind, ..Self::default() }
+    }
+
+    /// Applies the environment: `RNIC_SEGMENTATION=off` and `RNIC_RECEIVE_OFFLOAD=off` do without the kernel's help.
+    ///
+    /// # Errors
+    /// When a variable says something else than `on` or `off`.
+    pub fn with_environment(mut self) -> Result<Self, NicError> {
+        for (name, switch) in
+            [("RNIC_SEGMENTATION", &mut self.segmentation), ("RNIC_RECEIVE_OFFLOAD", &mut self.receive_offload)]
+        {
+            match std::env::var(name).as_deref() {
+                Err(_) => {}
+                Ok("on") => *switch = true,
+                Ok("off") => *switch = false,
+                Ok(found) => {
+                    return Err(NicError::Setting { what: name, found: found.to_owned(), expected: "on or off" });
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), NicError> {
+        let mtu = self.mtu_max_bytes;
+        if !(MTU_MIN..=MTU_MAX).contains(&mtu) || !mtu.is_multiple_of(4) {
+            let expected = "a multiple of 4 between 256 and 8192";
+            return Err(NicError::Setting { what: "mtu_max_bytes", found: mtu.to_string(), expected });
+        }
+        Ok(())
+    }
+}

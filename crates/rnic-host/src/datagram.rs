@@ -1,0 +1,13 @@
+//! A datagram that has its own bytes: the exception. Most are gathered from where they are and never exist in one
+//! piece.
+
+use rnic_wire::Addresses;
+
+/// A datagram that waits: because it is impaired, or the kernel had no room for it, or it is a management message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Datagram {
+    /// From us to whom.
+    pub(crate) addresses: Addresses,
+    /// Base transport header through ICRC.
+    pub(crate) bytes: Vec<u8>,
+}

@@ -1,0 +1,161 @@
+//! Transports for software: the same algorithms, with timeouts that fit processes instead of hardware.
+//!
+//! IRN's 100 and 320 microseconds are for NICs that answer within one. A process may be taken off its core for a few
+//! milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two processes a round trip
+//! takes some hundred microseconds. A timeout that is too early costs IRN one packet, and go-back-N everything that is
+//! in flight; a timeout that is too late costs both the time until it comes. So IRN's are short, and go-back-N's is
+//! long enough for a process that has lost its core for a tick.
+//!
+//! On a path that is slower than that, timeouts are stretched to a multiple of the round trip that setting up the
+//! connection took.
+
+use rnic_base::Duration;
+use rnic_policy::Profile;
+use rnic_transports::SelectError;
+
+/// A transport to offer, and whether its timeouts may be adapted to the path.
+#[derive(Clone, Debug)]
+pub struct TransportChoice {
+    /// What it is made of.
+    pub profile: Profile,
+    /// Nobody has set a timeout: a slow path stretches them.
+    pub adapts: bool,
+}
+
+impl TransportChoice {
+    /// The transport called `name` with the defaults of this room, then `options` applied, as
+    /// [`rnic_transports::select`] does.
+    ///
+    /// # Errors
+    /// When a name is unknown, a value illegal, or the composition cannot be right.
+    pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
+        let profile = rnic_transports::select(name, options.iter().copied())?;
+        let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
+        let adapts = !TIMEOUTS.iter().any(|timeout| is_given(timeout));
+        Ok(Self { profile: host_defaults(profile, is_given)?, adapts })
+    }
+
+    /// The same, with timeouts of at least `round_trips` of `round_trip` each, if they may be adapted.
+    pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
+        let mut choice = self.clone();
+        if self.adapts {
+            let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
+            let options: Vec<_> = self.profile.options().collect();
+            for (spec, value) in options {
+                let text = least.to_string();
+                if TIMEOUTS.contains(&spec.name) && value != 0 && value < least.as_ps() {
+                    // A duration between the default and ten seconds is legal for every timeout.
+                    let _ = choice.profile.set(spec.name, &text);
+                }
+            }
+        }
+        choice
+    }
+
+    /// How long the longest timeout is, if there is any: what a give-up time is counted in.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let timeouts = self.profile.options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
+        timeouts.map(|(_, value)| Duration::from_ps(value)).max().filter(|timeout| *timeout > Duration::ZERO)
+    }
+}
+
+/// What is tried when nobody says anything else, best first.
+///
+/// # Panics
+/// Never: a test makes them.
+pub fn default_transports() -> Vec<TransportChoice> {
+    let choice = |name| TransportChoice::named(name, &[]).expect("the defaults of a transport that exists are legal");
+    vec![choice("irn"), choice("roce-gbn")]
+}
+
+/// `profile` with this room's defaults for whatever is not `given`.
+///
+/// # Errors
+/// When the result cannot be right, which takes odd options.
+pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Result<Profile, SelectError> {
+    for (option, value) in DEFAULTS {
+        let has = profile.options().any(|(spec, _)| spec.name == *option);
+        let wanted = match *option {
+            // A cap is part of what a transport is, for those that have one.
+            "cap_packets" => profile.cap_packets.is_some(),
+            _ => has,
+        };
+        if wanted && !given(option) {
+            let transport = profile.name;
+            profile.set(option, value).map_err(|source| SelectError::Option { transport, source })?;
+        }
+    }
+    profile.check()?;
+    Ok(profile)
+}
+
+/// Defaults by the name of the option; measured with `benches/` on two cores, see there.
+const DEFAULTS: &[(&str, &str)] = &[
+    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll.
+    ("rto_low", "1ms"),
+    // IRN, many packets in flight: a lost retransmission stalls the whole window for so long.
+    ("rto_high", "2ms"),
+    // Go-back-N: two ticks of a process that is off its core.
+    ("rto", "8ms"),
+    // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's and half in the
+    // receiver's train.
+    ("cap_packets", "256"),
+];
+
+/// Options that are timeouts.
+const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];
+
+/// Round trips of connection set-up in a timeout: the queues of a loaded path double its round trip, and then some.
+const TIMEOUT_ROUND_TRIPS: u64 = 4;
+
+/// No path makes a timeout longer.
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(choice: &TransportChoice, name: &str) -> u64 {
+        choice.profile.options().find(|(spec, _)| spec.name == name).expect("the option exists").1
+    }
+
+    #[test]
+    fn defaults_fill_in_what_is_not_given() {
+        let plain = TransportChoice::named("irn", &[]).expect("a transport");
+        assert_eq!(option(&plain, "rto_low"), Duration::from_ms(1).as_ps());
+        assert!(plain.adapts);
+        let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("legal");
+        assert_eq!(option(&given, "rto_low"), Duration::from_us(50).as_ps());
+        assert_eq!(option(&given, "rto_high"), Duration::from_ms(2).as_ps());
+        assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
+        let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
+        assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
+    }
+
+    #[test]
+    fn exchanged_parts_get_the_defaults_of_their_own_options() {
+        let choice = TransportChoice::named("irn", &[("recovery", "go-back-n")]).expect("a variant of IRN");
+        assert_eq!(option(&choice, "rto"), Duration::from_ms(8).as_ps());
+    }
+
+    #[test]
+    fn mistakes_are_errors() {
+        assert!(TransportChoice::named("tcp", &[]).is_err());
+        assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
+    }
+
+    #[test]
+    fn slow_paths_stretch_timeouts_that_nobody_set() {
+        let plain = TransportChoice::named("irn", &[]).expect("a transport");
+        let slow = plain.stretched_to(Duration::from_ms(40));
+        assert_eq!(option(&slow, "rto_low"), Duration::from_ms(160).as_ps());
+        assert_eq!(slow.timeout(), Some(Duration::from_ms(160)));
+        let fast = plain.stretched_to(Duration::from_us(50));
+        assert_eq!(option(&fast, "rto_low"), option(&plain, "rto_low"));
+        let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("legal");
+        assert_eq!(option(&given.stretched_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
+        // No timeout, as under PFC, stays none.
+        let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("legal");
+        assert_eq!(none.timeout(), None);
+    }
+}

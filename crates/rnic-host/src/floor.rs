@@ -1,0 +1,202 @@
+//! What the kernel does without us: the floor that every benchmark of this room stands on.
+//!
+//! Measured in the same process run as our own figures, because a shared machine changes from minute to minute and only
+//! ratios mean something. Each contest has two threads, as a NIC and its peer have two: neither side gets more of the
+//! machine.
+//!
+//! The UDP contests poll without sleeping, as our NIC does when its program polls; TCP blocks, as it does in practice.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
+
+/// A quantity of data and the time it took.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stream {
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// From the first to the last.
+    pub elapsed: Duration,
+}
+
+impl Stream {
+    /// Gigabits per second that arrived.
+    pub fn goodput_gbps(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64() / 1e9
+    }
+}
+
+/// Kernel TCP over `ip` (a loopback address): one connection, one way, `write_bytes` a call, for `duration`.
+///
+/// # Errors
+/// What the sockets say.
+pub fn tcp_stream(ip: IpAddr, write_bytes: usize, duration: Duration) -> io::Result<Stream> {
+    let listener = TcpListener::bind(SocketAddr::new(ip, 0))?;
+    let address = listener.local_addr()?;
+    let receiver = thread::spawn(move || -> io::Result<Stream> {
+        let (mut connection, _) = listener.accept()?;
+        let mut buffer = vec![0; write_bytes.max(TCP_READ_BYTES)];
+        let mut bytes = connection.read(&mut buffer)? as u64;
+        let start = Instant::now();
+        loop {
+            match connection.read(&mut buffer)? {
+                0 => return Ok(Stream { bytes, elapsed: start.elapsed() }),
+                count => bytes += count as u64,
+            }
+        }
+    });
+    let mut connection = TcpStream::connect(address)?;
+    let data = vec![0x5a; write_bytes];
+    let start = Instant::now();
+    while start.elapsed() < duration {
+        connection.write_all(&data)?;
+    }
+    drop(connection);
+    join(receiver)
+}
+
+/// Bare UDP over `ip`, ping-pong of `payload_bytes`: half of each round trip in nanoseconds. Both sides poll.
+///
+/// # Errors
+/// What the sockets say; `TimedOut` when an answer is lost.
+pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Result<Histogram<u64>> {
+    let (client, server) = (socket(ip, false)?, socket(ip, false)?);
+    let (client_address, server_address) = (client.local_addr(), server.local_addr());
+    let answering = thread::spawn(move || -> io::Result<()> {
+        let (mut batch, to) = (ReceiveBatch::new(1), client_address.into());
+        let data = vec![0; payload_bytes];
+        for _ in 0..rounds {
+            poll_one(&server, &mut batch)?;
+            send(&server, &to, &[IoSlice::new(&data)], None)?;
+        }
+        Ok(())
+    });
+    let mut histogram = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    let (mut batch, to) = (ReceiveBatch::new(1), server_address.into());
+    let data = vec![0; payload_bytes];
+    for _ in 0..rounds {
+        let start = Instant::now();
+        send(&client, &to, &[IoSlice::new(&data)], None)?;
+        poll_one(&client, &mut batch)?;
+        histogram.saturating_record((start.elapsed().as_nanos() / 2) as u64);
+    }
+    join(answering)?;
+    Ok(histogram)
+}
+
+/// Bare UDP over `ip` with segmentation offload at both ends: trains of `payload_bytes` a datagram for `duration`. The
+/// receiver answers every train, and the sender keeps [`WINDOW_BYTES`] under way: nothing is lost, nothing is copied
+/// but by the kernel.
+///
+/// # Errors
+/// What the sockets say; `TimedOut` when a train is lost after all.
+pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::Result<Stream> {
+    let (sender, receiver) = (socket(ip, true)?, socket(ip, true)?);
+    let (sender_address, receiver_address) = (sender.local_addr(), receiver.local_addr());
+    let train = (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes;
+    let receiving = thread::spawn(move || -> io::Result<Stream> {
+        let (mut batch, to) = (ReceiveBatch::new(RECEIVE_AT_ONCE), sender_address.into());
+        let (mut bytes, mut start, mut last) = (0, None, Instant::now());
+        loop {
+            let count = poll(&receiver, &mut batch, RECEIVE_AT_ONCE)?;
+            let now = Instant::now();
+            for (incoming, _) in batch.iter() {
+                if incoming.len <= 1 {
+                    let elapsed = start.map_or(Duration::ZERO, |start| last.duration_since(start));
+                    return Ok(Stream { bytes, elapsed });
+                }
+                bytes += incoming.len as u64;
+            }
+            (start, last) = (start.or(Some(now)), now);
+            send(&receiver, &to, &[IoSlice::new(&[count as u8])], None)?;
+        }
+    });
+    let data = vec![0x5a; train];
+    let (mut batch, to) = (ReceiveBatch::new(RECEIVE_AT_ONCE), receiver_address.into());
+    let (start, mut under_way) = (Instant::now(), 0);
+    let segment = (train > payload_bytes).then_some(payload_bytes as u16);
+    while start.elapsed() < duration {
+        while under_way * train < WINDOW_BYTES {
+            send(&sender, &to, &[IoSlice::new(&data)], segment)?;
+            under_way += 1;
+        }
+        poll(&sender, &mut batch, RECEIVE_AT_ONCE)?;
+        under_way -= batch.iter().flat_map(|(_, bytes)| bytes).map(|count| usize::from(*count)).sum::<usize>();
+    }
+    send(&sender, &to, &[IoSlice::new(&[0])], None)?;
+    join(receiving)
+}
+
+fn socket(ip: IpAddr, receive_offload: bool) -> io::Result<UdpSocket> {
+    let bind = SocketAddr::new(ip, 0);
+    let (receive_buffer_bytes, send_buffer_bytes) = (BUFFER_BYTES, BUFFER_BYTES);
+    UdpSocket::open(&SocketOptions { bind, receive_buffer_bytes, send_buffer_bytes, receive_offload })
+}
+
+fn send(socket: &UdpSocket, to: &socket2::SockAddr, parts: &[IoSlice<'_>], segment: Option<u16>) -> io::Result<()> {
+    socket.send(&[Outgoing { to, from: None, parts, segment }]).map(|_| ())
+}
+
+fn poll_one(socket: &UdpSocket, batch: &mut ReceiveBatch) -> io::Result<usize> {
+    poll(socket, batch, 1)
+}
+
+/// Polls until something is there.
+fn poll(socket: &UdpSocket, batch: &mut ReceiveBatch, wanted: usize) -> io::Result<usize> {
+    let start = Instant::now();
+    loop {
+        for _ in 0..POLLS_PER_LOOK {
+            let count = socket.receive(batch, wanted)?;
+            if count > 0 {
+                return Ok(count);
+            }
+        }
+        if start.elapsed() > LOST_AFTER {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+fn join<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
+    thread.join().map_err(|_| io::Error::other("a thread of the measurement has failed"))?
+}
+
+/// What the UDP stream keeps under way: half of what an ordinary kernel lets a receive buffer grow to by default would
+/// be too little, a few megabytes fall out of the cache; the verbs study used the same.
+const WINDOW_BYTES: usize = 400_000;
+/// Payload of a train: below the 65 507 bytes that a datagram holds.
+const TRAIN_BYTES: usize = 62_000;
+const RECEIVE_AT_ONCE: usize = 8;
+const BUFFER_BYTES: usize = 4 << 20;
+/// What a TCP receiver reads at once, at least.
+const TCP_READ_BYTES: usize = 128 << 10;
+/// Reading the clock costs as much as an empty poll.
+const POLLS_PER_LOOK: usize = 64;
+/// Longest latency that is told apart: a minute, far beyond `LOST_AFTER`.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn every_contest_moves_data() {
+        let short = Duration::from_millis(20);
+        let tcp = tcp_stream(LOOPBACK, 65_536, short).expect("loopback works");
+        assert!(tcp.bytes > 65_536 && tcp.goodput_gbps() > 0.1, "{tcp:?}");
+        let udp = udp_stream(LOOPBACK, 4_096, short).expect("loopback works");
+        assert!(udp.bytes > 65_536 && udp.goodput_gbps() > 0.1, "{udp:?}");
+        let rounds = udp_ping_pong(LOOPBACK, 8, 100).expect("loopback works");
+        assert_eq!(rounds.len(), 100);
+        assert!(rounds.min() > 0);
+    }
+}

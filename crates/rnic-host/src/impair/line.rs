@@ -1,0 +1,79 @@
+//! Packets that leave later: copies, in the order in which they are due.
+
+use std::collections::BTreeMap;
+
+use rnic_base::Time;
+
+use super::{LateCopy, PeerImpairment};
+use crate::datagram::Datagram;
+
+/// When, and after how many others that are due at the same instant.
+pub(crate) type Key = (Time, u64);
+
+/// Everything that waits.
+#[derive(Debug, Default)]
+pub(crate) struct DelayLine {
+    waiting: BTreeMap<Key, Datagram>,
+    order: u64,
+    bytes: usize,
+}
+
+impl DelayLine {
+    /// Takes in a copy; false when there is no room, as in a network with a long delay and a high rate there would not
+    /// be either.
+    #[must_use]
+    pub(crate) fn insert(&mut self, copy: &LateCopy, mut datagram: Datagram, peer: &mut PeerImpairment) -> bool {
+        if self.bytes + datagram.bytes.len() > LINE_BYTES_MAX {
+            return false;
+        }
+        if let Some(flip) = copy.flip {
+            let bit = (flip % (datagram.bytes.len() as u64 * 8)) as usize;
+            datagram.bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let key = (copy.due, self.order);
+        self.order += 1;
+        self.bytes += datagram.bytes.len();
+        self.waiting.insert(key, datagram);
+        if let Some(packets) = copy.overtaken_by {
+            peer.waiting.push((key, packets));
+        }
+        true
+    }
+
+    /// Another packet to the peer leaves: whoever has waited for it goes next.
+    pub(crate) fn overtake(&mut self, peer: &mut PeerImpairment, now: Time) {
+        for (key, left) in &mut peer.waiting {
+            *left = left.saturating_sub(1);
+            if *left == 0
+                && let Some(datagram) = self.waiting.remove(key)
+            {
+                // Delay and jitter have been part of the wait.
+                self.waiting.insert((now, self.order), datagram);
+                self.order += 1;
+            }
+        }
+        peer.waiting.retain(|(_, left)| *left > 0);
+    }
+
+    /// The next packet that is due.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Datagram> {
+        let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let datagram = entry.remove();
+        self.bytes -= datagram.bytes.len();
+        Some(datagram)
+    }
+
+    /// When the next one is.
+    #[inline]
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// Bytes that wait, at most: 100 Gbit/s for 20 ms.
+const LINE_BYTES_MAX: usize = 256 << 20;

@@ -1,0 +1,77 @@
+//! The engine on UDP sockets: a NIC in user space, between ordinary processes, without root, module or hardware.
+//!
+//! ```text
+//! ROOM     rnic-host (amber: change with a test on real sockets)
+//! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf, transfer and floor on top
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine
+//! Must not believe a byte of a peer; copy payload to send it; allocate per packet; lose what the engine hands out
+//! Add here a wire (shared memory), a socket option, a measurement
+//! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
+//! Proved by tests/ here on loopback, between processes and in network namespaces; hostile datagrams at a live NIC
+//! ```
+//!
+//! # How to use it
+//!
+//! A [`Nic`] is driven by the thread that calls [`Nic::progress`]; nothing happens in between. [`Nic::wait`] sleeps
+//! until there is something to do.
+//!
+//! ```no_run
+//! use rnic_engine::{Access, SendFlags, SendOp, SendRequest};
+//! use rnic_host::{ConnectionConfig, Nic, NicConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut nic = Nic::open(NicConfig::at("192.0.2.1:4791".parse()?))?;
+//! let pd = nic.create_pd();
+//! let cq = nic.create_cq(256)?;
+//! let buffer = nic.register(pd, 4096, Access::LOCAL_WRITE)?;
+//! nic.bytes_mut(&buffer)[..5].copy_from_slice(b"hello");
+//! let config = ConnectionConfig::new(pd, cq);
+//! let connection = nic.connect("192.0.2.2:4791".parse()?, 7471, &config)?;
+//! let op = SendOp::Send { immediate: None };
+//! let sges = [buffer.sge(0, 5)];
+//! nic.post_send(connection.qpn, &SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED })?;
+//! while nic.poll_cq_one(cq).is_none() {
+//!     nic.progress();
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is on the wire
+//!
+//! RoCEv2 on UDP, with ICRC: connection management messages of the InfiniBand specification on queue pair 1, then the
+//! packets of the transport that both ends have agreed on. Port 4791 is an ordinary one; two NICs on one machine take
+//! two addresses (127.0.0.1, 127.0.0.2), or other ports.
+//!
+//! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
+
+mod capture;
+mod clock;
+mod cm;
+mod config;
+mod connection;
+mod datagram;
+mod defaults;
+mod error;
+pub mod floor;
+mod impair;
+mod link;
+mod memory;
+mod mtu;
+mod nic;
+mod notice;
+mod peer;
+mod stats;
+mod sys;
+mod window;
+
+pub use cm::ConnectionId;
+pub use config::NicConfig;
+pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};
+pub use defaults::{TransportChoice, default_transports, host_defaults};
+pub use error::{ConnectError, ListenError, NicError};
+pub use impair::{Impairment, ImpairmentStats};
+pub use memory::Region;
+pub use nic::Nic;
+pub use notice::Notice;
+pub use stats::{CM_ERRORS, NicStats, RxDrop, WIRE_ERRORS};

@@ -1,0 +1,401 @@
+//! The line between the NIC and the kernel: what is sent leaves here, or is kept until it can.
+//!
+//! Nothing that the engine hands out is lost here. When the kernel has no room, what it did not take is kept, and the
+//! engine is not asked for more until that has left. Packets that are kept have been copied, because the program may
+//! take their memory back meanwhile.
+//!
+//! The kernel cuts a train into packets with consecutive IPv4 identifications, starting at 0. The ICRC of each is
+//! computed for identification 0, and that is what our receivers check; a capture taken outside of us may therefore
+//! call the ICRC of all but the first packet of a train wrong. Captures that we write are right.
+
+pub(crate) mod batch;
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use rnic_base::{Duration, Time};
+use rnic_engine::PeerId;
+use rnic_wire::Addresses;
+
+use crate::capture::{CaptureTo, record};
+use crate::datagram::Datagram;
+use crate::impair::{DelayLine, Fate};
+use crate::notice::{Notice, Notices};
+use crate::peer::Peers;
+use crate::stats::NicStats;
+use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, UdpSocket};
+
+use batch::{Batch, Train};
+
+/// The sending side of a NIC, and what both sides share.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) socket: UdpSocket,
+    /// Packets must say where they come from: the socket is bound to all addresses.
+    is_wildcard: bool,
+    pub(crate) peers: Peers,
+    /// The kernel cuts trains.
+    pub(crate) segmentation: bool,
+    /// Ready to leave, oldest first.
+    held: VecDeque<Datagram>,
+    /// Ready to leave, too large for their path.
+    wide: VecDeque<Datagram>,
+    /// Not ready to leave.
+    line: DelayLine,
+    /// The network has reported errors that nobody has looked at.
+    pub(crate) has_late_errors: bool,
+    pub(crate) capture: Option<CaptureTo>,
+    pub(crate) stats: NicStats,
+    pub(crate) notices: Notices,
+}
+
+/// What an error of the kernel means for the datagram or train that it was asked to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refusal {
+    /// No room now.
+    Full,
+    /// Too large for the path.
+    TooLarge,
+    /// Trains cannot be cut on this way.
+    NoSegmentation,
+    /// Perhaps about an earlier datagram, perhaps for good.
+    Network,
+    /// For good.
+    Never,
+}
+
+impl Refusal {
+    fn of(error: &io::Error, is_train: bool) -> Self {
+        match error.raw_os_error() {
+            // With errors reported, ENOBUFS also says that a queue of the interface was full and the packet is gone.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Self::Full,
+            Some(libc::EMSGSIZE) => Self::TooLarge,
+            // What the kernel says to segments that do not fit the path.
+            Some(libc::EINVAL) if is_train => Self::TooLarge,
+            Some(libc::EIO) if is_train => Self::NoSegmentation,
+            Some(errno) if is_network_error(errno) => Self::Network,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// Whether `errno` is what ICMP messages and routing are reported as.
+fn is_network_error(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::ENOPROTOOPT
+            | libc::EPROTO
+            | libc::EOPNOTSUPP
+            | libc::EACCES
+    )
+}
+
+impl Link {
+    pub(crate) fn new(socket: UdpSocket, segmentation: bool) -> Self {
+        Self {
+            is_wildcard: socket.local_addr().ip().is_unspecified(),
+            segmentation: segmentation && socket.has_segmentation(),
+            socket,
+            peers: Peers::default(),
+            held: VecDeque::new(),
+            wide: VecDeque::new(),
+            line: DelayLine::default(),
+            has_late_errors: false,
+            capture: None,
+            stats: NicStats::default(),
+            notices: Notices::default(),
+        }
+    }
+
+    /// Whether something is ready to leave that the kernel had no room for.
+    pub(crate) fn is_held_up(&self) -> bool {
+        !self.held.is_empty() || !self.wide.is_empty()
+    }
+
+    /// When the next delayed packet leaves.
+    #[inline]
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.line.next_due()
+    }
+
+    /// Our address that a socket bound to all of them must name.
+    pub(crate) fn source_of(&self, addresses: &Addresses) -> Option<std::net::IpAddr> {
+        self.is_wildcard.then(|| addresses.src().ip())
+    }
+
+    /// Adds a datagram to the capture, if there is one.
+    #[inline]
+    pub(crate) fn capture(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
+        record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, bytes);
+    }
+
+    /// Decides what impairment does to a packet of `len` bytes to `peer`. `copy` makes the datagram when one is needed.
+    /// Answers whether the packet leaves now.
+    pub(crate) fn impair(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        len: u32,
+        copy: impl FnOnce(&Addresses) -> Vec<u8>,
+    ) -> bool {
+        let Self { peers, line, stats, .. } = self;
+        let peer = peers.get_mut(peer);
+        let Some(impairment) = &mut peer.impairment else { return true };
+        let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
+        line.overtake(impairment, now);
+        if !fate.copies.is_empty() {
+            let datagram = Datagram { addresses: peer.addresses, bytes: copy(&peer.addresses) };
+            for late in &fate.copies {
+                if !line.insert(late, datagram.clone(), impairment) {
+                    stats.impairment.queue_full += 1;
+                }
+            }
+        }
+        fate.passes
+    }
+
+    /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
+    pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
+        let peer = self.peers.find(addresses.dst(), addresses.src().ip());
+        if let Some(peer) = peer
+            && !self.impair(now, peer, bytes.len() as u32, |_| bytes.to_vec())
+        {
+            return;
+        }
+        self.capture(now, addresses, bytes);
+        self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
+    }
+
+    /// Keeps a packet for a peer whose path is too narrow for it.
+    pub(crate) fn send_fragmentable(&mut self, now: Time, addresses: &Addresses, bytes: Vec<u8>) {
+        self.capture(now, addresses, &bytes);
+        self.wide.push_back(Datagram { addresses: *addresses, bytes });
+    }
+
+    /// Sends datagrams that have waited and need not wait any longer; answers whether any left.
+    pub(crate) fn send_waiting(&mut self, now: Time) -> bool {
+        while let Some(datagram) = self.line.pop_due(now) {
+            self.capture(now, &datagram.addresses, &datagram.bytes);
+            self.held.push_back(datagram);
+        }
+        if !self.is_held_up() {
+            return false;
+        }
+        let mut any = self.send_queue(now, false);
+        if !self.wide.is_empty() && self.socket.allow_fragments(true).is_ok() {
+            any |= self.send_queue(now, true);
+            // When this fails nobody can be told; packets would be fragmented where they need not.
+            let _ = self.socket.allow_fragments(false);
+        }
+        any
+    }
+
+    /// Sends the trains of a batch. What the kernel has no room for is kept.
+    pub(crate) fn send_trains(&mut self, now: Time, batch: &Batch<'_>) {
+        if self.capture.is_some() {
+            self.capture_trains(now, batch);
+        }
+        let (mut first, mut tries) = (0, 0);
+        while first < batch.trains().len() {
+            let train = batch.trains()[first];
+            match self.offer(batch, first) {
+                Ok(count) => {
+                    batch.trains()[first..first + count].iter().for_each(|train| self.count_sent(train));
+                    self.stats.send_calls += 1;
+                    (first, tries) = (first + count, 0);
+                    continue;
+                }
+                Err(error) => match Refusal::of(&error, train.count > 1) {
+                    Refusal::Full => {
+                        batch.trains()[first..].iter().for_each(|train| self.hold(batch, train));
+                        return;
+                    }
+                    Refusal::TooLarge => self.widen(now, batch, &train),
+                    Refusal::NoSegmentation => {
+                        self.segmentation = false;
+                        self.notices.push(Notice::SegmentationRefused);
+                        self.hold(batch, &train);
+                    }
+                    Refusal::Network if tries < LATE_ERRORS_MAX => {
+                        self.has_late_errors = true;
+                        tries += 1;
+                        continue;
+                    }
+                    Refusal::Network | Refusal::Never => self.stats.datagrams_refused += u64::from(train.count),
+                },
+            }
+            (first, tries) = (first + 1, 0);
+        }
+    }
+
+    /// Offers the trains from `first` on to the kernel.
+    #[inline]
+    fn offer(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
+        let mut messages = ArrayVec::<Outgoing<'_>, MESSAGES_MAX>::new();
+        for train in &batch.trains()[first..] {
+            let peer = self.peers.get(train.peer);
+            let segment = (train.count > 1).then_some(train.segment as u16);
+            messages.push(Outgoing { to: &peer.to, from: peer.from, parts: batch.parts(train), segment });
+        }
+        self.socket.send(&messages)
+    }
+
+    #[inline]
+    fn count_sent(&mut self, train: &Train) {
+        let stats = &mut self.stats;
+        stats.messages_sent += 1;
+        stats.datagrams_sent += u64::from(train.count);
+        stats.bytes_sent += u64::from(train.bytes);
+    }
+
+    #[cold]
+    fn hold(&mut self, batch: &Batch<'_>, train: &Train) {
+        let addresses = self.peers.get(train.peer).addresses;
+        self.stats.datagrams_held += u64::from(train.count);
+        self.held.extend(batch.copy(train).into_iter().map(|bytes| Datagram { addresses, bytes }));
+    }
+
+    /// The packets of a train do not fit the path: they are sent in a way that lets the network cut them.
+    #[cold]
+    fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
+        self.mark_narrow(now, train.peer);
+        let addresses = self.peers.get(train.peer).addresses;
+        self.wide.extend(batch.copy(train).into_iter().map(|bytes| Datagram { addresses, bytes }));
+    }
+
+    /// Notes that the path to `peer` is too narrow.
+    fn mark_narrow(&mut self, now: Time, peer: PeerId) {
+        let peer = self.peers.get_mut(peer);
+        if peer.fragmenting.replace(now).is_none() {
+            self.stats.path_mtu_reductions += 1;
+            self.notices.push(Notice::PathTooNarrow(peer.addresses.dst()));
+        }
+    }
+
+    fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
+        for train in batch.trains() {
+            let addresses = self.peers.get(train.peer).addresses;
+            batch.copy(train).iter().for_each(|bytes| self.capture(now, &addresses, bytes));
+        }
+    }
+
+    /// Sends what is ready, or what is ready and may be fragmented; answers whether anything left.
+    fn send_queue(&mut self, now: Time, fragmentable: bool) -> bool {
+        let (mut any, mut tries) = (false, 0);
+        loop {
+            let queue = if fragmentable { &mut self.wide } else { &mut self.held };
+            if queue.is_empty() {
+                return any;
+            }
+            let error = match offer_datagrams(&self.socket, queue, self.is_wildcard) {
+                Ok(count) => {
+                    let bytes = queue.drain(..count).map(|datagram| datagram.bytes.len()).sum();
+                    self.count_datagrams(count, bytes, fragmentable);
+                    (any, tries) = (true, 0);
+                    continue;
+                }
+                Err(error) => Refusal::of(&error, false),
+            };
+            if error == Refusal::Full {
+                return any;
+            }
+            if error == Refusal::Network && tries < LATE_ERRORS_MAX {
+                self.has_late_errors = true;
+                tries += 1;
+                continue;
+            }
+            tries = 0;
+            match queue.pop_front() {
+                Some(datagram) if error == Refusal::TooLarge && !fragmentable => {
+                    let way = datagram.addresses;
+                    if let Some(peer) = self.peers.find(way.dst(), way.src().ip()) {
+                        self.mark_narrow(now, peer);
+                    }
+                    self.wide.push_back(datagram);
+                }
+                _ => self.stats.datagrams_refused += 1,
+            }
+        }
+    }
+
+    fn count_datagrams(&mut self, count: usize, bytes: usize, fragmentable: bool) {
+        let stats = &mut self.stats;
+        stats.send_calls += 1;
+        stats.messages_sent += count as u64;
+        stats.datagrams_sent += count as u64;
+        stats.bytes_sent += bytes as u64;
+        stats.datagrams_fragmentable += if fragmentable { count as u64 } else { 0 };
+    }
+
+    /// Takes the late errors of the network: marks peers whose path is narrow and answers who cannot be reached.
+    pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<(SocketAddr, i32), LATE_ERRORS_AT_ONCE> {
+        let mut unreachable = ArrayVec::new();
+        for _ in 0..LATE_ERRORS_AT_ONCE {
+            let Some(DeferredError { to, errno }) = self.socket.take_deferred_error() else {
+                self.has_late_errors = false;
+                break;
+            };
+            let Some(to) = to else { continue };
+            if errno == libc::EMSGSIZE {
+                let peers: Vec<PeerId> = self.peers.at(to).collect();
+                peers.into_iter().for_each(|peer| self.mark_narrow(now, peer));
+            } else if is_network_error(errno) {
+                self.stats.network_errors += 1;
+                unreachable.push((to, errno));
+            }
+        }
+        unreachable
+    }
+
+    /// Looks whether the path to a peer whose packets are fragmented has become wider, once in a while.
+    pub(crate) fn is_still_narrow(&mut self, now: Time, peer: PeerId, len: u32) -> bool {
+        let peer = self.peers.get_mut(peer);
+        let Some(since) = peer.fragmenting else { return false };
+        if now.since(since) < LOOK_AGAIN_AFTER {
+            return true;
+        }
+        let ip_len = peer.addresses.ip_version().header_len() + rnic_wire::net::UDP_LEN;
+        let fits = crate::sys::route(peer.addresses.src(), peer.addresses.dst())
+            .is_ok_and(|route| ip_len + len <= route.mtu_bytes);
+        if fits {
+            peer.fragmenting = None;
+            self.notices.push(Notice::PathWideAgain(peer.addresses.dst()));
+        } else {
+            peer.fragmenting = Some(now);
+        }
+        !fits
+    }
+}
+
+/// Offers datagrams from the front of `queue` to the kernel.
+fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: bool) -> io::Result<usize> {
+    let next = || queue.iter().take(MESSAGES_MAX);
+    let to: ArrayVec<socket2::SockAddr, MESSAGES_MAX> =
+        next().map(|datagram| datagram.addresses.dst().into()).collect();
+    let parts: ArrayVec<[IoSlice<'_>; 1], MESSAGES_MAX> =
+        next().map(|datagram| [IoSlice::new(&datagram.bytes)]).collect();
+    let messages: ArrayVec<Outgoing<'_>, MESSAGES_MAX> = next()
+        .zip(to.iter().zip(&parts))
+        .map(|(datagram, (to, parts))| {
+            let from = is_wildcard.then(|| datagram.addresses.src().ip());
+            Outgoing { to, from, parts, segment: None }
+        })
+        .collect();
+    socket.send(&messages)
+}
+
+/// Times that an error of the network may be about something earlier, and sending is tried again at once.
+const LATE_ERRORS_MAX: u32 = 4;
+
+/// Late errors that are read at a time: a flood of ICMP messages must not keep us from our work.
+const LATE_ERRORS_AT_ONCE: usize = 16;
+
+/// How long a narrow path is taken for narrow: routes change in seconds, and looking costs a few system calls.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);

@@ -1,0 +1,144 @@
+//! What a batch makes of packets: whole ones, in trains that the kernel takes.
+
+use super::*;
+use rnic_base::{Psn, Serial};
+use rnic_engine::TransmitKind;
+use rnic_policy::PathLabel;
+use rnic_wire::{Addresses, Aeth, Format, Headers, Packet, PacketFlags, Position, Qpn, Reth, Syndrome, codec, icrc};
+
+const PEER: PeerId = PeerId(0);
+const OTHER: PeerId = PeerId(1);
+
+fn addresses() -> Addresses {
+    let address = |text: &str| text.parse().expect("an address");
+    Addresses::new(address("10.0.0.1:4791"), address("10.0.0.2:4791")).expect("both IPv4")
+}
+
+fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
+    let (headers, kind) = match payload_len {
+        0 => {
+            let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(psn) };
+            (Headers::Ack { aeth, sack: None }, TransmitKind::Ack)
+        }
+        _ => {
+            let reth = Some(Reth { va: 0x1000, rkey: 7, dma_len: payload_len });
+            let headers = Headers::Write { position: Position::Only, reth, immediate: None, recv_sn: None };
+            (headers, TransmitKind::Request)
+        }
+    };
+    let flags = PacketFlags::default();
+    let packet = Packet { dest_qpn: Qpn::new(9), psn: Psn::new(psn), flags, payload_len, headers };
+    Transmit { packet, format: Format::Irn, peer, label: PathLabel::default(), from: Qpn::new(3), kind }
+}
+
+/// Peer, segment and packets of a train.
+type Shape = (PeerId, u32, u32);
+
+struct Bench {
+    memory: Memory,
+    slab: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut memory = Memory::default();
+        let slot = memory.allocate(1 << 20).expect("a megabyte");
+        for (index, byte) in memory.bytes_mut(slot).iter_mut().enumerate() {
+            *byte = (index % 251) as u8;
+        }
+        Self { memory, slab: vec![0xee; SLAB_BYTES] }
+    }
+
+    /// Fills a batch; gives every train and every packet's bytes.
+    fn fill(&mut self, packets: &[(PeerId, u32)], couple: bool) -> (Vec<Shape>, Vec<Vec<u8>>) {
+        let mut batch = Batch::new(&mut self.slab);
+        for (psn, (peer, payload_len)) in packets.iter().enumerate() {
+            let transmit = transmit(*peer, psn as u32, *payload_len);
+            let len = transmit.packet.udp_payload_len(transmit.format);
+            // Payload in two pieces.
+            let first = payload_len / 3;
+            let pieces = [(100, first), (5_000, payload_len - first)].map(|(local, len)| Segment { local, len });
+            let pieces: Vec<Segment> = pieces.into_iter().filter(|piece| piece.len > 0).collect();
+            assert!(batch.has_room(&Acks::default()));
+            batch.add(&transmit, len, &pieces, &self.memory, IcrcPrefix::new(&addresses(), len), couple);
+        }
+        assert!(batch.finish());
+        let trains = batch.trains().iter().map(|train| (train.peer, train.segment, train.count)).collect();
+        let packets = batch.trains().iter().flat_map(|train| batch.copy(train)).collect();
+        (trains, packets)
+    }
+}
+
+#[test]
+fn packets_are_whole_and_their_icrc_is_right() {
+    let mut bench = Bench::new();
+    let lens = [4_096, 4_096, 5, 0, 1, 0, 4_096];
+    let (_, packets) = bench.fill(&lens.map(|len| (PEER, len)), true);
+    assert_eq!(packets.len(), lens.len());
+    for (psn, (bytes, len)) in packets.iter().zip(lens).enumerate() {
+        assert!(icrc::verify(&addresses(), bytes), "packet {psn}");
+        let decoded = codec::decode(bytes).expect("a legal packet");
+        assert_eq!((decoded.packet.psn.value(), decoded.packet.payload_len), (psn as u32, len));
+        let first = (len / 3) as usize;
+        let pattern = |at: usize, len: usize| (at..at + len).map(|index| (index % 251) as u8);
+        let expected: Vec<u8> = pattern(100, first).chain(pattern(5_000, len as usize - first)).collect();
+        assert_eq!(bytes[decoded.payload], expected, "packet {psn}");
+    }
+}
+
+#[test]
+fn a_train_has_one_peer_and_one_length_and_only_its_last_packet_is_shorter() {
+    let mut bench = Bench::new();
+    let full = transmit(PEER, 0, 1_024).packet.udp_payload_len(Format::Irn);
+    let short = transmit(PEER, 0, 8).packet.udp_payload_len(Format::Irn);
+    let packets = [(PEER, 1_024), (PEER, 1_024), (PEER, 8), (PEER, 1_024), (OTHER, 1_024), (OTHER, 8), (OTHER, 8)];
+    let (trains, _) = bench.fill(&packets, true);
+    assert_eq!(trains, [(PEER, full, 3), (PEER, full, 1), (OTHER, full, 2), (OTHER, short, 1)]);
+    let (trains, _) = bench.fill(&packets, false);
+    assert!(trains.iter().all(|(_, _, count)| *count == 1) && trains.len() == packets.len(), "{trains:?}");
+}
+
+#[test]
+fn a_train_fits_a_datagram_and_the_kernels_count() {
+    let mut bench = Bench::new();
+    let (trains, _) = bench.fill(&[(PEER, 4_096); 15], true);
+    assert_eq!(trains.len(), 1, "15 packets of 4 KB are one train");
+    let (trains, _) = bench.fill(&[(PEER, 1); 64], true);
+    assert_eq!(trains.iter().map(|(_, _, count)| *count).collect::<Vec<_>>(), [64]);
+}
+
+#[test]
+fn a_batch_is_full_before_anything_overflows() {
+    let mut bench = Bench::new();
+    for payload_len in [1, 500, 4_096, 8_192] {
+        for (peers, couple) in [(1, true), (1, false), (64, true)] {
+            let (mut acks, mut batch) = (Acks::default(), Batch::new(&mut bench.slab));
+            let mut given = 0;
+            while batch.has_room(&acks) {
+                let peer = PeerId(given % peers);
+                let packet = transmit(peer, given, if given % 3 == 0 { 0 } else { payload_len });
+                given += 1;
+                if packet.packet.payload_len == 0 {
+                    acks.push(packet, couple);
+                    continue;
+                }
+                let len = packet.packet.udp_payload_len(packet.format);
+                // As many pieces as there can be.
+                let piece = Segment { local: 0, len: 1 };
+                let mut pieces = vec![piece; (payload_len as usize).min(SGE_MAX)];
+                pieces[0].len += payload_len - pieces.len() as u32;
+                batch.add(&packet, len, &pieces, &bench.memory, IcrcPrefix::new(&addresses(), len), couple);
+            }
+            for ack in acks.iter() {
+                let len = ack.packet.udp_payload_len(ack.format);
+                batch.add(ack, len, &[], &bench.memory, IcrcPrefix::new(&addresses(), len), couple);
+            }
+            assert!(batch.finish());
+            let packets: u32 = batch.trains().iter().map(|train| train.count).sum();
+            assert_eq!(packets, given, "{payload_len} bytes, {peers} peers, {couple}");
+            for train in batch.trains() {
+                assert!(batch.copy(train).iter().all(|bytes| icrc::verify(&addresses(), bytes)));
+            }
+        }
+    }
+}

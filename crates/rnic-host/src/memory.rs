@@ -1,0 +1,335 @@
+//! Registered memory: what the engine's addresses stand for. Beside [`crate::sys`], the only place with `unsafe`.
+//!
+//! The engine speaks of *local* addresses. Here such an address is a slot number and an offset, and every use of one is
+//! checked against the slot's length: a mistake in the engine, or a peer that finds one, ends in a panic and not in
+//! foreign memory.
+//!
+//! Memory that [`crate::Nic::register`] makes belongs to the NIC; a program gets at it through the NIC, so the borrow
+//! checker sees to it that nobody looks while packets are placed. Memory that is adopted as it is
+//! ([`crate::Nic::register_raw`]) belongs to somebody else, who has promised what stands there.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
+
+/// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
+///
+/// The buffer lives until it is deregistered or its NIC is dropped, not until this handle is.
+#[derive(Debug)]
+pub struct Region {
+    pub(crate) slot: u32,
+    pub(crate) key: Key,
+    pub(crate) addr: u64,
+    pub(crate) len: usize,
+}
+
+impl Region {
+    /// The virtual address of the first byte, as work requests and peers name it.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The key that grants access: lkey and rkey.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// `len` bytes at `offset`, for a local scatter/gather list. Out of range shows in the completion, as in verbs.
+    pub fn sge(&self, offset: usize, len: u32) -> Sge {
+        Sge { addr: self.addr.wrapping_add(offset as u64), len, lkey: self.key.0 }
+    }
+
+    /// The memory from `offset` on, as a peer names it.
+    pub fn remote(&self, offset: usize) -> RemoteMemory {
+        RemoteMemory { addr: self.addr.wrapping_add(offset as u64), rkey: self.key.0 }
+    }
+}
+
+/// A run of bytes that is registered.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    /// Unmapped with this.
+    owned: bool,
+}
+
+// SAFETY: the memory is reached through `Memory` only, whose methods borrow it as a `Vec` would; adopted memory may be
+// used from any thread, which is part of what its owner promises.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Zeroed pages of our own.
+    fn allocate(len: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new anonymous mapping touches nothing that exists.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len, owned: true })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: `allocate` mapped exactly this, and nobody has a reference to it: they borrow from `Memory`.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+/// Every registered buffer, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    slots: Vec<Option<Mapping>>,
+    free: Vec<u32>,
+}
+
+impl Memory {
+    /// Makes a buffer of zeros that begins on a page.
+    pub(crate) fn allocate(&mut self, len: usize) -> io::Result<u32> {
+        if len == 0 || len as u64 > REGION_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a region has 1 byte to 1 TiB"));
+        }
+        Ok(self.insert(Mapping::allocate(len)?))
+    }
+
+    /// Takes in a buffer of somebody else's.
+    ///
+    /// # Safety
+    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that stay readable and writable until the slot is
+    /// released.
+    pub(crate) unsafe fn adopt(&mut self, start: NonNull<u8>, len: usize) -> u32 {
+        self.insert(Mapping { start, len, owned: false })
+    }
+
+    fn insert(&mut self, mapping: Mapping) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(mapping);
+                slot
+            }
+            None => {
+                self.slots.push(Some(mapping));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Forgets a buffer; one of our own is unmapped.
+    pub(crate) fn release(&mut self, slot: u32) {
+        if self.slots.get_mut(slot as usize).and_then(Option::take).is_some() {
+            self.free.push(slot);
+        }
+    }
+
+    /// The engine's name for the first byte of `slot`.
+    pub(crate) fn local(slot: u32) -> u64 {
+        u64::from(slot) << OFFSET_BITS
+    }
+
+    /// The real address of the first byte of `slot`.
+    pub(crate) fn address(&self, slot: u32) -> u64 {
+        self.mapping(slot).start.as_ptr() as u64
+    }
+
+    /// Bytes of the buffer in `slot`, if there is one.
+    pub(crate) fn len_of(&self, slot: u32) -> Option<usize> {
+        self.slots.get(slot as usize)?.as_ref().map(|mapping| mapping.len)
+    }
+
+    pub(crate) fn bytes(&self, slot: u32) -> &[u8] {
+        self.slice(Self::local(slot), self.mapping(slot).len)
+    }
+
+    pub(crate) fn bytes_mut(&mut self, slot: u32) -> &mut [u8] {
+        let mapping = self.mapping(slot);
+        // SAFETY: the mapping is `len` readable and writable bytes, and is borrowed mutably through `self`.
+        unsafe { std::slice::from_raw_parts_mut(mapping.start.as_ptr(), mapping.len) }
+    }
+
+    /// The bytes of a segment, to be sent.
+    #[inline]
+    pub(crate) fn gather(&self, segment: Segment) -> &[u8] {
+        self.slice(segment.local, segment.len as usize)
+    }
+
+    #[inline]
+    fn slice(&self, local: u64, len: usize) -> &[u8] {
+        let start = self.start_of(local, len);
+        // SAFETY: `start_of` has checked that `len` bytes there belong to a mapping. Nobody writes to memory of our own
+        // while it is borrowed from `self`; whoever adopted memory belongs to has promised not to change it while it is
+        // being sent.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// Copies bytes of a packet to where they belong.
+    #[inline]
+    fn place(&mut self, target: Segment, bytes: &[u8]) {
+        let start = self.start_of(target.local, bytes.len());
+        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping, which is writable; a receive
+        // buffer is never registered memory, so they do not overlap.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+    }
+
+    /// Changes eight bytes at once and answers what was there; as one step for other threads when they are aligned.
+    fn change_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> u64 {
+        let start = self.start_of(local, size_of::<u64>()).cast::<u64>();
+        if start.is_aligned() {
+            // SAFETY: eight aligned bytes of a mapping, see `start_of`.
+            let word = unsafe { AtomicU64::from_ptr(start) };
+            return word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or_else(|original| original);
+        }
+        // SAFETY: eight bytes of a mapping, see `start_of`, without asking for alignment.
+        let original = unsafe { start.read_unaligned() };
+        if let Some(changed) = change(original) {
+            // SAFETY: as above.
+            unsafe { start.write_unaligned(changed) };
+        }
+        original
+    }
+
+    /// Where `len` bytes at a local address begin.
+    ///
+    /// # Panics
+    /// When they are not all within one buffer: the engine has checked that they are.
+    #[inline]
+    fn start_of(&self, local: u64, len: usize) -> *mut u8 {
+        let (slot, offset) = (local >> OFFSET_BITS, (local & OFFSET_MASK) as usize);
+        let mapping = self.mapping(slot as u32);
+        assert!(
+            offset <= mapping.len && len <= mapping.len - offset,
+            "{len} bytes at {local:#x} are not in their region"
+        );
+        // SAFETY: `offset` is at most the length of the mapping.
+        unsafe { mapping.start.as_ptr().add(offset) }
+    }
+
+    #[inline]
+    fn mapping(&self, slot: u32) -> &Mapping {
+        self.slots[slot as usize].as_ref().expect("a region lives as long as its key")
+    }
+}
+
+/// A received packet's way into memory.
+pub(crate) struct Placement<'a> {
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Dma for Placement<'_> {
+    #[inline]
+    fn place(&mut self, offset: u32, target: Segment) {
+        let from = offset as usize;
+        self.memory.place(target, &self.payload[from..from + target.len as usize]);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, &value.to_ne_bytes());
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        self.memory.change_word(local, |word| (word == compare).then_some(swap))
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        self.memory.change_word(local, |word| Some(word.wrapping_add(add)))
+    }
+}
+
+/// A local address is a slot above and an offset below: 24 bits of slots are as many as the engine has keys.
+const OFFSET_BITS: u32 = 40;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+
+/// Bytes of a region, at most: what an offset can say, less one so that the end has a name too.
+pub(crate) const REGION_BYTES_MAX: u64 = OFFSET_MASK;
+
+const _: () = assert!(rnic_base::limits::MEMORY_REGIONS_MAX as u64 <= 1 << (64 - OFFSET_BITS));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(len: usize) -> (Memory, u64) {
+        let mut memory = Memory::default();
+        let slot = memory.allocate(len).expect("a few bytes");
+        (memory, Memory::local(slot))
+    }
+
+    #[test]
+    fn buffers_begin_on_a_page_and_are_zero() {
+        let mut memory = Memory::default();
+        let (first, second) = (memory.allocate(10).expect("10 bytes"), memory.allocate(5_000).expect("5000 bytes"));
+        for (slot, len) in [(first, 10), (second, 5_000)] {
+            assert_eq!(memory.address(slot) % 4_096, 0);
+            assert_eq!(memory.bytes(slot), vec![0; len]);
+        }
+        memory.release(first);
+        assert_eq!(memory.allocate(7).expect("7 bytes"), first, "slots are used again");
+        assert!(memory.allocate(0).is_err());
+        assert!(memory.allocate(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_placed_is_gathered() {
+        let (mut memory, local) = memory(100);
+        let mut placement = Placement { memory: &mut memory, payload: b"abcdefgh" };
+        placement.place(2, Segment { local: local + 97, len: 3 });
+        placement.store(local + 8, 0x1122_3344_5566_7788);
+        assert_eq!(memory.gather(Segment { local: local + 96, len: 4 }), b"\0cde");
+        assert_eq!(memory.bytes(0)[8..16], 0x1122_3344_5566_7788_u64.to_ne_bytes());
+    }
+
+    #[test]
+    fn atomics_change_words_aligned_or_not() {
+        for at in [8, 13] {
+            let (mut memory, local) = memory(64);
+            let mut placement = Placement { memory: &mut memory, payload: &[] };
+            assert_eq!(placement.fetch_add(local + at, 5), 0);
+            assert_eq!(placement.fetch_add(local + at, u64::MAX), 5, "wraps");
+            assert_eq!(placement.compare_swap(local + at, 3, 9), 4, "differs: stays");
+            assert_eq!(placement.compare_swap(local + at, 4, 9), 4);
+            assert_eq!(placement.fetch_add(local + at, 0), 9);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "not in their region")]
+    fn an_address_beyond_the_region_is_our_bug() {
+        let (memory, local) = memory(100);
+        memory.gather(Segment { local: local + 98, len: 3 });
+    }
+
+    #[test]
+    #[should_panic(expected = "lives as long as its key")]
+    fn a_region_that_is_gone_is_our_bug() {
+        let (mut memory, local) = memory(100);
+        memory.release(0);
+        memory.gather(Segment { local, len: 1 });
+    }
+
+    #[test]
+    fn adopted_memory_is_used_in_place() {
+        let mut own = vec![7u8; 16];
+        let mut memory = Memory::default();
+        let start = NonNull::new(own.as_mut_ptr()).expect("a vector's pointer");
+        // SAFETY: `own` outlives `memory` and is not touched meanwhile.
+        let slot = unsafe { memory.adopt(start, own.len()) };
+        memory.place(Segment { local: Memory::local(slot) + 1, len: 2 }, &[1, 2]);
+        memory.release(slot);
+        drop(memory);
+        assert_eq!(own[..4], [7, 1, 2, 7]);
+    }
+}

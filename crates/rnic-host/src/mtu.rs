@@ -1,0 +1,50 @@
+//! How large packets may be on a path.
+//!
+//! The *path MTU* counts IP packets; the *wire MTU* of a connection counts payload, and any multiple of four will do
+//! between two NICs of ours. Other stacks know the sizes of InfiniBand only: powers of two from 256 to 4096. An
+//! Ethernet path of 1500 bytes carries 1424 bytes of payload to one of ours and 1024 to others.
+
+use rnic_base::limits::MTU_MIN;
+use rnic_wire::{HEADERS_MAX, ICRC_LEN, IpVersion, net};
+
+/// The largest wire MTU for a path that carries IP packets of `path_mtu_bytes`, at most `limit`; `None` when it carries
+/// too little.
+pub(crate) fn wire_mtu(path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
+    let payload = path_mtu_bytes.checked_sub(ip.header_len() + net::UDP_LEN + OVERHEAD_BYTES)?;
+    let mtu = payload.min(limit) & !3;
+    (mtu >= MTU_MIN).then_some(mtu)
+}
+
+/// The longest datagram of a connection with a wire MTU of `mtu` bytes.
+pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
+    mtu + OVERHEAD_BYTES
+}
+
+/// Headers, at most, and ICRC. Payload that is a multiple of four needs no padding.
+const OVERHEAD_BYTES: u32 = (HEADERS_MAX + ICRC_LEN) as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_paths() {
+        let of = |path, ip| wire_mtu(path, ip, 8_192);
+        assert_eq!(of(1_500, IpVersion::V4), Some(1_424));
+        assert_eq!(of(1_500, IpVersion::V6), Some(1_404));
+        assert_eq!(of(9_000, IpVersion::V4), Some(8_192));
+        assert_eq!(of(65_536, IpVersion::V4), Some(8_192));
+        assert_eq!(wire_mtu(65_536, IpVersion::V4, 4_096), Some(4_096));
+        // An IPv4 host may have as little as 576, an IPv6 one 1280.
+        assert_eq!(of(576, IpVersion::V4), Some(500));
+        assert_eq!(of(1_280, IpVersion::V6), Some(1_184));
+    }
+
+    #[test]
+    fn too_narrow_is_none() {
+        let least = 20 + 8 + OVERHEAD_BYTES + 256;
+        assert_eq!(wire_mtu(least, IpVersion::V4, 4_096), Some(256));
+        assert_eq!(wire_mtu(least - 1, IpVersion::V4, 4_096), None);
+        assert_eq!(wire_mtu(0, IpVersion::V4, 4_096), None);
+    }
+}

@@ -1,0 +1,437 @@
+//! The NIC: one engine, one socket, registered memory; one thread, which drives it by calling [`Nic::progress`].
+//!
+//! Nothing happens between calls. That is what latency needs: the packet that a program waits for is taken in by the
+//! program's own thread, and no other thread must be woken.
+
+mod connect;
+mod receive;
+mod verbs;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rnic_base::{Duration, Psn, RandomStream, RandomStreams, Time};
+use rnic_engine::{
+    Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryRegion, PdId, PeerId, Segment, Transmit, TransmitKind,
+    Transport,
+};
+use rnic_wire::{Addresses, Qpn};
+
+use crate::capture::CaptureTo;
+use crate::clock::Clock;
+use crate::cm::{ConnectionId, Manager};
+use crate::config::NicConfig;
+use crate::connection::ConnectionEvent;
+use crate::error::NicError;
+use crate::impair::PeerImpairment;
+use crate::link::Link;
+use crate::link::batch::{Acks, Batch, SLAB_BYTES};
+use crate::memory::{Memory, REGION_BYTES_MAX, Region};
+use crate::notice::Notice;
+use crate::stats::NicStats;
+use crate::sys::{self, Route, SocketOptions, UdpSocket};
+use crate::window;
+
+use connect::Attached;
+use receive::Receiver;
+
+/// A NIC on a UDP socket. See the crate documentation for how to use it.
+#[derive(Debug)]
+pub struct Nic {
+    config: NicConfig,
+    clock: Clock,
+    engine: Engine,
+    memory: Memory,
+    rx: Receiver,
+    link: Link,
+    /// Where headers are written for one batch.
+    slab: Box<[u8]>,
+    /// What the kernel granted as receive buffer, bytes.
+    receive_buffer_bytes: usize,
+    cm: Manager,
+    attached: BTreeMap<ConnectionId, Attached>,
+    /// Connections by queue pair. Never iterated.
+    by_qpn: HashMap<Qpn, ConnectionId>,
+    connection_events: VecDeque<ConnectionEvent>,
+    /// Notices of the engine, for the program.
+    events: VecDeque<AsyncEvent>,
+    /// Prepared transports, to be shared.
+    transports: Vec<Arc<Transport>>,
+    /// What nobody shall guess.
+    random: RandomStream,
+    /// Names this adapter in messages.
+    guid: u64,
+    gsi_psn: Psn,
+}
+
+impl Nic {
+    /// Opens a NIC.
+    ///
+    /// # Errors
+    /// When the address is taken, is not one of this machine, or a setting makes no sense.
+    pub fn open(config: NicConfig) -> Result<Self, NicError> {
+        config.check()?;
+        let socket = UdpSocket::open(&SocketOptions {
+            bind: config.bind,
+            receive_buffer_bytes: config.receive_buffer_bytes,
+            send_buffer_bytes: config.send_buffer_bytes,
+            receive_offload: config.receive_offload,
+        })
+        .map_err(|error| NicError::opening(config.bind, error))?;
+        let system = |doing| move |error| NicError::System { doing, error };
+        let secret = match config.secret {
+            Some(secret) => secret,
+            None => sys::random_bits().map_err(system("drawing random bits"))?,
+        };
+        let receive_buffer_bytes = socket.granted_receive_buffer().map_err(system("asking for the receive buffer"))?;
+        let mut random = RandomStreams::new(secret).stream("nic");
+        Ok(Self {
+            clock: Clock::start(),
+            engine: Engine::new(EngineConfig { line_rate: config.line_rate, secret }),
+            memory: Memory::default(),
+            rx: Receiver::new(),
+            link: Link::new(socket, config.segmentation),
+            slab: vec![0; SLAB_BYTES].into_boxed_slice(),
+            receive_buffer_bytes,
+            cm: Manager::new(secret),
+            attached: BTreeMap::new(),
+            by_qpn: HashMap::new(),
+            connection_events: VecDeque::new(),
+            events: VecDeque::new(),
+            transports: Vec::new(),
+            guid: random.bits(),
+            gsi_psn: Psn::new(random.bits() as u32),
+            random,
+            config,
+        })
+    }
+
+    /// Packets that peers may have under way to us altogether, when full ones carry `wire_mtu_bytes`: as many as the
+    /// receive buffer takes.
+    pub fn receive_window(&self, wire_mtu_bytes: u32) -> u32 {
+        window::receive_window(self.receive_buffer_bytes, crate::mtu::datagram_bytes(wire_mtu_bytes))
+    }
+
+    /// What it was opened with.
+    pub fn config(&self) -> &NicConfig {
+        &self.config
+    }
+
+    /// Own address and port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.link.socket.local_addr()
+    }
+
+    /// Time since it was opened: the engine's time.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Whether the kernel cuts trains into packets for it.
+    pub fn uses_segmentation(&self) -> bool {
+        self.link.segmentation
+    }
+
+    /// What has been counted so far, below the engine.
+    pub fn stats(&self) -> &NicStats {
+        &self.link.stats
+    }
+
+    /// What the engine has counted so far.
+    pub fn engine_stats(&self) -> &EngineStats {
+        self.engine.stats()
+    }
+
+    /// Takes a notice, if there is one.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.link.notices.pop()
+    }
+
+    /// From now on, writes what is sent and received to `output`, as pcap. Give it a buffered one.
+    ///
+    /// # Errors
+    /// When the file header cannot be written.
+    pub fn start_capture(&mut self, output: Box<dyn Write + Send>) -> Result<(), NicError> {
+        self.link.capture = Some(CaptureTo::new(output)?);
+        Ok(())
+    }
+
+    /// Ends the capture and gives its output back, if there is one.
+    pub fn stop_capture(&mut self) -> Option<Box<dyn Write + Send>> {
+        self.link.capture.take().map(CaptureTo::into_output)
+    }
+
+    /// Makes a buffer of zeros that begins on a page, and registers it.
+    ///
+    /// # Errors
+    /// When there is no memory, or the rights make no sense.
+    pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
+        let slot =
+            self.memory.allocate(len).map_err(|error| NicError::Memory { bytes: len, reason: error.to_string() })?;
+        let addr = self.memory.address(slot);
+        self.register_slot(pd, slot, addr, len, access)
+    }
+
+    /// Registers memory that belongs to somebody else, under the virtual address `addr`.
+    ///
+    /// # Errors
+    /// As [`Nic::register`].
+    ///
+    /// # Safety
+    /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
+    /// written from the NIC's thread. Whoever changes them meanwhile from another thread does so as with any RDMA NIC:
+    /// bytes under way may be the old ones, the new ones or some of each, and a request's buffer must be left alone
+    /// until it completes.
+    pub unsafe fn register_raw(
+        &mut self,
+        pd: PdId,
+        start: NonNull<u8>,
+        len: usize,
+        addr: u64,
+        access: Access,
+    ) -> Result<Region, NicError> {
+        if len == 0 || len as u64 > REGION_BYTES_MAX {
+            return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
+        }
+        // SAFETY: the caller's promise, and the length has been checked.
+        let slot = unsafe { self.memory.adopt(start, len) };
+        self.register_slot(pd, slot, addr, len, access)
+    }
+
+    fn register_slot(
+        &mut self,
+        pd: PdId,
+        slot: u32,
+        addr: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<Region, NicError> {
+        let region = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
+        match self.engine.register(region) {
+            Ok(key) => Ok(Region { slot, key, addr, len }),
+            Err(error) => {
+                self.memory.release(slot);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
+    pub fn deregister(&mut self, region: Region) {
+        // The key may have been taken back already, by a peer that was allowed to.
+        let _ = self.engine.deregister(region.key);
+        self.memory.release(region.slot);
+    }
+
+    /// The bytes of a region.
+    ///
+    /// # Panics
+    /// When the region is another NIC's.
+    pub fn bytes(&self, region: &Region) -> &[u8] {
+        self.check_owner(region);
+        self.memory.bytes(region.slot)
+    }
+
+    /// The bytes of a region, to be changed.
+    ///
+    /// # Panics
+    /// When the region is another NIC's.
+    pub fn bytes_mut(&mut self, region: &Region) -> &mut [u8] {
+        self.check_owner(region);
+        self.memory.bytes_mut(region.slot)
+    }
+
+    fn check_owner(&self, region: &Region) {
+        let len = self.memory.len_of(region.slot);
+        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
+    }
+
+    /// The number of the peer at `address`, for queue pairs that are connected without the connection manager. It stays
+    /// until [`Nic::release_peer`].
+    ///
+    /// # Errors
+    /// When there is no way to it, or there are too many.
+    pub fn acquire_peer(&mut self, address: SocketAddr) -> Result<PeerId, NicError> {
+        let (addresses, _) = self.way_to(address)?;
+        self.acquire_peer_at(&addresses)
+    }
+
+    /// Gives back what [`Nic::acquire_peer`] has given.
+    ///
+    /// # Panics
+    /// When nobody holds it.
+    pub fn release_peer(&mut self, peer: PeerId) {
+        if self.link.peers.release(peer) {
+            self.engine.set_peer_limit(peer, None);
+        }
+    }
+
+    /// See [`rnic_engine::Engine::set_peer_limit`].
+    pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
+        self.engine.set_peer_limit(peer, packets);
+    }
+
+    pub(crate) fn acquire_peer_at(&mut self, addresses: &Addresses) -> Result<PeerId, NicError> {
+        let Self { link, config, .. } = self;
+        let from = link.source_of(addresses);
+        let impairment = &config.impairment;
+        let make = |number| (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number));
+        link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)
+    }
+
+    /// The way to `address`: our and its address, and what the kernel knows of the path.
+    pub(crate) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
+        let local = self.local_addr();
+        if local.is_ipv4() != address.is_ipv4() {
+            return Err(NicError::IpVersion(address));
+        }
+        let route = sys::route(local, address)
+            .map_err(|error| NicError::System { doing: "looking for a way to the peer", error })?;
+        let source = SocketAddr::new(route.source, local.port());
+        let addresses = Addresses::new(source, address).map_err(|_| NicError::IpVersion(address))?;
+        Ok((addresses, route))
+    }
+
+    /// Sends what is due, then takes in a batch of what has arrived; answers whether anything moved.
+    ///
+    /// In this order, what a program posts in answer to a completion, and the acknowledgements that the same packets
+    /// call for, leave together with the next call: one trip through the kernel instead of two.
+    pub fn progress(&mut self) -> bool {
+        let now = self.clock.now();
+        if self.engine.next_timeout().is_some_and(|due| due <= now) {
+            self.engine.tick(now);
+        }
+        let sent = self.flush(now);
+        let received = self.receive(now);
+        if self.link.has_late_errors {
+            self.heed_late_errors(now);
+        }
+        self.run_connections(now);
+        received || sent
+    }
+
+    /// Acts on what the network has reported about datagrams sent earlier.
+    #[cold]
+    fn heed_late_errors(&mut self, now: Time) {
+        for (address, errno) in self.link.heed_late_errors(now) {
+            self.cm.unreachable(address, errno);
+        }
+    }
+
+    /// Sleeps until a packet arrives, something is due, or `at_most` is over. Call it when [`Nic::progress`] has
+    /// answered false and there is nothing else to do.
+    ///
+    /// # Errors
+    /// When the system does not let us wait.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), NicError> {
+        let now = self.clock.now();
+        // What was received last may have called for answers.
+        self.flush(now);
+        let held_up = self.link.is_held_up();
+        let held_up_until = held_up.then(|| now + HELD_UP_WAIT);
+        let due = [self.engine.next_timeout(), self.cm.next_timeout(), self.link.next_due(), held_up_until];
+        let until_due = due.into_iter().flatten().min().map_or(Duration::MAX, |due| due.since(now));
+        let timeout = at_most.min(until_due);
+        if timeout == Duration::ZERO {
+            return Ok(());
+        }
+        // Rounded up: waking too early would only mean waking twice.
+        let timeout_ns = timeout.as_ps().div_ceil(1_000);
+        let failed = |error| NicError::System { doing: "waiting for packets", error };
+        self.link.has_late_errors |= self.link.socket.wait(Some(timeout_ns), held_up).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Sends what is ready, up to a budget; answers whether anything left.
+    fn flush(&mut self, now: Time) -> bool {
+        self.send_messages(now);
+        let mut any = self.link.send_waiting(now);
+        let mut budget = FLUSH_PACKETS;
+        while budget > 0 && !self.link.is_held_up() {
+            let packets = self.send_batch(now);
+            // Copies that are due at once leave with the packets that they are copies of.
+            let waited = self.link.send_waiting(now);
+            any |= packets > 0 || waited;
+            if packets == 0 {
+                break;
+            }
+            budget = budget.saturating_sub(packets);
+        }
+        any
+    }
+
+    /// Sends packets of the engine with one call of the kernel; answers how many the engine gave.
+    ///
+    /// Acknowledgements go to the end: behind data to the same peer one of them joins the train instead of beginning
+    /// one. They are about the other direction, so that nobody can tell.
+    fn send_batch(&mut self, now: Time) -> u32 {
+        let Self { engine, memory, link, slab, .. } = self;
+        let mut batch = Batch::new(slab);
+        let mut acks = Acks::default();
+        let mut given = 0;
+        while batch.has_room(&acks) {
+            let Some(transmit) = engine.transmit(now) else { break };
+            given += 1;
+            if transmit.kind == TransmitKind::Ack {
+                acks.push(transmit, link.segmentation);
+                continue;
+            }
+            add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
+        }
+        for ack in acks.iter() {
+            add_packet(link, memory, &mut batch, now, ack, &[]);
+        }
+        if batch.finish() {
+            link.send_trains(now, &batch);
+        }
+        given
+    }
+}
+
+/// Adds a packet to the batch, unless something else becomes of it.
+#[inline]
+fn add_packet<'a>(
+    link: &mut Link,
+    memory: &'a Memory,
+    batch: &mut Batch<'a>,
+    now: Time,
+    transmit: &Transmit,
+    payload: &[Segment],
+) {
+    let len = transmit.packet.udp_payload_len(transmit.format);
+    let peer = link.peers.get_mut(transmit.peer);
+    if !peer.is_special() {
+        let prefix = peer.sent_prefix(len);
+        return batch.add(transmit, len, payload, memory, prefix, link.segmentation);
+    }
+    let copy = |addresses: &Addresses| transmit_copy(transmit, payload, memory, addresses);
+    if !link.impair(now, transmit.peer, len, copy) {
+        return;
+    }
+    let addresses = link.peers.get(transmit.peer).addresses;
+    if link.is_still_narrow(now, transmit.peer, len) {
+        return link.send_fragmentable(now, &addresses, copy(&addresses));
+    }
+    let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len);
+    batch.add(transmit, len, payload, memory, prefix, link.segmentation);
+}
+
+/// A packet in one piece.
+fn transmit_copy(transmit: &Transmit, payload: &[Segment], memory: &Memory, addresses: &Addresses) -> Vec<u8> {
+    let payload: Vec<&[u8]> = payload.iter().map(|segment| memory.gather(*segment)).collect();
+    let mut bytes = Vec::new();
+    rnic_wire::codec::assemble(transmit.format, &transmit.packet, &payload, addresses, &mut bytes)
+        .expect("the engine keeps to the format");
+    bytes
+}
+
+/// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
+/// wait hold up the other side.
+const FLUSH_PACKETS: u32 = 64;
+
+/// How long to sleep when the kernel has no room for packets and does not say when it will: a queue of an interface
+/// drains in less.
+const HELD_UP_WAIT: Duration = Duration::from_us(500);

@@ -1,0 +1,196 @@
+//! What happenings of the connection manager do to queue pairs, and what programs hear of them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{AsyncEvent, QpConnection};
+use rnic_wire::cm::{RejectReason, Reply, Request};
+use rnic_wire::{Qpn, gsi};
+
+use super::messages::{attributes, capped, detail_of, ib_mtu, reason_of, refusal, terms_of_request, timing};
+use super::{Asking, Attached, Stage};
+use crate::cm::negotiate::Terms;
+use crate::cm::{ConnectionId, Happening};
+use crate::connection::{Connection, ConnectionEvent, ConnectionRequest};
+use crate::error::ConnectError;
+use crate::nic::Nic;
+
+impl Nic {
+    /// Lets the connection manager act on what has come in and on time.
+    pub(in crate::nic) fn run_connections(&mut self, now: Time) {
+        while let Some(event) = self.engine.poll_event() {
+            if let AsyncEvent::CommunicationEstablished(qpn) = event
+                && let Some(id) = self.by_qpn.get(&qpn)
+            {
+                self.cm.establish(*id);
+            }
+            if self.events.len() == EVENTS_MAX {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+        if self.cm.next_timeout().is_some_and(|due| due <= now) {
+            self.cm.tick(now);
+        }
+        while let Some(happening) = self.cm.poll_happening() {
+            self.act_on(happening);
+        }
+    }
+
+    /// Hands management messages to the link.
+    pub(in crate::nic) fn send_messages(&mut self, now: Time) {
+        while let Some((addresses, mad)) = self.cm.poll_message() {
+            self.gsi_psn = self.gsi_psn.plus(1);
+            let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: self.gsi_psn, mad: &rnic_wire::cm::emit(&mad) };
+            self.link.stats.cm_sent += 1;
+            self.link.send_soon(now, &addresses, &packet.encode(&addresses));
+        }
+    }
+
+    fn act_on(&mut self, happening: Happening) {
+        match happening {
+            Happening::Requested(id, request) => self.be_asked(id, request),
+            Happening::Replied(id, reply, round_trip) => self.be_answered(id, &reply, round_trip),
+            Happening::Ready(id) => self.be_ready(id),
+            Happening::Refused(id, reject) => self.fail(id, |to| refusal(to, &reject)),
+            Happening::TimedOut(id, after) => self.fail(id, |to| ConnectError::TimedOut { to, after }),
+            Happening::Unreachable(id, errno) => self.fail(id, |to| match errno {
+                libc::ECONNREFUSED => ConnectError::Refused { to },
+                _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
+            }),
+            Happening::Disconnected(id) => self.be_disconnected(id),
+        }
+    }
+
+    fn be_asked(&mut self, id: ConnectionId, request: Box<Request>) {
+        let Some(exchange) = self.cm.get(id) else { return };
+        let addresses = exchange.addresses;
+        let (terms, private_data) = terms_of_request(&request);
+        self.connection_events.push_back(ConnectionEvent::Requested(ConnectionRequest {
+            id,
+            from: addresses.dst(),
+            service: request.service_id,
+            transports: terms.transports,
+            private_data,
+        }));
+        self.attached.insert(id, Attached { addresses, stage: Stage::Asked(request) });
+    }
+
+    fn be_answered(&mut self, id: ConnectionId, reply: &Reply, round_trip: Duration) {
+        let Some(Attached { addresses, stage: Stage::Asking(asking) }) = self.attached.remove(&id) else { return };
+        let to = addresses.dst();
+        match self.establish(to, &asking, reply, round_trip) {
+            Ok((choice, wire_mtu, theirs, private_data)) => {
+                let Asking { qpn, peer, config, .. } = *asking;
+                self.attached.insert(id, Attached { addresses, stage: Stage::Open(qpn, peer) });
+                self.by_qpn.insert(qpn, id);
+                self.connection_events.push_back(ConnectionEvent::Established(Connection {
+                    id,
+                    qpn,
+                    remote: to,
+                    transport: choice,
+                    wire_mtu_bytes: wire_mtu,
+                    window_packets: theirs.receive_window,
+                    reads_max: config.reads().min(reply.responder_resources).into(),
+                    round_trip: Some(round_trip),
+                    private_data,
+                }));
+            }
+            Err(error) => {
+                let (reason, info) = reason_of(&error);
+                self.cm.reject(id, reason, info, detail_of(&error, &asking.config).as_bytes());
+                self.release_qp(asking.qpn, asking.peer);
+                self.connection_events.push_back(ConnectionEvent::Failed { id, error });
+            }
+        }
+    }
+
+    /// Brings the queue pair of an answered request into service.
+    fn establish(
+        &mut self,
+        to: SocketAddr,
+        asking: &Asking,
+        reply: &Reply,
+        round_trip: Duration,
+    ) -> Result<(&'static str, u32, Terms, Vec<u8>), ConnectError> {
+        let Asking { qpn, peer, transport, config, psn, terms } = asking;
+        let (theirs, private_data) = match Terms::parse(&reply.private_data.0) {
+            Some((theirs, data)) => (theirs, data.to_vec()),
+            None => (Terms::of_others(ib_mtu(terms.wire_mtu)), reply.private_data.0.to_vec()),
+        };
+        let chosen = theirs.transports.first();
+        let choice = config.transports.iter().find(|choice| chosen.is_some_and(|name| choice.profile.name == name));
+        let choice =
+            choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
+        let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip);
+        let agreed = self.transport_of(&choice.profile)?;
+        if !Arc::ptr_eq(&agreed, transport) {
+            // Nobody knows the queue pair yet but the other end, by its number.
+            self.engine.destroy_qp(*qpn)?;
+            self.engine.create_qp(&attributes(config, &agreed, Some(*qpn)))?;
+            self.engine.modify_to_init(*qpn)?;
+        }
+        let wire_mtu = terms.wire_mtu.min(theirs.wire_mtu);
+        self.engine.modify_to_rtr(
+            *qpn,
+            &QpConnection {
+                peer: *peer,
+                dest_qpn: reply.local_qpn,
+                rq_psn: reply.starting_psn,
+                mtu: wire_mtu,
+                min_rnr_timer: config.rnr_timer(),
+                max_dest_rd_atomic: config.reads().into(),
+            },
+        )?;
+        let reads = config.reads().min(reply.responder_resources);
+        let now = self.clock.now();
+        self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, *psn, reads.into()))?;
+        self.set_window(*peer, theirs.receive_window);
+        Ok((choice.profile.name, wire_mtu, theirs, private_data))
+    }
+
+    fn be_ready(&mut self, id: ConnectionId) {
+        let Some(attached) = self.attached.get_mut(&id) else { return };
+        let Stage::Accepted(timing, connection, peer) = &attached.stage else { return };
+        let (timing, connection, peer) = (*timing, (**connection).clone(), *peer);
+        attached.stage = Stage::Open(connection.qpn, peer);
+        let now = self.clock.now();
+        match self.engine.modify_to_rts(now, connection.qpn, &timing) {
+            Ok(()) => self.connection_events.push_back(ConnectionEvent::Established(connection)),
+            // A request of the peer has put the queue pair into the error state already.
+            Err(error) => self.connection_events.push_back(ConnectionEvent::Failed { id, error: error.into() }),
+        }
+    }
+
+    fn be_disconnected(&mut self, id: ConnectionId) {
+        let Some(attached) = self.attached.get_mut(&id) else { return };
+        match &attached.stage {
+            Stage::Open(qpn, _) => {
+                // It may have failed on its own before.
+                let _ = self.engine.modify_to_error(*qpn);
+                self.connection_events.push_back(ConnectionEvent::Disconnected(id));
+            }
+            _ => self.fail(id, |to| ConnectError::Rejected {
+                to,
+                reason: RejectReason::CONSUMER,
+                detail: "disconnected before it was established".to_owned(),
+            }),
+        }
+    }
+
+    /// There will be no connection: gives back what it has, and tells the program.
+    fn fail(&mut self, id: ConnectionId, error: impl FnOnce(SocketAddr) -> ConnectError) {
+        let Some(Attached { addresses, stage }) = self.attached.remove(&id) else { return };
+        match stage {
+            Stage::Asking(asking) => self.release_qp(asking.qpn, asking.peer),
+            Stage::Accepted(_, connection, peer) => self.release_qp(connection.qpn, peer),
+            Stage::Asked(_) | Stage::Open(..) => {}
+        }
+        self.connection_events.push_back(ConnectionEvent::Failed { id, error: error(addresses.dst()) });
+    }
+}
+
+/// Notices of the engine that wait for the program; the oldest go when nobody reads them.
+const EVENTS_MAX: usize = 4_096;

@@ -1,0 +1,190 @@
+//! Messages from settings, and back: what this side asks for and answers, and what the other side meant.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rnic_base::Psn;
+use rnic_engine::{QpAttributes, QpTiming, Transport};
+use rnic_policy::Placement;
+use rnic_wire::cm::ip::IpRequest;
+use rnic_wire::cm::{
+    Bits, Failover, Gid, Path, PathMtu, PrivateData, Reject, RejectInfo, RejectReason, Reply, Request, ServiceId,
+    TransportService,
+};
+use rnic_wire::header::bth::DEFAULT_PARTITION_KEY;
+use rnic_wire::{Addresses, Qpn};
+
+use super::Asking;
+use crate::cm::negotiate::{Terms, smaller};
+use crate::connection::ConnectionConfig;
+use crate::defaults::TransportChoice;
+use crate::error::ConnectError;
+
+/// The queue pair that `config` asks for.
+pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, number: Option<Qpn>) -> QpAttributes {
+    let queues = &config.queues;
+    QpAttributes {
+        pd: queues.pd,
+        send_cq: queues.send_cq,
+        recv_cq: queues.recv_cq,
+        srq: queues.srq,
+        max_send_wr: queues.max_send_wr,
+        max_recv_wr: queues.max_recv_wr,
+        max_send_sge: queues.max_sge,
+        max_recv_sge: queues.max_sge,
+        signal_all: queues.signal_all,
+        transport: Arc::clone(transport),
+        number,
+    }
+}
+
+/// How a queue pair sends.
+pub(super) fn timing(config: &ConnectionConfig, choice: &TransportChoice, psn: Psn, reads: u32) -> QpTiming {
+    let retry_count = config.retry_count(choice);
+    QpTiming { sq_psn: psn, retry_count, rnr_retry: config.rnr_retry, max_rd_atomic: reads }
+}
+
+/// `choice`, with no more in flight than the other side's bitmap takes.
+pub(super) fn capped(choice: &TransportChoice, cap_packets: Option<u32>) -> TransportChoice {
+    let mut choice = choice.clone();
+    if choice.profile.placement() == Placement::PlaceOutOfOrder
+        && let Some(cap) = smaller(choice.profile.cap_packets, cap_packets)
+    {
+        // A cap that a peer makes up may be out of range: then ours stays, and its packets beyond are dropped.
+        let _ = choice.profile.set("cap_packets", &cap.to_string());
+    }
+    choice
+}
+
+/// REQ, without our name for the connection.
+pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Asking) -> Request {
+    let Asking { qpn, config, psn, terms, .. } = asking;
+    let (source, destination) = (addresses.src(), addresses.dst());
+    let private_data = PrivateData::new(&terms.emit(&config.private_data)).unwrap_or_default();
+    let addressing =
+        IpRequest { source_port: source.port(), source: source.ip(), destination: destination.ip(), private_data };
+    Request {
+        local_comm_id: 0,
+        service_id: ServiceId::for_port(port),
+        local_ca_guid: guid,
+        local_queue_key: 0,
+        local_qpn: *qpn,
+        responder_resources: config.reads(),
+        initiator_depth: config.reads(),
+        remote_cm_timeout: Bits::clamped(CM_TIMEOUT),
+        transport_service: TransportService::Reliable,
+        flow_control: false,
+        starting_psn: *psn,
+        local_cm_timeout: Bits::clamped(CM_TIMEOUT),
+        retry_count: Bits::MAX,
+        partition_key: DEFAULT_PARTITION_KEY,
+        path_mtu: PathMtu::at_most(ib_mtu(terms.wire_mtu)).unwrap_or_default(),
+        rnr_retry_count: Bits::MAX,
+        cm_retries: Bits::MAX,
+        shared_receive_queue: config.queues.srq.is_some(),
+        extended_transport: Bits::clamped(0),
+        primary: Path {
+            local_gid: Gid::from(source.ip()),
+            remote_gid: Gid::from(destination.ip()),
+            hop_limit: 64,
+            local_ack_timeout: Bits::clamped(ACK_TIMEOUT),
+            ..Path::default()
+        },
+        alternate: None,
+        private_data: addressing.emit().unwrap_or_default(),
+    }
+}
+
+/// REP, without the names for the connection.
+pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, terms: &Terms) -> Reply {
+    Reply {
+        local_comm_id: 0,
+        remote_comm_id: 0,
+        local_queue_key: 0,
+        local_qpn: qpn,
+        starting_psn: psn,
+        responder_resources: config.reads(),
+        initiator_depth: config.reads(),
+        target_ack_delay: Bits::clamped(0),
+        failover: Failover::NotSupported,
+        flow_control: false,
+        rnr_retry_count: Bits::MAX,
+        shared_receive_queue: config.queues.srq.is_some(),
+        local_ca_guid: guid,
+        private_data: PrivateData::new(&terms.emit(&config.private_data)).unwrap_or_default(),
+    }
+}
+
+/// What a REQ offers, and what its program says. A REQ of another stack offers RoCEv2 with the MTU that it names.
+pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
+    let addressing = IpRequest::parse(&request.private_data);
+    let own = addressing.as_ref().and_then(|addressing| Terms::parse(&addressing.private_data.0));
+    if let Some((terms, data)) = own {
+        return (terms, data.to_vec());
+    }
+    let terms = Terms::of_others(request.path_mtu.bytes().unwrap_or(0));
+    let data = addressing.map_or(request.private_data.0.to_vec(), |addressing| addressing.private_data.0.to_vec());
+    (terms, data)
+}
+
+/// Whether a REQ comes from another stack.
+pub(super) fn is_others(request: &Request) -> bool {
+    let addressing = IpRequest::parse(&request.private_data);
+    addressing.and_then(|addressing| Terms::parse(&addressing.private_data.0).map(|_| ())).is_none()
+}
+
+/// The largest size of InfiniBand that a wire MTU has room for.
+pub(super) fn ib_mtu(wire_mtu: u32) -> u32 {
+    PathMtu::at_most(wire_mtu.min(IB_MTU_MAX)).and_then(PathMtu::bytes).unwrap_or(wire_mtu)
+}
+
+/// What a REJ means to who has asked.
+pub(super) fn refusal(to: SocketAddr, reject: &Reject) -> ConnectError {
+    if reject.reason == RejectReason::INVALID_SERVICE_ID {
+        return ConnectError::Refused { to };
+    }
+    // Text from a stranger: as far as it can be shown.
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    let detail = reject.private_data.0.iter().copied().take_while(is_text).map(char::from).collect();
+    ConnectError::Rejected { to, reason: reject.reason, detail }
+}
+
+/// How an error is told to the other side.
+pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
+    match error {
+        ConnectError::NoCommonTransport { .. } => (RejectReason::INVALID_TRANSPORT_SERVICE, RejectInfo::default()),
+        ConnectError::PathTooNarrow { mtu_bytes, .. } => {
+            // The code that would do, in the upper half of the byte, as in a REQ.
+            let code = PathMtu::at_most(*mtu_bytes).map_or(0, |mtu| (mtu.code().get() as u8) << 4);
+            (RejectReason::INVALID_PATH_MTU, RejectInfo::new(&[code]).unwrap_or_default())
+        }
+        _ => (RejectReason::NO_RESOURCES, RejectInfo::default()),
+    }
+}
+
+/// The same, in words.
+pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> String {
+    match error {
+        ConnectError::NoCommonTransport { .. } => {
+            let ours: Vec<&str> = config.transports.iter().map(|choice| choice.profile.name).collect();
+            format!("this side has {}", ours.join(", "))
+        }
+        ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("this side takes {mtu_bytes} bytes"),
+        error => error.to_string(),
+    }
+}
+
+/// Refuses private data that do not fit.
+pub(super) fn check_private_data(config: &ConnectionConfig, room: usize) -> Result<(), ConnectError> {
+    match config.private_data.len() {
+        given if given > room => Err(ConnectError::PrivateData { given, room }),
+        _ => Ok(()),
+    }
+}
+
+/// Largest MTU that other stacks know.
+const IB_MTU_MAX: u32 = 4_096;
+/// 4.096 us * 2^20, some four seconds: how long an answer to a management message may take.
+const CM_TIMEOUT: u32 = 20;
+/// 4.096 us * 2^14, 67 ms: what other stacks are asked to wait for an acknowledgement.
+const ACK_TIMEOUT: u32 = 14;

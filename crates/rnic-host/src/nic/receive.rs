@@ -1,0 +1,141 @@
+//! From the socket to the engine. Every byte here is a stranger's.
+
+use std::net::SocketAddr;
+
+use rnic_base::Time;
+use rnic_engine::{Engine, PeerId, RxMeta};
+use rnic_wire::{Addresses, cm, codec, gsi, icrc};
+
+use super::Nic;
+use crate::cm::Manager;
+use crate::link::Link;
+use crate::memory::{Memory, Placement};
+use crate::stats::RxDrop;
+use crate::sys::ReceiveBatch;
+
+/// Buffers, and how many of them the next call fills.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    batch: ReceiveBatch,
+    wanted: usize,
+}
+
+impl Receiver {
+    pub(crate) fn new() -> Self {
+        Self { batch: ReceiveBatch::new(BUFFERS), wanted: 1 }
+    }
+}
+
+impl Nic {
+    /// Takes in a batch of datagrams; answers whether there were any.
+    pub(super) fn receive(&mut self, now: Time) -> bool {
+        let Self { rx, link, .. } = self;
+        match link.socket.receive(&mut rx.batch, rx.wanted) {
+            Ok(0) => {
+                // Asking for one is cheapest, and most often one comes after none.
+                rx.wanted = 1;
+                false
+            }
+            Ok(count) => {
+                if count == rx.wanted {
+                    rx.wanted = (rx.wanted * 2).min(BUFFERS);
+                }
+                self.take_in(now);
+                true
+            }
+            Err(_) => {
+                // About something that was sent. Now that the kernel has said so, receiving goes on.
+                link.has_late_errors = true;
+                true
+            }
+        }
+    }
+
+    fn take_in(&mut self, now: Time) {
+        let Self { rx, engine, memory, link, cm, .. } = self;
+        link.stats.receive_calls += 1;
+        let bound = link.socket.local_addr();
+        for (incoming, bytes) in rx.batch.iter() {
+            link.stats.bytes_received += bytes.len() as u64;
+            let local = SocketAddr::new(incoming.local.unwrap_or(bound.ip()), bound.port());
+            if incoming.truncated {
+                link.stats.datagrams_received += 1;
+                link.stats.drop_datagram(RxDrop::Truncated);
+                continue;
+            }
+            let peer = link.peers.find(incoming.source, local.ip());
+            let way = Way { source: incoming.source, local, peer };
+            if bytes.is_empty() {
+                take_in_datagram(engine, memory, link, cm, now, &way, bytes);
+            }
+            for datagram in bytes.chunks(incoming.segment.max(1)) {
+                take_in_datagram(engine, memory, link, cm, now, &way, datagram);
+            }
+        }
+    }
+}
+
+/// How a datagram came.
+struct Way {
+    source: SocketAddr,
+    local: SocketAddr,
+    peer: Option<PeerId>,
+}
+
+#[inline]
+fn take_in_datagram(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    link: &mut Link,
+    cm: &mut Manager,
+    now: Time,
+    way: &Way,
+    datagram: &[u8],
+) {
+    link.stats.datagrams_received += 1;
+    if link.capture.is_some()
+        && let Ok(addresses) = Addresses::new(way.source, way.local)
+    {
+        link.capture(now, &addresses, datagram);
+    }
+    if gsi::is_gsi(datagram) {
+        return take_in_message(link, cm, now, way, datagram);
+    }
+    let decoded = match codec::decode(datagram) {
+        Ok(decoded) => decoded,
+        Err(error) => return link.stats.drop_malformed(error),
+    };
+    let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
+    let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32);
+    if !prefix.verify(datagram) {
+        return link.stats.drop_datagram(RxDrop::Icrc);
+    }
+    let mut dma = Placement { memory, payload: &datagram[decoded.payload] };
+    let meta = RxMeta { peer, congested: false };
+    // The engine counts what became of it.
+    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+}
+
+/// A datagram for queue pair 1: connection management, or nonsense.
+#[cold]
+fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, datagram: &[u8]) {
+    let Ok(addresses) = Addresses::new(way.source, way.local) else {
+        return link.stats.drop_datagram(RxDrop::UnknownPeer);
+    };
+    let packet = match gsi::decode(datagram) {
+        Ok(packet) => packet,
+        Err(error) => return link.stats.drop_malformed(error),
+    };
+    if !icrc::verify(&addresses, datagram) {
+        return link.stats.drop_datagram(RxDrop::Icrc);
+    }
+    match cm::parse(packet.mad) {
+        Ok(mad) => cm.receive(now, &addresses, mad),
+        Err(error) => return link.stats.drop_management(error),
+    }
+    link.stats.cm_strays = cm.strays;
+}
+
+/// Datagrams or trains that one call takes in, at most. Trains are 60 KB: more of them at a time would keep
+/// acknowledgements waiting, and leave the caches.
+const BUFFERS: usize = 8;

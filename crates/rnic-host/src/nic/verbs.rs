@@ -1,0 +1,177 @@
+//! The engine's calls, with the clock filled in. What they do is said there.
+
+use rnic_engine::{
+    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
+    RecvRequest, ResourceError, SendRequest, SrqId,
+};
+use rnic_wire::Qpn;
+
+use super::Nic;
+
+impl Nic {
+    /// See [`rnic_engine::Engine::create_pd`].
+    pub fn create_pd(&mut self) -> PdId {
+        self.engine.create_pd()
+    }
+
+    /// See [`rnic_engine::Engine::destroy_pd`].
+    ///
+    /// # Errors
+    /// When it does not exist or is in use.
+    pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
+        self.engine.destroy_pd(pd)
+    }
+
+    /// See [`rnic_engine::Engine::create_cq`].
+    ///
+    /// # Errors
+    /// When the capacity is out of range.
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
+        self.engine.create_cq(capacity)
+    }
+
+    /// See [`rnic_engine::Engine::destroy_cq`].
+    ///
+    /// # Errors
+    /// When it does not exist or is in use.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
+        self.engine.destroy_cq(cq)
+    }
+
+    /// See [`rnic_engine::Engine::create_srq`].
+    ///
+    /// # Errors
+    /// When a size is out of range or the protection domain does not exist.
+    pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
+        self.engine.create_srq(pd, max_wr, max_sge)
+    }
+
+    /// See [`rnic_engine::Engine::destroy_srq`].
+    ///
+    /// # Errors
+    /// When it does not exist or is in use.
+    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
+        self.engine.destroy_srq(srq)
+    }
+
+    /// See [`rnic_engine::Engine::create_qp`]. Connections make their own; this is for queue pairs that are connected
+    /// by other means.
+    ///
+    /// # Errors
+    /// When a size is out of range, something it refers to does not exist, or the number is taken.
+    pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        self.engine.create_qp(attributes)
+    }
+
+    /// See [`rnic_engine::Engine::destroy_qp`].
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
+        self.engine.destroy_qp(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_init`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there or in another state.
+    pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.engine.modify_to_init(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_rtr`]. The peer is one from [`Nic::acquire_peer`].
+    ///
+    /// # Errors
+    /// When the state or an attribute forbids it.
+    pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        self.engine.modify_to_rtr(qpn, connection)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_rts`].
+    ///
+    /// # Errors
+    /// When the state or an attribute forbids it.
+    pub fn modify_to_rts(&mut self, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
+        let now = self.now();
+        self.engine.modify_to_rts(now, qpn, timing)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_sqd`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there or in another state.
+    pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.engine.modify_to_sqd(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_error`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.engine.modify_to_error(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::modify_to_reset`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.engine.modify_to_reset(qpn)
+    }
+
+    /// What there is to know about a queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
+        self.engine.query_qp(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::post_send`]. It leaves with the next [`Nic::progress`]: what is posted together
+    /// leaves together.
+    ///
+    /// # Errors
+    /// When the queue is full or not there, its state forbids it, or the request breaks a limit.
+    #[inline]
+    pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.engine.post_send(qpn, request)
+    }
+
+    /// See [`rnic_engine::Engine::post_recv`].
+    ///
+    /// # Errors
+    /// As [`Nic::post_send`].
+    #[inline]
+    pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.engine.post_recv(qpn, request)
+    }
+
+    /// See [`rnic_engine::Engine::post_srq_recv`].
+    ///
+    /// # Errors
+    /// When the queue is full or not there, or the request breaks a limit.
+    #[inline]
+    pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.engine.post_srq_recv(srq, request)
+    }
+
+    /// Takes completions from `cq`; answers how many. Does not look for packets: that is [`Nic::progress`].
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
+        self.engine.poll_cq(cq, into)
+    }
+
+    /// Takes one completion from `cq`.
+    #[inline]
+    pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
+        self.engine.poll_cq_one(cq)
+    }
+
+    /// See [`rnic_engine::Engine::request_notify`].
+    pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
+        self.engine.request_notify(cq, solicited_only);
+    }
+
+    /// Takes a notice of the engine.
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+}

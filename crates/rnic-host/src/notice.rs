@@ -1,0 +1,49 @@
+//! What the NIC has to tell and nobody asked for: it goes on, but not as it was.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// A notice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// Packets to this peer no longer fit the path: from now on they may be fragmented on the way, which is slow. A new
+    /// connection would agree on a smaller MTU.
+    PathTooNarrow(SocketAddr),
+    /// Packets to this peer fit again.
+    PathWideAgain(SocketAddr),
+    /// The kernel refuses to cut trains into packets for the way they take: from now on each is sent by itself.
+    SegmentationRefused,
+    /// The capture could not be written and has ended.
+    CaptureEnded(String),
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PathTooNarrow(peer) => write!(f, "packets to {peer} are larger than the path carries: fragmenting"),
+            Self::PathWideAgain(peer) => write!(f, "packets to {peer} fit the path again"),
+            Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
+            Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
+        }
+    }
+}
+
+/// Notices that wait for somebody to read them; the oldest go when nobody does.
+#[derive(Debug, Default)]
+pub(crate) struct Notices(VecDeque<Notice>);
+
+impl Notices {
+    #[cold]
+    pub(crate) fn push(&mut self, notice: Notice) {
+        if self.0.len() == NOTICES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(notice);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
+        self.0.pop_front()
+    }
+}
+
+const NOTICES_MAX: usize = 256;

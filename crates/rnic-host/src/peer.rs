@@ -1,0 +1,226 @@
+//! The other ends that this NIC knows: addresses, and what is kept for each so that packets are cheap.
+//!
+//! A peer exists while somebody uses it: a connection, or a program that asked for it by address. Packets from anybody
+//! else are dropped, connection management aside, so a stranger cannot make the table grow.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use rnic_base::Time;
+use rnic_engine::PeerId;
+use rnic_wire::{Addresses, IcrcPrefix};
+use socket2::SockAddr;
+
+use crate::impair::PeerImpairment;
+
+/// One other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// From us to the peer.
+    pub(crate) addresses: Addresses,
+    /// The peer's address as the kernel takes it.
+    pub(crate) to: SockAddr,
+    /// Our address, when the socket has several.
+    pub(crate) from: Option<IpAddr>,
+    /// Connections and programs that use it.
+    users: u32,
+    sent: PrefixCache,
+    received: PrefixCache,
+    /// Since when packets of ours are too large for the path and are fragmented.
+    pub(crate) fragmenting: Option<Time>,
+    pub(crate) impairment: Option<Box<PeerImpairment>>,
+}
+
+impl Peer {
+    /// Whether its packets need more than to be sent.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.impairment.is_some() || self.fragmenting.is_some()
+    }
+
+    /// ICRC of the headers below ours of a datagram of `len` bytes to the peer.
+    #[inline]
+    pub(crate) fn sent_prefix(&mut self, len: u32) -> IcrcPrefix {
+        let addresses = &self.addresses;
+        self.sent.get(len, || IcrcPrefix::new(addresses, len))
+    }
+
+    /// The same for a datagram from the peer.
+    #[inline]
+    pub(crate) fn received_prefix(&mut self, len: u32) -> IcrcPrefix {
+        let addresses = &self.addresses;
+        self.received.get(len, || IcrcPrefix::new(&addresses.reversed(), len))
+    }
+}
+
+/// The prefixes of the lengths that were used last. A connection has few: full packets, acknowledgements, the ends of
+/// messages.
+#[derive(Debug, Default)]
+struct PrefixCache([Option<(u32, IcrcPrefix)>; PREFIXES]);
+
+impl PrefixCache {
+    #[inline]
+    fn get(&mut self, len: u32, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
+        // Lengths are multiples of four, and those of a connection differ by little.
+        let slot = &mut self.0[(len / 4) as usize % PREFIXES];
+        match slot {
+            Some((known, prefix)) if *known == len => *prefix,
+            _ => slot.insert((len, compute())).1,
+        }
+    }
+}
+
+/// All peers, by number and by address.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    slots: Vec<Option<Peer>>,
+    free: Vec<u32>,
+    /// From the peer's address and ours. Never iterated.
+    by_address: HashMap<(SocketAddr, IpAddr), PeerId>,
+    /// Who sent the last packet: most often who sends the next one.
+    latest: Option<((SocketAddr, IpAddr), PeerId)>,
+    /// Peers ever made: names their random streams.
+    made: u64,
+}
+
+impl Peers {
+    /// The peer at the far end of `addresses`, made if need be, with one more user; `None` when there are too many.
+    pub(crate) fn acquire(
+        &mut self,
+        addresses: &Addresses,
+        from: Option<IpAddr>,
+        impairment: impl FnOnce(u64) -> Option<Box<PeerImpairment>>,
+    ) -> Option<PeerId> {
+        let key = (addresses.dst(), addresses.src().ip());
+        if let Some(id) = self.by_address.get(&key).copied() {
+            self.get_mut(id).users += 1;
+            return Some(id);
+        }
+        if self.by_address.len() >= PEERS_MAX {
+            return None;
+        }
+        let peer = Peer {
+            addresses: *addresses,
+            to: addresses.dst().into(),
+            from,
+            users: 1,
+            sent: PrefixCache::default(),
+            received: PrefixCache::default(),
+            fragmenting: None,
+            impairment: impairment(self.made),
+        };
+        self.made += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[index as usize] = Some(peer);
+        self.by_address.insert(key, PeerId(index));
+        Some(PeerId(index))
+    }
+
+    /// One user less; answers whether that was the last one and the peer is forgotten.
+    pub(crate) fn release(&mut self, id: PeerId) -> bool {
+        let peer = self.get_mut(id);
+        peer.users -= 1;
+        if peer.users > 0 {
+            return false;
+        }
+        let key = (peer.addresses.dst(), peer.addresses.src().ip());
+        self.by_address.remove(&key);
+        self.latest = None;
+        self.slots[id.0 as usize] = None;
+        self.free.push(id.0);
+        true
+    }
+
+    /// Who sends from `source` to our address `local`.
+    #[inline]
+    pub(crate) fn find(&mut self, source: SocketAddr, local: IpAddr) -> Option<PeerId> {
+        let key = (source, local);
+        if let Some((latest, id)) = self.latest
+            && latest == key
+        {
+            return Some(id);
+        }
+        let id = *self.by_address.get(&key)?;
+        self.latest = Some((key, id));
+        Some(id)
+    }
+
+    /// Every peer at `address`, whichever of our addresses it knows.
+    pub(crate) fn at(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
+        let of = move |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.addresses.dst() == address);
+        self.slots.iter().enumerate().filter(move |(_, peer)| of(peer)).map(|(index, _)| PeerId(index as u32))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: PeerId) -> &Peer {
+        self.slots[id.0 as usize].as_ref().expect("a peer lives as long as it has users")
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PeerId) -> &mut Peer {
+        self.slots[id.0 as usize].as_mut().expect("a peer lives as long as it has users")
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_address.len()
+    }
+}
+
+/// Peers of one NIC, at most: a few kilobytes each.
+const PEERS_MAX: usize = 4_096;
+
+/// Lengths that are remembered for each direction.
+const PREFIXES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(src: &str, dst: &str) -> Addresses {
+        Addresses::new(src.parse().expect("an address"), dst.parse().expect("an address")).expect("both IPv4")
+    }
+
+    #[test]
+    fn a_peer_lives_while_it_has_users() {
+        let mut peers = Peers::default();
+        let way = addresses("10.0.0.1:4791", "10.0.0.2:4791");
+        let local = way.src().ip();
+        assert_eq!(peers.find(way.dst(), local), None);
+        let id = peers.acquire(&way, None, |_| None).expect("room");
+        assert_eq!(peers.acquire(&way, None, |_| None), Some(id));
+        assert_eq!((peers.find(way.dst(), local), peers.len()), (Some(id), 1));
+        assert_eq!(peers.find(way.dst(), "10.0.0.9".parse().expect("an address")), None, "another address of ours");
+        assert!(!peers.release(id));
+        assert!(peers.release(id));
+        assert_eq!((peers.find(way.dst(), local), peers.len()), (None, 0));
+        let other = addresses("10.0.0.1:4791", "10.0.0.3:4791");
+        assert_eq!(peers.acquire(&other, None, |_| None), Some(id), "numbers are used again");
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut peers = Peers::default();
+        for host in 0..PEERS_MAX {
+            let way = addresses("10.0.0.1:4791", &format!("10.1.{}.{}:4791", host / 256, host % 256));
+            assert!(peers.acquire(&way, None, |_| None).is_some());
+        }
+        assert_eq!(peers.acquire(&addresses("10.0.0.1:4791", "10.2.0.1:4791"), None, |_| None), None);
+    }
+
+    #[test]
+    fn prefixes_are_those_of_the_way() {
+        let mut peers = Peers::default();
+        let way = addresses("10.0.0.1:4791", "10.0.0.2:4000");
+        let id = peers.acquire(&way, None, |_| None).expect("room");
+        let peer = peers.get_mut(id);
+        // Lengths that share a slot, in turn.
+        for len in [24, 24 + 64, 24, 4_132, 24 + 64] {
+            assert_eq!(peer.sent_prefix(len), IcrcPrefix::new(&way, len));
+            assert_eq!(peer.received_prefix(len), IcrcPrefix::new(&way.reversed(), len));
+        }
+    }
+}

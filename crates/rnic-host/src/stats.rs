@@ -1,0 +1,124 @@
+//! What this room counts, beside what the engine counts.
+
+use rnic_wire::WireError;
+use rnic_wire::cm::CmError;
+
+use crate::impair::ImpairmentStats;
+
+/// Why a datagram was dropped before the engine saw it: all of them the sender's fault, or the network's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum RxDrop {
+    /// Longer than anything that fits IP.
+    Truncated,
+    /// From an address that no connection leads to.
+    UnknownPeer,
+    /// The invariant CRC is wrong.
+    Icrc,
+    /// Its headers make no sense; [`NicStats::wire_errors`] says in what way.
+    Malformed,
+    /// A management datagram that makes no sense; [`NicStats::cm_errors`] says in what way.
+    Management,
+}
+
+impl RxDrop {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Truncated, Self::UnknownPeer, Self::Icrc, Self::Malformed, Self::Management];
+}
+
+/// Counters of one NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NicStats {
+    /// Datagrams that came in, segments of trains counted one by one.
+    pub datagrams_received: u64,
+    /// UDP payload bytes that came in.
+    pub bytes_received: u64,
+    /// Calls that received something.
+    pub receive_calls: u64,
+    /// Datagrams that the kernel took, segments of trains counted one by one.
+    pub datagrams_sent: u64,
+    /// UDP payload bytes that the kernel took.
+    pub bytes_sent: u64,
+    /// Datagrams and trains that the kernel took.
+    pub messages_sent: u64,
+    /// Calls that sent something.
+    pub send_calls: u64,
+    /// Datagrams that the kernel had no room for at first. They were sent later.
+    pub datagrams_held: u64,
+    /// Datagrams that the kernel refused for good. To the engine they are lost on the way.
+    pub datagrams_refused: u64,
+    /// Times a path turned out to be narrower than our packets, and a peer's packets were fragmented from then on.
+    pub path_mtu_reductions: u64,
+    /// Datagrams that were sent with fragmentation allowed.
+    pub datagrams_fragmentable: u64,
+    /// Late errors that the network reported (host or port unreachable).
+    pub network_errors: u64,
+    /// Datagrams dropped, by [`RxDrop`].
+    pub drops: [u64; RxDrop::COUNT],
+    /// Of these malformed, by kind, in the order of [`WIRE_ERRORS`].
+    pub wire_errors: [u64; WIRE_ERRORS.len()],
+    /// Of these management datagrams, by kind, in the order of [`CM_ERRORS`].
+    pub cm_errors: [u64; CM_ERRORS.len()],
+    /// Management messages that fit no connection of ours, or not its state.
+    pub cm_strays: u64,
+    /// Management messages sent, again ones included.
+    pub cm_sent: u64,
+    /// Packets written to the capture.
+    pub captured: u64,
+    /// What impairment has done.
+    pub impairment: ImpairmentStats,
+}
+
+/// What can be wrong with headers.
+pub const WIRE_ERRORS: [WireError; 9] = [
+    WireError::Short,
+    WireError::Version,
+    WireError::Opcode,
+    WireError::PartitionKey,
+    WireError::Padding,
+    WireError::PayloadLength,
+    WireError::Syndrome,
+    WireError::Destination,
+    WireError::QueueKey,
+];
+
+/// What can be wrong with management messages.
+pub const CM_ERRORS: [CmError; 6] = [
+    CmError::BaseVersion,
+    CmError::Class,
+    CmError::ClassVersion,
+    CmError::Method,
+    CmError::Attribute,
+    CmError::RejectInfo,
+];
+
+impl NicStats {
+    #[cold]
+    pub(crate) fn drop_datagram(&mut self, reason: RxDrop) {
+        self.drops[reason as usize] += 1;
+    }
+
+    #[cold]
+    pub(crate) fn drop_malformed(&mut self, error: WireError) {
+        self.drop_datagram(RxDrop::Malformed);
+        if let Some(index) = WIRE_ERRORS.iter().position(|known| *known == error) {
+            self.wire_errors[index] += 1;
+        }
+    }
+
+    #[cold]
+    pub(crate) fn drop_management(&mut self, error: CmError) {
+        self.drop_datagram(RxDrop::Management);
+        if let Some(index) = CM_ERRORS.iter().position(|known| *known == error) {
+            self.cm_errors[index] += 1;
+        }
+    }
+
+    /// Datagrams dropped for `reason`.
+    pub fn dropped(&self, reason: RxDrop) -> u64 {
+        self.drops[reason as usize]
+    }
+}

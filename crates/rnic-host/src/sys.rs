@@ -1,0 +1,556 @@
+//! System calls on UDP sockets. Beside [`crate::memory`], the only place with `unsafe`.
+//!
+//! Everything here is a thin, checked cover over one call of the kernel; what to send, to whom, and what an error means
+//! is decided elsewhere. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams per call
+//! (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)).
+//!
+//! Why not a crate: `quinn-udp` sends one contiguous buffer, so payload would be copied; `socket2` has no call for many
+//! datagrams. Opening, binding and plain options are `socket2`'s.
+
+use std::io::{self, IoSlice};
+use std::mem::{MaybeUninit, size_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use arrayvec::ArrayVec;
+use libc::{c_int, c_void};
+use socket2::{Domain, Protocol, SockAddr, Type};
+
+/// Datagrams (or trains of segments) that one call sends or receives, at most: enough to hide the cost of the call.
+pub const MESSAGES_MAX: usize = 32;
+
+/// Bytes of a receive buffer: the longest that offload can hand over is one full IP datagram.
+pub const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
+
+/// Segments of one train: what every kernel with `UDP_SEGMENT` takes (`UDP_MAX_SEGMENTS`, 64 until Linux 6.8).
+pub const SEGMENTS_MAX: usize = 64;
+
+/// What a socket is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOptions {
+    /// Own address; port 0 lets the kernel choose.
+    pub bind: SocketAddr,
+    /// What to ask for as receive buffer, bytes.
+    pub receive_buffer_bytes: usize,
+    /// What to ask for as send buffer, bytes.
+    pub send_buffer_bytes: usize,
+    /// Let the kernel hand over trains of segments as one.
+    pub receive_offload: bool,
+}
+
+/// A datagram to send, or a train of them: every `segment` bytes of `parts` are one datagram, the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Whom to.
+    pub to: &'a SockAddr,
+    /// From which of our addresses; `None` leaves it to the binding.
+    pub from: Option<IpAddr>,
+    /// The bytes, in order.
+    pub parts: &'a [IoSlice<'a>],
+    /// Bytes of each datagram of a train.
+    pub segment: Option<u16>,
+}
+
+/// What is known about a datagram, or train, that came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming {
+    /// Where it comes from.
+    pub source: SocketAddr,
+    /// Which of our addresses it came to, when the socket is bound to all of them.
+    pub local: Option<IpAddr>,
+    /// Bytes altogether.
+    pub len: usize,
+    /// Bytes of each datagram of a train; the last may be shorter.
+    pub segment: usize,
+    /// It was longer than the buffer and has been cut.
+    pub truncated: bool,
+}
+
+/// An error that the network or the kernel reported about something that was sent earlier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeferredError {
+    /// Whom it was for, when that is known.
+    pub to: Option<SocketAddr>,
+    /// The error's number.
+    pub errno: i32,
+}
+
+/// A UDP socket that does not block.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: socket2::Socket,
+    local: SocketAddr,
+    fragmenting: bool,
+}
+
+impl UdpSocket {
+    /// Opens and binds a socket: "don't fragment" on every packet, errors of the network reported, offload as asked.
+    ///
+    /// # Errors
+    /// What the kernel says; `AddrInUse` when another socket has the address.
+    pub fn open(options: &SocketOptions) -> io::Result<Self> {
+        let domain = Domain::for_address(options.bind);
+        let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if options.bind.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        // The kernel grants what it allows; what that came to is read back.
+        socket.set_recv_buffer_size(options.receive_buffer_bytes)?;
+        socket.set_send_buffer_size(options.send_buffer_bytes)?;
+        let raw = Raw(&socket);
+        let (level, report, discover, information) = ip_options(options.bind);
+        raw.set(level, report, 1)?;
+        raw.set(level, discover, DO_NOT_FRAGMENT)?;
+        if options.bind.ip().is_unspecified() {
+            raw.set(level, information, 1)?;
+        }
+        if options.receive_offload {
+            // A kernel without it hands over single datagrams: nothing else changes.
+            let _ = raw.set(libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        socket.bind(&options.bind.into())?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { socket, local, fragmenting: false })
+    }
+
+    /// Own address and port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The receive buffer that the kernel granted, in its own accounting (which counts its overhead too).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn granted_receive_buffer(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+
+    /// Whether the kernel cuts trains into datagrams.
+    pub fn has_segmentation(&self) -> bool {
+        Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+    }
+
+    /// Allows or forbids fragmentation of what is sent from now on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn allow_fragments(&mut self, allow: bool) -> io::Result<()> {
+        if self.fragmenting != allow {
+            let (level, _, discover, _) = ip_options(self.local);
+            let value = if allow { FRAGMENT } else { DO_NOT_FRAGMENT };
+            Raw(&self.socket).set(level, discover, value)?;
+            self.fragmenting = allow;
+        }
+        Ok(())
+    }
+
+    /// Sends `messages`, at most [`MESSAGES_MAX`]; answers how many the kernel took.
+    ///
+    /// # Errors
+    /// Why it did not take the first one. The error may also be a late one about an earlier datagram; then the next try
+    /// succeeds.
+    pub fn send(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
+        // Control buffers must not move once a header leads to them: they are all there before the first header is.
+        let mut controls = ArrayVec::<Control, MESSAGES_MAX>::new();
+        let mut headers = ArrayVec::<libc::mmsghdr, MESSAGES_MAX>::new();
+        let messages = &messages[..messages.len().min(MESSAGES_MAX)];
+        messages.iter().for_each(|_| controls.push(Control::new()));
+        for (message, control) in messages.iter().zip(&mut controls) {
+            let msg_hdr = message_header(message, control);
+            headers.push(libc::mmsghdr { msg_hdr, msg_len: 0 });
+        }
+        let count = headers.len() as libc::c_uint;
+        // SAFETY: `headers` holds `count` initialised headers. Their pointers lead to `messages` (addresses, parts and
+        // the bytes of the parts, all borrowed for this call) and to `controls`, which lives until the end of this
+        // function.
+        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+
+    /// Receives up to `wanted` datagrams or trains into `batch`; answers how many.
+    ///
+    /// # Errors
+    /// What the kernel says, `WouldBlock` aside, which is 0 datagrams. The error may be a late one about something
+    /// sent.
+    pub fn receive(&self, batch: &mut ReceiveBatch, wanted: usize) -> io::Result<usize> {
+        batch.incoming.clear();
+        let headers = batch.prepare(wanted);
+        let count = headers.len() as libc::c_uint;
+        let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
+        // SAFETY: `headers` holds `count` headers whose pointers lead to the buffers, addresses and control buffers of
+        // `batch`, which is borrowed mutably for this call; the lengths are theirs.
+        let received = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), count, flags, ptr::null_mut()) };
+        if received < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+        }
+        for header in &batch.headers.0[..received as usize] {
+            batch.incoming.push(read_header(header)?);
+        }
+        Ok(received as usize)
+    }
+
+    /// Takes one error from the queue of late errors.
+    pub fn take_deferred_error(&self) -> Option<DeferredError> {
+        let mut control = Control::new();
+        // SAFETY: an all-zero address is valid (of no family).
+        let mut name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: an all-zero header is valid: no address, no buffers.
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        header.msg_name = ptr::from_mut(&mut name).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_control = control.bytes.as_mut_ptr().cast();
+        header.msg_controllen = control.bytes.len() as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the header's pointers lead to `name` and `control`, which outlive the call; the lengths are theirs.
+        if unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut header, flags) } < 0 {
+            return None;
+        }
+        let to = socket_address(&name, header.msg_namelen);
+        let errno = control_messages(&header).find_map(|message| match (message.level, message.kind) {
+            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                message.read::<libc::sock_extended_err>().map(|error| error.ee_errno.cast_signed())
+            }
+            _ => None,
+        });
+        Some(DeferredError { to, errno: errno.unwrap_or(0) })
+    }
+
+    /// Blocks until something can be received, something can be sent (if `writable`), an error is reported, or
+    /// `timeout_ns` is over; `None` waits for ever. A signal ends the wait early. Answers whether errors wait to be
+    /// taken.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn wait(&self, timeout_ns: Option<u64>, writable: bool) -> io::Result<bool> {
+        let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 };
+        let time = timeout_ns.map(|ns| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        });
+        let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: one pollfd, a timeout that is null or lives until the end of this function, no signal mask.
+        let ready = unsafe { libc::ppoll(&mut poll, 1, time, ptr::null()) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        }
+        Ok(poll.revents & libc::POLLERR != 0)
+    }
+}
+
+/// 64 bits that nobody can guess.
+///
+/// # Errors
+/// What the kernel says.
+pub fn random_bits() -> io::Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    // SAFETY: the buffer is as long as is said. So few bytes always come at once, or not at all.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if count == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The way to an address, as the kernel's routing sees it now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Largest IP packet that gets through, as far as is known.
+    pub mtu_bytes: u32,
+    /// The address that packets on this way come from.
+    pub source: IpAddr,
+}
+
+/// Asks the kernel for the way from `local` (which may be unspecified) to `remote`.
+///
+/// # Errors
+/// What the kernel says; `NetworkUnreachable` and `HostUnreachable` when there is no way.
+pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
+    let socket = socket2::Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
+    let (level, _, discover, _) = ip_options(remote);
+    // Without this the answer could be the interface's MTU instead of the path's.
+    Raw(&socket).set(level, discover, DO_NOT_FRAGMENT)?;
+    socket.connect(&remote.into())?;
+    let option = if remote.is_ipv4() { libc::IP_MTU } else { libc::IPV6_MTU };
+    let mtu_bytes = Raw(&socket).get(level, option)?.max(0).cast_unsigned();
+    let source = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?.ip();
+    Ok(Route { mtu_bytes, source })
+}
+
+/// Buffers for what one call receives.
+pub struct ReceiveBatch {
+    buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,
+    names: Box<[libc::sockaddr_storage]>,
+    parts: Box<[libc::iovec]>,
+    controls: Box<[Control]>,
+    /// Lead to the four above, which are on the heap and stay where they are.
+    headers: Headers,
+    incoming: ArrayVec<Incoming, MESSAGES_MAX>,
+}
+
+struct Headers(Box<[libc::mmsghdr]>);
+
+// SAFETY: the pointers in it, and those in `parts`, lead to the batch's own boxes, which move along with it.
+unsafe impl Send for ReceiveBatch {}
+
+impl std::fmt::Debug for ReceiveBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReceiveBatch").field("capacity", &self.names.len()).field("incoming", &self.incoming).finish()
+    }
+}
+
+impl ReceiveBatch {
+    /// Room for `count` datagrams or trains, at least one and at most [`MESSAGES_MAX`].
+    pub fn new(count: usize) -> Self {
+        let count = count.clamp(1, MESSAGES_MAX);
+        // SAFETY: an all-zero address is valid (of no family).
+        let name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: an all-zero header is valid: no address, no buffers.
+        let header: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut batch = Self {
+            buffers: vec![[0; RECEIVE_BUFFER_BYTES]; count].into_boxed_slice(),
+            names: vec![name; count].into_boxed_slice(),
+            parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; count].into_boxed_slice(),
+            controls: (0..count).map(|_| Control::new()).collect(),
+            headers: Headers(vec![header; count].into_boxed_slice()),
+            incoming: ArrayVec::new(),
+        };
+        batch.connect();
+        batch
+    }
+
+    /// What the last call received: bytes and what is known about them.
+    pub fn iter(&self) -> impl Iterator<Item = (&Incoming, &[u8])> {
+        self.incoming.iter().zip(self.buffers.iter()).map(|(incoming, buffer)| (incoming, &buffer[..incoming.len]))
+    }
+
+    /// Makes the headers lead to the buffers.
+    fn connect(&mut self) {
+        let slots = self.buffers.iter_mut().zip(&mut self.names).zip(&mut self.parts).zip(&mut self.controls);
+        for ((((buffer, name), part), control), header) in slots.zip(&mut self.headers.0) {
+            *part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            let header = &mut header.msg_hdr;
+            header.msg_name = ptr::from_mut(name).cast();
+            header.msg_iov = part;
+            header.msg_iovlen = 1;
+            header.msg_control = control.bytes.as_mut_ptr().cast();
+        }
+    }
+
+    /// Headers for the next call: the kernel has changed the lengths in those of the last one.
+    fn prepare(&mut self, wanted: usize) -> &mut [libc::mmsghdr] {
+        let wanted = wanted.clamp(1, self.names.len());
+        let headers = &mut self.headers.0[..wanted];
+        for header in headers.iter_mut() {
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+        }
+        headers
+    }
+}
+
+/// Room for the control messages of one datagram, aligned as the kernel wants it.
+#[repr(align(8))]
+struct Control {
+    bytes: [u8; CONTROL_BYTES],
+}
+
+impl Control {
+    const fn new() -> Self {
+        Self { bytes: [0; CONTROL_BYTES] }
+    }
+}
+
+fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr {
+    // SAFETY: an all-zero header is valid: no address, no buffers.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_name = message.to.as_ptr().cast_mut().cast();
+    header.msg_namelen = message.to.len();
+    // `IoSlice` has the layout of `iovec`, says its documentation.
+    header.msg_iov = message.parts.as_ptr().cast_mut().cast();
+    header.msg_iovlen = message.parts.len() as _;
+    let mut used = 0;
+    if let Some(segment) = message.segment {
+        used += control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
+    }
+    used += match message.from {
+        None => 0,
+        Some(IpAddr::V4(ip)) => {
+            let source = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+            let information = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: source };
+            control.push(used, libc::SOL_IP, libc::IP_PKTINFO, &information)
+        }
+        Some(IpAddr::V6(ip)) => {
+            let source = libc::in6_addr { s6_addr: ip.octets() };
+            let information = libc::in6_pktinfo { ipi6_addr: source, ipi6_ifindex: 0 };
+            control.push(used, libc::SOL_IPV6, libc::IPV6_PKTINFO, &information)
+        }
+    };
+    if used > 0 {
+        header.msg_control = control.bytes.as_mut_ptr().cast();
+        header.msg_controllen = used as _;
+    }
+    header
+}
+
+impl Control {
+    /// Appends a control message behind the `used` bytes; answers how many bytes it takes.
+    fn push<T: Copy>(&mut self, used: usize, level: c_int, kind: c_int, value: &T) -> usize {
+        // SAFETY: these two compute sizes only.
+        let (len, space) = unsafe {
+            (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize)
+        };
+        let room = &mut self.bytes[used..used + space];
+        // SAFETY: `room` has `space` bytes, which hold a header and then a `T`; `used` is a sum of such spaces, so the
+        // header is aligned as the buffer is. The value is written without asking for its alignment.
+        unsafe {
+            let header: *mut libc::cmsghdr = room.as_mut_ptr().cast();
+            (*header).cmsg_len = len as _;
+            (*header).cmsg_level = level;
+            (*header).cmsg_type = kind;
+            libc::CMSG_DATA(header).cast::<T>().write_unaligned(*value);
+        }
+        space
+    }
+}
+
+/// One control message that came in.
+struct ControlMessage<'a> {
+    level: c_int,
+    kind: c_int,
+    data: &'a [u8],
+}
+
+impl ControlMessage<'_> {
+    /// The data as a plain structure of the kernel, when it is all there.
+    fn read<T: KernelData>(&self) -> Option<T> {
+        let bytes = self.data.get(..size_of::<T>())?;
+        // SAFETY: the bytes are there, any bytes are a legal `T`, and alignment is not asked for.
+        Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+    }
+}
+
+/// Marks structures of the kernel for which any bytes are legal.
+///
+/// # Safety
+/// Every bit pattern must be a valid value.
+unsafe trait KernelData: Copy {}
+// SAFETY: integers take any bits.
+unsafe impl KernelData for c_int {}
+// SAFETY: a structure of integers.
+unsafe impl KernelData for libc::sock_extended_err {}
+// SAFETY: a structure of integers.
+unsafe impl KernelData for libc::in_pktinfo {}
+// SAFETY: a structure of integers.
+unsafe impl KernelData for libc::in6_pktinfo {}
+
+/// Walks the control messages that the kernel wrote for `header`.
+fn control_messages(header: &libc::msghdr) -> impl Iterator<Item = ControlMessage<'_>> {
+    // SAFETY: the kernel has filled the control buffer that the header leads to and set its length to what it used.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    std::iter::from_fn(move || {
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: `next` came from CMSG_FIRSTHDR or CMSG_NXTHDR, which give headers inside the buffer or null. The
+        // kernel's `cmsg_len` counts header and data, all within the buffer.
+        let message = unsafe {
+            let overhead = libc::CMSG_LEN(0) as usize;
+            let len = ((*next).cmsg_len as usize).saturating_sub(overhead);
+            let data = std::slice::from_raw_parts(libc::CMSG_DATA(next), len);
+            ControlMessage { level: (*next).cmsg_level, kind: (*next).cmsg_type, data }
+        };
+        // SAFETY: as above.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+        Some(message)
+    })
+}
+
+fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
+    let len = header.msg_len as usize;
+    let (message, name) = (&header.msg_hdr, header.msg_hdr.msg_name.cast::<libc::sockaddr_storage>());
+    // SAFETY: the name is one of the batch's addresses, which the kernel has filled.
+    let source = socket_address(unsafe { &*name }, message.msg_namelen).ok_or(io::ErrorKind::InvalidData)?;
+    let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    let mut incoming = Incoming { source, local: None, len: len.min(RECEIVE_BUFFER_BYTES), segment: len, truncated };
+    for control in control_messages(message) {
+        match (control.level, control.kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let size = control.read::<c_int>().and_then(|size| usize::try_from(size).ok());
+                incoming.segment = size.filter(|size| *size > 0).unwrap_or(len);
+            }
+            (libc::SOL_IP, libc::IP_PKTINFO) => {
+                incoming.local = control
+                    .read::<libc::in_pktinfo>()
+                    .map(|information| Ipv4Addr::from(information.ipi_addr.s_addr.to_ne_bytes()).into());
+            }
+            (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+                incoming.local = control
+                    .read::<libc::in6_pktinfo>()
+                    .map(|information| Ipv6Addr::from(information.ipi6_addr.s6_addr).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(incoming)
+}
+
+fn socket_address(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
+    let name: *const libc::sockaddr_storage = name;
+    // SAFETY: every socket address begins with its family.
+    let family = unsafe { (*name).ss_family };
+    match c_int::from(family) {
+        libc::AF_INET if len as usize >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: the family says that it is an IPv4 address, the length that it is all there; storage is large and
+            // aligned enough for any address.
+            let name = unsafe { &*name.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
+        }
+        libc::AF_INET6 if len as usize >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: as above, for IPv6.
+            let name = unsafe { &*name.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
+            Some(SocketAddrV6::new(ip, u16::from_be(name.sin6_port), 0, name.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Integer options of a socket.
+struct Raw<'a>(&'a socket2::Socket);
+
+impl Raw<'_> {
+    fn set(&self, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+        let (value, len): (*const c_int, _) = (&value, size_of::<c_int>() as libc::socklen_t);
+        // SAFETY: `value` leads to one integer, and `len` is its size.
+        let result = unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, value.cast::<c_void>(), len) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn get(&self, level: c_int, option: c_int) -> io::Result<c_int> {
+        let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+        let place = ptr::from_mut(&mut value).cast::<c_void>();
+        // SAFETY: `place` leads to one integer, and `len` is its size.
+        let result = unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, place, &mut len) };
+        if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Level, and the options for reporting errors, path MTU discovery and destination addresses.
+fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
+    match address {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR, libc::IP_MTU_DISCOVER, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVERR, libc::IPV6_MTU_DISCOVER, libc::IPV6_RECVPKTINFO),
+    }
+}
+
+// The values are the same for both IP versions.
+const DO_NOT_FRAGMENT: c_int = libc::IP_PMTUDISC_DO;
+const FRAGMENT: c_int = libc::IP_PMTUDISC_DONT;
+
+/// A segment size (24 bytes), a source address (at most 40) or a reported error (16 + 16 + 28): with room to spare.
+const CONTROL_BYTES: usize = 128;

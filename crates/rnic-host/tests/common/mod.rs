@@ -1,0 +1,195 @@
+//! Two NICs in one process, each on its own socket, driven in turn by one thread.
+
+#![allow(dead_code, reason = "each test file uses its own part of the harness")]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, SendFlags, SendOp, SendRequest, Sge, WcStatus};
+use rnic_host::{
+    Connection, ConnectionConfig, ConnectionEvent, ConnectionId, Impairment, Nic, NicConfig, Region, TransportChoice,
+};
+use rnic_wire::Qpn;
+
+/// The service that tests listen to.
+pub const PORT: u16 = 7_471;
+/// Bytes of each side's memory: tests send from the first half and receive into the second.
+pub const MEMORY: usize = 1 << 20;
+pub const HALF: usize = MEMORY / 2;
+/// No test waits longer.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One side: a NIC, memory, a completion queue.
+pub struct Side {
+    pub nic: Nic,
+    pub pd: PdId,
+    pub cq: CqId,
+    pub region: Region,
+}
+
+impl Side {
+    pub fn open(config: NicConfig) -> Self {
+        let mut nic = Nic::open(config).expect("a free address");
+        let pd = nic.create_pd();
+        let cq = nic.create_cq(1 << 14).expect("a legal size");
+        let region = nic.register(pd, MEMORY, Access::all()).expect("a megabyte");
+        for (index, byte) in nic.bytes_mut(&region).iter_mut().enumerate() {
+            *byte = (index * 7 + index / 256) as u8;
+        }
+        Self { nic, pd, cq, region }
+    }
+
+    pub fn at(address: &str) -> Self {
+        Self::open(NicConfig::at(address.parse().expect("an address")))
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.nic.local_addr()
+    }
+
+    pub fn config(&self, transport: &str) -> ConnectionConfig {
+        let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
+        ConnectionConfig::new(self.pd, self.cq).with_transports(vec![choice])
+    }
+
+    pub fn sge(&self, offset: usize, len: u32) -> Sge {
+        self.region.sge(offset, len)
+    }
+
+    pub fn post(&mut self, qpn: Qpn, wr_id: u64, op: SendOp, sges: &[Sge]) {
+        let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
+        self.nic.post_send(qpn, &request).expect("room in the send queue");
+    }
+
+    pub fn post_recv(&mut self, qpn: Qpn, wr_id: u64, sges: &[Sge]) {
+        self.nic.post_recv(qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
+    }
+
+    pub fn completions(&mut self) -> Vec<Completion> {
+        std::iter::from_fn(|| self.nic.poll_cq_one(self.cq)).collect()
+    }
+
+    pub fn event(&mut self) -> Option<ConnectionEvent> {
+        self.nic.poll_connection_event()
+    }
+}
+
+/// Drives both sides until `done` gives something.
+pub fn drive<T>(left: &mut Side, right: &mut Side, mut done: impl FnMut(&mut Side, &mut Side) -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        let moved = left.nic.progress() | right.nic.progress();
+        if let Some(found) = done(left, right) {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "still not done after {PATIENCE:?}: {:?}", left.nic.stats());
+        if !moved {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Drives both sides for a while.
+pub fn drive_for(left: &mut Side, right: &mut Side, span: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < span {
+        let _ = left.nic.progress() | right.nic.progress();
+    }
+}
+
+/// The next event of a side that is already there.
+pub fn established(event: Option<ConnectionEvent>) -> Option<Connection> {
+    match event? {
+        ConnectionEvent::Established(connection) => Some(connection),
+        event => panic!("{event:?} instead of an established connection"),
+    }
+}
+
+/// Two sides and a connection between them.
+pub struct Pair {
+    pub left: Side,
+    pub right: Side,
+    pub from: Connection,
+    pub to: Connection,
+}
+
+impl Pair {
+    pub fn connected(left: Side, right: Side, transport: &str) -> Self {
+        let (from, to) = (left.config(transport), right.config(transport));
+        Self::connected_with(left, right, &from, &to)
+    }
+
+    pub fn connected_with(mut left: Side, mut right: Side, from: &ConnectionConfig, to: &ConnectionConfig) -> Self {
+        right.nic.listen(PORT, 128).expect("a free service");
+        let (from, to) = connect(&mut left, &mut right, from, to);
+        Self { left, right, from, to }
+    }
+
+    pub fn loopback(transport: &str) -> Self {
+        Self::connected(Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0"), transport)
+    }
+
+    pub fn impaired(transport: &str, impairment: Impairment) -> Self {
+        let side = |name: &str| {
+            let bind = "127.0.0.1:0".parse().expect("an address");
+            Side::open(NicConfig { impairment, name: name.to_owned(), ..NicConfig::at(bind) })
+        };
+        Self::connected(side("left"), side("right"), transport)
+    }
+
+    pub fn drive<T>(&mut self, done: impl FnMut(&mut Side, &mut Side) -> Option<T>) -> T {
+        drive(&mut self.left, &mut self.right, done)
+    }
+
+    /// Waits for `count` completions on the left side.
+    pub fn left_completions(&mut self, count: usize) -> Vec<Completion> {
+        let mut found = Vec::new();
+        self.drive(|left, _| {
+            found.extend(left.completions());
+            (found.len() >= count).then_some(())
+        });
+        found
+    }
+
+    /// Waits for `count` completions on the left side, all successful.
+    pub fn succeed(&mut self, count: usize) {
+        let completions = self.left_completions(count);
+        assert!(completions.iter().all(|completion| completion.status == WcStatus::Success), "{completions:?}");
+    }
+}
+
+/// Another connection from `left` to `right`, who listens.
+pub fn connect(
+    left: &mut Side,
+    right: &mut Side,
+    from: &ConnectionConfig,
+    to: &ConnectionConfig,
+) -> (Connection, Connection) {
+    let id = left.nic.start_connect(right.addr(), PORT, from).expect("a way to the other side");
+    let mut ends = (None, None);
+    drive(left, right, |left, right| {
+        match left.event() {
+            Some(ConnectionEvent::Established(connection)) if connection.id == id => ends.0 = Some(connection),
+            None => {}
+            Some(event) => panic!("{event:?}"),
+        }
+        match right.event() {
+            Some(ConnectionEvent::Requested(request)) => {
+                right.nic.accept(request.id, to).expect("an acceptable request");
+            }
+            Some(ConnectionEvent::Established(connection)) => ends.1 = Some(connection),
+            None => {}
+            Some(event) => panic!("{event:?}"),
+        }
+        (ends.0.is_some() && ends.1.is_some()).then_some(())
+    });
+    (ends.0.expect("just seen"), ends.1.expect("just seen"))
+}
+
+/// The id of the next request that comes in.
+pub fn requested(event: Option<ConnectionEvent>) -> Option<ConnectionId> {
+    match event? {
+        ConnectionEvent::Requested(request) => Some(request.id),
+        event => panic!("{event:?} instead of a request"),
+    }
+}

@@ -1,0 +1,142 @@
+//! Every operation between two NICs on real sockets: offload on and off, both IP versions, both transports.
+
+mod common;
+
+use common::{HALF, Pair, Side};
+use rnic_engine::{SendOp, WcFlags, WcOpcode, WcStatus};
+use rnic_host::NicConfig;
+
+const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+
+/// Every operation once, with every byte looked at.
+fn do_everything(pair: &mut Pair, len: usize) {
+    let (from, to) = (pair.from.qpn, pair.to.qpn);
+    let sent = pair.left.nic.bytes(&pair.left.region)[..len].to_vec();
+
+    // Write.
+    pair.right.nic.bytes_mut(&pair.right.region)[HALF..HALF + len].fill(0xee);
+    let (sge, remote) = (pair.left.sge(0, len as u32), pair.right.region.remote(HALF));
+    pair.left.post(from, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    pair.succeed(1);
+    assert_eq!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + len], sent, "written");
+
+    // Send, with immediate.
+    let receive = pair.right.sge(HALF, len as u32);
+    pair.right.nic.bytes_mut(&pair.right.region)[HALF..HALF + len].fill(0xdd);
+    pair.right.post_recv(to, 7, &[receive]);
+    pair.left.post(from, 2, SendOp::Send { immediate: Some(0xcafe) }, &[sge]);
+    pair.succeed(1);
+    let received = pair.drive(|_, right| right.completions().pop());
+    assert_eq!((received.wr_id, received.opcode, received.byte_len), (7, WcOpcode::Recv, len as u32));
+    assert_eq!((received.word, received.flags), (0xcafe, WcFlags::WITH_IMM));
+    assert_eq!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + len], sent, "sent");
+
+    // Read, into another place.
+    let (sge, remote) = (pair.left.sge(HALF, len as u32), pair.right.region.remote(HALF));
+    pair.left.post(from, 3, SendOp::Read { remote }, &[sge]);
+    pair.succeed(1);
+    assert_eq!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + len], sent, "read");
+
+    // Atomics.
+    pair.right.nic.bytes_mut(&pair.right.region)[..8].copy_from_slice(&5u64.to_ne_bytes());
+    let (sge, remote) = (pair.left.sge(HALF, 8), pair.right.region.remote(0));
+    pair.left.post(from, 4, SendOp::FetchAdd { remote, add: 3 }, &[sge]);
+    pair.succeed(1);
+    assert_eq!(word(&pair.left, HALF), 5);
+    pair.left.post(from, 5, SendOp::CompareSwap { remote, compare: 8, swap: 100 }, &[sge]);
+    pair.succeed(1);
+    assert_eq!((word(&pair.left, HALF), word(&pair.right, 0)), (8, 100));
+}
+
+fn word(side: &Side, offset: usize) -> u64 {
+    let bytes = &side.nic.bytes(&side.region)[offset..offset + 8];
+    u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+#[test]
+fn every_operation_works_with_both_transports() {
+    for transport in BOTH {
+        let mut pair = Pair::loopback(transport);
+        assert_eq!((pair.from.transport, pair.to.transport), (transport, transport));
+        for len in [8, 1_000, 4_096, 4_097, 300_001] {
+            do_everything(&mut pair, len);
+        }
+    }
+}
+
+#[test]
+fn offload_is_used_and_can_be_done_without() {
+    let side = |segmentation, receive_offload| {
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        Side::open(NicConfig { segmentation, receive_offload, ..NicConfig::at(bind) })
+    };
+    for (segmentation, receive_offload) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut pair = Pair::connected(side(segmentation, receive_offload), side(true, receive_offload), "irn");
+        assert_eq!(pair.left.nic.uses_segmentation(), segmentation);
+        do_everything(&mut pair, 300_001);
+        let (left, right) = (*pair.left.nic.stats(), *pair.right.nic.stats());
+        let trains = left.messages_sent < left.datagrams_sent;
+        assert_eq!(trains, segmentation, "{left:?}");
+        assert!(left.datagrams_sent <= right.datagrams_received, "all of them have arrived, one by one: {right:?}");
+    }
+}
+
+#[test]
+fn ipv6_works() {
+    for transport in BOTH {
+        let mut pair = Pair::connected(Side::at("[::1]:0"), Side::at("[::1]:0"), transport);
+        do_everything(&mut pair, 100_000);
+    }
+}
+
+#[test]
+fn two_addresses_speak_on_the_port_of_rocev2() {
+    let (left, right) = (Side::at("127.86.0.1:4791"), Side::at("127.86.0.2:4791"));
+    do_everything(&mut Pair::connected(left, right, "roce-gbn"), 10_000);
+}
+
+#[test]
+fn a_nic_bound_to_all_addresses_answers_from_the_one_that_was_asked() {
+    for (bind, ask) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
+        let (mut left, mut right) = (Side::at(bind), Side::at(bind));
+        right.nic.listen(common::PORT, 8).expect("a free service");
+        let to = std::net::SocketAddr::new(ask.parse().expect("an address"), right.addr().port());
+        let config = left.config("irn");
+        let (mine, theirs) = {
+            left.nic.start_connect(to, common::PORT, &config).expect("a way to loopback");
+            let id = common::drive(&mut left, &mut right, |_, right| common::requested(right.event()));
+            let config = right.config("irn");
+            let theirs = right.nic.accept(id, &config).expect("an acceptable request");
+            (common::drive(&mut left, &mut right, |left, _| common::established(left.event())), theirs)
+        };
+        assert_eq!(mine.remote, to);
+        do_everything(&mut Pair { left, right, from: mine, to: theirs }, 10_000);
+    }
+}
+
+#[test]
+fn a_wrong_key_fails_the_request_and_harms_nobody() {
+    for transport in BOTH {
+        let mut pair = Pair::loopback(transport);
+        let mut remote = pair.right.region.remote(HALF);
+        remote.rkey ^= 0x5555;
+        let before = pair.right.nic.bytes(&pair.right.region).to_vec();
+        let sge = pair.left.sge(0, 10_000);
+        pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+        let completions = pair.left_completions(1);
+        assert_eq!(completions[0].status, WcStatus::RemoteAccess, "{transport}");
+        assert!(pair.right.nic.bytes(&pair.right.region) == before, "nothing was written");
+    }
+}
+
+#[test]
+fn memory_that_is_taken_back_is_out_of_reach() {
+    let mut pair = Pair::loopback("irn");
+    let access = rnic_engine::Access::all();
+    let region = pair.right.nic.register(pair.right.pd, 4_096, access).expect("a page");
+    let remote = region.remote(0);
+    pair.right.nic.deregister(region);
+    let sge = pair.left.sge(0, 64);
+    pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    assert_eq!(pair.left_completions(1)[0].status, WcStatus::RemoteAccess);
+}
