@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ROOM     rnic-host (amber: change with a test on real sockets)
-//! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf, transfer and floor on top
+//! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf and floor on top
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine
 //! Must not believe a byte of a peer; copy payload to send it; allocate per packet; lose what the engine hands out
 //! Add here a wire (shared memory), a socket option, a measurement
