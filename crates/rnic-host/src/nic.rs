@@ -373,7 +373,7 @@ impl Nic {
         let mut acks = Acks::default();
         let mut given = 0;
         while batch.has_room(&acks) {
-            let Some(transmit) = engine.transmit(now) else { break };
+            let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
             if transmit.kind == TransmitKind::Ack {
                 acks.push(transmit, link.segmentation);
