@@ -9,8 +9,8 @@
 //! What must hold, whatever comes in:
 //!
 //! * no panic;
-//! * every access lies in memory that is registered, in the protection domain of the queue pair, with the right that the
-//!   packet needs; what is sent comes from memory that may be sent;
+//! * every access lies in memory that is registered, in the protection domain of the queue pair, with the right that
+//!   the packet needs; what is sent comes from memory that may be sent;
 //! * memory in use is bounded: the engines do not grow with the number of packets;
 //! * other connections, which the attacker cannot forge, lose nothing: every operation completes, bytes are right.
 //!
