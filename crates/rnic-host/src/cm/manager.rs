@@ -92,6 +92,12 @@ impl Manager {
         self.exchanges.get(&id)
     }
 
+    /// Requests of others that wait for an answer of theirs or ours.
+    #[cfg(test)]
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open
+    }
+
     /// Asks for a connection. `request` lacks our name for it, which is filled in; `None` when there are too many.
     pub(crate) fn connect(
         &mut self,

@@ -1,1 +1,406 @@
 //! The protocol against itself, and against messages that nobody should send.
+
+use rnic_base::{Duration, RandomStreams, Time};
+use rnic_wire::cm::{
+    DisconnectReply, DisconnectRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason,
+    Rejected, Reply, Request, ServiceId,
+};
+use rnic_wire::{Addresses, Qpn};
+
+use super::*;
+
+const SERVICE: ServiceId = ServiceId::for_port(7_471);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn addresses() -> Addresses {
+    let address = |text: &str| text.parse().expect("an address");
+    Addresses::new(address("10.0.0.1:4791"), address("10.0.0.2:4791")).expect("both IPv4")
+}
+
+/// An active and a passive side, and a network that does what the test says.
+struct Bench {
+    active: Manager,
+    passive: Manager,
+    now: Time,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (active, mut passive) = (Manager::new(1), Manager::new(2));
+        assert!(passive.listen(SERVICE, 4));
+        Self { active, passive, now: Time::ZERO }
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        let request = Request { service_id: SERVICE, ..Request::default() };
+        self.active.connect(self.now, addresses(), request, PATIENCE).expect("room")
+    }
+
+    /// Carries every message that waits; `fate` says how often each arrives.
+    fn carry(&mut self, mut fate: impl FnMut(&Message) -> usize) {
+        let way = addresses();
+        loop {
+            let (sender, receiver, way) = match (self.active.poll_message(), self.passive.poll_message()) {
+                (None, None) => return,
+                (Some(message), later) => {
+                    if let Some(later) = later {
+                        self.deliver(later, true, &way, &mut fate);
+                    }
+                    (message, false, way)
+                }
+                (None, Some(message)) => (message, true, way),
+            };
+            self.deliver(sender, receiver, &way, &mut fate);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        (to, mad): (Addresses, Mad),
+        to_active: bool,
+        way: &Addresses,
+        fate: &mut impl FnMut(&Message) -> usize,
+    ) {
+        assert_eq!(to, if to_active { way.reversed() } else { *way });
+        for _ in 0..fate(&mad.message) {
+            let receiver = if to_active { &mut self.active } else { &mut self.passive };
+            receiver.receive(self.now, &to, mad.clone());
+        }
+    }
+
+    /// Lets time pass, in the steps that the timers ask for, for as long as `each` wants.
+    fn run(&mut self, mut each: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..10_000 {
+            if !each(self) {
+                return;
+            }
+            let next = [self.active.next_timeout(), self.passive.next_timeout()];
+            let Some(next) = next.into_iter().flatten().min() else { return };
+            self.now = self.now.max(next);
+            self.active.tick(self.now);
+            self.passive.tick(self.now);
+        }
+        panic!("still running at {}", self.now);
+    }
+
+    /// Brings a connection about on a network that loses nothing.
+    fn established(&mut self) -> (ConnectionId, ConnectionId) {
+        let asking = self.connect();
+        self.carry(|_| 1);
+        let asked = requested(&mut self.passive);
+        assert!(self.passive.accept(self.now, asked, Reply::default(), PATIENCE));
+        self.carry(|_| 1);
+        assert!(matches!(self.active.poll_happening(), Some(Happening::Replied(id, ..)) if id == asking));
+        self.active.confirm(asking);
+        self.carry(|_| 1);
+        assert_eq!(self.passive.poll_happening(), Some(Happening::Ready(asked)));
+        (asking, asked)
+    }
+}
+
+fn requested(manager: &mut Manager) -> ConnectionId {
+    match manager.poll_happening() {
+        Some(Happening::Requested(id, _)) => id,
+        happening => panic!("{happening:?} instead of a request"),
+    }
+}
+
+fn state(manager: &Manager, id: ConnectionId) -> Option<State> {
+    manager.get(id).map(|exchange| exchange.state)
+}
+
+#[test]
+fn three_messages_make_a_connection_and_two_end_it() {
+    let mut bench = Bench::new();
+    let (asking, asked) = bench.established();
+    assert_eq!(state(&bench.active, asking), Some(State::Established));
+    assert_eq!(state(&bench.passive, asked), Some(State::Established));
+    assert!(bench.active.disconnect(bench.now, asking, Qpn::new(7)));
+    assert!(!bench.active.disconnect(bench.now, asking, Qpn::new(7)), "once");
+    bench.carry(|_| 1);
+    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
+    assert_eq!(bench.passive.poll_happening(), Some(Happening::Disconnected(asked)));
+    assert_eq!((state(&bench.active, asking), state(&bench.passive, asked)), (None, None));
+}
+
+#[test]
+fn the_other_side_hears_nothing_before_the_program_knows() {
+    let mut bench = Bench::new();
+    let asking = bench.connect();
+    bench.carry(|_| 1);
+    let asked = requested(&mut bench.passive);
+    bench.passive.accept(bench.now, asked, Reply::default(), PATIENCE);
+    let mut ready = 0;
+    bench.carry(|message| {
+        ready += usize::from(matches!(message, Message::ReadyToUse(_)));
+        1
+    });
+    assert_eq!((ready, state(&bench.passive, asked)), (0, Some(State::ReplySent)));
+    bench.active.confirm(asking);
+    bench.carry(|_| 1);
+    assert_eq!(state(&bench.passive, asked), Some(State::Established));
+}
+
+#[test]
+fn every_message_is_sent_again_until_it_arrives_and_acted_on_once() {
+    // The first three of every kind get lost, the others arrive three times.
+    let mut bench = Bench::new();
+    let mut seen = std::collections::BTreeMap::<u16, usize>::new();
+    let mut fate = move |message: &Message| {
+        let count = seen.entry(message.attribute()).or_default();
+        *count += 1;
+        if *count <= 3 { 0 } else { 3 }
+    };
+    let asking = bench.connect();
+    let (mut requests, mut replies, mut ready) = (0, 0, 0);
+    bench.run(|bench| {
+        bench.carry(&mut fate);
+        while let Some(happening) = bench.passive.poll_happening() {
+            match happening {
+                Happening::Requested(id, _) => {
+                    requests += 1;
+                    assert!(bench.passive.accept(bench.now, id, Reply::default(), PATIENCE));
+                }
+                Happening::Ready(_) => ready += 1,
+                happening => panic!("{happening:?}"),
+            }
+        }
+        while let Some(happening) = bench.active.poll_happening() {
+            assert!(matches!(happening, Happening::Replied(id, ..) if id == asking), "{happening:?}");
+            replies += 1;
+            bench.active.confirm(asking);
+        }
+        ready == 0
+    });
+    assert_eq!((requests, replies, ready), (1, 1, 1));
+    assert_eq!(state(&bench.active, asking), Some(State::Established));
+}
+
+#[test]
+fn silence_ends_in_time() {
+    let mut bench = Bench::new();
+    let asking = bench.connect();
+    let mut sent = 0;
+    bench.run(|bench| {
+        bench.carry(|_| {
+            sent += 1;
+            0
+        });
+        true
+    });
+    assert_eq!(bench.active.poll_happening(), Some(Happening::TimedOut(asking, PATIENCE)));
+    assert_eq!(bench.now, Time::ZERO + PATIENCE, "not a moment later");
+    // 20, 40, 80, 160, 320, then every 500 ms: REQ eight or nine times, and the REJ that gives up.
+    assert!((8..=11).contains(&sent), "{sent} messages");
+}
+
+#[test]
+fn silence_ends_every_step_on_both_sides() {
+    for lost in [Reply::ATTRIBUTE, ReadyToUse::ATTRIBUTE] {
+        let mut bench = Bench::new();
+        let asking = bench.connect();
+        let mut ends = Vec::new();
+        bench.run(|bench| {
+            bench.carry(|message| usize::from(message.attribute() != lost));
+            while let Some(happening) = bench.passive.poll_happening() {
+                match happening {
+                    Happening::Requested(id, _) => {
+                        bench.passive.accept(bench.now, id, Reply::default(), PATIENCE);
+                    }
+                    happening => ends.push(happening),
+                }
+            }
+            while let Some(happening) = bench.active.poll_happening() {
+                match happening {
+                    Happening::Replied(id, ..) => bench.active.confirm(id),
+                    happening => ends.push(happening),
+                }
+            }
+            true
+        });
+        match lost {
+            // The active side gives up first and says so.
+            Reply::ATTRIBUTE => {
+                assert!(ends.contains(&Happening::TimedOut(asking, PATIENCE)), "{ends:?}");
+            }
+            // The passive side gives up. (In a real NIC, data would have told it that the RTU was lost.)
+            _ => assert!(ends.iter().any(|end| matches!(end, Happening::TimedOut(_, PATIENCE))), "{ends:?}"),
+        }
+        assert_eq!(bench.passive.half_open(), 0);
+    }
+}
+
+#[test]
+fn data_stand_in_for_a_lost_rtu() {
+    let mut bench = Bench::new();
+    let asking = bench.connect();
+    bench.carry(|_| 1);
+    let asked = requested(&mut bench.passive);
+    bench.passive.accept(bench.now, asked, Reply::default(), PATIENCE);
+    bench.carry(|_| 1);
+    bench.active.confirm(asking);
+    bench.carry(|_| 0);
+    bench.passive.establish(asked);
+    assert_eq!(bench.passive.poll_happening(), Some(Happening::Ready(asked)));
+    bench.passive.establish(asked);
+    assert_eq!(bench.passive.poll_happening(), None, "once");
+}
+
+#[test]
+fn nobody_listens_nobody_answers_and_no_more_than_the_backlog_wait() {
+    let mut bench = Bench::new();
+    let request = Request { service_id: ServiceId::for_port(1), ..Request::default() };
+    let id = bench.active.connect(bench.now, addresses(), request, PATIENCE).expect("room");
+    bench.carry(|_| 1);
+    match bench.active.poll_happening() {
+        Some(Happening::Refused(refused, reject)) => {
+            assert_eq!((refused, reject.reason), (id, RejectReason::INVALID_SERVICE_ID));
+        }
+        happening => panic!("{happening:?}"),
+    }
+    for _ in 0..5 {
+        bench.connect();
+    }
+    bench.carry(|_| 1);
+    let refused: Vec<RejectReason> = std::iter::from_fn(|| bench.active.poll_happening())
+        .map(|happening| match happening {
+            Happening::Refused(_, reject) => reject.reason,
+            happening => panic!("{happening:?}"),
+        })
+        .collect();
+    assert_eq!(refused, [RejectReason::NO_RESOURCES], "the backlog is four");
+    assert!(!bench.passive.listen(SERVICE, 1), "somebody listens already");
+}
+
+#[test]
+fn a_request_waits_for_the_program_but_not_for_ever() {
+    let mut bench = Bench::new();
+    bench.connect();
+    bench.carry(|_| 1);
+    let asked = requested(&mut bench.passive);
+    assert_eq!(bench.passive.half_open(), 1);
+    bench.run(|bench| {
+        bench.carry(|_| 1);
+        true
+    });
+    assert_eq!((bench.passive.half_open(), state(&bench.passive, asked)), (0, None));
+    assert!(!bench.passive.accept(bench.now, asked, Reply::default(), PATIENCE), "too late");
+}
+
+#[test]
+fn a_rejected_request_is_told_why() {
+    let mut bench = Bench::new();
+    let asking = bench.connect();
+    bench.carry(|_| 1);
+    let asked = requested(&mut bench.passive);
+    assert!(bench.passive.reject(asked, RejectReason::CONSUMER, RejectInfo::default(), b"not today"));
+    assert!(!bench.passive.reject(asked, RejectReason::CONSUMER, RejectInfo::default(), b""), "once");
+    bench.carry(|_| 1);
+    match bench.active.poll_happening() {
+        Some(Happening::Refused(id, reject)) => {
+            assert_eq!((id, reject.rejected, reject.reason), (asking, Rejected::Request, RejectReason::CONSUMER));
+            assert_eq!(reject.private_data.0[..10], *b"not today\0");
+        }
+        happening => panic!("{happening:?}"),
+    }
+}
+
+#[test]
+fn an_end_that_is_not_answered_is_an_end_all_the_same() {
+    let mut bench = Bench::new();
+    let (asking, asked) = bench.established();
+    bench.active.disconnect(bench.now, asking, Qpn::new(7));
+    let start = bench.now;
+    bench.run(|bench| {
+        bench.carry(|_| 0);
+        state(&bench.active, asking).is_some()
+    });
+    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
+    assert!(bench.now.since(start) <= Duration::from_secs(1));
+    assert_eq!(state(&bench.passive, asked), Some(State::Established), "it does not know");
+}
+
+#[test]
+fn crossing_ends_meet() {
+    let mut bench = Bench::new();
+    let (asking, asked) = bench.established();
+    bench.active.disconnect(bench.now, asking, Qpn::new(7));
+    bench.passive.disconnect(bench.now, asked, Qpn::new(8));
+    bench.carry(|_| 1);
+    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
+    assert_eq!(bench.passive.poll_happening(), Some(Happening::Disconnected(asked)));
+}
+
+#[test]
+fn messages_from_the_wrong_place_change_nothing() {
+    let mut bench = Bench::new();
+    let (asking, asked) = bench.established();
+    let elsewhere = {
+        let address = |text: &str| text.parse().expect("an address");
+        Addresses::new(address("10.0.0.66:4791"), address("10.0.0.2:4791")).expect("both IPv4")
+    };
+    let (ours, theirs) = {
+        let exchange = bench.passive.get(asked).expect("established");
+        (exchange.local_comm_id, exchange.remote_comm_id)
+    };
+    let end = DisconnectRequest {
+        local_comm_id: theirs,
+        remote_comm_id: ours,
+        remote_qpn: Qpn::new(1),
+        private_data: PrivateData::default(),
+    };
+    let forged = Mad { transaction_id: 1, message: Message::DisconnectRequest(end) };
+    bench.passive.receive(bench.now, &elsewhere, forged.clone());
+    // From the right place, but with a name that was guessed.
+    let guessed = DisconnectRequest { local_comm_id: theirs ^ 1, ..end };
+    let mad = Mad { transaction_id: 1, message: Message::DisconnectRequest(guessed) };
+    bench.passive.receive(bench.now, &addresses(), mad);
+    assert_eq!(state(&bench.passive, asked), Some(State::Established));
+    assert_eq!(bench.passive.strays, 2);
+    assert_eq!(state(&bench.active, asking), Some(State::Established));
+    bench.passive.receive(bench.now, &addresses(), forged);
+    assert_eq!(state(&bench.passive, asked), None, "the right one does end it");
+}
+
+/// Random messages of every kind, with names that are right now and then, from both sides' view of a live connection.
+#[test]
+fn nonsense_neither_breaks_nor_fills_the_manager() {
+    let mut random = RandomStreams::new(11).stream("nonsense");
+    let mut bench = Bench::new();
+    let (_, asked) = bench.established();
+    let exchange = bench.passive.get(asked).expect("established").clone();
+    for round in 0..50_000u64 {
+        let name = |random: &mut rnic_base::RandomStream, right: u32| match random.below(4) {
+            0 => right,
+            1 => 0,
+            _ => random.bits() as u32,
+        };
+        let local_comm_id = name(&mut random, exchange.remote_comm_id);
+        let remote_comm_id = name(&mut random, exchange.local_comm_id);
+        let message = match random.below(6) {
+            0 => Message::Request(Request { local_comm_id, service_id: SERVICE, ..Request::default() }),
+            1 => Message::Reply(Reply { local_comm_id, remote_comm_id, ..Reply::default() }),
+            2 => Message::ReadyToUse(ReadyToUse { local_comm_id, remote_comm_id, ..ReadyToUse::default() }),
+            3 => Message::Reject(Reject { local_comm_id, remote_comm_id, ..Reject::default() }),
+            4 => Message::DisconnectReply(DisconnectReply {
+                local_comm_id,
+                remote_comm_id,
+                ..DisconnectReply::default()
+            }),
+            _ => Message::DisconnectRequest(DisconnectRequest {
+                local_comm_id,
+                remote_comm_id: remote_comm_id ^ 1,
+                ..DisconnectRequest::default()
+            }),
+        };
+        let transaction_id = if random.below(2) == 0 { exchange.transaction_id } else { random.bits() };
+        bench.now = Time::from_us(round);
+        bench.passive.receive(bench.now, &addresses(), Mad { transaction_id, message });
+        bench.passive.tick(bench.now);
+        let answers = std::iter::from_fn(|| bench.passive.poll_message()).count();
+        assert!(answers <= 8, "{answers} answers to one message");
+        while bench.passive.poll_happening().is_some() {}
+    }
+    assert!(bench.passive.half_open() <= 4, "the backlog");
+    assert_eq!(state(&bench.passive, asked), Some(State::Established), "nobody knew its name and its place");
+}
