@@ -3,8 +3,10 @@
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pcap_file::pcap::PcapReader;
 use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, SendFlags, SendOp, SendRequest, Sge, WcStatus};
 use rnic_host::{
     Connection, ConnectionConfig, ConnectionEvent, ConnectionId, Impairment, Nic, NicConfig, Region, TransportChoice,
@@ -191,5 +193,33 @@ pub fn requested(event: Option<ConnectionEvent>) -> Option<ConnectionId> {
     match event? {
         ConnectionEvent::Requested(request) => Some(request.id),
         event => panic!("{event:?} instead of a request"),
+    }
+}
+
+/// A file in memory, of which one end goes into a NIC's capture.
+#[derive(Clone, Default)]
+pub struct SharedFile(Arc<Mutex<Vec<u8>>>);
+
+impl SharedFile {
+    /// The Ethernet frames of a capture.
+    pub fn frames(&self) -> Vec<Vec<u8>> {
+        let bytes = self.0.lock().expect("one thread").clone();
+        let mut reader = PcapReader::new(&bytes[..]).expect("a capture");
+        let mut frames = Vec::new();
+        while let Some(packet) = reader.next_packet() {
+            frames.push(packet.expect("a whole packet").data.into_owned());
+        }
+        frames
+    }
+}
+
+impl std::io::Write for SharedFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("one thread").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -1,0 +1,195 @@
+//! A bad network at home: everything arrives once, in order and unharmed through loss, reordering, duplication and
+//! corruption.
+
+mod common;
+
+use common::{HALF, Pair};
+use rnic_base::{BitRate, Duration, Probability};
+use rnic_engine::{SendOp, WcOpcode, WcStatus};
+use rnic_host::{Impairment, RxDrop};
+
+const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+
+fn percent(percent: u64) -> Probability {
+    Probability::ratio(percent, 100)
+}
+
+/// Writes in slots of the far side's second half, many at a time, each with its own content.
+fn write_slots(pair: &mut Pair, slots: usize, len: usize) {
+    for slot in 0..slots {
+        let (sge, remote) = (pair.left.sge(slot * len, len as u32), pair.right.region.remote(HALF + slot * len));
+        pair.left.post(pair.from.qpn, slot as u64, SendOp::Write { remote, immediate: None }, &[sge]);
+    }
+    pair.succeed(slots);
+    let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+}
+
+/// Sends into posted receives; they must arrive in order.
+fn send_slots(pair: &mut Pair, slots: usize, len: usize) {
+    for slot in 0..slots {
+        let sge = pair.right.sge(HALF + slot * len, len as u32);
+        pair.right.post_recv(pair.to.qpn, slot as u64, &[sge]);
+        let sge = pair.left.sge(slot * len, len as u32);
+        pair.left.post(pair.from.qpn, slot as u64, SendOp::Send { immediate: Some(slot as u32) }, &[sge]);
+    }
+    pair.succeed(slots);
+    let mut received = Vec::new();
+    pair.drive(|_, right| {
+        received.extend(right.completions());
+        (received.len() == slots).then_some(())
+    });
+    for (slot, completion) in received.iter().enumerate() {
+        assert_eq!((completion.wr_id, completion.word as usize), (slot as u64, slot), "in order");
+        assert_eq!((completion.status, completion.byte_len as usize), (WcStatus::Success, len));
+    }
+    let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+}
+
+fn read_slots(pair: &mut Pair, slots: usize, len: usize) {
+    pair.left.nic.bytes_mut(&pair.left.region)[HALF..].fill(0xaa);
+    for slot in 0..slots {
+        let (sge, remote) = (pair.left.sge(HALF + slot * len, len as u32), pair.right.region.remote(slot * len));
+        pair.left.post(pair.from.qpn, slot as u64, SendOp::Read { remote }, &[sge]);
+    }
+    pair.succeed(slots);
+    let there = &pair.right.nic.bytes(&pair.right.region)[..slots * len];
+    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "every byte as it is");
+}
+
+/// Counts up to `count` in the far side's memory, many requests at a time: each must take effect once, in order.
+fn count_up(pair: &mut Pair, count: u64) {
+    pair.right.nic.bytes_mut(&pair.right.region)[..8].fill(0);
+    for step in 0..count {
+        let (sge, remote) = (pair.left.sge(HALF + step as usize * 8, 8), pair.right.region.remote(0));
+        let op = if step % 2 == 0 {
+            SendOp::FetchAdd { remote, add: 1 }
+        } else {
+            SendOp::CompareSwap { remote, compare: step, swap: step + 1 }
+        };
+        pair.left.post(pair.from.qpn, step, op, &[sge]);
+    }
+    pair.succeed(count as usize);
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    for (step, bytes) in pair.left.nic.bytes(&pair.left.region)[HALF..].chunks(8).take(count as usize).enumerate() {
+        assert_eq!(word(bytes), step as u64, "what was there before step {step}");
+    }
+    assert_eq!(word(&pair.right.nic.bytes(&pair.right.region)[..8]), count);
+}
+
+#[test]
+fn every_operation_survives_a_bad_network() {
+    for transport in BOTH {
+        for seed in 1..=3 {
+            let impairment = Impairment {
+                seed,
+                loss: percent(2),
+                corrupt: percent(1),
+                duplicate: percent(2),
+                reorder: percent(5),
+                ..Impairment::default()
+            };
+            let mut pair = Pair::impaired(transport, impairment);
+            write_slots(&mut pair, 8, 60_001);
+            send_slots(&mut pair, 100, 777);
+            send_slots(&mut pair, 20, 20_003);
+            read_slots(&mut pair, 20, 20_003);
+            count_up(&mut pair, 200);
+            let (left, right) = (pair.left.nic.stats(), pair.right.nic.stats());
+            assert!(left.impairment.lost > 0 && left.impairment.reordered > 0, "{left:?}");
+            assert_eq!(right.dropped(RxDrop::Icrc) > 0, left.impairment.corrupted > 0, "what is corrupt is found out");
+            assert!(pair.left.nic.engine_stats().packets_retransmitted > 0);
+        }
+    }
+}
+
+#[test]
+fn delay_and_jitter_only_take_time() {
+    for transport in BOTH {
+        let (delay, jitter) = (Duration::from_ms(2), Duration::from_us(300));
+        let mut pair = Pair::impaired(transport, Impairment { delay, jitter, ..Impairment::default() });
+        let round_trip = pair.from.round_trip.expect("this side has asked");
+        assert!(round_trip >= Duration::from_ms(4), "{round_trip}");
+        write_slots(&mut pair, 4, 50_000);
+        read_slots(&mut pair, 4, 50_000);
+    }
+}
+
+/// IRN alone: go-back-N falls apart when its window overflows a queue again and again.
+#[test]
+fn a_slow_link_slows_down() {
+    let rate = BitRate::bps(200_000_000);
+    let queue = Impairment { rate: Some(rate), rate_queue_bytes: 2 << 20, ..Impairment::default() };
+    let mut pair = Pair::impaired("irn", queue);
+    let start = std::time::Instant::now();
+    write_slots(&mut pair, 8, 60_000);
+    // 480 kB at 200 Mbit/s.
+    assert!(start.elapsed().as_millis() >= 19, "{:?}", start.elapsed());
+    assert_eq!(pair.left.nic.stats().impairment.queue_full, 0);
+    // A queue of a few packets loses the rest; they arrive in the end.
+    let queue = Impairment { rate_queue_bytes: 20_000, ..queue };
+    let mut pair = Pair::impaired("irn", queue);
+    write_slots(&mut pair, 8, 60_000);
+    assert!(pair.left.nic.stats().impairment.queue_full > 0);
+}
+
+/// What the NIC says that it loses is what does not arrive: within three standard deviations of what was asked, and
+/// counted at both ends.
+#[test]
+fn losses_are_as_many_as_asked_and_per_packet() {
+    let loss = percent(5);
+    let mut pair = Pair::impaired("irn", Impairment { seed: 42, loss, ..Impairment::default() });
+    for _ in 0..12 {
+        write_slots(&mut pair, 8, 65_536);
+    }
+    common::drive_for(&mut pair.left, &mut pair.right, std::time::Duration::from_millis(20));
+    let (left, right) = (*pair.left.nic.stats(), *pair.right.nic.stats());
+    let judged = left.impairment.packets;
+    let (mean, deviation) = (judged as f64 * 0.05, (judged as f64 * 0.05 * 0.95).sqrt());
+    assert!(judged > 1_500, "{judged}");
+    assert!((left.impairment.lost as f64 - mean).abs() <= 3.0 * deviation, "{} of {judged}", left.impairment.lost);
+    assert!(left.messages_sent < left.datagrams_sent / 2, "trains were sent: loss hits their packets one by one");
+    assert_eq!(judged - left.impairment.lost, left.datagrams_sent);
+    assert_eq!(left.datagrams_sent, right.datagrams_received, "loopback itself lost nothing");
+}
+
+/// Equal seeds, equal fates: as far as the packets are the same ones, and single packets one after the other are.
+#[test]
+fn equal_seeds_lose_the_same_packets() {
+    let run = |seed| {
+        let mut pair = Pair::impaired("roce-gbn", Impairment { seed, loss: percent(20), ..Impairment::default() });
+        let mut lost = Vec::new();
+        for round in 0..40 {
+            let (sge, remote) = (pair.left.sge(0, 8), pair.right.region.remote(HALF));
+            let before = pair.left.nic.stats().impairment.lost;
+            pair.left.post(pair.from.qpn, round, SendOp::Write { remote, immediate: None }, &[sge]);
+            pair.left.nic.progress();
+            lost.push(pair.left.nic.stats().impairment.lost > before);
+            pair.succeed(1);
+        }
+        lost
+    };
+    // Connecting takes a varying number of packets when messages are sent again: compare seeds where none was.
+    let (first, again) = (run(3), run(3));
+    let differing = first.iter().zip(&again).filter(|(one, other)| one != other).count();
+    assert!(first.iter().any(|lost| *lost) && differing <= 16, "{differing} of {} fates differ", first.len());
+}
+
+#[test]
+fn invalidation_and_immediates_survive_too() {
+    let impairment = Impairment { loss: percent(10), duplicate: percent(10), ..Impairment::default() };
+    let mut pair = Pair::impaired("irn", impairment);
+    for round in 0..30u32 {
+        let access = rnic_engine::Access::all();
+        let region = pair.right.nic.register(pair.right.pd, 64, access).expect("a page");
+        let receive = pair.right.sge(HALF, 64);
+        pair.right.post_recv(pair.to.qpn, u64::from(round), &[receive]);
+        let sge = pair.left.sge(0, 64);
+        pair.left.post(pair.from.qpn, 1, SendOp::SendInvalidate { rkey: region.key().0 }, &[sge]);
+        pair.succeed(1);
+        let completion = pair.drive(|_, right| right.completions().pop());
+        assert_eq!((completion.opcode, completion.word), (WcOpcode::Recv, region.key().0));
+        pair.right.nic.deregister(region);
+    }
+}
