@@ -263,6 +263,7 @@ impl Engine {
         qp.min_rnr_timer = connection.min_rnr_timer;
         qp.responder.window = ReceiveWindow::new(start);
         qp.responder.start = start;
+        qp.responder.message_start = start;
         qp.responder.fetches_max = connection.max_dest_rd_atomic;
         Ok(())
     }

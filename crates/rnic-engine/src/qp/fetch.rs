@@ -153,6 +153,7 @@ impl Qp {
         }
         let packets = fetch.packets;
         self.responder.msn = self.responder.msn.wrapping_add(1);
+        self.responder.message_start = seq + 1;
         self.responder.next_read_sn = turn.wrapping_add(1);
         match self.fetches() {
             FetchServer::Shared(server) => server.begin(seq),

@@ -31,6 +31,8 @@ pub(crate) struct Responder {
     /// The first sequence number of the peer's requests, and of our responses to them.
     pub(crate) start: Seq,
     pub(crate) queue: RecvQueue,
+    /// The first packet of the message that is coming in: what has ended before is complete.
+    pub(crate) message_start: Seq,
     /// Messages completed.
     pub(crate) msn: u32,
     /// `read_WQE_SN` of the read or atomic to execute next.
@@ -90,6 +92,7 @@ impl Responder {
             window: ReceiveWindow::new(start),
             start,
             queue: RecvQueue::new(limit, attributes.max_recv_sge),
+            message_start: start,
             msn: 0,
             next_read_sn: 0,
             message: Message::None,

@@ -194,16 +194,14 @@ impl Qp {
             }
             None => queue.head,
         };
-        if seq == self.responder.window.expected && counter != queue.head {
-            // In order, messages use receives in order.
+        let ahead = counter.wrapping_sub(queue.head);
+        // Every message before this one takes a packet at least: in order, messages use receives in order, and early ones
+        // cannot be further ahead than their packets.
+        if u64::from(ahead) > seq.since(self.responder.window.expected) {
             return Err(INVALID);
         }
         if queue.contains(counter) {
             return Ok(counter);
-        }
-        let ahead = counter.wrapping_sub(queue.head);
-        if ahead >= self.transport.window_bits.max(1) {
-            return Err(INVALID);
         }
         self.claim_receives(core, counter)
     }

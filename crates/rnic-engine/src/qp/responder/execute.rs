@@ -85,6 +85,7 @@ impl Qp {
             self.complete_receive(core, seq)?;
         }
         self.responder.msn = self.responder.msn.wrapping_add(1);
+        self.responder.message_start = seq + 1;
         Ok(())
     }
 
@@ -92,6 +93,11 @@ impl Qp {
         let queue = &mut self.responder.queue;
         // The peer must use receives in the order of its messages.
         let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
+        // Placed alone, each packet says for itself how long the message is; together they must make it so.
+        let packets = seq.since(self.responder.message_start) + 1;
+        if self.transport.places_early && u64::from(done.byte_len.div_ceil(self.mtu).max(1)) != packets {
+            return Err(NakCode::InvalidRequest);
+        }
         // A message that is refused here has not happened: its receive stays, to be flushed.
         if let RecvTail::SendInvalidate(rkey) = done.tail {
             core.mrs.invalidate(self.pd, rkey).map_err(|_| NakCode::RemoteAccessError)?;
