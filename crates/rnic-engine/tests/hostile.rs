@@ -17,6 +17,7 @@
 //! Each step brings one hostile packet, more in bursts: about four million a seed in release. A failure prints the
 //! command that replays it; `RNIC_HOSTILE_FIRST` and `RNIC_HOSTILE_STEPS` choose seeds and length.
 
+mod common;
 #[path = "common/heap.rs"]
 mod heap;
 
@@ -24,6 +25,8 @@ mod heap;
 mod attack;
 #[path = "hostile/honest.rs"]
 mod honest;
+#[path = "hostile/lies.rs"]
+mod lies;
 #[path = "hostile/node.rs"]
 mod node;
 #[path = "hostile/world.rs"]

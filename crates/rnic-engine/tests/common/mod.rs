@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
-use rnic_wire::{Headers, NakCode, Packet, Qpn, Syndrome};
+use rnic_wire::{Format, Headers, NakCode, Packet, Qpn, Syndrome};
 
 pub const DELAY: Duration = Duration::from_us(5);
 pub const MTU: u32 = 1_024;
@@ -53,6 +53,7 @@ pub struct Side {
     pub key: u32,
     pub pd: PdId,
     pub srq: Option<SrqId>,
+    pub format: Format,
 }
 
 /// A packet as the log shows it.
@@ -205,7 +206,7 @@ impl Side {
         let access = Access::all();
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access };
         let key = engine.register(region).expect("a legal region").0;
-        Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd, srq }
+        Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd, srq, format: setup.transport.format() }
     }
 
     fn connect(&mut self, setup: &Setup, dest_qpn: Qpn) {

@@ -161,3 +161,27 @@ fn the_first_of_two_bad_entries_fails() {
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 3), "{transport}");
     }
 }
+
+/// Two entries lose their memory while they wait to be sent again: the earlier one fails, although the later one is
+/// found out last.
+#[test]
+fn the_first_of_two_entries_that_cannot_be_sent_again_fails() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        pair.wire(|sent| if sent.kind == TransmitKind::Request { Fate::Drop } else { Fate::Deliver });
+        let (pd, remote) = (pair.left.pd, pair.right.remote(TARGET));
+        write(&mut pair, 0, 100);
+        let keys = [1, 2].map(|wr_id| {
+            let lkey = region(&mut pair.left, pd, 0, 8_192, Access::all());
+            let sge = Sge { addr: BASE, len: 100, lkey };
+            pair.left.post(wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+            Key(lkey)
+        });
+        pair.run_until(us(3));
+        for key in keys {
+            pair.left.engine.deregister(key).expect("registered");
+        }
+        pair.run();
+        assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 3), "{transport}");
+    }
+}

@@ -319,3 +319,26 @@ fn an_invalidated_key_is_not_used_again() {
         assert_eq!(pair.left.statuses(), [(2, WcStatus::RemoteAccess)]);
     }
 }
+
+/// The responder's program takes memory back in the middle of an answer. Nobody hangs: the responder fails and says
+/// so, the requester's read fails. (With which status is not said here: nothing in IRN's headers refuses an answer
+/// that has begun.)
+#[test]
+fn memory_that_goes_away_in_the_middle_of_an_answer() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
+        let remote = restricted(&mut pair, Access::all());
+        let sge = pair.left.sge(TARGET, 8_000);
+        pair.left.post(0, SendOp::Read { remote }, &[sge]);
+        write(&mut pair, 1, 10);
+        pair.run_until(us(7));
+        pair.right.engine.deregister(Key(remote.rkey)).expect("registered");
+        pair.run();
+        let statuses = pair.left.statuses();
+        let legal = [WcStatus::RemoteAccess, WcStatus::RemoteOperational, WcStatus::RetryExceeded];
+        assert!(legal.iter().any(|status| statuses == fails_at(0, *status, 2)), "{transport}: {statuses:?}");
+        // RoCE has asked for the answer in pieces: the next one is refused like any other request.
+        let event = if transport == "irn" { AsyncEvent::QpFatal } else { AsyncEvent::QpAccessError };
+        assert_eq!(events(&mut pair.right), [event(pair.right.qpn)], "{transport}");
+    }
+}

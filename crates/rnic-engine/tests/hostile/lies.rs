@@ -1,0 +1,312 @@
+//! Lies one by one: packets that contradict themselves, or what was said before, and what becomes of each.
+
+use rnic_base::{Psn, Serial};
+use rnic_engine::*;
+use rnic_wire::{
+    Aeth, Format, Headers, NakCode, Packet, PacketFlags, Position, Reth, SendPlacement, SendTail, Syndrome,
+};
+
+use crate::common::*;
+
+const FIRST: Psn = Psn::new(0xff_fffa);
+const TARGET: u64 = 500_000;
+
+/// Notes where bytes go.
+#[derive(Default)]
+struct Notes(Vec<Segment>);
+
+impl Dma for Notes {
+    fn place(&mut self, _: u32, target: Segment) {
+        self.0.push(target);
+    }
+
+    fn store(&mut self, local: u64, _: u64) {
+        self.0.push(Segment { local, len: 8 });
+    }
+
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
+        panic!("no atomic was asked for");
+    }
+
+    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
+        panic!("no atomic was asked for");
+    }
+}
+
+/// Hands `to` a packet that its peer never sent; answers what became of it and where its bytes went.
+fn forge(pair: &mut Pair, to: From, psn: i64, headers: Headers, payload_len: u32) -> (RxOutcome, Vec<Segment>) {
+    let now = pair.now;
+    let side = if to == From::Left { &mut pair.left } else { &mut pair.right };
+    let transport = side.format;
+    let psn = FIRST.plus((psn & 0xff_ffff) as u32);
+    let packet = Packet { dest_qpn: side.qpn, psn, flags: PacketFlags::default(), payload_len, headers };
+    let (mut notes, meta) = (Notes::default(), RxMeta { peer: PeerId(7), congested: false });
+    let outcome = side.engine.receive(now, transport, &packet, meta, &mut notes);
+    (outcome, notes.0)
+}
+
+fn write_headers(pair: &Pair, position: Position, at: u64, dma_len: u32, immediate: Option<u32>) -> Headers {
+    let irn = pair.right.format == Format::Irn;
+    let reth = Reth { va: BASE + TARGET + at, rkey: pair.right.key, dma_len };
+    let reth = (irn || position.starts()).then_some(reth);
+    let recv_sn = immediate.filter(|_| irn).map(|_| Serial::new(0));
+    Headers::Write { position, reth, immediate, recv_sn }
+}
+
+fn send_headers(pair: &Pair, position: Position, recv_sn: u32, offset: u32) -> Headers {
+    let irn = pair.right.format == Format::Irn;
+    let placement = SendPlacement { recv_sn: Serial::new(recv_sn), offset: Serial::new(offset) };
+    Headers::Send { position, tail: SendTail::Plain, placement: irn.then_some(placement) }
+}
+
+fn nak(code: NakCode) -> Headers {
+    Headers::Ack { aeth: Aeth { syndrome: Syndrome::Nak(code), msn: Serial::new(0) }, sack: None }
+}
+
+/// The right side's answer to what it refuses: the code of its NAK.
+fn refusal(pair: &mut Pair) -> Option<NakCode> {
+    let transmit = pair.right.engine.transmit(pair.now)?;
+    match transmit.packet.headers {
+        Headers::Ack { aeth: Aeth { syndrome: Syndrome::Nak(code), .. }, .. } => Some(code),
+        _ => None,
+    }
+}
+
+/// IRN's packets each say how long their message is and where they stand in it; only when the message is complete can
+/// that be held against how many there were. What does not add up is refused, and its receive does not complete with
+/// a length that was made up.
+#[test]
+fn a_message_is_as_long_as_its_packets_make_it() {
+    type Lie = fn(&Pair) -> (Headers, u32);
+    let lies: [(&str, Lie); 6] = [
+        ("write of a packet that claims a GiB", |pair| (write_headers(pair, Position::Only, 0, 1 << 30, Some(1)), 10)),
+        ("write of a packet that claims two", |pair| (write_headers(pair, Position::Only, 0, MTU + 1, Some(1)), 1_024)),
+        ("end of a write that never began", |pair| {
+            (write_headers(pair, Position::Last, MTU.into(), MTU + 9, Some(1)), 9)
+        }),
+        ("end of a send that never began", |pair| (send_headers(pair, Position::Last, 0, 3), 10)),
+        ("write that claims more than 4 GiB can be", |pair| {
+            (write_headers(pair, Position::Only, 0, u32::MAX, Some(1)), 4)
+        }),
+        ("write of nothing that claims much", |pair| (write_headers(pair, Position::Only, 0, 9_999, Some(1)), 0)),
+    ];
+    for (what, lie) in lies {
+        let mut pair = Pair::of("irn");
+        pair.right.post_recv(100, &[pair.right.sge(TARGET, 8_000)]);
+        let (headers, len) = lie(&pair);
+        forge(&mut pair, From::Right, 0, headers, len);
+        assert_eq!(refusal(&mut pair), Some(NakCode::InvalidRequest), "{what}");
+        assert_eq!(pair.right.statuses(), [(100, WcStatus::WrFlushed)], "{what}");
+    }
+}
+
+/// The same when the lie comes early: it is found out when its turn has come.
+#[test]
+fn early_lies_are_found_out_in_their_turn() {
+    let mut pair = Pair::of("irn");
+    pair.right.post_recv(100, &[pair.right.sge(TARGET, 8_000)]);
+    let lie = write_headers(&pair, Position::Only, 0, 1 << 20, Some(1));
+    assert_eq!(forge(&mut pair, From::Right, 1, lie, 10).0, RxOutcome::Early);
+    let honest = write_headers(&pair, Position::Only, 0, 10, None);
+    forge(&mut pair, From::Right, 0, honest, 10);
+    let answers = std::iter::from_fn(|| Some(pair.right.engine.transmit(pair.now)?.packet.headers));
+    let last = answers.last().expect("a NACK and a refusal");
+    let Headers::Ack { aeth, .. } = last else { panic!("{last:?}") };
+    assert_eq!(aeth.syndrome, Syndrome::Nak(NakCode::InvalidRequest));
+    assert_eq!(pair.right.statuses(), [(100, WcStatus::WrFlushed)]);
+}
+
+/// In RoCE the order of packets makes the message. Every order that makes none is refused.
+#[test]
+fn packets_that_make_no_message() {
+    use Position::{First, Last, Middle, Only};
+    let write = |position| move |pair: &Pair| write_headers(pair, position, 0, 2 * MTU, None);
+    let send = |position| move |pair: &Pair| send_headers(pair, position, 0, 0);
+    type Make<'a> = &'a dyn Fn(&Pair) -> Headers;
+    let orders: [&[(Make<'_>, u32)]; 9] = [
+        &[(&write(Middle), MTU)],
+        &[(&write(Last), 10)],
+        &[(&send(Middle), MTU)],
+        &[(&send(Last), 10)],
+        &[(&write(First), MTU), (&write(First), MTU)],
+        &[(&write(First), MTU), (&write(Only), MTU)],
+        &[(&write(First), MTU), (&send(Last), 10)],
+        &[(&send(First), MTU), (&write(Only), 10)],
+        // Longer than it said.
+        &[(&write(First), MTU), (&write(Middle), MTU)],
+    ];
+    for (index, order) in orders.iter().enumerate() {
+        let mut pair = Pair::of("roce-gbn");
+        pair.right.post_recv(100, &[pair.right.sge(TARGET, 8_000)]);
+        for (psn, (make, len)) in (0..).zip(*order) {
+            let headers = make(&pair);
+            let (outcome, _) = forge(&mut pair, From::Right, psn, headers, *len);
+            let refused = RxOutcome::Dropped(DropReason::Refused);
+            assert_eq!(outcome == refused, psn as usize + 1 == order.len(), "order {index}: {outcome:?}");
+        }
+        assert_eq!(refusal(&mut pair), Some(NakCode::InvalidRequest), "order {index}");
+    }
+}
+
+/// Packets of the wrong size for their place.
+#[test]
+fn packets_of_the_wrong_size() {
+    use Position::{First, Last, Middle, Only};
+    for transport in ["roce-gbn", "irn"] {
+        for (position, len) in [(First, MTU - 1), (First, 0), (Middle, MTU + 4), (Last, 0), (Only, MTU + 1)] {
+            let mut pair = Pair::of(transport);
+            pair.right.post_recv(100, &[pair.right.sge(TARGET, 8_000)]);
+            for headers in [write_headers(&pair, position, 0, 3 * MTU, None), send_headers(&pair, position, 0, 0)] {
+                let (outcome, bytes) = forge(&mut pair, From::Right, 0, headers, len);
+                assert_eq!(outcome, RxOutcome::Dropped(DropReason::Refused), "{transport}: {position:?} of {len}");
+                assert_eq!(bytes, []);
+            }
+        }
+    }
+}
+
+/// A copy of a read request that has grown on the way: nobody can ask again for what nobody has asked for. (A single
+/// packet could make the responder send a GiB.)
+#[test]
+fn a_repeated_read_that_asks_for_more() {
+    let mut pair = Pair::of("roce-gbn");
+    let (sge, remote) = (pair.left.sge(TARGET, 3 * MTU), pair.right.remote(0));
+    pair.left.post(1, SendOp::Read { remote }, &[sge]);
+    pair.run();
+    for (dma_len, answers) in [(3 * MTU, 3), (3 * MTU + 1, 0), (900_000, 0), (u32::MAX, 0)] {
+        let reth = Reth { va: BASE, rkey: pair.right.key, dma_len };
+        let (outcome, _) = forge(&mut pair, From::Right, 0, Headers::ReadRequest { reth, read_sn: None }, 0);
+        assert_eq!(outcome, RxOutcome::Duplicate);
+        let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
+        assert_eq!(sent, answers, "a copy that asks for {dma_len} bytes");
+    }
+    assert_eq!(pair.right.info().state, QpState::ReadyToSend);
+}
+
+/// Copies of many old reads at once, before any is answered: no more than twice the limit of 4 wait, whatever comes in.
+#[test]
+fn repeated_reads_do_not_pile_up() {
+    let mut pair = Pair::of("roce-gbn");
+    for wr_id in 0..60 {
+        let (sge, remote) = (pair.left.sge(TARGET, 100), pair.right.remote(0));
+        pair.left.post(wr_id, SendOp::Read { remote }, &[sge]);
+    }
+    pair.run();
+    let reth = Reth { va: BASE, rkey: pair.right.key, dma_len: 100 };
+    for psn in 0..60 {
+        forge(&mut pair, From::Right, psn, Headers::ReadRequest { reth, read_sn: None }, 0);
+    }
+    let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
+    assert_eq!(sent, 8);
+}
+
+/// Receives are used in the order of messages; a message that names another one, or one that is taken, is refused.
+#[test]
+fn receives_named_out_of_turn() {
+    for recv_sn in [1, 2, 127, 128, 0xff_ffff] {
+        let mut pair = Pair::of("irn");
+        (0..3).for_each(|wr_id| pair.right.post_recv(100 + wr_id, &[pair.right.sge(TARGET, 100)]));
+        let headers = send_headers(&pair, Position::Only, recv_sn, 0);
+        forge(&mut pair, From::Right, 0, headers, 10);
+        assert_eq!(refusal(&mut pair), Some(NakCode::InvalidRequest), "named {recv_sn}");
+    }
+    // Two early messages name the same one: the second is not kept.
+    let mut pair = Pair::of("irn");
+    (0..3).for_each(|wr_id| pair.right.post_recv(100 + wr_id, &[pair.right.sge(TARGET, 100)]));
+    let headers = send_headers(&pair, Position::Only, 1, 0);
+    assert_eq!(forge(&mut pair, From::Right, 1, headers, 10).0, RxOutcome::Early);
+    assert_eq!(forge(&mut pair, From::Right, 2, headers, 10).0, RxOutcome::Dropped(DropReason::Refused));
+}
+
+/// Every message takes a packet at least: one that arrives five packets early can be five messages ahead, not six. So
+/// a lie claims no more of a shared receive queue than an honest packet.
+#[test]
+fn early_messages_claim_no_more_than_they_can_need() {
+    for (recv_sn, kept, left) in [(5, true, 58), (6, false, 64), (63, false, 64)] {
+        let mut setup = Setup::new("irn", &[]);
+        setup.srq = Some(64);
+        let mut pair = Pair::new(&setup);
+        let srq = pair.right.srq.expect("made with one");
+        for wr_id in 0..64 {
+            let receive = RecvRequest { wr_id, sges: &[pair.right.sge(TARGET, 100)] };
+            pair.right.engine.post_srq_recv(srq, &receive).expect("room");
+        }
+        let headers = send_headers(&pair, Position::Only, recv_sn, 0);
+        let (outcome, _) = forge(&mut pair, From::Right, 5, headers, 10);
+        assert_eq!(outcome == RxOutcome::Early, kept, "named {recv_sn}");
+        assert_eq!(pair.right.engine.srq_level(srq), Some(left), "named {recv_sn}");
+    }
+}
+
+/// Acknowledgements of what was never sent, answers to what was never asked: nothing comes of them.
+#[test]
+fn answers_to_nothing() {
+    for transport in ["roce-gbn", "irn"] {
+        let mut pair = Pair::of(transport);
+        let (sge, remote) = (pair.left.sge(0, 3_000), pair.right.remote(TARGET));
+        pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
+        pair.run_until(rnic_base::Time::from_us(2));
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(9) };
+        let sack = (transport == "irn").then(|| FIRST.plus(200));
+        let unsolicited = RxOutcome::Dropped(DropReason::Unsolicited);
+        let ack = Headers::Ack { aeth, sack };
+        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth) };
+        for (headers, psn, len) in [
+            (ack, 3, 0),
+            (ack, 1_000_000, 0),
+            (nak(NakCode::RemoteAccessError), 4, 0),
+            (nak(NakCode::PsnSequenceError), 1_000, 0),
+            (answer, 0, 100),
+            (answer, 2, 100),
+            (Headers::AtomicResponse { aeth, original: 5 }, 1, 0),
+        ] {
+            let (outcome, bytes) = forge(&mut pair, From::Left, psn, headers, len);
+            assert_eq!((outcome, bytes), (unsolicited, vec![]), "{transport}: {headers:?} at {psn}");
+        }
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}");
+    }
+}
+
+/// Answers of the wrong kind or size to a read or an atomic: the request fails, and nothing is written.
+#[test]
+fn answers_that_do_not_answer() {
+    for transport in ["roce-gbn", "irn"] {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(1) };
+        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth) };
+        let atomic = Headers::AtomicResponse { aeth, original: 5 };
+        for (reads, headers, len) in
+            [(true, answer, 99), (true, answer, 101), (true, answer, 0), (true, atomic, 0), (false, answer, 8)]
+        {
+            let mut pair = Pair::of(transport);
+            let remote = pair.right.remote(800);
+            let (op, sge) = if reads {
+                (SendOp::Read { remote }, pair.left.sge(TARGET, 100))
+            } else {
+                (SendOp::FetchAdd { remote, add: 1 }, pair.left.sge(TARGET, 8))
+            };
+            pair.left.post(1, op, &[sge]);
+            pair.run_until(rnic_base::Time::from_us(2));
+            let (_, bytes) = forge(&mut pair, From::Left, 0, headers, len);
+            assert_eq!(bytes, [], "{transport}: {len} bytes");
+            assert_eq!(pair.left.statuses(), [(1, WcStatus::BadResponse)], "{transport}: {headers:?} of {len} bytes");
+        }
+    }
+}
+
+/// A NACK whose selective part makes no sense is a NACK.
+#[test]
+fn selective_acknowledgements_of_nothing() {
+    for sack in [-5, 0, 10, 11, 5_000, 1 << 23] {
+        let mut pair = Pair::of("irn");
+        let (sge, remote) = (pair.left.sge(0, 10 * MTU), pair.right.remote(TARGET));
+        pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
+        pair.run_until(rnic_base::Time::from_us(2));
+        let aeth = Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), msn: Serial::new(0) };
+        let headers = Headers::Ack { aeth, sack: Some(FIRST.plus((sack & 0xff_ffff) as u32)) };
+        forge(&mut pair, From::Left, 0, headers, 0);
+        let again: Vec<_> =
+            std::iter::from_fn(|| pair.left.engine.transmit(pair.now).map(|sent| sent.packet.psn)).collect();
+        assert_eq!(again, [FIRST], "{sack}");
+    }
+}
