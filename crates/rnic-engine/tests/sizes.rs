@@ -5,9 +5,9 @@
 //!
 //! * every run starts close before the wrap (and, here, before the middle of the circle), so that ordinary tests cross
 //!   it;
-//! * the release-only tests here go all the way round: more than 2^24 packets, Sends and Reads on one queue pair. A model
-//!   that jumps would have to reach into the engine and set each of a dozen counters consistently; at ten million packets
-//!   a second the honest way takes less time than explaining the other.
+//! * the release-only tests here go all the way round: more than 2^24 packets, Sends and Reads on one queue pair. A
+//!   model that jumps would have to reach into the engine and set each of a dozen counters consistently; at ten million
+//!   packets a second the honest way takes less time than explaining the other.
 
 mod common;
 
