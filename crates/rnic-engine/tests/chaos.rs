@@ -53,6 +53,11 @@ impl Chaos {
         setup.depth = random.between(1, 64) as u32;
         setup.retry_count = 1_000;
         let mut pair = Pair::new(&setup);
+        pair.batch = random.below(2) == 0;
+        for side in [&mut pair.left, &mut pair.right] {
+            let limit = [None, None, Some(1), Some(4), Some(20)][random.below(5) as usize];
+            side.engine.set_peer_limit(PeerId(7), limit);
+        }
         let mut wire = streams.stream("chaos/wire");
         let loss = probability(&mut random, &[(0, 1), (1, 100), (1, 20), (1, 5)]);
         let late = probability(&mut random, &[(0, 1), (1, 50), (1, 5)]);
