@@ -10,6 +10,8 @@
 
 mod common;
 
+#[path = "irn_mechanisms/congestion.rs"]
+mod congestion;
 #[path = "irn_mechanisms/delivery.rs"]
 mod delivery;
 #[path = "irn_mechanisms/order.rs"]

@@ -40,6 +40,8 @@ pub enum Fate {
     Drop,
     Late(Duration),
     Twice,
+    /// Delivered with the mark of congestion.
+    Marked,
     /// Twice, the copy so much later.
     TwiceLate(Duration),
 }
@@ -65,12 +67,21 @@ pub struct Sent {
     pub kind: TransmitKind,
 }
 
+/// A packet on the wire.
+#[derive(Clone)]
+struct Flying {
+    from: From,
+    transmit: Transmit,
+    payload: Vec<u8>,
+    congested: bool,
+}
+
 /// Two sides and the wire between them.
 pub struct Pair {
     pub left: Side,
     pub right: Side,
     pub now: Time,
-    wire: BTreeMap<(Time, u64), (From, Transmit, Vec<u8>)>,
+    wire: BTreeMap<(Time, u64), Flying>,
     order: u64,
     pub log: Vec<Sent>,
     /// Packets that are due at the same instant are all taken in before anything is sent, as by a body that receives
@@ -322,16 +333,18 @@ impl Pair {
             assert_eq!(payload.len(), transmit.packet.payload_len as usize, "segments make up the payload");
             let sent = Sent { at: self.now, from, packet: transmit.packet, kind: transmit.kind };
             self.log.push(sent);
-            let (first, second) = match (self.fate)(&sent) {
+            let fate = (self.fate)(&sent);
+            let (first, second) = match fate {
                 Fate::Drop => (None, None),
-                Fate::Deliver => (Some(DELAY), None),
+                Fate::Deliver | Fate::Marked => (Some(DELAY), None),
                 Fate::Twice => (Some(DELAY), Some(DELAY)),
                 Fate::TwiceLate(extra) => (Some(DELAY), Some(DELAY + extra)),
                 Fate::Late(extra) => (Some(DELAY + extra), None),
             };
+            let flying = Flying { from, transmit, payload, congested: fate == Fate::Marked };
             for delay in first.into_iter().chain(second) {
                 self.order += 1;
-                self.wire.insert((self.now + delay, self.order), (from, transmit, payload.clone()));
+                self.wire.insert((self.now + delay, self.order), flying.clone());
             }
         }
     }
@@ -348,13 +361,13 @@ impl Pair {
             if entry.key().0 > self.now {
                 break;
             }
-            let (from, transmit, payload) = entry.remove();
+            let Flying { from, transmit, payload, congested } = entry.remove();
             let side = match from {
                 From::Left => &mut self.right,
                 From::Right => &mut self.left,
             };
             let mut ram = Ram { memory: &mut side.memory, payload: &payload };
-            let meta = RxMeta { peer: PeerId(7), congested: false };
+            let meta = RxMeta { peer: PeerId(7), congested };
             side.engine.receive(self.now, transmit.format, &transmit.packet, meta, &mut ram);
             if self.batch {
                 continue;

@@ -238,6 +238,29 @@ fn early_messages_claim_no_more_than_they_can_need() {
     }
 }
 
+/// The right words in the wrong language: a packet of the other protocol is not listened to, whatever it says.
+#[test]
+fn the_other_protocol() {
+    for (transport, other) in [("roce-gbn", Format::Irn), ("irn", Format::RoceV2)] {
+        let mut pair = Pair::of(transport);
+        pair.right.post_recv(100, &[pair.right.sge(TARGET, 100)]);
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(1) };
+        let all = [
+            write_headers(&pair, Position::Only, 0, 10, None),
+            send_headers(&pair, Position::Only, 0, 0),
+            Headers::Ack { aeth, sack: None },
+            Headers::Cnp,
+        ];
+        pair.right.format = other;
+        for headers in all {
+            let (outcome, bytes) = forge(&mut pair, From::Right, 0, headers, 10);
+            assert_eq!(outcome, RxOutcome::Dropped(DropReason::WrongFormat), "{transport}: {headers:?}");
+            assert_eq!(bytes, []);
+        }
+        assert!(pair.right.engine.transmit(pair.now).is_none(), "{transport}: no answer");
+    }
+}
+
 /// Acknowledgements of what was never sent, answers to what was never asked: nothing comes of them.
 #[test]
 fn answers_to_nothing() {
