@@ -61,8 +61,10 @@ mod mtu;
 mod nic;
 mod notice;
 mod peer;
+pub mod perf;
 mod stats;
 mod sys;
+pub mod transfer;
 mod window;
 
 pub use cm::ConnectionId;

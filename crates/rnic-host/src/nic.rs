@@ -26,7 +26,7 @@ use crate::cm::{ConnectionId, Manager};
 use crate::config::NicConfig;
 use crate::connection::ConnectionEvent;
 use crate::error::NicError;
-use crate::impair::PeerImpairment;
+use crate::impair::{Impairment, PeerImpairment};
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, SLAB_BYTES};
 use crate::memory::{Memory, REGION_BYTES_MAX, Region};
@@ -277,9 +277,24 @@ impl Nic {
     pub(crate) fn acquire_peer_at(&mut self, addresses: &Addresses) -> Result<PeerId, NicError> {
         let Self { link, config, .. } = self;
         let from = link.source_of(addresses);
-        let impairment = &config.impairment;
-        let make = |number| (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number));
+        let make = |number| make_impairment(config, number);
         link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)
+    }
+
+    /// From now on, does this to packets on the way to every peer. Packets that are delayed already stay so.
+    pub fn set_impairment(&mut self, impairment: Impairment) {
+        self.config.impairment = impairment;
+        self.link.peers.impair_all(|number| make_impairment(&self.config, number));
+    }
+
+    /// A number that nobody can guess.
+    pub(crate) fn draw_number(&mut self) -> u64 {
+        self.random.bits()
+    }
+
+    /// Whether the connection manager still waits for somebody.
+    pub(crate) fn has_open_exchanges(&self) -> bool {
+        self.cm.is_busy()
     }
 
     /// The way to `address`: our and its address, and what the kernel knows of the path.
@@ -417,6 +432,12 @@ fn add_packet<'a>(
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len);
     batch.add(transmit, len, payload, memory, prefix, link.segmentation);
+}
+
+/// What happens to packets on the way to the `number`-th peer, if anything does.
+fn make_impairment(config: &NicConfig, number: u64) -> Option<Box<PeerImpairment>> {
+    let impairment = &config.impairment;
+    (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number))
 }
 
 /// A packet in one piece.

@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) from: Option<IpAddr>,
     /// Connections and programs that use it.
     users: u32,
+    /// Which of all peers ever it is.
+    number: u64,
     sent: PrefixCache,
     received: PrefixCache,
     /// Since when packets of ours are too large for the path and are fragmented.
@@ -104,6 +106,7 @@ impl Peers {
             to: addresses.dst().into(),
             from,
             users: 1,
+            number: self.made,
             sent: PrefixCache::default(),
             received: PrefixCache::default(),
             fragmenting: None,
@@ -117,6 +120,13 @@ impl Peers {
         self.slots[index as usize] = Some(peer);
         self.by_address.insert(key, PeerId(index));
         Some(PeerId(index))
+    }
+
+    /// Gives every peer a new impairment, or none, by its number.
+    pub(crate) fn impair_all(&mut self, make: impl Fn(u64) -> Option<Box<PeerImpairment>>) {
+        for peer in self.slots.iter_mut().flatten() {
+            peer.impairment = make(peer.number);
+        }
     }
 
     /// One user less; answers whether that was the last one and the peer is forgotten.

@@ -98,6 +98,11 @@ impl Manager {
         self.half_open
     }
 
+    /// Whether something is to be sent, or sent again.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.out.is_empty() || self.exchanges.values().any(|exchange| exchange.resend_at.is_some())
+    }
+
     /// Asks for a connection. `request` lacks our name for it, which is filled in; `None` when there are too many.
     pub(crate) fn connect(
         &mut self,

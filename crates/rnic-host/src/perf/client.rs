@@ -1,0 +1,292 @@
+//! The end that measures: brings a session about, lets it run, and puts the report together.
+
+use std::net::SocketAddr;
+
+use rnic_base::Duration;
+use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
+use rnic_engine::{Access, CqId, PdId};
+
+use super::control::{Control, Restless, Role};
+use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
+use super::report::{LatencyKind, PerfReport};
+use super::run::{Flow, Measured, Run};
+use super::{Op, PerfConfig, PerfError};
+use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
+use crate::defaults::TransportChoice;
+use crate::memory::Region;
+use crate::nic::Nic;
+
+/// Measures against the NIC at `to`, which [serves](super::serve()).
+///
+/// # Errors
+/// When there is no session, an operation fails, or the far end falls silent.
+pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
+    check(config)?;
+    let task = Task::Perf {
+        op: config.op,
+        size_bytes: config.operation_bytes(),
+        qps: config.qps,
+        depth: config.depth,
+        verify: config.verify,
+        ping_pong: config.ping_pong,
+    };
+    let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify);
+    let local_bytes = layout.local_bytes(config.qps);
+    let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
+    let wanted = Wanted { task, local_bytes, qps: config.qps, queue };
+    let mut session = Session::open(nic, to, &Terms::of(config)?, &wanted)?;
+    let before = sent(nic);
+    let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, config.depth)).collect();
+    let run = Run { config, layout, flows, region: &session.region, remote: session.remote, cq: session.cq };
+    let measured = match config.ping_pong {
+        true => run.ping_pong(nic, &mut session.control),
+        false => run.keep_busy(nic, &mut session.control),
+    };
+    let after = sent(nic);
+    let finished = measured.and_then(|measured| Ok((measured, session.finish(nic, config.timeout)?)));
+    let agreed = session.agreed();
+    session.close(nic);
+    let (measured, outcome) = finished?;
+    Ok(report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed))
+}
+
+fn check(config: &PerfConfig) -> Result<(), PerfError> {
+    let range = |what, given: u64, least: u64, most: u64, expected| {
+        if (least..=most).contains(&given) { Ok(()) } else { Err(PerfError::Plan { what, given, expected }) }
+    };
+    range("queue pairs", config.qps.into(), 1, QPS_MAX, "1 to 1024")?;
+    range("depth", config.depth.into(), 1, DEPTH_MAX, "1 to 16384")?;
+    range("size", config.size_bytes.into(), 0, MESSAGE_BYTES_MAX, "at most 1 GiB")?;
+    if let super::Length::Count(count) = config.length {
+        range("count", count, 1, u64::MAX, "at least 1")?;
+    }
+    if config.ping_pong {
+        range("depth of a ping-pong", config.depth.into(), 1, 1, "1")?;
+        range("queue pairs of a ping-pong", config.qps.into(), 1, 1, "1")?;
+        if config.op != Op::Send {
+            return Err(PerfError::Plan { what: "ping-pong of another kind than send", given: 0, expected: "send" });
+        }
+    }
+    Ok(())
+}
+
+/// Data packets sent by this NIC so far: first time, and again.
+pub(crate) fn sent(nic: &Nic) -> (u64, u64) {
+    let stats = nic.engine_stats();
+    (stats.packets_sent + stats.packets_retransmitted, stats.packets_retransmitted)
+}
+
+fn report(
+    nic: &Nic,
+    config: &PerfConfig,
+    measured: &Measured,
+    outcome: &Outcome,
+    packets: (u64, u64),
+    (transport, wire_mtu_bytes): (&str, u32),
+) -> PerfReport {
+    let elapsed_s = measured.elapsed.as_secs_f64();
+    let bytes = measured.ops * u64::from(config.operation_bytes());
+    let verified = measured.verified + outcome.verified;
+    let wrong = measured.wrong + outcome.wrong;
+    PerfReport {
+        transport: transport.to_owned(),
+        op: config.op.name().to_owned(),
+        wire: "udp".to_owned(),
+        size_bytes: config.operation_bytes(),
+        qps: config.qps,
+        depth: config.depth,
+        loss: config.impairment.loss.as_f64(),
+        reorder: config.impairment.reorder.as_f64(),
+        ops: measured.ops,
+        bytes,
+        elapsed_s,
+        goodput_gbps: bytes as f64 * 8.0 / elapsed_s.max(f64::MIN_POSITIVE) / 1e9,
+        ops_per_s: measured.ops as f64 / elapsed_s.max(f64::MIN_POSITIVE),
+        latency_us: measured.latency.summary(),
+        latency_kind: if config.ping_pong { LatencyKind::HalfRoundTrip } else { LatencyKind::Operation },
+        packets_sent: packets.0 + outcome.packets_sent,
+        packets_retransmitted: packets.1 + outcome.packets_retransmitted,
+        verified: config.verify && wrong == 0 && verified >= measured.ops,
+        ops_verified: verified,
+        ops_wrong: wrong,
+        wire_mtu_bytes,
+        segmentation: nic.uses_segmentation(),
+    }
+}
+
+/// What a session is asked for with, whatever it is for.
+pub(crate) struct Terms {
+    pub(crate) port: u16,
+    pub(crate) choice: TransportChoice,
+    pub(crate) transport: TransportOrder,
+    pub(crate) impairment: crate::impair::Impairment,
+    pub(crate) timeout: Duration,
+}
+
+impl Terms {
+    fn of(config: &PerfConfig) -> Result<Self, PerfError> {
+        Self::new(config.port, &config.transport, &config.options, config.impairment, config.timeout)
+    }
+
+    pub(crate) fn new(
+        port: u16,
+        transport: &str,
+        options: &[(String, String)],
+        impairment: crate::impair::Impairment,
+        timeout: Duration,
+    ) -> Result<Self, PerfError> {
+        let pairs: Vec<(&str, &str)> = options.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let choice = TransportChoice::named(transport, &pairs)?;
+        let transport = TransportOrder { name: transport.to_owned(), options: options.to_vec() };
+        Ok(Self { port, choice, transport, impairment, timeout })
+    }
+}
+
+/// What a session shall have.
+pub(crate) struct Wanted {
+    pub(crate) task: Task,
+    pub(crate) local_bytes: u64,
+    pub(crate) qps: u32,
+    /// Entries of a send and of a receive queue.
+    pub(crate) queue: u32,
+}
+
+/// A session, at the end that asked for it.
+pub(crate) struct Session {
+    pd: PdId,
+    control_cq: CqId,
+    pub(crate) cq: CqId,
+    pub(crate) control: Control,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) region: Region,
+    pub(crate) remote: MemoryAt,
+}
+
+impl Session {
+    /// Connects, agrees on the task, connects the queue pairs.
+    pub(crate) fn open(nic: &mut Nic, to: SocketAddr, terms: &Terms, wanted: &Wanted) -> Result<Self, PerfError> {
+        let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
+        nic.set_impairment(terms.impairment);
+        let number = nic.draw_number();
+        let pd = nic.create_pd();
+        let completions = wanted.queue.saturating_mul(2 * wanted.qps).clamp(64, rnic_base::limits::COMPLETIONS_MAX);
+        let (control_cq, cq) = (make_cq(nic, CONTROL_COMPLETIONS)?, make_cq(nic, completions)?);
+        let region = nic.register(pd, local_bytes, Access::LOCAL_WRITE)?;
+        let mut config = Control::config(pd, control_cq, terms.timeout);
+        config.private_data = Role::Control { session: number }.emit();
+        let connection = nic.connect(to, terms.port, &config)?;
+        let control = Control::new(nic, pd, control_cq, &connection)?;
+        let remote = MemoryAt { addr: 0, rkey: 0, len: 0 };
+        let mut session = Self { pd, control_cq, cq, control, connections: Vec::new(), region, remote };
+        match session.prepare(nic, terms, wanted, number) {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.close(nic);
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(&mut self, nic: &mut Nic, terms: &Terms, wanted: &Wanted, number: u64) -> Result<(), PerfError> {
+        let peer = self.control.peer;
+        self.control.send(
+            nic,
+            &Order::Prepare {
+                version: VERSION,
+                task: wanted.task.clone(),
+                transport: terms.transport.clone(),
+                impairment: ImpairmentOrder::from(&terms.impairment),
+            },
+        )?;
+        match self.control.receive(nic, terms.timeout)? {
+            Answer::Ready { memory } => self.remote = memory,
+            Answer::Refused { reason } => return Err(PerfError::Refused { peer, reason }),
+            Answer::Outcome(_) => {
+                return Err(PerfError::Protocol { peer, what: "an outcome before the beginning".to_owned() });
+            }
+        }
+        let mut config = ConnectionConfig::new(self.pd, self.cq).with_transports(vec![terms.choice.clone()]);
+        config.timeout = terms.timeout;
+        (config.queues.max_send_wr, config.queues.max_recv_wr) = (wanted.queue, wanted.queue);
+        config.queues.max_sge = 1;
+        for index in 0..wanted.qps {
+            config.private_data = Role::Data { session: number, index }.emit();
+            self.connections.push(nic.connect(peer, terms.port, &config)?);
+        }
+        Ok(())
+    }
+
+    /// The transport and wire MTU that the ends have agreed on.
+    pub(crate) fn agreed(&self) -> (&'static str, u32) {
+        self.connections.first().map_or(("", 0), |first| (first.transport, first.wire_mtu_bytes))
+    }
+
+    /// Lets a loop that polls rest, and notices when the far end is gone or silent.
+    pub(crate) fn rest(
+        &mut self,
+        nic: &mut Nic,
+        restless: &mut Restless,
+        moved: bool,
+        patience: Duration,
+    ) -> Result<(), PerfError> {
+        let idle = restless.rest(nic, moved)?;
+        if !moved {
+            self.control.check(nic, idle, patience)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the far end that all is done, and asks how it went.
+    pub(crate) fn finish(&mut self, nic: &mut Nic, patience: Duration) -> Result<Outcome, PerfError> {
+        self.control.send(nic, &Order::Finish)?;
+        match self.control.receive(nic, patience)? {
+            Answer::Outcome(outcome) => Ok(outcome),
+            answer => {
+                let what = format!("{answer:?} instead of an outcome");
+                Err(PerfError::Protocol { peer: self.control.peer, what })
+            }
+        }
+    }
+
+    /// Ends the session and gives everything back.
+    pub(crate) fn close(self, nic: &mut Nic) {
+        let Self { pd, control_cq, cq, control, connections, region, .. } = self;
+        connections.iter().for_each(|connection| nic.close(connection.id));
+        control.close(nic);
+        nic.deregister(region);
+        // Nothing uses them any more.
+        let _ = nic.destroy_cq(control_cq);
+        let _ = nic.destroy_cq(cq);
+        let _ = nic.destroy_pd(pd);
+        nic.set_impairment(crate::impair::Impairment::default());
+        // The far end shall hear that it is over before this program ends.
+        let start = nic.now();
+        while nic.now().since(start) < FAREWELL && nic.has_open_exchanges() {
+            if !nic.progress() && nic.wait(Duration::from_ms(1)).is_err() {
+                return;
+            }
+            while let Some(event) = nic.poll_connection_event() {
+                debug_assert!(
+                    !matches!(event, ConnectionEvent::Established(_)),
+                    "nobody asks for connections any more"
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
+    nic.create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
+}
+
+/// Queue pairs of a session, at most: the serving end makes as many.
+pub(super) const QPS_MAX: u64 = 1_024;
+
+/// Operations in flight on a queue pair, at most: half of a queue, the other half is for receives being posted again.
+pub(super) const DEPTH_MAX: u64 = WORK_REQUESTS_MAX as u64 / 2;
+
+/// Completions of a control connection, at most.
+pub(super) const CONTROL_COMPLETIONS: u32 = 64;
+
+/// How long to wait for the far end to confirm the end of a session.
+const FAREWELL: Duration = Duration::from_ms(100);

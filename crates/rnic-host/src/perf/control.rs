@@ -1,0 +1,261 @@
+//! The connection on which the two ends of a session talk.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{Access, CqId, PdId, RecvRequest, SendFlags, SendOp, SendRequest, WcOpcode, WcStatus};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::PerfError;
+use super::plan::Answer;
+use crate::cm::ConnectionId;
+use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
+use crate::error::NicError;
+use crate::memory::Region;
+use crate::nic::Nic;
+
+/// Who a connection belongs to: sent along when it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// The control connection of a session.
+    Control {
+        /// Which session.
+        session: u64,
+    },
+    /// A data connection.
+    Data {
+        /// Of which session.
+        session: u64,
+        /// Which of its queue pairs.
+        index: u32,
+    },
+}
+
+impl Role {
+    /// As private data.
+    pub(crate) fn emit(self) -> Vec<u8> {
+        let (tag, session, index) = match self {
+            Self::Control { session } => (CONTROL_TAG, session, 0),
+            Self::Data { session, index } => (DATA_TAG, session, index),
+        };
+        [&[tag][..], &session.to_be_bytes(), &index.to_be_bytes()].concat()
+    }
+
+    /// From private data; `None` when somebody else asks.
+    pub(crate) fn parse(data: &[u8]) -> Option<Self> {
+        let (tag, rest) = data.split_first()?;
+        let (session, rest) = rest.split_first_chunk()?;
+        let (session, index) = (u64::from_be_bytes(*session), u32::from_be_bytes(*rest.first_chunk()?));
+        match *tag {
+            CONTROL_TAG => Some(Self::Control { session }),
+            DATA_TAG => Some(Self::Data { session, index }),
+            _ => None,
+        }
+    }
+}
+
+const CONTROL_TAG: u8 = b'C';
+const DATA_TAG: u8 = b'D';
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) id: ConnectionId,
+    pub(crate) peer: SocketAddr,
+    qpn: rnic_wire::Qpn,
+    cq: CqId,
+    region: Region,
+    /// Messages that have come in.
+    inbox: VecDeque<Vec<u8>>,
+    /// The slot that the next message is sent from.
+    next_slot: usize,
+    over: bool,
+}
+
+impl Control {
+    /// What its connection is made with.
+    pub(crate) fn config(pd: PdId, cq: CqId, timeout: Duration) -> ConnectionConfig {
+        let mut config = ConnectionConfig { timeout, ..ConnectionConfig::new(pd, cq) };
+        (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (SLOTS as u32, SLOTS as u32, 1);
+        config
+    }
+
+    /// Takes a connection into use that has just been made or accepted: before the next `progress`.
+    pub(crate) fn new(nic: &mut Nic, pd: PdId, cq: CqId, connection: &Connection) -> Result<Self, NicError> {
+        let region = nic.register(pd, 2 * SLOTS * MESSAGE_BYTES, Access::LOCAL_WRITE)?;
+        let control = Self {
+            id: connection.id,
+            peer: connection.remote,
+            qpn: connection.qpn,
+            cq,
+            region,
+            inbox: VecDeque::new(),
+            next_slot: 0,
+            over: false,
+        };
+        (0..SLOTS).for_each(|slot| control.post_recv(nic, slot));
+        Ok(control)
+    }
+
+    fn post_recv(&self, nic: &mut Nic, slot: usize) {
+        let sges = [self.region.sge(slot * MESSAGE_BYTES, MESSAGE_BYTES as u32)];
+        // A queue pair that has failed flushes: its end is noticed there.
+        let _ = nic.post_recv(self.qpn, &RecvRequest { wr_id: slot as u64, sges: &sges });
+    }
+
+    /// Sends `message`.
+    pub(crate) fn send(&mut self, nic: &mut Nic, message: &impl Serialize) -> Result<(), PerfError> {
+        let text = serde_json::to_vec(message).map_err(|error| self.protocol(format!("cannot be told: {error}")))?;
+        if text.len() > MESSAGE_BYTES {
+            return Err(self.protocol(format!("{} bytes are too long for a message", text.len())));
+        }
+        let offset = (SLOTS + self.next_slot) * MESSAGE_BYTES;
+        self.next_slot = (self.next_slot + 1) % SLOTS;
+        nic.bytes_mut(&self.region)[offset..offset + text.len()].copy_from_slice(&text);
+        let sges = [self.region.sge(offset, text.len() as u32)];
+        let op = SendOp::Send { immediate: None };
+        let request = SendRequest { wr_id: 0, op, sges: &sges, flags: SendFlags::SIGNALED };
+        nic.post_send(self.qpn, &request).map_err(|_| PerfError::Ended { peer: self.peer })
+    }
+
+    /// The next message, if one has come in.
+    pub(crate) fn poll<T: DeserializeOwned>(&mut self, nic: &mut Nic) -> Result<Option<T>, PerfError> {
+        while let Some(completion) = nic.poll_cq_one(self.cq) {
+            if completion.status != WcStatus::Success {
+                self.over = true;
+            } else if completion.opcode == WcOpcode::Recv {
+                let (slot, len) = (completion.wr_id as usize, completion.byte_len as usize);
+                let offset = slot * MESSAGE_BYTES;
+                self.inbox.push_back(nic.bytes(&self.region)[offset..offset + len].to_vec());
+                self.post_recv(nic, slot);
+            }
+        }
+        match self.inbox.pop_front() {
+            Some(text) => {
+                let message = serde_json::from_slice(&text);
+                message.map(Some).map_err(|error| self.protocol(format!("its message makes no sense: {error}")))
+            }
+            None if self.over => Err(PerfError::Ended { peer: self.peer }),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the next message.
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self, nic: &mut Nic, patience: Duration) -> Result<T, PerfError> {
+        let start = nic.now();
+        loop {
+            let moved = nic.progress();
+            self.heed_events(nic);
+            if let Some(message) = self.poll(nic)? {
+                return Ok(message);
+            }
+            if nic.now().since(start) > patience {
+                return Err(PerfError::Silent { peer: self.peer, after: patience });
+            }
+            if !moved {
+                nic.wait(IDLE_WAIT)?;
+            }
+        }
+    }
+
+    /// Notes when the connection manager says that the far end is gone. Other news mean nothing to the end that
+    /// measures.
+    pub(crate) fn heed_events(&mut self, nic: &mut Nic) {
+        while let Some(event) = nic.poll_connection_event() {
+            self.over |= matches!(event, ConnectionEvent::Disconnected(id) if id == self.id);
+        }
+    }
+
+    /// Notices, in the middle of a run, when the far end is gone, or has been silent for `idle` and that is too long.
+    pub(crate) fn check(&mut self, nic: &mut Nic, idle: Duration, patience: Duration) -> Result<(), PerfError> {
+        self.heed_events(nic);
+        // A message now can only be the end of it.
+        self.poll::<Answer>(nic)?;
+        if idle > patience.saturating_mul(SILENCE_TIMEOUTS) {
+            return Err(PerfError::Silent { peer: self.peer, after: idle });
+        }
+        Ok(())
+    }
+
+    /// Notes that the far end is gone.
+    pub(crate) fn end(&mut self) {
+        self.over = true;
+    }
+
+    /// Gives everything back.
+    pub(crate) fn close(self, nic: &mut Nic) {
+        nic.close(self.id);
+        nic.deregister(self.region);
+    }
+
+    fn protocol(&self, what: String) -> PerfError {
+        PerfError::Protocol { peer: self.peer, what }
+    }
+}
+
+/// Decides when a loop that polls may sleep: only after a while, because waking up takes longer than most answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restless {
+    last_moved: Time,
+}
+
+impl Restless {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { last_moved: now }
+    }
+
+    /// Nothing or something has moved; sleeps when nothing has for long. Answers for how long that has been so.
+    #[inline]
+    pub(crate) fn rest(&mut self, nic: &mut Nic, moved: bool) -> Result<Duration, NicError> {
+        let now = nic.now();
+        if moved {
+            self.last_moved = now;
+            return Ok(Duration::ZERO);
+        }
+        let idle = now.since(self.last_moved);
+        if idle > POLL_FOR {
+            nic.wait(IDLE_WAIT)?;
+        } else if idle > POLL_ALONE_FOR {
+            // The far end may be waiting for this very core.
+            std::thread::yield_now();
+        }
+        Ok(idle)
+    }
+}
+
+/// Messages under way each way, at most: question and answer take one.
+const SLOTS: usize = 4;
+
+/// A message, at most.
+const MESSAGE_BYTES: usize = 4_096;
+
+/// Nothing at all for so many connection timeouts: the far end is there, but stuck. (One that is not there fails
+/// operations.)
+const SILENCE_TIMEOUTS: u64 = 6;
+
+/// Longest sleep: somebody may want to stop.
+pub(crate) const IDLE_WAIT: Duration = Duration::from_ms(10);
+
+/// How long to poll without letting others run: what an answer takes when the far end has a core of its own.
+const POLL_ALONE_FOR: Duration = Duration::from_us(15);
+
+/// How long to poll without sleeping: a few times what a busy peer takes to answer, much less than a time slice.
+const POLL_FOR: Duration = Duration::from_us(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_travel_as_private_data() {
+        for role in [Role::Control { session: 7 }, Role::Data { session: u64::MAX, index: 1_023 }] {
+            let data = role.emit();
+            assert!(data.len() <= 16, "what a request has room for");
+            assert_eq!(Role::parse(&data), Some(role));
+        }
+        assert_eq!(Role::parse(b"something else"), None);
+        assert_eq!(Role::parse(&[]), None);
+    }
+}

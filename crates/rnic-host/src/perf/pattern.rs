@@ -1,0 +1,64 @@
+//! Data that cannot be mistaken: every operation has its own, and no two words of one are equal.
+
+/// Names the data of one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pattern(u64);
+
+impl Pattern {
+    /// That of operation `index` on queue pair `qp`.
+    pub(crate) fn of(qp: u32, index: u64) -> Self {
+        // SplitMix64's finaliser: neighbours have nothing in common.
+        let mut mixed = (u64::from(qp) << 48 ^ index).wrapping_add(GOLDEN);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self(mixed ^ mixed >> 31)
+    }
+
+    fn word(self, index: usize) -> [u8; 8] {
+        self.0.wrapping_add(GOLDEN.wrapping_mul(index as u64)).to_le_bytes()
+    }
+
+    /// Writes it.
+    pub(crate) fn fill(self, bytes: &mut [u8]) {
+        for (index, chunk) in bytes.chunks_mut(8).enumerate() {
+            chunk.copy_from_slice(&self.word(index)[..chunk.len()]);
+        }
+    }
+
+    /// Whether `bytes` are it, every one.
+    pub(crate) fn matches(self, bytes: &[u8]) -> bool {
+        bytes.chunks(8).enumerate().all(|(index, chunk)| *chunk == self.word(index)[..chunk.len()])
+    }
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wrong_byte_is_found() {
+        for len in [0, 1, 8, 13, 4_096] {
+            let mut bytes = vec![0; len];
+            Pattern::of(3, 77).fill(&mut bytes);
+            assert!(Pattern::of(3, 77).matches(&bytes));
+            for at in 0..len {
+                bytes[at] ^= 0x10;
+                assert!(!Pattern::of(3, 77).matches(&bytes), "byte {at} of {len}");
+                bytes[at] ^= 0x10;
+            }
+        }
+    }
+
+    #[test]
+    fn other_operations_have_other_data() {
+        let mut bytes = vec![0; 64];
+        Pattern::of(1, 5).fill(&mut bytes);
+        for (qp, index) in [(1, 4), (1, 6), (0, 5), (2, 5), (1, 5 + (1 << 32))] {
+            assert!(!Pattern::of(qp, index).matches(&bytes));
+        }
+        // Shifted by a word, as after a lost packet, it does not match either.
+        assert!(!Pattern::of(1, 5).matches(&bytes[8..]));
+    }
+}

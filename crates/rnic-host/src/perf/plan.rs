@@ -1,0 +1,254 @@
+//! What the two ends of a session say to each other: one JSON object in each Send of the control connection.
+
+use rnic_base::{BitRate, Duration, Probability};
+use serde::{Deserialize, Serialize};
+
+use super::Op;
+use crate::impair::Impairment;
+
+/// From the end that measures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Get ready.
+    Prepare {
+        /// Of these messages.
+        version: u32,
+        /// What for.
+        task: Task,
+        /// What to accept data connections with.
+        transport: TransportOrder,
+        /// What to do to packets.
+        impairment: ImpairmentOrder,
+    },
+    /// All operations are done: say how it went.
+    Finish,
+}
+
+/// From the end that serves.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    /// Data connections may come.
+    Ready {
+        /// Where to write, read or count.
+        memory: MemoryAt,
+    },
+    /// No.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// How it went.
+    Outcome(Outcome),
+}
+
+/// What a session is for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Task {
+    /// A measurement.
+    Perf {
+        /// What is repeated.
+        op: Op,
+        /// Bytes of each.
+        size_bytes: u32,
+        /// Queue pairs.
+        qps: u32,
+        /// Operations in flight on each.
+        depth: u32,
+        /// Compare what arrives.
+        verify: bool,
+        /// Answer each Send with one.
+        ping_pong: bool,
+    },
+    /// A file.
+    Transfer(TransferTask),
+}
+
+/// A file to receive.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct TransferTask {
+    /// Its length.
+    pub(crate) bytes: u64,
+}
+
+/// A transport.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct TransportOrder {
+    pub(crate) name: String,
+    pub(crate) options: Vec<(String, String)>,
+}
+
+/// Registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct MemoryAt {
+    pub(crate) addr: u64,
+    pub(crate) rkey: u32,
+    pub(crate) len: u64,
+}
+
+/// What the serving end has seen.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Operations whose data were compared and right.
+    pub(crate) verified: u64,
+    /// Operations whose data were compared and wrong.
+    pub(crate) wrong: u64,
+    /// Data packets sent, first time and again.
+    pub(crate) packets_sent: u64,
+    /// Of these, sent again.
+    pub(crate) packets_retransmitted: u64,
+    /// SHA-256 of the file that came in, in hexadecimal digits.
+    pub(crate) sha256: Option<String>,
+}
+
+/// [`Impairment`], as it travels: probabilities in parts of 10^12, times in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ImpairmentOrder {
+    seed: u64,
+    loss: u64,
+    corrupt: u64,
+    duplicate: u64,
+    reorder: u64,
+    reorder_packets: u32,
+    reorder_hold_ps: u64,
+    delay_ps: u64,
+    jitter_ps: u64,
+    rate_bps: Option<u64>,
+    rate_queue_bytes: u64,
+}
+
+const ONE: u64 = 1_000_000_000_000;
+
+impl From<&Impairment> for ImpairmentOrder {
+    fn from(impairment: &Impairment) -> Self {
+        let parts = |probability: Probability| (probability.as_f64() * ONE as f64).round() as u64;
+        Self {
+            seed: impairment.seed,
+            loss: parts(impairment.loss),
+            corrupt: parts(impairment.corrupt),
+            duplicate: parts(impairment.duplicate),
+            reorder: parts(impairment.reorder),
+            reorder_packets: impairment.reorder_packets,
+            reorder_hold_ps: impairment.reorder_hold.as_ps(),
+            delay_ps: impairment.delay.as_ps(),
+            jitter_ps: impairment.jitter.as_ps(),
+            rate_bps: impairment.rate.map(BitRate::as_bps),
+            rate_queue_bytes: impairment.rate_queue_bytes,
+        }
+    }
+}
+
+impl From<ImpairmentOrder> for Impairment {
+    fn from(order: ImpairmentOrder) -> Self {
+        let chance = |parts| Probability::ratio(parts, ONE);
+        Self {
+            seed: order.seed,
+            loss: chance(order.loss),
+            corrupt: chance(order.corrupt),
+            duplicate: chance(order.duplicate),
+            reorder: chance(order.reorder),
+            reorder_packets: order.reorder_packets,
+            reorder_hold: Duration::from_ps(order.reorder_hold_ps),
+            delay: Duration::from_ps(order.delay_ps),
+            jitter: Duration::from_ps(order.jitter_ps),
+            // Nothing is ever sent at a rate of zero.
+            rate: order.rate_bps.filter(|bps| *bps > 0).map(BitRate::bps),
+            rate_queue_bytes: order.rate_queue_bytes,
+        }
+    }
+}
+
+/// Where operations have their data, at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    /// Bytes from one slot to the next.
+    stride: u64,
+    /// Slots of a queue pair, at the end that measures and at the other.
+    local_slots: u64,
+    remote_slots: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(op: Op, size_bytes: u32, depth: u32, verify: bool) -> Self {
+        let depth = u64::from(depth);
+        let (local_slots, remote_slots) = match op {
+            // Each word is counted up by its queue pair alone; results come to slots of their own.
+            Op::Atomic | Op::CompareSwap => (depth, 1),
+            // One slot more at the far end: what was read into a slot before is never what comes next.
+            Op::Read if verify => (depth, depth + 1),
+            _ if verify => (depth, depth),
+            _ => (1, 1),
+        };
+        let size = if op.is_atomic() { 8 } else { u64::from(size_bytes.max(1)) };
+        Self { stride: size.next_multiple_of(SLOT_ALIGNMENT), local_slots, remote_slots }
+    }
+
+    /// Bytes of `qps` queue pairs at the end that measures.
+    pub(crate) fn local_bytes(&self, qps: u32) -> u64 {
+        u64::from(qps) * self.local_slots * self.stride
+    }
+
+    /// Bytes of `qps` queue pairs at the end that serves.
+    pub(crate) fn remote_bytes(&self, qps: u32) -> u64 {
+        u64::from(qps) * self.remote_slots * self.stride
+    }
+
+    /// Where operation `index` of queue pair `qp` has its data at the end that measures.
+    pub(crate) fn local(&self, qp: u32, index: u64) -> usize {
+        ((u64::from(qp) * self.local_slots + index % self.local_slots) * self.stride) as usize
+    }
+
+    /// And at the end that serves.
+    pub(crate) fn remote(&self, qp: u32, index: u64) -> usize {
+        ((u64::from(qp) * self.remote_slots + self.remote_slot(index)) * self.stride) as usize
+    }
+
+    /// Which of a queue pair's slots at the end that serves operation `index` uses.
+    pub(crate) fn remote_slot(&self, index: u64) -> u64 {
+        index % self.remote_slots
+    }
+
+    pub(crate) fn remote_slots(&self) -> u64 {
+        self.remote_slots
+    }
+}
+
+/// Slots begin on cache lines, and atomics need eight.
+const SLOT_ALIGNMENT: u64 = 64;
+
+/// Of these messages: both ends must have the same.
+pub(crate) const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_come_back_from_json() {
+        let impairment = Impairment {
+            loss: Probability::ratio(1, 100),
+            reorder: Probability::ratio(1, 3),
+            rate: Some(BitRate::gbps(10)),
+            delay: Duration::from_us(7),
+            ..Impairment::default()
+        };
+        let order = Order::Prepare {
+            version: VERSION,
+            task: Task::Transfer(TransferTask { bytes: 5 }),
+            transport: TransportOrder { name: "irn".to_owned(), options: vec![("rto_low".into(), "1ms".into())] },
+            impairment: (&impairment).into(),
+        };
+        let text = serde_json::to_string(&order).expect("plain data");
+        let back: Order = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(back, order);
+        let Order::Prepare { impairment: travelled, .. } = back else { panic!("{back:?}") };
+        let travelled = Impairment::from(travelled);
+        assert_eq!(
+            (travelled.loss, travelled.rate, travelled.delay),
+            (impairment.loss, impairment.rate, impairment.delay)
+        );
+        assert!((travelled.reorder.as_f64() - 1.0 / 3.0).abs() < 1e-11);
+    }
+}

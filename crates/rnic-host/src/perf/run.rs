@@ -1,0 +1,230 @@
+//! The measured part of a session: operations, one after the other or many at a time.
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{
+    Completion, CqId, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, WcFlags, WcOpcode, WcStatus,
+};
+use rnic_wire::Qpn;
+
+use super::control::{Control, Restless};
+use super::latency::Latency;
+use super::pattern::Pattern;
+use super::plan::{Layout, MemoryAt};
+use super::{Length, Op, PerfConfig, PerfError};
+use crate::memory::Region;
+use crate::nic::Nic;
+
+/// What a run has come to.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) ops: u64,
+    pub(super) elapsed: Duration,
+    pub(super) latency: Latency,
+    pub(super) verified: u64,
+    pub(super) wrong: u64,
+}
+
+/// One queue pair's operations.
+#[derive(Debug)]
+pub(super) struct Flow {
+    qpn: Qpn,
+    posted: u64,
+    completed: u64,
+    /// When each operation in flight was posted.
+    posted_at: Vec<Time>,
+}
+
+impl Flow {
+    pub(super) fn new(qpn: Qpn, depth: u32) -> Self {
+        Self { qpn, posted: 0, completed: 0, posted_at: vec![Time::ZERO; depth as usize] }
+    }
+}
+
+/// A run that is about to begin.
+pub(super) struct Run<'a> {
+    pub(super) config: &'a PerfConfig,
+    pub(super) layout: Layout,
+    pub(super) flows: Vec<Flow>,
+    pub(super) region: &'a Region,
+    pub(super) remote: MemoryAt,
+    pub(super) cq: CqId,
+}
+
+impl Run<'_> {
+    /// Keeps as many operations in flight as the plan says, until its end.
+    pub(super) fn keep_busy(mut self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
+        let mut measured = Measured::default();
+        let start = nic.now();
+        let (mut now, mut restless) = (start, Restless::new(start));
+        for qp in 0..self.flows.len() {
+            for _ in 0..self.config.depth {
+                self.post_next(nic, qp, now, start)?;
+            }
+        }
+        let mut last = start;
+        while self.flows.iter().any(|flow| flow.completed < flow.posted) {
+            let mut moved = nic.progress();
+            now = nic.now();
+            while let Some(completion) = nic.poll_cq_one(self.cq) {
+                (moved, last) = (true, now);
+                check_status(&completion, control.peer)?;
+                let qp = self.complete(nic, &completion, now, &mut measured);
+                self.post_next(nic, qp, now, start)?;
+            }
+            let idle = restless.rest(nic, moved)?;
+            if !moved {
+                control.check(nic, idle, self.config.timeout)?;
+            }
+        }
+        measured.elapsed = last.since(start);
+        Ok(measured)
+    }
+
+    /// Posts the next operation of queue pair `qp`, if there is one.
+    #[inline]
+    fn post_next(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
+        let flow = &mut self.flows[qp];
+        let goes_on = match self.config.length {
+            Length::Count(count) => flow.posted < count,
+            Length::Time(span) => now.since(start) < span,
+        };
+        if !goes_on {
+            return Ok(());
+        }
+        let index = flow.posted;
+        let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
+        let len = self.config.operation_bytes();
+        let remote = RemoteMemory { addr: self.remote.addr.wrapping_add(far as u64), rkey: self.remote.rkey };
+        let immediate = self.config.verify.then_some(index as u32);
+        let op = match self.config.op {
+            Op::Write => SendOp::Write { remote, immediate },
+            Op::Send => SendOp::Send { immediate },
+            Op::Read => SendOp::Read { remote },
+            Op::Atomic => SendOp::FetchAdd { remote, add: 1 },
+            Op::CompareSwap => SendOp::CompareSwap { remote, compare: index, swap: index + 1 },
+        };
+        if self.config.verify && matches!(self.config.op, Op::Write | Op::Send) {
+            Pattern::of(qp as u32, index).fill(&mut nic.bytes_mut(self.region)[local..local + len as usize]);
+        }
+        let sges = [self.region.sge(local, len)];
+        let sges = if len == 0 { &[][..] } else { &sges };
+        let request = SendRequest { wr_id: qp as u64, op, sges, flags: SendFlags::SIGNALED };
+        nic.post_send(flow.qpn, &request).expect("no more in flight than the queue was made for");
+        let depth = flow.posted_at.len() as u64;
+        flow.posted_at[(index % depth) as usize] = now;
+        flow.posted += 1;
+        Ok(())
+    }
+
+    /// Accounts for a completed operation; answers which queue pair it belongs to.
+    #[inline]
+    fn complete(&mut self, nic: &Nic, completion: &Completion, now: Time, measured: &mut Measured) -> usize {
+        let qp = completion.wr_id as usize;
+        let flow = &mut self.flows[qp];
+        let index = flow.completed;
+        flow.completed += 1;
+        measured.ops += 1;
+        measured.latency.record(now.since(flow.posted_at[(index % flow.posted_at.len() as u64) as usize]));
+        if self.config.verify {
+            let local = self.layout.local(qp as u32, index);
+            let len = self.config.operation_bytes() as usize;
+            let bytes = &nic.bytes(self.region)[local..local + len];
+            let right = match self.config.op {
+                // Compared where they arrive.
+                Op::Write | Op::Send => return qp,
+                Op::Read => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
+                Op::Atomic | Op::CompareSwap => *bytes == index.to_ne_bytes(),
+            };
+            measured.verified += u64::from(right);
+            measured.wrong += u64::from(!right);
+        }
+        qp
+    }
+
+    /// Sends, waits for the answer, and so on. Half a round trip is what counts.
+    pub(super) fn ping_pong(self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
+        let mut measured = Measured::default();
+        let (qpn, len) = (self.flows[0].qpn, self.config.operation_bytes());
+        let post_recv = |nic: &mut Nic| {
+            let sges = [self.region.sge(0, len)];
+            let sges = if len == 0 { &[][..] } else { &sges };
+            nic.post_recv(qpn, &RecvRequest { wr_id: 0, sges }).expect("one receive at a time");
+        };
+        let warm_up = match self.config.length {
+            Length::Count(count) => count.min(WARM_UP_ROUNDS),
+            Length::Time(_) => WARM_UP_ROUNDS,
+        };
+        let (mut start, mut sent_at) = (nic.now(), nic.now());
+        let mut restless = Restless::new(start);
+        for round in 0.. {
+            if round == warm_up {
+                start = sent_at;
+            }
+            let over = match self.config.length {
+                Length::Count(count) => measured.ops == count,
+                Length::Time(span) => round > warm_up && sent_at.since(start) >= span,
+            };
+            if over {
+                break;
+            }
+            post_recv(nic);
+            if self.config.verify {
+                Pattern::of(0, round).fill(&mut nic.bytes_mut(self.region)[..len as usize]);
+            }
+            send_back(nic, qpn, self.region, 0, len, round);
+            let answer = loop {
+                let moved = nic.progress();
+                if let Some(completion) = nic.poll_cq_one(self.cq) {
+                    check_status(&completion, control.peer)?;
+                    if completion.opcode == WcOpcode::Recv {
+                        break completion;
+                    }
+                }
+                if !moved {
+                    let idle = restless.rest(nic, false)?;
+                    if idle > Duration::ZERO {
+                        control.check(nic, idle, self.config.timeout)?;
+                    }
+                }
+            };
+            let now = nic.now();
+            restless = Restless::new(now);
+            if round >= warm_up {
+                measured.ops += 1;
+                measured.latency.record(now.since(sent_at) / 2);
+                if self.config.verify {
+                    let right = answer.flags.contains(WcFlags::WITH_IMM)
+                        && answer.word == round as u32
+                        && Pattern::of(ANSWERS, round).matches(&nic.bytes(self.region)[..len as usize]);
+                    measured.verified += u64::from(right);
+                    measured.wrong += u64::from(!right);
+                }
+            }
+            sent_at = now;
+        }
+        measured.elapsed = sent_at.since(start);
+        Ok(measured)
+    }
+}
+
+/// Posts a Send of a ping-pong: one that nobody wants to hear of again.
+pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) {
+    let sges = [region.sge(offset, len)];
+    let sges = if len == 0 { &[][..] } else { &sges };
+    let op = SendOp::Send { immediate: Some(round as u32) };
+    // When the queue pair has failed, its receive says so.
+    let _ = nic.post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
+}
+
+fn check_status(completion: &Completion, peer: std::net::SocketAddr) -> Result<(), PerfError> {
+    match completion.status {
+        WcStatus::Success => Ok(()),
+        status => Err(PerfError::Operation { peer, status }),
+    }
+}
+
+/// The "queue pair" that answers of a ping-pong have their pattern from.
+pub(super) const ANSWERS: u32 = u32::MAX >> 16;
+
+/// Rounds that are not counted: caches, branch predictors and the scheduler get to know them.
+const WARM_UP_ROUNDS: u64 = 1_000;

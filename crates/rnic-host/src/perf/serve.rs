@@ -1,0 +1,445 @@
+//! The end that serves: answers measurements and takes files in, one session at a time.
+
+use std::net::SocketAddr;
+
+use rnic_base::Duration;
+use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
+use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, WcFlags, WcOpcode, WcStatus};
+use rnic_wire::Qpn;
+
+use super::client::{CONTROL_COMPLETIONS, DEPTH_MAX, QPS_MAX, make_cq, sent};
+use super::control::{Control, IDLE_WAIT, Restless, Role};
+use super::pattern::Pattern;
+use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
+use super::run::{ANSWERS, send_back};
+use super::{Op, PERF_PORT, PerfError};
+use crate::cm::ConnectionId;
+use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
+use crate::defaults::TransportChoice;
+use crate::impair::Impairment;
+use crate::memory::Region;
+use crate::nic::Nic;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// The service to listen on.
+    pub port: u16,
+    /// End after one session.
+    pub once: bool,
+    /// What a session may make this end allocate.
+    pub memory_max_bytes: u64,
+    /// A session in which nothing has come in for so long is over.
+    pub patience: Duration,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self { port: PERF_PORT, once: false, memory_max_bytes: 4 << 30, patience: Duration::from_secs(30) }
+    }
+}
+
+/// A session that has been served.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Served {
+    /// For whom.
+    pub peer: SocketAddr,
+    /// What it was, in words.
+    pub task: String,
+    /// Why it ended, when it was not as agreed.
+    pub problem: Option<String>,
+    /// Operations whose data were compared here and right.
+    pub verified: u64,
+    /// Operations whose data were compared here and wrong.
+    pub wrong: u64,
+    /// Data packets sent, first time and again.
+    pub packets_sent: u64,
+    /// Of these, sent again.
+    pub packets_retransmitted: u64,
+}
+
+/// Serves sessions for as long as `go_on` says yes, which is asked about a hundred times a second while nothing
+/// happens; tells `on_session` about each that is over.
+///
+/// # Errors
+/// When nobody can be served at all. What goes wrong with one session ends that session only.
+pub fn serve(
+    nic: &mut Nic,
+    config: &ServeConfig,
+    mut go_on: impl FnMut() -> bool,
+    mut on_session: impl FnMut(&Served),
+) -> Result<(), PerfError> {
+    let service = nic.listen(config.port, BACKLOG)?;
+    while go_on() {
+        let moved = nic.progress();
+        let Some(event) = nic.poll_connection_event() else {
+            if !moved {
+                nic.wait(IDLE_WAIT)?;
+            }
+            continue;
+        };
+        let ConnectionEvent::Requested(request) = event else { continue };
+        match Role::parse(&request.private_data) {
+            Some(Role::Control { session }) => {
+                let served = serve_session(nic, config, &request, session, &mut go_on);
+                on_session(&served);
+                if config.once {
+                    break;
+                }
+            }
+            _ => turn_away(nic, request.id, "this service wants a control connection first"),
+        }
+    }
+    nic.unlisten(service);
+    Ok(())
+}
+
+fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
+    // It may have been taken back meanwhile.
+    let _ = nic.reject(id, why);
+}
+
+/// One session from its control connection on.
+fn serve_session(
+    nic: &mut Nic,
+    config: &ServeConfig,
+    request: &ConnectionRequest,
+    number: u64,
+    go_on: &mut impl FnMut() -> bool,
+) -> Served {
+    let before = sent(nic);
+    let mut served = Served {
+        peer: request.from,
+        task: String::new(),
+        problem: None,
+        verified: 0,
+        wrong: 0,
+        packets_sent: 0,
+        packets_retransmitted: 0,
+    };
+    let pd = nic.create_pd();
+    let control_cq = make_cq(nic, CONTROL_COMPLETIONS);
+    let session = control_cq.and_then(|control_cq| {
+        let connection = nic.accept(request.id, &Control::config(pd, control_cq, config.patience))?;
+        let control = Control::new(nic, pd, control_cq, &connection)?;
+        Ok(Session { pd, control_cq, control, number, before, job: None, finished: false })
+    });
+    match session {
+        Ok(mut session) => {
+            let result = session.run(nic, config, go_on);
+            served.problem = result.err().map(|error| error.to_string());
+            if let Some(job) = &session.job {
+                served.task = job.name();
+                (served.verified, served.wrong) = (job.verified, job.wrong);
+            }
+            session.close(nic);
+        }
+        Err(error) => {
+            served.problem = Some(error.to_string());
+            let _ = nic.destroy_pd(pd);
+        }
+    }
+    let after = sent(nic);
+    (served.packets_sent, served.packets_retransmitted) = (after.0 - before.0, after.1 - before.1);
+    served
+}
+
+/// A session, at the end that serves.
+struct Session {
+    pd: PdId,
+    control_cq: CqId,
+    control: Control,
+    number: u64,
+    /// Packets sent before it.
+    before: (u64, u64),
+    job: Option<Job>,
+    finished: bool,
+}
+
+impl Session {
+    /// Serves until the other end goes.
+    fn run(&mut self, nic: &mut Nic, config: &ServeConfig, go_on: &mut impl FnMut() -> bool) -> Result<(), PerfError> {
+        let mut restless = Restless::new(nic.now());
+        // Writes and Reads pass this program by, but their packets do not; and requests of others are no sign of life.
+        let (mut received, mut alive_at) = (0, nic.now());
+        loop {
+            let mut moved = nic.progress();
+            if let Some(job) = &mut self.job {
+                moved |= job.take_completions(nic)?;
+            }
+            if let Some(event) = nic.poll_connection_event() {
+                moved = true;
+                self.heed(nic, event)?;
+            }
+            match self.control.poll::<Order>(nic) {
+                Ok(Some(order)) => self.obey(nic, config, order)?,
+                Ok(None) => {}
+                Err(PerfError::Ended { .. }) if self.finished => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            restless.rest(nic, moved)?;
+            if moved && nic.engine_stats().packets_received != received {
+                received = nic.engine_stats().packets_received;
+                alive_at = nic.now();
+            } else if !moved && nic.now().since(alive_at) > config.patience {
+                return Err(PerfError::Silent { peer: self.control.peer, after: config.patience });
+            }
+            if !moved && !go_on() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn heed(&mut self, nic: &mut Nic, event: ConnectionEvent) -> Result<(), PerfError> {
+        match event {
+            ConnectionEvent::Requested(request) => match (Role::parse(&request.private_data), &mut self.job) {
+                (Some(Role::Data { session, index }), Some(job)) if session == self.number => {
+                    job.accept(nic, self.pd, &request, index)
+                }
+                _ => {
+                    turn_away(nic, request.id, "busy with another session");
+                    Ok(())
+                }
+            },
+            ConnectionEvent::Disconnected(id) => {
+                if id == self.control.id {
+                    self.control.end();
+                }
+                Ok(())
+            }
+            ConnectionEvent::Established(_) => Ok(()),
+            ConnectionEvent::Failed { id, error } => {
+                let ours = id == self.control.id || self.job.as_ref().is_some_and(|job| job.has(id));
+                if ours { Err(error.into()) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn obey(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
+        match order {
+            Order::Prepare { version, task, transport, impairment } => {
+                let job = match version {
+                    VERSION => Job::prepare(nic, self.pd, config, task, &transport),
+                    other => Err(format!("it speaks version {other}, this end {VERSION}")),
+                };
+                match job {
+                    Ok(job) => {
+                        let region = &job.region;
+                        let memory = MemoryAt { addr: region.addr(), rkey: region.key().0, len: region.len() as u64 };
+                        self.job = Some(job);
+                        self.control.send(nic, &Answer::Ready { memory })?;
+                        nic.set_impairment(Impairment::from(impairment));
+                        Ok(())
+                    }
+                    Err(reason) => {
+                        self.finished = true;
+                        self.control.send(nic, &Answer::Refused { reason })
+                    }
+                }
+            }
+            Order::Finish => {
+                let after = sent(nic);
+                let mut outcome = Outcome {
+                    packets_sent: after.0 - self.before.0,
+                    packets_retransmitted: after.1 - self.before.1,
+                    ..Outcome::default()
+                };
+                if let Some(job) = &self.job {
+                    (outcome.verified, outcome.wrong) = (job.verified, job.wrong);
+                    outcome.sha256 = job.digest(nic);
+                }
+                self.finished = true;
+                self.control.send(nic, &Answer::Outcome(outcome))
+            }
+        }
+    }
+
+    fn close(self, nic: &mut Nic) {
+        let Self { pd, control_cq, control, job, .. } = self;
+        if let Some(job) = job {
+            job.close(nic);
+        }
+        control.close(nic);
+        // Nothing uses them any more.
+        let _ = nic.destroy_cq(control_cq);
+        let _ = nic.destroy_pd(pd);
+        nic.set_impairment(Impairment::default());
+    }
+}
+
+/// What a session does, and what it needs for it.
+struct Job {
+    task: Task,
+    choice: TransportChoice,
+    layout: Layout,
+    region: Region,
+    cq: CqId,
+    flows: Vec<Option<Flow>>,
+    verified: u64,
+    wrong: u64,
+}
+
+/// One queue pair's receives.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    id: ConnectionId,
+    qpn: Qpn,
+    /// Operations that have come in.
+    received: u64,
+}
+
+impl Job {
+    /// Checks the task and gets memory for it; a refusal is in words.
+    fn prepare(
+        nic: &mut Nic,
+        pd: PdId,
+        config: &ServeConfig,
+        task: Task,
+        transport: &TransportOrder,
+    ) -> Result<Self, String> {
+        let options: Vec<(&str, &str)> = transport.options.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let choice = TransportChoice::named(&transport.name, &options).map_err(|error| error.to_string())?;
+        let (layout, qps, bytes, completions) = match &task {
+            Task::Perf { op, size_bytes, qps, depth, verify, .. } => {
+                if !(1..=QPS_MAX).contains(&u64::from(*qps)) || !(1..=DEPTH_MAX).contains(&u64::from(*depth)) {
+                    return Err(format!("{qps} queue pairs with {depth} operations in flight are out of range"));
+                }
+                let layout = Layout::new(*op, *size_bytes, *depth, *verify);
+                (layout, *qps, layout.remote_bytes(*qps), qps.saturating_mul(*depth).saturating_mul(2))
+            }
+            Task::Transfer(TransferTask { bytes }) => (Layout::new(Op::Write, 1, 1, false), 1, *bytes, 0),
+        };
+        if bytes > config.memory_max_bytes {
+            return Err(format!("it takes {bytes} bytes of memory, this end gives {}", config.memory_max_bytes));
+        }
+        let len = usize::try_from(bytes.max(1)).map_err(|error| error.to_string())?;
+        let region = nic.register(pd, len, Access::all()).map_err(|error| error.to_string())?;
+        let cq = make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)).map_err(|error| error.to_string())?;
+        let flows = vec![None; qps as usize];
+        let job = Self { task, choice, layout, region, cq, flows, verified: 0, wrong: 0 };
+        job.fill_for_reads(nic);
+        Ok(job)
+    }
+
+    fn name(&self) -> String {
+        match &self.task {
+            Task::Perf { op, size_bytes, qps, .. } => {
+                format!("{} of {size_bytes} bytes on {qps} queue pairs, {}", op.name(), self.choice.profile.name)
+            }
+            Task::Transfer(TransferTask { bytes }) => format!("a file of {bytes} bytes, {}", self.choice.profile.name),
+        }
+    }
+
+    fn has(&self, id: ConnectionId) -> bool {
+        self.flows.iter().flatten().any(|flow| flow.id == id)
+    }
+
+    /// Gives every slot that will be read data of its own.
+    fn fill_for_reads(&self, nic: &mut Nic) {
+        let Task::Perf { op: Op::Read, size_bytes, qps, verify: true, .. } = self.task else { return };
+        let bytes = nic.bytes_mut(&self.region);
+        for qp in 0..qps {
+            for slot in 0..self.layout.remote_slots() {
+                let at = self.layout.remote(qp, slot);
+                Pattern::of(qp, slot).fill(&mut bytes[at..at + size_bytes as usize]);
+            }
+        }
+    }
+
+    /// Accepts a data connection and posts its receives.
+    fn accept(&mut self, nic: &mut Nic, pd: PdId, request: &ConnectionRequest, index: u32) -> Result<(), PerfError> {
+        let Some(slot) = self.flows.get(index as usize) else {
+            turn_away(nic, request.id, "more queue pairs than were ordered");
+            return Ok(());
+        };
+        if slot.is_some() {
+            turn_away(nic, request.id, "this queue pair is connected already");
+            return Ok(());
+        }
+        let queue = self.receives().saturating_mul(2).clamp(16, WORK_REQUESTS_MAX);
+        let mut config = ConnectionConfig::new(pd, self.cq).with_transports(vec![self.choice.clone()]);
+        (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (queue, queue, 1);
+        let connection = nic.accept(request.id, &config)?;
+        self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0 });
+        for operation in 0..u64::from(self.receives()) {
+            self.post_recv(nic, index, connection.qpn, operation);
+        }
+        Ok(())
+    }
+
+    /// Receives that are kept posted on each queue pair.
+    fn receives(&self) -> u32 {
+        match self.task {
+            Task::Perf { op: Op::Send, depth, .. } | Task::Perf { op: Op::Write, depth, verify: true, .. } => depth,
+            _ => 0,
+        }
+    }
+
+    /// Posts the receive that operation `index` of queue pair `qp` will use.
+    fn post_recv(&self, nic: &mut Nic, qp: u32, qpn: Qpn, index: u64) {
+        let sge = match self.task {
+            Task::Perf { op: Op::Send, size_bytes, .. } if size_bytes > 0 => {
+                Some(self.region.sge(self.layout.remote(qp, index), size_bytes))
+            }
+            _ => None,
+        };
+        // A queue pair that has failed flushes.
+        let _ = nic.post_recv(qpn, &RecvRequest { wr_id: u64::from(qp), sges: sge.as_slice() });
+    }
+
+    /// Acts on what has come in; answers whether anything has.
+    #[inline]
+    fn take_completions(&mut self, nic: &mut Nic) -> Result<bool, PerfError> {
+        let mut any = false;
+        while let Some(completion) = nic.poll_cq_one(self.cq) {
+            any = true;
+            let came_in = matches!(completion.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+            if completion.status == WcStatus::Success && came_in {
+                self.take_operation(nic, &completion);
+            }
+        }
+        Ok(any)
+    }
+
+    fn take_operation(&mut self, nic: &mut Nic, completion: &Completion) {
+        let qp = completion.wr_id as u32;
+        let Some(Some(flow)) = self.flows.get_mut(qp as usize) else { return };
+        let (qpn, index) = (flow.qpn, flow.received);
+        flow.received += 1;
+        let Task::Perf { size_bytes, depth, verify, ping_pong, .. } = self.task else { return };
+        let (at, len) = (self.layout.remote(qp, index), size_bytes as usize);
+        if verify {
+            let right = completion.flags.contains(WcFlags::WITH_IMM)
+                && completion.word == index as u32
+                && Pattern::of(qp, index).matches(&nic.bytes(&self.region)[at..at + len]);
+            // In a ping-pong, the other end compares as well, and its count is the one that is known.
+            self.verified += u64::from(right && !ping_pong);
+            self.wrong += u64::from(!right);
+        }
+        if ping_pong {
+            if verify {
+                Pattern::of(ANSWERS, index).fill(&mut nic.bytes_mut(&self.region)[at..at + len]);
+            }
+            send_back(nic, qpn, &self.region, at, size_bytes, index);
+        }
+        self.post_recv(nic, qp, qpn, index + u64::from(depth));
+    }
+
+    fn digest(&self, nic: &Nic) -> Option<String> {
+        match self.task {
+            Task::Transfer(TransferTask { bytes }) => {
+                Some(crate::transfer::sha256(&nic.bytes(&self.region)[..bytes as usize]))
+            }
+            Task::Perf { .. } => None,
+        }
+    }
+
+    fn close(self, nic: &mut Nic) {
+        self.flows.iter().flatten().for_each(|flow| nic.close(flow.id));
+        nic.deregister(self.region);
+        let _ = nic.destroy_cq(self.cq);
+    }
+}
+
+/// Requests that wait to be looked at: the queue pairs of a session come one after the other.
+const BACKLOG: usize = 64;

@@ -1,0 +1,261 @@
+//! A file, moved by RDMA Write: the library behind `make run`.
+//!
+//! The file is read into registered memory, written in chunks into memory of the far end (which
+//! [serves](crate::perf::serve())), and checked twice: the far end computes the SHA-256 of what has arrived, and every
+//! byte is read back by RDMA Read and compared.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::impair::Impairment;
+use crate::nic::Nic;
+use crate::perf::{
+    Latency, LatencyUs, PERF_PORT, PerfError, Restless, Session, Task, Terms, TransferTask, Wanted, sent,
+};
+
+/// How to send a file.
+#[derive(Clone, Debug)]
+pub struct TransferConfig {
+    /// The service of the far end.
+    pub port: u16,
+    /// Bytes of one Write.
+    pub chunk_bytes: u32,
+    /// Writes in flight.
+    pub depth: u32,
+    /// Transport, by name.
+    pub transport: String,
+    /// Its options.
+    pub options: Vec<(String, String)>,
+    /// What happens to packets on the way, in both directions.
+    pub impairment: Impairment,
+    /// How long to ask for connections, and to wait for the far end to compute.
+    pub timeout: Duration,
+    /// Read everything back and compare.
+    pub read_back: bool,
+}
+
+impl Default for TransferConfig {
+    fn default() -> Self {
+        Self {
+            port: PERF_PORT,
+            chunk_bytes: 64 << 10,
+            depth: 32,
+            transport: "irn".to_owned(),
+            options: Vec::new(),
+            impairment: Impairment::default(),
+            timeout: Duration::from_secs(10),
+            read_back: true,
+        }
+    }
+}
+
+/// How it went.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TransferReport {
+    /// The transport that the two ends have agreed on.
+    pub transport: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of one Write.
+    pub chunk_bytes: u32,
+    /// Writes in flight.
+    pub depth: u32,
+    /// Packets lost on purpose, each way, as a share of one.
+    pub loss: f64,
+    /// Packets reordered on purpose, each way, as a share of one.
+    pub reorder: f64,
+    /// From the first Write posted to the last completed.
+    pub elapsed_s: f64,
+    /// File by time.
+    pub goodput_gbps: f64,
+    /// From posting a Write to its completion.
+    pub latency_us: LatencyUs,
+    /// Data packets of both ends while the file was written, first time and again.
+    pub packets_sent: u64,
+    /// Of these, sent again.
+    pub packets_retransmitted: u64,
+    /// Payload bytes of a full packet.
+    pub wire_mtu_bytes: u32,
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+    /// The far end has the same SHA-256, and every byte that was read back is right.
+    pub verified: bool,
+    /// Seconds since the first Write, and bytes whose Writes have completed by then; at most [`DELIVERED_MAX`] points.
+    pub delivered: Vec<(f64, u64)>,
+}
+
+/// Points of [`TransferReport::delivered`], at most: as many as a chart can show.
+pub const DELIVERED_MAX: usize = 512;
+
+/// Sends the file at `path` to the NIC at `to`.
+///
+/// # Errors
+/// When the file cannot be read, there is no session, an operation fails, or the far end falls silent. A file that
+/// arrives wrong is not an error here: the report says so.
+pub fn send_file(
+    nic: &mut Nic,
+    to: SocketAddr,
+    path: &Path,
+    config: &TransferConfig,
+) -> Result<TransferReport, PerfError> {
+    let content = fs::read(path).map_err(|error| PerfError::File { path: path.display().to_string(), error })?;
+    send_bytes(nic, to, &content, config)
+}
+
+/// Sends `content` to the NIC at `to`, as [`send_file`] does.
+///
+/// # Errors
+/// As [`send_file`].
+pub fn send_bytes(
+    nic: &mut Nic,
+    to: SocketAddr,
+    content: &[u8],
+    config: &TransferConfig,
+) -> Result<TransferReport, PerfError> {
+    for (what, given, fits) in [
+        ("chunk", u64::from(config.chunk_bytes), (1..=1 << 30).contains(&config.chunk_bytes)),
+        ("depth", u64::from(config.depth), (1..=16_384).contains(&config.depth)),
+    ] {
+        if !fits {
+            return Err(PerfError::Plan { what, given, expected: "at least 1, and less" });
+        }
+    }
+    let TransferConfig { port, transport, options, impairment, timeout, .. } = config;
+    let terms = Terms::new(*port, transport, options, *impairment, *timeout)?;
+    let bytes = content.len() as u64;
+    let wanted =
+        Wanted { task: Task::Transfer(TransferTask { bytes }), local_bytes: bytes, qps: 1, queue: config.depth };
+    let mut session = Session::open(nic, to, &terms, &wanted)?;
+    nic.bytes_mut(&session.region)[..content.len()].copy_from_slice(content);
+    let before = sent(nic);
+    let result = Move::run(nic, &mut session, config, bytes, false).and_then(|written| {
+        let after = sent(nic);
+        let outcome = session.finish(nic, config.timeout)?;
+        let sha256 = sha256(content);
+        let mut verified = outcome.sha256.as_deref() == Some(&*sha256);
+        if config.read_back {
+            // What stands here now must come from the far end.
+            nic.bytes_mut(&session.region).fill(0);
+            Move::run(nic, &mut session, config, bytes, true)?;
+            verified &= nic.bytes(&session.region)[..content.len()] == *content;
+        }
+        let packets = (after.0 - before.0 + outcome.packets_sent, after.1 - before.1 + outcome.packets_retransmitted);
+        Ok((written, packets, sha256, verified))
+    });
+    let (transport, wire_mtu_bytes) = session.agreed();
+    session.close(nic);
+    let (written, packets, sha256, verified) = result?;
+    let elapsed_s = written.elapsed.as_secs_f64();
+    Ok(TransferReport {
+        transport: transport.to_owned(),
+        bytes,
+        chunk_bytes: config.chunk_bytes,
+        depth: config.depth,
+        loss: config.impairment.loss.as_f64(),
+        reorder: config.impairment.reorder.as_f64(),
+        elapsed_s,
+        goodput_gbps: bytes as f64 * 8.0 / elapsed_s.max(f64::MIN_POSITIVE) / 1e9,
+        latency_us: written.latency.summary(),
+        packets_sent: packets.0,
+        packets_retransmitted: packets.1,
+        wire_mtu_bytes,
+        sha256,
+        verified,
+        delivered: thinned(written.delivered),
+    })
+}
+
+/// The whole content, one way.
+#[derive(Default)]
+struct Move {
+    elapsed: Duration,
+    latency: Latency,
+    delivered: Vec<(f64, u64)>,
+}
+
+impl Move {
+    /// Writes everything, or reads everything back, in chunks.
+    fn run(
+        nic: &mut Nic,
+        session: &mut Session,
+        config: &TransferConfig,
+        bytes: u64,
+        back: bool,
+    ) -> Result<Self, PerfError> {
+        let Some(qpn) = session.connections.first().map(|connection| connection.qpn) else {
+            return Ok(Self::default());
+        };
+        let mut moved = Self::default();
+        let start = nic.now();
+        let mut restless = Restless::new(start);
+        let (mut posted, mut done) = (0, 0);
+        let mut posted_at: Vec<Time> = vec![start; config.depth as usize];
+        let (mut first, mut next) = (0usize, 0usize);
+        while done < bytes {
+            while posted < bytes && next - first < config.depth as usize {
+                let len = u64::from(config.chunk_bytes).min(bytes - posted) as u32;
+                let remote = RemoteMemory { addr: session.remote.addr + posted, rkey: session.remote.rkey };
+                let op = if back { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
+                let sges = [session.region.sge(posted as usize, len)];
+                let request = SendRequest { wr_id: u64::from(len), op, sges: &sges, flags: SendFlags::SIGNALED };
+                nic.post_send(qpn, &request).expect("no more in flight than the queue was made for");
+                posted_at[next % config.depth as usize] = nic.now();
+                (posted, next) = (posted + u64::from(len), next + 1);
+            }
+            let mut something = nic.progress();
+            let now = nic.now();
+            while let Some(completion) = nic.poll_cq_one(session.cq) {
+                if completion.status != WcStatus::Success {
+                    return Err(PerfError::Operation { peer: session.control.peer, status: completion.status });
+                }
+                something = true;
+                moved.latency.record(now.since(posted_at[first % config.depth as usize]));
+                (done, first) = (done + completion.wr_id, first + 1);
+                moved.delivered.push((now.since(start).as_secs_f64(), done));
+                moved.elapsed = now.since(start);
+            }
+            session.rest(nic, &mut restless, something, config.timeout)?;
+        }
+        Ok(moved)
+    }
+}
+
+/// Every so-manieth point, and the last one.
+fn thinned(points: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
+    let step = points.len().div_ceil(DELIVERED_MAX - 1).max(1);
+    let last = points.len().saturating_sub(1);
+    let kept = points.into_iter().enumerate().filter(|(index, _)| index % step == 0 || *index == last);
+    kept.map(|(_, point)| point).collect()
+}
+
+/// SHA-256 in hexadecimal digits, as `sha256sum` prints it.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sha256_is_what_sha256sum_prints() {
+        // FIPS 180-4's example.
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn points_are_thinned_but_the_last_one_stays() {
+        for len in [0, 1, 511, 512, 513, 10_000] {
+            let points: Vec<(f64, u64)> = (0..len).map(|index| (index as f64, index)).collect();
+            let kept = thinned(points.clone());
+            assert!(kept.len() <= DELIVERED_MAX, "{len}: {}", kept.len());
+            assert_eq!((kept.first(), kept.last()), (points.first(), points.last()));
+        }
+    }
+}

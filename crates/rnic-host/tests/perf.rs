@@ -1,0 +1,218 @@
+//! Measurements and file transfers between two NICs, each with a thread of its own.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rnic_base::{Duration, Probability};
+use rnic_host::perf::{LatencyKind, Length, Op, PerfConfig, PerfError, ServeConfig, Served, measure, serve};
+use rnic_host::transfer::{TransferConfig, send_bytes, send_file};
+use rnic_host::{ConnectError, Impairment, Nic, NicConfig};
+
+const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+
+fn open(name: &str) -> Nic {
+    let bind = "127.0.0.1:0".parse().expect("an address");
+    Nic::open(NicConfig { name: name.to_owned(), ..NicConfig::at(bind) }).expect("a free port")
+}
+
+/// A serving NIC on a thread of its own.
+struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Served>>,
+}
+
+impl Server {
+    fn start(config: ServeConfig) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tell, told) = std::sync::mpsc::channel();
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut nic = open("server");
+            tell.send(nic.local_addr()).expect("the test waits");
+            let mut sessions = Vec::new();
+            serve(&mut nic, &config, || !stopped.load(Ordering::Relaxed), |served| sessions.push(served.clone()))
+                .expect("it can listen");
+            sessions
+        });
+        Self { address: told.recv().expect("it has opened its NIC"), stop, thread }
+    }
+
+    fn stop(self) -> Vec<Served> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it has not panicked")
+    }
+}
+
+fn quick(op: Op) -> PerfConfig {
+    PerfConfig { op, size_bytes: 5_000, depth: 8, length: Length::Count(200), verify: true, ..PerfConfig::default() }
+}
+
+#[test]
+fn every_operation_is_measured_and_verified_with_both_transports() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    for transport in BOTH {
+        for op in Op::ALL {
+            let config = PerfConfig { transport: transport.to_owned(), qps: 3, ..quick(op) };
+            let report = measure(&mut nic, server.address, &config).expect("the server serves");
+            assert_eq!((report.transport.as_str(), report.op.as_str()), (transport, op.name()));
+            assert_eq!((report.ops, report.ops_verified, report.ops_wrong), (600, 600, 0), "{report:?}");
+            assert!(report.verified, "{report:?}");
+            assert_eq!(report.bytes, 600 * u64::from(config.operation_bytes()));
+            assert!(report.goodput_gbps > 0.0 && report.latency_us.p50 > 0.0 && report.packets_sent >= 600);
+            assert_eq!(report.latency_kind, LatencyKind::Operation);
+            assert!(report.latency_us.p50 <= report.latency_us.p99 && report.latency_us.p99 <= report.latency_us.max);
+        }
+    }
+    let sessions = server.stop();
+    assert_eq!(sessions.len(), 2 * Op::ALL.len());
+    assert!(sessions.iter().all(|session| session.problem.is_none()), "{sessions:?}");
+}
+
+#[test]
+fn verification_holds_through_a_bad_network() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let percent = |percent| Probability::ratio(percent, 100);
+    for transport in BOTH {
+        for op in Op::ALL {
+            let impairment = Impairment {
+                seed: 9,
+                loss: percent(1),
+                reorder: percent(2),
+                duplicate: percent(1),
+                ..Impairment::default()
+            };
+            let config = PerfConfig { transport: transport.to_owned(), impairment, ..quick(op) };
+            let report = measure(&mut nic, server.address, &config).expect("the server serves");
+            assert!(report.verified, "{report:?}");
+            assert!((report.loss - 0.01).abs() < 1e-9);
+        }
+    }
+    let sessions = server.stop();
+    let again: u64 = sessions.iter().map(|session| session.packets_retransmitted).sum();
+    assert!(again > 0, "the server impairs its own packets too: {sessions:?}");
+}
+
+#[test]
+fn a_ping_pong_reports_half_round_trips() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let config = PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length: Length::Count(500), ..quick(Op::Send) };
+    let report = measure(&mut nic, server.address, &config).expect("the server serves");
+    assert_eq!(
+        (report.ops, report.latency_kind, report.verified),
+        (500, LatencyKind::HalfRoundTrip, true),
+        "{report:?}"
+    );
+    let timed = PerfConfig { length: Length::Time(Duration::from_ms(50)), verify: false, ..config };
+    let report = measure(&mut nic, server.address, &timed).expect("the server serves");
+    assert!(report.ops > 0 && report.elapsed_s >= 0.05, "{report:?}");
+    assert!(!report.verified, "nothing was compared");
+    server.stop();
+}
+
+#[test]
+fn a_measurement_for_a_time_takes_that_time() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let config = PerfConfig { verify: false, length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
+    let report = measure(&mut nic, server.address, &config).expect("the server serves");
+    assert!((0.1..2.0).contains(&report.elapsed_s) && report.ops > 0, "{report:?}");
+    server.stop();
+}
+
+#[test]
+fn nonsense_is_refused_by_whoever_sees_it_first() {
+    let server = Server::start(ServeConfig { memory_max_bytes: 1 << 20, ..ServeConfig::default() });
+    let mut nic = open("client");
+    let line = |nic: &mut Nic, config: &PerfConfig| {
+        let error = measure(nic, server.address, config).expect_err("nonsense").to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    assert_eq!(line(&mut nic, &PerfConfig { qps: 0, ..quick(Op::Write) }), "queue pairs is 0, expected 1 to 1024");
+    assert!(line(&mut nic, &PerfConfig { ping_pong: true, ..quick(Op::Send) }).contains("depth of a ping-pong is 8"));
+    assert!(
+        line(&mut nic, &PerfConfig { transport: "tcp".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
+    );
+    let greedy = PerfConfig { size_bytes: 1 << 20, ..quick(Op::Write) };
+    assert!(line(&mut nic, &greedy).contains("refuses: it takes 8388608 bytes of memory, this end gives 1048576"));
+    // The server is still there.
+    assert!(measure(&mut nic, server.address, &quick(Op::Write)).expect("the server serves").verified);
+    server.stop();
+    let error = measure(&mut nic, "127.0.0.1:9".parse().expect("an address"), &quick(Op::Write));
+    assert!(matches!(error, Err(PerfError::Connect(ConnectError::Refused { .. }))), "{error:?}");
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_the_server_serving() {
+    let server = Server::start(ServeConfig { patience: Duration::from_ms(500), ..ServeConfig::default() });
+    let address = server.address;
+    std::thread::spawn(move || {
+        let mut nic = open("client");
+        let config = PerfConfig { length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
+        // Gone without a word, with its control connection established.
+        let pd = nic.create_pd();
+        let cq = nic.create_cq(64).expect("a legal size");
+        let mut connection = rnic_host::ConnectionConfig::new(pd, cq);
+        connection.private_data = [&b"C"[..], &[7; 12]].concat();
+        nic.connect(address, config.port, &connection).expect("a control connection");
+        nic.progress();
+    })
+    .join()
+    .expect("the client ran");
+    let mut nic = open("second client");
+    let mut config = quick(Op::Write);
+    config.timeout = Duration::from_secs(5);
+    let start = std::time::Instant::now();
+    let report = loop {
+        match measure(&mut nic, address, &config) {
+            Ok(report) => break report,
+            Err(error) => assert!(error.to_string().contains("busy"), "{error}"),
+        }
+        assert!(start.elapsed().as_secs() < 10, "the server is free again after its patience");
+    };
+    assert!(report.verified);
+    let sessions = server.stop();
+    assert!(sessions[0].problem.as_ref().is_some_and(|problem| problem.contains("silent")), "{sessions:?}");
+}
+
+#[test]
+fn once_is_once() {
+    let server = Server::start(ServeConfig { once: true, ..ServeConfig::default() });
+    measure(&mut open("client"), server.address, &quick(Op::Read)).expect("the server serves");
+    assert_eq!(server.thread.join().expect("it has not panicked").len(), 1);
+}
+
+#[test]
+fn a_file_arrives_as_it_is() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let path = std::env::current_exe().expect("a test has a file");
+    let len = std::fs::metadata(&path).expect("it is there").len();
+    for transport in BOTH {
+        let percent = |percent| Probability::ratio(percent, 100);
+        let impairment = Impairment { loss: percent(1), reorder: percent(1), ..Impairment::default() };
+        let config = TransferConfig { transport: transport.to_owned(), impairment, ..TransferConfig::default() };
+        let report = send_file(&mut nic, server.address, &path, &config).expect("the server serves");
+        assert!(report.verified && report.bytes == len, "{report:?}");
+        assert!(report.packets_retransmitted > 0 && report.goodput_gbps > 0.0);
+        assert_eq!(report.delivered.last().map(|(_, bytes)| *bytes), Some(len));
+        assert!(report.delivered.is_sorted_by(|one, other| one.0 <= other.0 && one.1 < other.1));
+    }
+    for content in [&[][..], &[7], &[1; 100_000]] {
+        let config = TransferConfig { chunk_bytes: 1_000, ..TransferConfig::default() };
+        let report = send_bytes(&mut nic, server.address, content, &config).expect("the server serves");
+        assert!(report.verified, "{} bytes: {report:?}", content.len());
+    }
+    let missing = std::path::Path::new("/nowhere/at/all");
+    let error = send_file(&mut nic, server.address, missing, &TransferConfig::default()).expect_err("no such file");
+    assert!(error.to_string().starts_with("/nowhere/at/all: No such file"), "{error}");
+    server.stop();
+}
