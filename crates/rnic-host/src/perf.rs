@@ -5,9 +5,9 @@
 //! [`PerfReport`].
 //!
 //! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all of a queue pair's
-//! operations use one buffer, as perftest has it; with it each operation in flight has its own, is filled with a pattern
-//! that belongs to it alone, and is compared byte by byte where it arrives (Writes carry an immediate then, so that the
-//! far end knows).
+//! operations use one buffer, as perftest has it; with it each operation in flight has its own, is filled with a
+//! pattern that belongs to it alone, and is compared byte by byte where it arrives (Writes carry an immediate then, so
+//! that the far end knows).
 //!
 //! **Latency** is a ping-pong of Sends with one in flight: both sides Send, and half a round trip is reported, as
 //! `ib_send_lat` does. With one operation of another kind in flight, the time from posting to completion is reported,
