@@ -1,8 +1,8 @@
 //! Ring bitmaps: the memory of a delivery window.
 //!
 //! A window of at most N packets keeps one bit a packet. Bits are addressed by their *offset* from the head, the head
-//! being the first packet the window still waits for; [`RingBitmap::advance`] forgets what lies behind. Nothing moves in
-//! memory when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose hardware
+//! being the first packet the window still waits for; [`RingBitmap::advance`] forgets what lies behind. Nothing moves
+//! in memory when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose hardware
 //! twins need the same five operations: set, test, find first zero / one, popcount, advance.
 //!
 //! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter (DESIGN, conflict C1).
@@ -182,8 +182,9 @@ impl<const WORDS: usize> fmt::Debug for RingBitmap<WORDS> {
 
 /// A ring bitmap whose width was chosen at run time.
 ///
-/// The common 128 bits lie inside the queue pair; wider ones on the heap, so that a thousand idle connections stay small.
-/// [`AnyRing::LARGEST`] serves the experiments in which nothing bounds the packets in flight (IRN without BDP-FC).
+/// The common 128 bits lie inside the queue pair; wider ones on the heap, so that a thousand idle connections stay
+/// small. [`AnyRing::LARGEST`] serves the experiments in which nothing bounds the packets in flight (IRN without
+/// BDP-FC).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnyRing {
     /// 64 bits.

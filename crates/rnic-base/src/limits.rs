@@ -1,6 +1,7 @@
 //! Every bound that more than one room relies on, with its reason.
 //!
-//! A bound that only one module needs stands in that module, with its reason too. Nothing in OpenRNIC grows without one.
+//! A bound that only one module needs stands in that module, with its reason too. Nothing in OpenRNIC grows without
+//! one.
 
 /// Largest message of one work request: 1 GiB, the least that a verbs device must offer is 2^31; larger ones would need
 /// more than a quarter of the 24-bit sequence space at an MTU of 256.

@@ -1,8 +1,8 @@
 //! Sequence numbers: the wrapping ones that travel, and the growing ones we compute with.
 //!
-//! A packet carries a 24-bit PSN (RoCE, InfiniBand Architecture volume 1, section 9.7) or a 32-bit one (Falcon). Inside, a
-//! [`Seq`] never wraps: it is made from the wire value and a nearby reference, so that ordinary comparison is right
-//! everywhere and the wrap is dealt with in exactly one place, [`Serial::extend`].
+//! A packet carries a 24-bit PSN (RoCE, InfiniBand Architecture volume 1, section 9.7) or a 32-bit one (Falcon).
+//! Inside, a [`Seq`] never wraps: it is made from the wire value and a nearby reference, so that ordinary comparison is
+//! right everywhere and the wrap is dealt with in exactly one place, [`Serial::extend`].
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

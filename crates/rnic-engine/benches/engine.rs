@@ -1,8 +1,9 @@
 //! Two engines back to back in memory, on one core: what the engine itself costs.
 //!
-//! * `write_8B`: work requests per second of 8-byte Writes, every one signalled and acknowledged; each is posted, sent, received,
-//!   acknowledged, completed and polled;
-//! * `write_64KiB`: packets per second of 4096-byte packets of large Writes; payload is not copied, only placed on paper.
+//! * `write_8B`: work requests per second of 8-byte Writes, every one signalled and acknowledged; each is posted, sent,
+//!   received, acknowledged, completed and polled;
+//! * `write_64KiB`: packets per second of 4096-byte packets of large Writes; payload is not copied, only placed on
+//!   paper.
 //!
 //! Run `cargo bench -p rnic-engine`; add `-- --quick` for a first look.
 

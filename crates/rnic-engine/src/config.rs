@@ -14,8 +14,8 @@ use crate::{CqId, PdId, PeerId, SrqId};
 pub struct EngineConfig {
     /// Rate of the link it sends on: what controllers start from and pacing is bounded by.
     pub line_rate: BitRate,
-    /// Makes the keys of memory regions and the numbers of queue pairs hard to guess. Bodies that face a network draw it; simulations
-    /// derive it from the seed.
+    /// Makes the keys of memory regions and the numbers of queue pairs hard to guess. Bodies that face a network draw
+    /// it; simulations derive it from the seed.
     pub secret: u64,
 }
 
@@ -74,7 +74,8 @@ pub struct QpConnection {
 pub struct QpTiming {
     /// The first PSN that goes out.
     pub sq_psn: Psn,
-    /// Timeouts in a row without progress after which the peer is given up. How long each takes is the transport's business.
+    /// Timeouts in a row without progress after which the peer is given up. How long each takes is the transport's
+    /// business.
     pub retry_count: u32,
     /// Receiver-not-ready answers in a row after which the peer is given up; `None` waits for ever.
     pub rnr_retry: Option<u32>,

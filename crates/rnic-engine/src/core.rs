@@ -23,8 +23,8 @@ use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
 use crate::{CqId, PeerId, SrqId};
 
-/// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue pair, so none
-/// is lost for good: 4096 is what 40 us of minimal packets at 100 Gbit/s can call for.
+/// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue
+/// pair, so none is lost for good: 4096 is what 40 us of minimal packets at 100 Gbit/s can call for.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
 
 /// Notices that wait for their owner. More are dropped oldest first: queue pair states say the same.

@@ -38,9 +38,9 @@ impl Segments {
 
 /// Where received bytes go. A body implements this for the packet at hand and passes it to [`crate::Engine::receive`].
 ///
-/// Addresses are local ones ([`crate::MemoryRegion::local`] plus the offset into the region); the engine has checked key,
-/// range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must see
-/// their effects.
+/// Addresses are local ones ([`crate::MemoryRegion::local`] plus the offset into the region); the engine has checked
+/// key, range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must
+/// see their effects.
 pub trait Dma {
     /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`.
     fn place(&mut self, offset: u32, target: Segment);

@@ -103,8 +103,8 @@ impl Engine {
     /// Queues a send request on `qpn`.
     ///
     /// # Errors
-    /// When the queue is full or not there, its state forbids it, or the request breaks a limit. Nothing was queued then.
-    /// Bad keys and ranges show in the completion, as in verbs.
+    /// When the queue is full or not there, its state forbids it, or the request breaks a limit. Nothing was queued
+    /// then. Bad keys and ranges show in the completion, as in verbs.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
@@ -163,7 +163,8 @@ impl Engine {
         outcome
     }
 
-    /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next call.
+    /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next
+    /// call.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> Option<&Transmit> {
         self.core.now = now;
@@ -199,7 +200,8 @@ impl Engine {
         self.core.segments.as_slice()
     }
 
-    /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs little.
+    /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs
+    /// little.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         self.core.timers.next()

@@ -12,18 +12,18 @@
 //!
 //! # The contract
 //!
-//! An [`Engine`] is a state machine. Everything it knows comes in with `now`; everything it wants done comes out when the
-//! caller drains it. After every input, in any order, the caller
+//! An [`Engine`] is a state machine. Everything it knows comes in with `now`; everything it wants done comes out when
+//! the caller drains it. After every input, in any order, the caller
 //!
 //! 1. takes packets from [`Engine::transmit`] while its link has room,
 //! 2. takes completions with [`Engine::poll_cq`] and notices with [`Engine::poll_event`],
 //! 3. sleeps at most until [`Engine::next_timeout`], then calls [`Engine::tick`].
 //!
-//! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Engine::post_srq_recv`] (work), [`Engine::receive`] (a
-//! packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are fine.
+//! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Engine::post_srq_recv`] (work), [`Engine::receive`]
+//! (a packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are fine.
 //!
-//! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the caller
-//! gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
+//! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the
+//! caller gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
 
 mod completion;
 mod config;
@@ -74,8 +74,8 @@ pub struct CqId(pub(crate) u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub(crate) u32);
 
-/// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a queue
-/// pair must come from the peer that the queue pair is connected to.
+/// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a
+/// queue pair must come from the peer that the queue pair is connected to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PeerId(pub u32);
 

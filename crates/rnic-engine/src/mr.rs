@@ -48,8 +48,8 @@ pub(crate) struct Refused;
 
 /// The region behind each key.
 ///
-/// A key is the region's slot and a generation, 24 and 8 bits, sent through a secret bijection: a lookup needs no search, and one
-/// key tells nothing about the others.
+/// A key is the region's slot and a generation, 24 and 8 bits, sent through a secret bijection: a lookup needs no
+/// search, and one key tells nothing about the others.
 #[derive(Debug)]
 pub(crate) struct MrTable {
     slots: Vec<Slot>,

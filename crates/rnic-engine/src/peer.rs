@@ -1,7 +1,7 @@
 //! How much may be under way to each peer: its receive buffer, divided among all queue pairs by need.
 //!
-//! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7); all queue pairs between two
-//! hosts share it. Whoever connects to the peer tells the engine how much that is.
+//! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7); all queue pairs
+//! between two hosts share it. Whoever connects to the peer tells the engine how much that is.
 
 use std::collections::VecDeque;
 

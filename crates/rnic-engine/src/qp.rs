@@ -106,7 +106,8 @@ impl Qp {
             state: QpState::Reset,
             peer: PeerId::default(),
             dest_qpn: Qpn::default(),
-            // Nothing is cut into packets before a connection says how; what is posted in the error state is still measured.
+            // Nothing is cut into packets before a connection says how; what is posted in the error state is still
+            // measured.
             mtu: rnic_base::limits::MTU_MIN,
             pd: attributes.pd,
             send_cq: attributes.send_cq,
@@ -240,6 +241,6 @@ impl Qp {
     }
 }
 
-// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a congestion mark
-// lives behind a pointer that is empty until then.
+// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
+// congestion mark lives behind a pointer that is empty until then.
 const _: () = assert!(size_of::<Qp>() <= 464);

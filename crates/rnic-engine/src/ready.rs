@@ -1,8 +1,8 @@
 //! Who may send next: the ring of queue pairs that can.
 //!
-//! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send. There are two
-//! rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon section 4.4 arbitrates
-//! its packet types the same way).
+//! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send.
+//! There are two rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon
+//! section 4.4 arbitrates its packet types the same way).
 
 use crate::fifo::Fifo;
 

@@ -1,9 +1,9 @@
 //! Who must be woken when.
 //!
-//! One entry in a heap per queue pair, for the earliest of its deadlines. Deadlines move all the time (every acknowledgement
-//! restarts a timeout) and nearly always to later: so an entry is not touched when its deadline moves back; when it
-//! comes up, the queue pair is asked what is really due and armed anew. A timeout costs a store per packet, and a
-//! heap operation per timeout period.
+//! One entry in a heap per queue pair, for the earliest of its deadlines. Deadlines move all the time (every
+//! acknowledgement restarts a timeout) and nearly always to later: so an entry is not touched when its deadline moves
+//! back; when it comes up, the queue pair is asked what is really due and armed anew. A timeout costs a store per
+//! packet, and a heap operation per timeout period.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -24,8 +24,8 @@ pub struct Transport {
     pub(crate) window_bits: u32,
     /// How far ahead of the expected packet a receiver keeps what comes early; 1 where it keeps nothing.
     pub(crate) early_reach: u32,
-    /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of the
-    /// responder, so that its own recovery comes first.
+    /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of
+    /// the responder, so that its own recovery comes first.
     pub(crate) response_patience: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,

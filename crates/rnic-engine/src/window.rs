@@ -1,7 +1,8 @@
 //! Delivery windows: the one reliable object.
 //!
-//! A window is a sequence space with a sending end and a receiving end. A queue pair has one or two in each direction: RoCE's requests
-//! and responses share theirs; IRN's have one each (sPSN, rPSN). What a packet in the window *means* is not known here.
+//! A window is a sequence space with a sending end and a receiving end. A queue pair has one or two in each direction:
+//! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). What a packet in the window *means* is
+//! not known here.
 
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -1,7 +1,8 @@
 //! Congestion control: how much may be in flight, and how fast.
 //!
-//! The engine's gate is the conjunction of everything that can hold a packet back (targets, conflict C9): the static cap
-//! of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at line rate.
+//! The engine's gate is the conjunction of everything that can hold a packet back (targets, conflict C9): the static
+//! cap of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at
+//! line rate.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};

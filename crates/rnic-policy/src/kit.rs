@@ -1,7 +1,7 @@
 //! The contract kit: what every policy must survive before it may be registered.
 //!
-//! Each check drives a policy with a long, seeded, random but *legal* sequence of events, twice in lockstep, and looks at
-//! every answer. It needs no engine, so a policy that lives outside this repository can be held to it too:
+//! Each check drives a policy with a long, seeded, random but *legal* sequence of events, twice in lockstep, and looks
+//! at every answer. It needs no engine, so a policy that lives outside this repository can be held to it too:
 //!
 //! ```no_run
 //! # let policy: rnic_policy::RecoveryPolicy = todo!();

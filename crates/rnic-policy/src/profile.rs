@@ -109,7 +109,8 @@ pub enum ProfileError {
     PlacementNeedsIrn(&'static str),
     /// The path policy reorders and the recovery policy takes any gap for a loss.
     #[error(
-        "transport `{0}`: `{1}` takes every gap for a loss, but paths `{2}` reorder packets; set a NACK threshold or use one path"
+        "transport `{0}`: `{1}` takes every gap for a loss, but paths `{2}` reorder packets; \
+         set a NACK threshold or use one path"
     )]
     ReorderingTakenForLoss(&'static str, &'static str, &'static str),
     /// The cap does not fit into the bitmaps.

@@ -1,8 +1,8 @@
 //! Loss recovery: when is a packet lost, what is sent again, how long do we wait.
 //!
 //! The engine keeps the window (Tonic's fixed function): it moves the cumulative acknowledgement, records selective
-//! ones, remembers what is marked for retransmission, sends marked packets lowest first and before new ones, and runs one
-//! timer. The policy decides which packets to mark and what the timer does.
+//! ones, remembers what is marked for retransmission, sends marked packets lowest first and before new ones, and runs
+//! one timer. The policy decides which packets to mark and what the timer does.
 
 use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};

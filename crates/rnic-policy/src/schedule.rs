@@ -1,7 +1,8 @@
 //! Scheduling: which queue pair sends next, how much in its turn, and how fast.
 //!
 //! The engine serves the queue pairs that can send in a ring, one turn each. A policy sets the length of a turn and, as
-//! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and receiver.
+//! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and
+//! receiver.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};

@@ -1,8 +1,8 @@
 //! A policy's private memory: a small block of plain data.
 //!
 //! Tonic gives a program a context of fixed width, Linux a block of `ICSK_CA_PRIV_SIZE` bytes checked when built; so do
-//! we. The block is [`bytemuck::Pod`], which means: no pointers, no padding, comparable and copyable byte for byte. That is
-//! what lets a policy move to another thread, to a program loaded at run time or into registers.
+//! we. The block is [`bytemuck::Pod`], which means: no pointers, no padding, comparable and copyable byte for byte.
+//! That is what lets a policy move to another thread, to a program loaded at run time or into registers.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -53,8 +53,8 @@ pub enum SelectError {
     Composition(#[from] ProfileError),
 }
 
-/// The transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` exchange a part, every other name is
-/// a parameter of the profile or of one of its parts.
+/// The transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` exchange a part,
+/// every other name is a parameter of the profile or of one of its parts.
 ///
 /// # Errors
 /// When a name is unknown, a value illegal, or the composition cannot be right.

@@ -12,7 +12,8 @@ const PAGE: usize = 256;
 /// Where no queue pair is.
 const NOBODY: u32 = u32::MAX;
 
-/// All queue pairs. They lie in slots that are used again; a table of pages finds the slot of a 24-bit number in two loads.
+/// All queue pairs. They lie in slots that are used again; a table of pages finds the slot of a 24-bit number in two
+/// loads.
 #[derive(Debug)]
 pub(super) struct QpTable {
     slots: Vec<Option<Qp>>,

@@ -1,7 +1,7 @@
 //! The deadlines of a queue pair.
 //!
-//! A wake-up asks every clock whether it is due; most are not, because deadlines only ever move back while the entry in the heap
-//! stays (see `timer`).
+//! A wake-up asks every clock whether it is due; most are not, because deadlines only ever move back while the entry in
+//! the heap stays (see `timer`).
 
 use rnic_base::Time;
 use rnic_policy::{ControlEvent, PathEvent};
@@ -105,8 +105,8 @@ impl Qp {
             return;
         }
         responses.watch = Deadline::after(now, patience);
-        // As long as the request itself is not acknowledged, its own timer, or the pause that the receiver has asked for,
-        // decides.
+        // As long as the request itself is not acknowledged, its own timer, or the pause that the receiver has asked
+        // for, decides.
         let asked = responses
             .oldest()
             .is_some_and(|counter| self.requester.queue.get(counter).first < self.requester.window.una);

@@ -1,8 +1,8 @@
 //! The completer: what comes back for our requests, and what it finishes.
 //!
-//! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it all: a response
-//! is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the request window, responses
-//! the response window, and a read needs both.
+//! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it
+//! all: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the
+//! request window, responses the response window, and a read needs both.
 
 mod responses;
 
@@ -117,8 +117,8 @@ impl Qp {
         }
     }
 
-    /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first response that
-    /// has not come in.
+    /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first
+    /// response that has not come in.
     #[inline]
     pub(crate) fn acknowledge_requests(&mut self, core: &mut Core, now: Time, cumulative: Seq) {
         let reached = if self.transport.split || self.requester.fetches == 0 {

@@ -1,8 +1,8 @@
 //! The peer's reads and atomics, and our responses.
 //!
-//! Two regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their own: the data's
-//! source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its request reserved, nobody
-//! acknowledges it, and the requester asks again for what it misses ([`shared`]).
+//! Two regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their
+//! own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its request
+//! reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]).
 
 pub(crate) mod shared;
 pub(crate) mod split;

@@ -5,11 +5,11 @@ use crate::dma::Segment;
 use crate::mr::{Access, MrTable, Refused};
 use crate::wr::Sge;
 
-/// Calls `each` with the local memory behind `len` bytes at `offset` of a scatter/gather list, and how far into these bytes it
-/// begins.
+/// Calls `each` with the local memory behind `len` bytes at `offset` of a scatter/gather list, and how far into these
+/// bytes it begins.
 ///
-/// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has made
-/// sure that the list is long enough.
+/// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has
+/// made sure that the list is long enough.
 #[inline]
 pub(crate) fn for_each_segment(
     mrs: &MrTable,

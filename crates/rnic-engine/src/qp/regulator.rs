@@ -1,6 +1,7 @@
 //! Congestion control, scheduling and pacing of a queue pair, when its transport has any.
 //!
-//! A transport that sends at line rate in turns of one packet has no regulator at all: the packet path asks one pointer.
+//! A transport that sends at line rate in turns of one packet has no regulator at all: the packet path asks one
+//! pointer.
 
 use rnic_base::{BitRate, Time};
 use rnic_policy::{
@@ -213,5 +214,6 @@ fn turn(packets: Option<u32>) -> Option<u16> {
     packets.map(|packets| packets.clamp(1, 256) as u16)
 }
 
-/// Ethernet preamble and gap 20, header and check 18, IPv4 20, UDP 8, BTH 12: what a paced packet takes beside its payload.
+/// Ethernet preamble and gap 20, header and check 18, IPv4 20, UDP 8, BTH 12: what a paced packet takes beside its
+/// payload.
 const HEADER_BYTES: u64 = 78;

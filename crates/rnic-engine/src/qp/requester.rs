@@ -1,8 +1,8 @@
 //! The requester: from send queue entries to request packets.
 //!
-//! One call makes one packet. Packets that must be sent again go first, lowest number first; a new packet leaves when every
-//! part of the gate is open (targets, conflicts C9 and C13): queue pair state, fence, read limit, cap, congestion window, rate, room
-//! at the peer. When one is closed, it says which.
+//! One call makes one packet. Packets that must be sent again go first, lowest number first; a new packet leaves when
+//! every part of the gate is open (targets, conflicts C9 and C13): queue pair state, fence, read limit, cap, congestion
+//! window, rate, room at the peer. When one is closed, it says which.
 
 mod build;
 
@@ -171,8 +171,8 @@ impl Qp {
         }
     }
 
-    /// As [`Qp::wake_requester`], when something may have to be sent again: that takes no new room at the peer, and so does
-    /// not wait for any.
+    /// As [`Qp::wake_requester`], when something may have to be sent again: that takes no new room at the peer, and so
+    /// does not wait for any.
     #[cold]
     pub(crate) fn wake_to_repeat(&mut self, core: &mut Core) {
         let queued = self.requester.queued && self.requester.window.first_to_repeat().is_some();
@@ -288,8 +288,8 @@ impl Qp {
         }
     }
 
-    /// How many sequence numbers the next new packet may take, and how many there is room for: at least one, or why none
-    /// (no reason when nothing new is to be sent at all).
+    /// How many sequence numbers the next new packet may take, and how many there is room for: at least one, or why
+    /// none (no reason when nothing new is to be sent at all).
     #[inline]
     fn takes_now(&self, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let requester = &self.requester;
@@ -311,8 +311,9 @@ impl Qp {
         if room == 0 {
             return Err(Some(reason));
         }
-        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is asked
-        // for in pieces, the next one when the last has come in: the responder has no window of its own to hold back with.
+        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is
+        // asked for in pieces, the next one when the last has come in: the responder has no window of its own to hold
+        // back with.
         if !starts && !requester.window.is_empty() {
             return Err(Some(WaitReason::ReadLimit));
         }

@@ -1,9 +1,9 @@
 //! The responder: the peer's requests, in order.
 //!
-//! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic begun). In order, both
-//! happen at once. A transport that places early packets (IRN section 5.3) accepts them on arrival and executes them when everything
-//! before has arrived; what fails the checks early is not kept, and is judged again when its turn has come: so errors, too,
-//! come in order.
+//! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic
+//! begun). In order, both happen at once. A transport that places early packets (IRN section 5.3) accepts them on
+//! arrival and executes them when everything before has arrived; what fails the checks early is not kept, and is judged
+//! again when its turn has come: so errors, too, come in order.
 
 mod accept;
 mod execute;
@@ -174,8 +174,8 @@ impl Qp {
         RxOutcome::Accepted
     }
 
-    /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is still to be
-    /// reported is gone. Reads and atomics are answered by their responses.
+    /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is
+    /// still to be reported is gone. Reads and atomics are answered by their responses.
     fn owes_for(&self, packet: &Packet) -> bool {
         let answered = matches!(packet.headers, Headers::ReadRequest { .. } | Headers::AtomicRequest { .. });
         (packet.flags.ack_request && !answered) || self.responder.owes.is_some_and(|owed| owed != AckKind::Ack)
@@ -226,8 +226,8 @@ impl Qp {
         }
     }
 
-    /// Remembers that the requester is owed an answer, until it leaves. A pause or a refusal stands until the packet that
-    /// caused it is accepted after all.
+    /// Remembers that the requester is owed an answer, until it leaves. A pause or a refusal stands until the packet
+    /// that caused it is accepted after all.
     fn owe(&mut self, core: &mut Core, kind: AckKind) {
         let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
         if stands(kind) || !self.responder.owes.is_some_and(stands) {
@@ -243,8 +243,8 @@ impl Qp {
         }
     }
 
-    /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement that
-    /// overtook them would tell the requester that they are lost.
+    /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
+    /// that overtook them would tell the requester that they are lost.
     pub(crate) fn transmit_response(&mut self, core: &mut Core, now: Time) -> bool {
         self.responder.queued = false;
         if let Some(responses) = self.responses.as_mut().filter(|responses| responses.owes_ack) {
@@ -266,7 +266,8 @@ impl Qp {
         let Some(kind) = self.responder.owes else { return false };
         let final_answer = matches!(kind, AckKind::Refused(_));
         let fetches = self.responder.fetches.as_ref();
-        // What was asked before the refused request is answered, and known to have arrived, before the refusal goes out.
+        // What was asked before the refused request is answered, and known to have arrived, before the refusal goes
+        // out.
         let must_wait =
             fetches.is_some_and(|fetches| if final_answer { fetches.is_busy() } else { fetches.goes_first() });
         if must_wait {

@@ -1,7 +1,7 @@
 //! The receiving end: what has arrived.
 //!
-//! IRN keeps a *2-bitmap* (section 5.3.3): has the packet arrived, and does something happen when everything up to it has. Both are
-//! made when the first packet arrives early; in order, a window is one number.
+//! IRN keeps a *2-bitmap* (section 5.3.3): has the packet arrived, and does something happen when everything up to it
+//! has. Both are made when the first packet arrives early; in order, a window is one number.
 
 use rnic_base::{AnyRing, Seq};
 

@@ -1,11 +1,11 @@
 //! The sending end: what is outstanding, what must be sent again, and when to worry.
 //!
-//! This is Tonic's fixed function (section 3.2): the cumulative acknowledgement moves, selective ones are recorded, marked packets
-//! are handed out lowest first, one timer runs. What to mark is the recovery policy's decision.
+//! This is Tonic's fixed function (section 3.2): the cumulative acknowledgement moves, selective ones are recorded,
+//! marked packets are handed out lowest first, one timer runs. What to mark is the recovery policy's decision.
 //!
-//! Two ways of remembering what to send again: a *cursor*, when everything after it is meant (go-back-N, no bound on the
-//! packets in flight), and *marks*, a bitmap beside that of selective acknowledgements. The bitmaps are made when the first
-//! loss is reported: an idle or lossless window carries none.
+//! Two ways of remembering what to send again: a *cursor*, when everything after it is meant (go-back-N, no bound on
+//! the packets in flight), and *marks*, a bitmap beside that of selective acknowledgements. The bitmaps are made when
+//! the first loss is reported: an idle or lossless window carries none.
 
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
@@ -147,8 +147,8 @@ impl SendWindow {
         }
     }
 
-    /// Moves the cumulative acknowledgement to `una`, or further where packets behind it are here already; answers how many packets that covers for the first time, and the
-    /// round-trip time if one of them was being timed.
+    /// Moves the cumulative acknowledgement to `una`, or further where packets behind it are here already; answers how
+    /// many packets that covers for the first time, and the round-trip time if one of them was being timed.
     ///
     /// # Panics
     /// When `una` was never sent: callers check what peers say.
@@ -181,7 +181,8 @@ impl SendWindow {
         Some(now.since(at))
     }
 
-    /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that covers.
+    /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that
+    /// covers.
     pub(crate) fn acknowledge_untimed(&mut self, una: Seq) -> u64 {
         let deadline = self.deadline;
         let (packets, _) = self.acknowledge(una, Time::ZERO);
@@ -191,8 +192,8 @@ impl SendWindow {
         packets
     }
 
-    /// The receiver refuses a packet for good. It may have kept it, and some behind it, and said so, before it found out: those
-    /// do not count.
+    /// The receiver refuses a packet for good. It may have kept it, and some behind it, and said so, before it found
+    /// out: those do not count.
     pub(crate) fn forget_early(&mut self) {
         if let Some(marks) = &mut self.marks {
             marks.sacked.reset();
@@ -215,7 +216,8 @@ impl SendWindow {
         marks.sacked.set(offset)
     }
 
-    /// Marks what must be sent again after a receiver that was not ready asked for a pause: everything not acknowledged.
+    /// Marks what must be sent again after a receiver that was not ready asked for a pause: everything not
+    /// acknowledged.
     pub(crate) fn repeat_all(&mut self, transport: &Transport) {
         self.mark(SeqRange::new(self.una, self.next), transport);
     }
@@ -309,8 +311,8 @@ impl Marks {
         Box::new(Self { sacked, marked, highest: Seq::UNSET })
     }
 
-    /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never gives them
-    /// back, so they are as good as acknowledged. Answers how far that was.
+    /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never
+    /// gives them back, so they are as good as acknowledged. Answers how far that was.
     fn advance(&mut self, packets: u64) -> u64 {
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.

@@ -7,8 +7,9 @@ use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most the line
-/// rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core busy.
+/// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most
+/// the line rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core
+/// busy.
 ///
 /// # Errors
 /// The first violation, with what replays it.

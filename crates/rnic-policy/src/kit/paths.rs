@@ -7,8 +7,8 @@ use crate::paths::{PathEvent, PathPolicy, PathView};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks: equal events give equal answers; a policy that claims not to reorder never changes its label while packets are acknowledged
-/// in order and nothing times out.
+/// Checks: equal events give equal answers; a policy that claims not to reorder never changes its label while packets
+/// are acknowledged in order and nothing times out.
 ///
 /// # Errors
 /// The first violation, with what replays it.

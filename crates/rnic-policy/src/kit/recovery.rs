@@ -18,9 +18,9 @@ const EXTENSIONS_MAX: u32 = 8;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal answers; what it marks is outstanding; timeouts are positive and at most ten
-/// seconds; `Extend` only answers a timeout, and not for ever; a timeout on which it acts marks the oldest outstanding
-/// packet; with everything acknowledged it is no longer recovering.
+/// Checks, after every event: equal events give equal answers; what it marks is outstanding; timeouts are positive and
+/// at most ten seconds; `Extend` only answers a timeout, and not for ever; a timeout on which it acts marks the oldest
+/// outstanding packet; with everything acknowledged it is no longer recovering.
 ///
 /// # Errors
 /// The first violation, with what replays it.

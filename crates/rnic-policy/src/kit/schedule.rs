@@ -10,8 +10,8 @@ const TURN_PACKETS_MAX: u32 = 256;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks: equal events give equal answers; a turn has between one and 256 packets; dequeue rates are above zero; ticks are at least a
-/// microsecond away.
+/// Checks: equal events give equal answers; a turn has between one and 256 packets; dequeue rates are above zero; ticks
+/// are at least a microsecond away.
 ///
 /// # Errors
 /// The first violation, with what replays it.

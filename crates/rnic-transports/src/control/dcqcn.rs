@@ -1,11 +1,11 @@
 //! DCQCN: rate control from ECN marks, by way of congestion notification packets.
 //!
 //! Source: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM'15), section 3 and its parameter table; IRN
-//! (SIGCOMM'18) section 4.1 uses the same values. The reaction point is here; the notification point (one CNP per 50 us and queue pair)
-//! is the engine's, the marking is the switch's.
+//! (SIGCOMM'18) section 4.1 uses the same values. The reaction point is here; the notification point (one CNP per 50 us
+//! and queue pair) is the engine's, the marking is the switch's.
 //!
-//! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in the
-//! paper), so they fire together; the byte counter counts payload.
+//! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in
+//! the paper), so they fire together; the byte counter counts payload.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};

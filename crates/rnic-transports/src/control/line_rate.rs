@@ -1,7 +1,7 @@
 //! No congestion control: line rate from the first packet, bounded only by the profile's static cap.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1, "the flow starts at line-rate for all cases"; mechanism I-10: no slow start, no
-//! reaction to loss.
+//! Source: IRN (SIGCOMM'18) section 4.1, "the flow starts at line-rate for all cases"; mechanism I-10: no slow start,
+//! no reaction to loss.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;

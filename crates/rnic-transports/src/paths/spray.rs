@@ -1,8 +1,8 @@
 //! Oblivious spraying: every packet takes the next label of a small set, whatever the paths are like.
 //!
-//! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that IRN (SIGCOMM'18) section 7 says its recovery can
-//! serve with a NACK threshold. It reorders packets by design, so it is refused together with recovery that takes every gap for a
-//! loss.
+//! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that IRN (SIGCOMM'18) section 7 says its recovery
+//! can serve with a NACK threshold. It reorders packets by design, so it is refused together with recovery that takes
+//! every gap for a loss.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};

@@ -1,7 +1,7 @@
 //! `irn`: selective recovery and a static cap, no PFC needed.
 //!
-//! Source: IRN (SIGCOMM'18). The cap is the bandwidth-delay product of the longest path in packets (section 3.2): about 110
-//! for the paper's network; other networks set `cap_packets`. Its variants are options:
+//! Source: IRN (SIGCOMM'18). The cap is the bandwidth-delay product of the longest path in packets (section 3.2): about
+//! 110 for the paper's network; other networks set `cap_packets`. Its variants are options:
 //!
 //! | variant (section 4.3, 7) | option |
 //! |---|---|

@@ -1,11 +1,11 @@
 //! Go-back-N: whatever is missing, send everything after it again.
 //!
-//! Source: InfiniBand Architecture volume 1, section 9.7.5 (requester behaviour on a PSN sequence error and on timeout);
-//! IRN (SIGCOMM'18) sections 2.1 and 4.1 for the role as RoCE's recovery and for the timeout.
+//! Source: InfiniBand Architecture volume 1, section 9.7.5 (requester behaviour on a PSN sequence error and on
+//! timeout); IRN (SIGCOMM'18) sections 2.1 and 4.1 for the role as RoCE's recovery and for the timeout.
 //!
 //! Deviations: none in the sender. The verbs timeout (4.096 us times a power of two) is replaced by one fixed value,
-//! IRN's RTO_high, as in the paper's baseline; it is switched off (`rto = 0`) where the network is lossless thanks to PFC, "to
-//! prevent spurious retransmissions" (section 4.1).
+//! IRN's RTO_high, as in the paper's baseline; it is switched off (`rto = 0`) where the network is lossless thanks to
+//! PFC, "to prevent spurious retransmissions" (section 4.1).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;

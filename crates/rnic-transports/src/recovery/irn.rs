@@ -13,11 +13,11 @@
 //!
 //! Deviations and choices, where the paper is silent:
 //!
-//! * a partial acknowledgement in recovery marks the new `una` if it has not been sent again yet, whether or not anything
-//!   above it is acknowledged: that is what the authors' published `receiveAck` does;
+//! * a partial acknowledgement in recovery marks the new `una` if it has not been sent again yet, whether or not
+//!   anything above it is acknowledged: that is what the authors' published `receiveAck` does;
 //! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
-//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets what
-//!   was sent again, so that holes are sent once more;
+//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets
+//!   what was sent again, so that holes are sent once more;
 //! * "fewer than N in flight" is taken literally (their code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.
 

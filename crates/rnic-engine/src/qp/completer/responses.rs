@@ -26,8 +26,8 @@ pub(crate) struct ResponseWindow {
     next: Seq,
     /// An acknowledgement did not fit into the control queue.
     pub(crate) owes_ack: bool,
-    /// When to wonder whether the responder is still there: it runs the timers of this space (IRN section 5.2), so if it is
-    /// gone nothing else would tell.
+    /// When to wonder whether the responder is still there: it runs the timers of this space (IRN section 5.2), so if
+    /// it is gone nothing else would tell.
     pub(crate) watch: Deadline,
     /// Times in a row that the watch has run out.
     pub(crate) silent_periods: u32,

@@ -1,8 +1,9 @@
 //! Responses in a shared sequence space: RoCE.
 //!
-//! Responses leave in the order of their requests and are forgotten. A requester that misses some asks again from where it
-//! is; whatever was still to be sent from there on is then moot. Results of atomics are remembered, because doing one again would be
-//! wrong: as many as the peer may have outstanding (InfiniBand Architecture volume 1, section 9.4.5.3).
+//! Responses leave in the order of their requests and are forgotten. A requester that misses some asks again from where
+//! it is; whatever was still to be sent from there on is then moot. Results of atomics are remembered, because doing
+//! one again would be wrong: as many as the peer may have outstanding (InfiniBand Architecture volume 1, section
+//! 9.4.5.3).
 
 use std::collections::VecDeque;
 
@@ -33,8 +34,8 @@ impl SharedServer {
     }
 
     pub(super) fn admit(&mut self, fetch: Fetch) -> Result<(), NakCode> {
-        // A repeated answer may still be on its way out when its requester, who has it already, asks for the next one: those
-        // do not count.
+        // A repeated answer may still be on its way out when its requester, who has it already, asks for the next one:
+        // those do not count.
         let full = self.jobs.len() >= self.limit && self.jobs.iter().filter(|job| !job.again).count() >= self.limit;
         if full {
             return Err(NakCode::InvalidRequest);

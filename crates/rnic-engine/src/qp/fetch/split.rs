@@ -1,8 +1,9 @@
 //! Responses in a sequence space of their own: IRN's rPSN.
 //!
-//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` names, until everything before them has arrived
-//! (I-16). Then their responses get numbers, and from there on they are data like any other: windowed, capped, acknowledged packet by
-//! packet, recovered by this side's timer (I-11). A slot is free again when its responses are acknowledged.
+//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` names, until everything before them has
+//! arrived (I-16). Then their responses get numbers, and from there on they are data like any other: windowed, capped,
+//! acknowledged packet by packet, recovered by this side's timer (I-11). A slot is free again when its responses are
+//! acknowledged.
 
 use rnic_base::{Psn, Seq, Time};
 use rnic_policy::{ControlEvent, RecoveryEvent};
@@ -85,8 +86,8 @@ impl SplitServer {
         }
     }
 
-    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that is an
-    /// acknowledgement, should its own have been lost. Answers up to where; `None` when it was never sent.
+    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that
+    /// is an acknowledgement, should its own have been lost. Answers up to where; `None` when it was never sent.
     fn implied_acknowledgement(&self, sn: u32) -> Option<Seq> {
         let complete = sn.wrapping_sub(self.limit);
         let begun = complete.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
@@ -212,8 +213,8 @@ impl Qp {
         server.free_acknowledged();
     }
 
-    /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new room at
-    /// the peer, and so does not wait for any.
+    /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new room
+    /// at the peer, and so does not wait for any.
     pub(crate) fn wake_serving(&mut self, core: &mut Core) {
         let repeats = self.split_server().is_some_and(|server| server.window.first_to_repeat().is_some());
         let queued = self.responder.queued && repeats;

@@ -195,8 +195,8 @@ impl Qp {
             None => queue.head,
         };
         let ahead = counter.wrapping_sub(queue.head);
-        // Every message before this one takes a packet at least: in order, messages use receives in order, and early ones
-        // cannot be further ahead than their packets.
+        // Every message before this one takes a packet at least: in order, messages use receives in order, and early
+        // ones cannot be further ahead than their packets.
         if u64::from(ahead) > seq.since(self.responder.window.expected) {
             return Err(INVALID);
         }
