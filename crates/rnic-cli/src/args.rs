@@ -32,6 +32,9 @@ pub struct Cli {
 /// What `rnic` can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Simulate a network from a plan
+    Sim(SimArgs),
+
     /// List transports with their options, policies, topologies, workloads and faults
     List(ListArgs),
 }

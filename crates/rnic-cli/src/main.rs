@@ -23,6 +23,9 @@ mod failure;
 mod list;
 mod machine;
 mod number;
+mod output;
+mod shell;
+mod sim;
 mod table;
 
 use std::process::ExitCode;
@@ -50,5 +53,6 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list::run(args),
+        Command::Sim(args) => sim::run(args),
     }
 }

@@ -26,7 +26,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Write every packet that host 0 sends or receives, for tshark or Wireshark
+    /// Write every packet as its sender sent it, for tshark or Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 

@@ -1,0 +1,96 @@
+//! `rnic sim`: a plan and a seed in, a report out.
+
+mod page;
+mod summary;
+
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Instant;
+
+use rnic_fabric::{Plan, Progress, Report, Simulation};
+
+use crate::args::SimArgs;
+use crate::args::values::pairs;
+use crate::console;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output::{self, Folder};
+use crate::shell;
+
+/// Runs `rnic sim`.
+///
+/// # Errors
+/// Bad input; or a promise that the run has broken, with the command that repeats it.
+pub fn run(args: &SimArgs) -> Result<(), Failure> {
+    let text = fs::read_to_string(&args.plan).map_err(|error| Failure::file(&args.plan, error))?;
+    let plan = read_plan(&args.plan, &text, args)?;
+    let folder = args.out.as_deref().map(Folder::make).transpose()?;
+    let report = simulate(&plan, args.seed, args.pcap.as_deref())?;
+    let command = command(args);
+    if let Some(folder) = &folder {
+        write(folder, &plan, &text, &report, &command)?;
+    }
+    if args.json {
+        console::json(&report.to_json());
+    } else {
+        console::print(&summary::text(&report));
+    }
+    report.check().map_err(|failure| {
+        Failure::Check(format!("check failed: {}; repeat with: {command}", failure.violations.join("; ")))
+    })
+}
+
+fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // Files that a plan names lie beside it.
+    let mut files = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
+}
+
+/// Runs `plan` and shows how far it is.
+///
+/// # Errors
+/// When the plan cannot be run or the capture not be written.
+pub fn simulate(plan: &Plan, seed: u64, pcap: Option<&Path>) -> Result<Report, Failure> {
+    let mut simulation = Simulation::new(plan, seed).map_err(Failure::input)?;
+    if let Some(path) = pcap {
+        simulation.capture_to(output::capture(path)?).map_err(|error| Failure::file(path, error))?;
+    }
+    let spinner = console::spinner("simulating");
+    let start = Instant::now();
+    let mut report = simulation.run(&mut |progress: &Progress| {
+        spinner.set_message(format!(
+            "simulating: {} done, {} of {} flows so far",
+            progress.now, progress.flows_done, progress.flows_started
+        ));
+        ControlFlow::Continue(())
+    });
+    report.wall_s = Some(start.elapsed().as_secs_f64());
+    spinner.finish_and_clear();
+    match (pcap, simulation.capture_failure()) {
+        (Some(path), Some(error)) => Err(Failure::file(path, error)),
+        _ => Ok(report),
+    }
+}
+
+fn write(folder: &Folder, plan: &Plan, text: &str, report: &Report, command: &str) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(&report.to_json()).map_err(Failure::input)?;
+    folder.write_text("report.json", &format!("{json}\n"))?;
+    folder.write("flows.parquet", |output| report.write_parquet(output).map_err(io::Error::other))?;
+    let html = page::page(&page::Source { plan, text, command, machine: &Machine::here() }, report);
+    let page = folder.write_text("report.html", &html)?;
+    console::line(&format!("wrote report.json, flows.parquet and {}", page.display()));
+    Ok(())
+}
+
+/// What repeats the run.
+fn command(args: &SimArgs) -> String {
+    let mut words = vec!["rnic".to_owned(), "sim".to_owned(), args.plan.display().to_string()];
+    words.extend(["--seed".to_owned(), args.seed.to_string()]);
+    for setting in &args.settings {
+        words.extend(["--set".to_owned(), format!("{}={}", setting.key, setting.value)]);
+    }
+    shell::join(&words)
+}

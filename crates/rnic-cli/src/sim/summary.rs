@@ -1,0 +1,98 @@
+//! A simulation's report as people read it.
+
+use rnic_fabric::Report;
+
+use crate::{number, table};
+
+/// The summary that stands on the terminal.
+pub fn text(report: &Report) -> String {
+    let mut text = format!("{} (simulated)\n", title(report));
+    for (name, value) in facts(report) {
+        text += &format!("  {name:<20} {value}\n");
+    }
+    text += &table::results(&SPREAD_HEADS, spreads(report));
+    text
+}
+
+/// What ran.
+pub fn title(report: &Report) -> String {
+    let name = if report.plan.is_empty() { "plan" } else { &report.plan };
+    format!("{name}: {}, seed {}", report.transport, report.seed)
+}
+
+/// Names and values of what is one number.
+pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let count = number::grouped;
+    let mut facts = vec![
+        ("trace hash", report.trace_hash.clone()),
+        ("flows", format!("{} done, {} unfinished", count(report.flows), count(report.flows_unfinished))),
+        ("payload", format!("{} in {}", number::size(report.bytes), number::micros(report.elapsed_us))),
+        ("goodput", format!("{} Gbit/s, all hosts together", number::short(report.goodput_gbps))),
+        ("packets", packets(report)),
+        ("dropped", drops(report)),
+        ("recovery", format!("{} timeouts, {} NACKs", count(report.timeouts), count(report.nacks))),
+        (
+            "pauses",
+            format!("{}, ports stopped for {} in all", count(report.pauses), number::micros(report.pause_time_us)),
+        ),
+        ("queues", queues(report)),
+        ("ECN marks", count(report.ecn_marks)),
+    ];
+    if let Some(wall_s) = report.wall_s {
+        let rate = report.packet_hops as f64 / wall_s.max(f64::MIN_POSITIVE) / 1e6;
+        let hops = count(report.packet_hops);
+        facts.push((
+            "simulation",
+            format!("{hops} packet hops in {wall_s:.2} s, {} million a second", number::short(rate)),
+        ));
+    }
+    facts.push((
+        "checks",
+        if report.violations.is_empty() { "passed".to_owned() } else { report.violations.join("; ") },
+    ));
+    facts
+}
+
+fn packets(report: &Report) -> String {
+    let (sent, again) = (report.packets_sent, report.packets_retransmitted);
+    let acks = number::grouped(report.acks_sent);
+    format!("{} sent, {} of them again, {acks} acknowledgements", number::grouped(sent + again), number::grouped(again))
+}
+
+fn drops(report: &Report) -> String {
+    let drops = &report.drops;
+    let [all, buffer, fault, corrupt] =
+        [report.packets_dropped, drops.buffer, drops.fault, drops.corrupt].map(number::grouped);
+    format!("{all} packets: {buffer} no room, {fault} faults, {corrupt} damaged")
+}
+
+fn queues(report: &Report) -> String {
+    let mean = number::short(report.queue_mean_bytes / 1e3);
+    format!("{} at most at one output, {mean} kB on average", number::size(report.queue_max_bytes))
+}
+
+/// Heads of [`spreads`].
+pub const SPREAD_HEADS: [&str; 5] = ["per flow", "average", "p50", "p99", "p99.9"];
+
+/// How slowdown, completion times and latencies are spread.
+pub fn spreads(report: &Report) -> Vec<Vec<String>> {
+    let us = number::micros;
+    let mut rows = vec![
+        row("slowdown", [report.slowdown_avg, report.slowdown_p50, report.slowdown_p99].map(number::short), None),
+        row(
+            "completion time",
+            [report.fct_avg_us, report.fct_p50_us, report.fct_p99_us].map(us),
+            Some(us(report.fct_p999_us)),
+        ),
+    ];
+    let more = [("of one packet", report.single_packet_fct_us), ("message latency", report.latency_us)];
+    for (name, spread) in more.into_iter().filter_map(|(name, spread)| Some((name, spread?))) {
+        rows.push(row(name, [spread.avg, spread.p50, spread.p99].map(us), Some(us(spread.p999))));
+    }
+    rows
+}
+
+fn row(name: &str, values: [String; 3], p999: Option<String>) -> Vec<String> {
+    let [average, p50, p99] = values;
+    vec![name.to_owned(), average, p50, p99, p999.unwrap_or_default()]
+}
