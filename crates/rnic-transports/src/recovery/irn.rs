@@ -13,11 +13,14 @@
 //!
 //! Deviations and choices, where the paper is silent:
 //!
-//! * a partial acknowledgement in recovery marks the new `una` if it has not been sent again yet, whether or not
-//!   anything above it is acknowledged: that is what the authors' published `receiveAck` does;
+//! * a partial acknowledgement in recovery marks the new `una`, whether or not anything above it is acknowledged, if it
+//!   was sent before recovery began and has not been sent again yet: the first repair must have arrived, and overtook
+//!   nothing. The authors' published `receiveAck` marks it wherever it was sent. That feeds itself: each retransmission
+//!   moves the recovery sequence on, recovery does not end, and every ordinary acknowledgement in it sends another
+//!   packet that was not lost (measured with 1 % loss both ways at 100 Gbit/s and 24 us: a third of all packets);
 //! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
-//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets
-//!   what was sent again, so that holes are sent once more;
+//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets what
+//!   was sent again, so that holes are sent once more;
 //! * "fewer than N in flight" is taken literally (their code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.
 
@@ -35,6 +38,8 @@ pub struct Irn {
     recovery_seq: u64,
     /// Holes below this one have been sent again in this recovery.
     retransmitted_below: u64,
+    /// The first packet that had not been sent when this recovery began.
+    unsent_at_entry: u64,
     /// Smoothed round-trip time, nanoseconds; 0 before the first sample.
     srtt_ns: u64,
     /// Mean deviation of the same, nanoseconds.
@@ -132,7 +137,9 @@ impl Irn {
             self.recovering = 0;
             return None;
         }
-        self.new_holes(view, params)
+        let sent_before_entry = view.una.get() < self.unsent_at_entry;
+        let shows_a_hole = params.is_on(SACK_BITMAP) && view.highest_sacked.is_some_and(|highest| highest > view.una);
+        if sent_before_entry || shows_a_hole { self.new_holes(view, params) } else { None }
     }
 
     /// A NACK: enter recovery with the packet at the cumulative acknowledgement (I-4), or look for new holes.
@@ -151,6 +158,7 @@ impl Irn {
         self.recovering = 1;
         self.nacks = 0;
         self.retransmitted_below = view.una.get();
+        self.unsent_at_entry = view.next.get();
     }
 
     /// Holes that have not been sent again in this recovery: the packet at `una`, and what is unacknowledged below the

@@ -96,6 +96,21 @@ fn i6_partial_acknowledgement_sends_the_next_hole_once() {
     assert_eq!(window.ack_up_to(4).retransmit, range(4, 5));
 }
 
+/// The acknowledgements of 4 to 11 are lost, so the SACK of 12 shows holes that are none, and moves the recovery
+/// sequence to 13. Then acknowledgements come in order again: none of them may send anything, or recovery would never
+/// end.
+#[test]
+fn i4_i6_ordinary_acknowledgements_keep_no_recovery_alive() {
+    let mut window = Window::sent(10, &[]);
+    window.nack(3);
+    window.next = 14;
+    assert_eq!(window.nack(12).retransmit, range(4, 12));
+    window.next = 20;
+    let acked = window.ack_up_to(13);
+    assert_eq!((acked.retransmit, acked.recovering), (None, true), "13 was sent after recovery began");
+    assert!(!window.ack_up_to(14).recovering);
+}
+
 #[test]
 fn i7_i24_low_timeout_acts_only_with_few_packets_in_flight() {
     let low = Duration::from_us(100);
