@@ -19,8 +19,8 @@
 //!   moves the recovery sequence on, recovery does not end, and every ordinary acknowledgement in it sends another
 //!   packet that was not lost (measured with 1 % loss both ways at 100 Gbit/s and 24 us: a third of all packets);
 //! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
-//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets what
-//!   was sent again, so that holes are sent once more;
+//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets
+//!   what was sent again, so that holes are sent once more;
 //! * "fewer than N in flight" is taken literally (their code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.
 
