@@ -204,6 +204,11 @@ impl FaultChain {
         Self { rules, flips }
     }
 
+    /// No rule does anything any more.
+    pub(crate) fn end(&mut self) {
+        self.rules.clear();
+    }
+
     /// Asks the rules, in order, until one loses the packet.
     pub(crate) fn judge(&mut self, now: Time, entry: &Entry) -> Fate {
         let mut fate = Fate::default();

@@ -71,6 +71,13 @@ impl Port {
         self.faults = Some(Box::new(faults));
     }
 
+    /// From now on everything gets through; behind what faults have delayed there still is no order to rely on.
+    pub(crate) fn end_faults(&mut self) {
+        if let Some(faults) = &mut self.faults {
+            faults.end();
+        }
+    }
+
     /// How long `bytes` keep the link busy.
     #[inline]
     fn serialize(&self, bytes: u64) -> Duration {

@@ -210,6 +210,11 @@ impl Switch {
         }
     }
 
+    /// From now on nothing goes wrong on its links.
+    pub(crate) fn end_faults(&mut self) {
+        self.ports.iter_mut().for_each(Port::end_faults);
+    }
+
     /// Its ports, for their counters.
     pub(crate) fn ports(&self) -> &[Port] {
         &self.ports

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use rnic_base::Time;
-use rnic_engine::{Completion, Engine, PostError, RecvRequest, SendRequest};
+use rnic_engine::{Completion, Engine, PdId, PostError, RecvRequest, SendRequest};
 use rnic_wire::Qpn;
 use rnic_wire::pcap::{self, CaptureError};
 
@@ -99,6 +99,28 @@ impl Simulation {
     /// The engine of `host`, to ask it things.
     pub fn engine(&self, host: u32) -> &Engine {
         &self.hosts[host as usize].engine
+    }
+
+    /// Lets `act` work on the engine of `host` now: for queue pairs, completion queues and keys that are not as
+    /// [`Simulation::connect_by_hand`] makes them. Completion queues that are made so are polled so too;
+    /// [`Simulation::advance`] does not look at them.
+    pub fn with_engine<T>(&mut self, host: u32, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
+        let node = &mut self.hosts[host as usize];
+        let answer = act(&mut node.engine, self.now);
+        let wake = node.poke(self.now);
+        self.network.agenda.lower(host, wake);
+        answer
+    }
+
+    /// The protection domain of the memory of `host`.
+    pub fn protection_domain(&self, host: u32) -> PdId {
+        self.hosts[host as usize].pd
+    }
+
+    /// From now on no rule of the plan does anything to any packet. What is under way stays as it is.
+    pub fn end_faults(&mut self) {
+        self.hosts.iter_mut().for_each(|host| host.port.end_faults());
+        self.switches.iter_mut().for_each(crate::switch::Switch::end_faults);
     }
 
     /// Allocates and registers memory at `host`: where it is, and the address and key for work requests.
