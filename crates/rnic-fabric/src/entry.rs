@@ -1,18 +1,17 @@
-//! A packet as the network sees it: 32 bytes that travel by value.
+//! A packet as the network sees it: 24 bytes that travel by value; 32 with the time of arrival, or with the place in a queue.
 //!
 //! A switch needs a destination, a length, a hash and a few flags; what only the ends understand (headers, payload)
 //! stays in [`crate::packets`] under an index. Entries are copied from ring to ring instead of lying in a slab: a ring
 //! is read and written in sequence, so the next entry is already in the cache, and no node reaches into memory that
 //! another node owns.
 
-use rnic_base::Time;
+
 use rnic_wire::net::{INTERFRAME_GAP_LEN, PREAMBLE_LEN};
 
-/// A packet on a link or in a switch.
+/// A packet on a link or in a switch. Nothing of it changes on the way but its flags: it is copied whole, and a copy that
+/// follows a change of a part at once makes the processor wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// When its last bit arrives. While it waits in a switch: the index of the entry behind it.
-    pub(crate) at: Time,
     /// Who it is, for the trace: the same in every run and in every order of execution.
     pub(crate) identity: u64,
     /// What switches hash: source, destination, label.
@@ -23,11 +22,9 @@ pub(crate) struct Entry {
     pub(crate) dst_and_flags: u32,
     /// Bytes of the Ethernet frame, header to frame check sequence.
     pub(crate) frame_len: u16,
-    /// The port through which it came into the switch that holds it.
-    pub(crate) in_port: u16,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Entry>() == 24);
 
 /// What is said of an entry beside its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,13 +52,11 @@ impl Entry {
     pub(crate) fn new(identity: u64, flow_hash: u32, packet: u32, dst: u32, frame_len: u32, flags: Flags) -> Self {
         debug_assert!(dst < HOSTS_MAX && frame_len <= u32::from(u16::MAX));
         Self {
-            at: Time::ZERO,
             identity,
             flow_hash,
             packet,
             dst_and_flags: dst | flags.0,
             frame_len: frame_len as u16,
-            in_port: 0,
         }
     }
 

@@ -209,12 +209,12 @@ impl FaultChain {
         self.rules.clear();
     }
 
-    /// Asks the rules, in order, until one loses the packet.
-    pub(crate) fn judge(&mut self, now: Time, entry: &Entry) -> Fate {
+    /// Asks the rules, in order, until one loses the packet that would arrive at `arrival`.
+    pub(crate) fn judge(&mut self, now: Time, arrival: Time, entry: &Entry) -> Fate {
         let mut fate = Fate::default();
         let is_ack = entry.has(Flags::ACK);
         for (_, rule) in self.rules.iter_mut().filter(|(target, _)| target.includes(is_ack)) {
-            let arrival = entry.at + fate.delay;
+            let arrival = arrival + fate.delay;
             let passing = Passing { now, arrival, frame_len: u32::from(entry.frame_len) };
             match rule.judge(&passing) {
                 Verdict::Pass => {}

@@ -118,7 +118,9 @@ impl Host {
             }
             self.stats.events += 1;
             if arrival == now {
-                let entry = network.links.pop(self.ring, 0);
+                let key = network.links.head(self.ring);
+                let entry = network.links.pop(self.ring);
+                self.trace.word(key.word() ^ entry.trace_word());
                 self.arrive(now, &entry, network);
             } else if start == now {
                 self.start_next(now);
@@ -199,8 +201,6 @@ impl Host {
 
     #[inline]
     fn arrive(&mut self, now: Time, entry: &Entry, network: &mut Network) {
-        self.trace.word(now.as_ps());
-        self.trace.word(entry.trace_word());
         if entry.is_pause_frame() {
             return self.heed_pause_frame(now, entry);
         }

@@ -66,137 +66,161 @@ pub(crate) struct LinkEnd {
 #[derive(Debug)]
 pub(crate) struct Links {
     rings: Vec<Ring>,
-    /// The first arrival of every ring, with the port that it will come in at.
-    heads: Vec<Key>,
+    /// The first arrival of every ring, with the port that it will come in at, in groups.
+    heads: Vec<[Key; GROUP]>,
 }
+
+/// Rings whose heads share a cache line. A switch has whole groups to itself.
+pub(crate) const GROUP: usize = 8;
+
+/// An entry under way.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// When its last bit arrives, and at which port.
+    at: Key,
+    entry: Entry,
+}
+
+const _: () = assert!(size_of::<Arrival>() == 32);
 
 /// Entries of one direction of a link, in order of arrival.
 #[derive(Debug, Default)]
 struct Ring {
     /// A power of two, or nothing.
-    entries: Box<[Entry]>,
+    slots: Box<[Arrival]>,
+    /// Counters of entries taken and put; their difference is how many there are.
     head: u32,
-    len: u32,
+    tail: u32,
 }
 
 impl Links {
     pub(crate) fn new(rings: usize) -> Self {
         let mut all = Vec::new();
         all.resize_with(rings, Ring::default);
-        Self { rings: all, heads: vec![Key::NEVER; rings] }
+        Self { rings: all, heads: vec![[Key::NEVER; GROUP]; rings.div_ceil(GROUP)] }
     }
 
-    /// The first arrivals at `ports` ports from ring `first` on.
+    /// The first arrivals at the ports of a switch: `groups` groups from ring `first` on.
     #[inline]
-    pub(crate) fn heads(&self, first: u32, ports: usize) -> &[Key] {
-        &self.heads[first as usize..first as usize + ports]
+    pub(crate) fn heads(&self, first: u32, groups: usize) -> &[[Key; GROUP]] {
+        let first = first as usize / GROUP;
+        &self.heads[first..first + groups]
     }
 
     /// The first arrival at one ring.
     #[inline]
     pub(crate) fn head(&self, ring: u32) -> Key {
-        self.heads[ring as usize]
+        self.heads[ring as usize / GROUP][ring as usize % GROUP]
     }
 
-    /// Takes the first entry of `ring`, which is that of `port`.
-    ///
-    /// # Panics
-    /// When there is none.
+    /// Takes the first entry of `ring`, which has one.
     #[inline]
-    pub(crate) fn pop(&mut self, ring: u32, port: usize) -> Entry {
+    pub(crate) fn pop(&mut self, ring: u32) -> Entry {
         let index = ring as usize;
         let ring = &mut self.rings[index];
-        let entry = ring.pop();
-        self.heads[index] = if ring.len == 0 { Key::NEVER } else { Key::new(ring.first().at, port) };
+        debug_assert!(!ring.is_empty());
+        let entry = ring.slots[ring.place(ring.head)].entry;
+        ring.head = ring.head.wrapping_add(1);
+        let next = if ring.is_empty() { Key::NEVER } else { ring.slots[ring.place(ring.head)].at };
+        self.heads[index / GROUP][index % GROUP] = next;
         entry
     }
 
-    /// Puts `entry` on the way to `end`; it arrives after everything that is on the same way.
+    /// Puts `entry` on the way to `end`, to arrive at `at`, after everything that is on the same way.
     #[inline]
-    pub(crate) fn push(&mut self, end: LinkEnd, entry: Entry, agenda: &mut Agenda) {
-        let ring = &mut self.rings[end.ring as usize];
-        debug_assert!(ring.len == 0 || ring.last().at <= entry.at, "a link keeps its order");
-        ring.push(entry);
-        if ring.len == 1 {
-            self.heads[end.ring as usize] = Key::new(entry.at, end.port as usize);
-            agenda.lower(end.node, entry.at);
+    pub(crate) fn push(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
+        let index = end.ring as usize;
+        let ring = &mut self.rings[index];
+        let key = Key::new(at, end.port as usize);
+        debug_assert!(ring.is_empty() || ring.last().at <= key, "a link keeps its order");
+        let was_empty = ring.is_empty();
+        ring.push(Arrival { at: key, entry });
+        if was_empty {
+            self.heads[index / GROUP][index % GROUP] = key;
+            agenda.lower(end.node, at);
         }
     }
 
-    /// Puts `entry` on the way to `end`, before whatever arrives later: for links that reorder.
-    pub(crate) fn insert(&mut self, end: LinkEnd, entry: Entry, agenda: &mut Agenda) {
-        let ring = &mut self.rings[end.ring as usize];
-        ring.push(entry);
+    /// Puts `entry` on the way to `end`, to arrive at `at`, before whatever arrives later: for links that reorder.
+    pub(crate) fn insert(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
+        let index = end.ring as usize;
+        let ring = &mut self.rings[index];
+        ring.push(Arrival { at: Key::new(at, end.port as usize), entry });
         ring.sink_last();
-        let first = ring.first().at;
-        self.heads[end.ring as usize] = Key::new(first, end.port as usize);
-        agenda.lower(end.node, first);
+        let first = ring.slots[ring.place(ring.head)].at;
+        self.heads[index / GROUP][index % GROUP] = first;
+        agenda.lower(end.node, first.time());
     }
 
     /// How many entries are under way.
     pub(crate) fn len(&self) -> usize {
-        self.rings.iter().map(|ring| ring.len as usize).sum()
+        self.rings.iter().map(|ring| ring.len() as usize).sum()
     }
+}
+
+/// The least of `keys`.
+#[inline]
+pub(crate) fn least(keys: &[[Key; GROUP]]) -> Key {
+    let of_group = |group: &[Key; GROUP]| {
+        let [a, b, c, d, e, f, g, h] = *group;
+        a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)))
+    };
+    keys.iter().map(of_group).fold(Key::NEVER, Key::min)
 }
 
 impl Ring {
     #[inline]
-    fn slot(&self, index: u32) -> usize {
-        index as usize & (self.entries.len() - 1)
+    fn place(&self, counter: u32) -> usize {
+        counter as usize & (self.slots.len().wrapping_sub(1))
     }
 
     #[inline]
-    fn first(&self) -> &Entry {
-        &self.entries[self.slot(self.head)]
-    }
-
-    fn last(&self) -> &Entry {
-        &self.entries[self.slot(self.head.wrapping_add(self.len - 1))]
+    fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
     }
 
     #[inline]
-    fn push(&mut self, entry: Entry) {
-        if self.len as usize == self.entries.len() {
+    fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    fn last(&self) -> &Arrival {
+        &self.slots[self.place(self.tail.wrapping_sub(1))]
+    }
+
+    #[inline]
+    fn push(&mut self, arrival: Arrival) {
+        if self.len() as usize == self.slots.len() {
             self.grow();
         }
-        let slot = self.slot(self.head.wrapping_add(self.len));
-        self.entries[slot] = entry;
-        self.len += 1;
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Entry {
-        assert!(self.len > 0, "nothing is under way");
-        let entry = *self.first();
-        self.head = self.head.wrapping_add(1);
-        self.len -= 1;
-        entry
+        let place = self.place(self.tail);
+        self.slots[place] = arrival;
+        self.tail = self.tail.wrapping_add(1);
     }
 
     /// Moves the last entry before those that arrive later than it.
     fn sink_last(&mut self) {
-        let mut index = self.head.wrapping_add(self.len - 1);
-        while index != self.head {
-            let (here, before) = (self.slot(index), self.slot(index.wrapping_sub(1)));
-            if self.entries[before].at <= self.entries[here].at {
+        let mut counter = self.tail.wrapping_sub(1);
+        while counter != self.head {
+            let (here, before) = (self.place(counter), self.place(counter.wrapping_sub(1)));
+            if self.slots[before].at <= self.slots[here].at {
                 break;
             }
-            self.entries.swap(before, here);
-            index = index.wrapping_sub(1);
+            self.slots.swap(before, here);
+            counter = counter.wrapping_sub(1);
         }
     }
 
     /// Twice the room. Happens a few times per link and run: what is under way is bounded by delay times rate.
     #[cold]
     fn grow(&mut self) {
-        let capacity = (self.entries.len() * 2).max(RING_START);
-        let mut entries = Vec::with_capacity(capacity);
-        for offset in 0..self.len {
-            entries.push(self.entries[self.slot(self.head.wrapping_add(offset))]);
-        }
-        entries.resize(capacity, Entry::pause_frame(crate::entry::Flags::NONE));
-        self.entries = entries.into_boxed_slice();
-        self.head = 0;
+        let capacity = (self.slots.len() * 2).max(RING_START);
+        let len = self.len();
+        let mut slots = Vec::with_capacity(capacity);
+        slots.extend((0..len).map(|offset| self.slots[self.place(self.head.wrapping_add(offset))]));
+        slots.resize(capacity, Arrival { at: Key::NEVER, entry: Entry::pause_frame(crate::entry::Flags::NONE) });
+        self.slots = slots.into_boxed_slice();
+        (self.head, self.tail) = (0, len);
     }
 }
 
@@ -211,21 +235,21 @@ mod tests {
 
     const END: LinkEnd = LinkEnd { ring: 1, node: 0, port: 3 };
 
-    fn entry(id: u64, ns: u64) -> Entry {
-        Entry { at: Time::from_ns(ns), ..Entry::new(id, 0, 0, 0, 64, Flags::NONE) }
+    fn entry(id: u64) -> Entry {
+        Entry::new(id, 0, 0, 0, 64, Flags::NONE)
     }
 
     #[test]
     fn a_link_is_first_in_first_out_and_grows() {
         let (mut links, mut agenda) = (Links::new(2), Agenda::new(1));
         for id in 0..100 {
-            links.push(END, entry(id, 10 + id), &mut agenda);
+            links.push(END, Time::from_ns(10 + id), entry(id), &mut agenda);
         }
         assert_eq!(agenda.next_of(0), Time::from_ns(10));
         assert_eq!((links.head(1).time(), links.head(1).port()), (Time::from_ns(10), 3));
         assert_eq!(links.len(), 100);
         for id in 0..100 {
-            assert_eq!(links.pop(1, 3).identity, id);
+            assert_eq!(links.pop(1).identity, id);
         }
         assert_eq!(links.head(1).time(), NEVER);
     }
@@ -234,10 +258,10 @@ mod tests {
     fn insert_sorts_by_arrival_and_keeps_equals_in_order() {
         let (mut links, mut agenda) = (Links::new(2), Agenda::new(1));
         for (id, ns) in [(1, 50), (2, 20), (3, 50), (4, 10), (5, 30)] {
-            links.insert(END, entry(id, ns), &mut agenda);
+            links.insert(END, Time::from_ns(ns), entry(id), &mut agenda);
         }
         assert_eq!(agenda.next_of(0), Time::from_ns(10));
-        let order: Vec<u64> = (0..5).map(|_| links.pop(1, 3).identity).collect();
+        let order: Vec<u64> = (0..5).map(|_| links.pop(1).identity).collect();
         assert_eq!(order, [4, 2, 5, 1, 3]);
     }
 

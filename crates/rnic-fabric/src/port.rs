@@ -6,7 +6,7 @@
 
 use rnic_base::{BitRate, Duration, Time};
 
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, NEVER};
 use crate::entry::{Entry, Flags};
 use crate::fault::FaultChain;
 use crate::link::{LinkEnd, Links};
@@ -33,97 +33,102 @@ pub(crate) struct PortStats {
     pub(crate) paused: Duration,
 }
 
-/// The sending end of a link.
+/// The sending end of a link: one cache line of what every packet needs, the rest apart.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Port {
     /// When the last bit of what is being sent leaves.
     pub(crate) free_at: Time,
-    /// Time of one byte; zero when it is not whole, and the rate must be asked.
+    /// From when on a packet that comes may be sent at once: never while others wait or the neighbour wants silence.
+    pub(crate) open_at: Time,
+    /// Time of one byte, when it is a whole number of picoseconds.
     byte_time: Duration,
     delay: Duration,
+    packets: u64,
     end: LinkEnd,
-    /// Since when the neighbour wants silence.
-    paused_since: Option<Time>,
-    faults: Option<Box<FaultChain>>,
+    paused: bool,
+    /// The byte time is whole and there are no faults.
+    is_plain: bool,
+    rest: Box<Rest>,
+}
+
+const _: () = assert!(size_of::<Port>() == 64);
+
+/// What is rarely needed of a port.
+#[derive(Debug)]
+struct Rest {
     rate: BitRate,
-    pub(crate) stats: PortStats,
+    faults: Option<FaultChain>,
+    paused_since: Time,
+    stats: PortStats,
 }
 
 impl Port {
     pub(crate) fn new(rate: BitRate, delay: Duration, end: LinkEnd) -> Self {
         // 8 * 10^12 ps are one byte at one bit per second.
-        let byte_time =
-            if 8_000_000_000_000u64.is_multiple_of(rate.as_bps()) { rate.serialize(1) } else { Duration::ZERO };
+        let is_plain = 8_000_000_000_000u64.is_multiple_of(rate.as_bps());
         Self {
             free_at: Time::ZERO,
-            byte_time,
+            open_at: Time::ZERO,
+            byte_time: rate.serialize(1),
             delay,
+            packets: 0,
             end,
-            paused_since: None,
-            faults: None,
-            rate,
-            stats: PortStats::default(),
+            paused: false,
+            is_plain,
+            rest: Box::new(Rest { rate, faults: None, paused_since: Time::ZERO, stats: PortStats::default() }),
         }
     }
 
     /// From now on `faults` decide what gets through.
     pub(crate) fn set_faults(&mut self, faults: FaultChain) {
-        self.faults = Some(Box::new(faults));
+        self.rest.faults = Some(faults);
+        self.is_plain = false;
     }
 
     /// From now on everything gets through; behind what faults have delayed there still is no order to rely on.
     pub(crate) fn end_faults(&mut self) {
-        if let Some(faults) = &mut self.faults {
+        if let Some(faults) = &mut self.rest.faults {
             faults.end();
         }
     }
 
-    /// How long `bytes` keep the link busy.
-    #[inline]
-    fn serialize(&self, bytes: u64) -> Duration {
-        if self.byte_time == Duration::ZERO {
-            return self.rate.serialize(bytes);
-        }
-        Duration::from_ps(self.byte_time.as_ps() * bytes)
-    }
-
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused_since.is_some()
+        self.paused
     }
 
     /// What it has done until `now`, a pause that lasts included.
     pub(crate) fn stats_at(&self, now: Time) -> PortStats {
-        let lasting = self.paused_since.map_or(Duration::ZERO, |since| now.since(since));
-        PortStats { paused: self.stats.paused + lasting, ..self.stats }
+        let lasting = if self.paused { now.since(self.rest.paused_since) } else { Duration::ZERO };
+        let stats = &self.rest.stats;
+        PortStats { packets: self.packets, paused: stats.paused + lasting, ..*stats }
     }
 
-    /// Whether data may leave now.
+    /// Sends a packet; the port is free. Who sends sets `open_at`.
     #[inline]
-    pub(crate) fn is_open(&self, now: Time) -> bool {
-        self.free_at <= now && !self.is_paused()
-    }
-
-    /// Sends a packet; the port is free.
-    #[inline]
-    pub(crate) fn send(&mut self, now: Time, mut entry: Entry, network: &mut Network) {
-        debug_assert!(self.is_open(now));
-        self.free_at = now + self.serialize(entry.link_len());
-        self.stats.packets += 1;
-        entry.at = self.free_at + self.delay;
-        if self.faults.is_some() {
-            return self.send_faulty(now, entry, network);
+    pub(crate) fn send(&mut self, now: Time, entry: Entry, network: &mut Network) {
+        debug_assert!(self.free_at <= now && !self.paused);
+        self.packets += 1;
+        if !self.is_plain {
+            return self.send_carefully(now, entry, network);
         }
-        network.links.push(self.end, entry, &mut network.agenda);
+        self.free_at = now + Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
+        network.links.push(self.end, self.free_at + self.delay, entry, &mut network.agenda);
     }
 
+    /// The same for odd rates, and for links on which things go wrong.
     #[cold]
-    fn send_faulty(&mut self, now: Time, entry: Entry, network: &mut Network) {
-        let gap = self.serialize(entry.link_len());
-        let Some(faults) = &mut self.faults else { return };
-        let fate = faults.judge(now, &entry);
+    fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
+        let gap = self.rest.rate.serialize(entry.link_len());
+        self.free_at = now + gap;
+        let arrival = self.free_at + self.delay;
+        let Some(faults) = &mut self.rest.faults else {
+            return network.links.push(self.end, arrival, entry, &mut network.agenda);
+        };
+        let fate = faults.judge(now, arrival, &entry);
         if fate.lost {
-            self.stats.faulted += 1;
+            self.rest.stats.faulted += 1;
             network.packets.remove(entry.packet);
             return;
         }
@@ -133,31 +138,39 @@ impl Port {
                 packet.packet = network.packets.duplicate(entry.packet);
             }
             // Copies follow each other as fast as the link allows.
-            packet.at = entry.at + fate.delay + gap * u64::from(copy);
+            let arrival = arrival + fate.delay + gap * u64::from(copy);
             if fate.corrupt {
                 packet.set(Flags::CORRUPT);
                 faults.flip_bits(network.packets.bytes_mut(packet.packet));
             }
-            network.links.insert(self.end, packet, &mut network.agenda);
+            network.links.insert(self.end, arrival, packet, &mut network.agenda);
         }
     }
 
-    /// Sends a pause frame: after what is being sent, before all data that waits.
-    pub(crate) fn send_pause_frame(&mut self, now: Time, mut frame: Entry, network: &mut Network) {
-        self.free_at = self.free_at.max(now) + self.serialize(frame.link_len());
-        frame.at = self.free_at + self.delay;
-        network.links.insert(self.end, frame, &mut network.agenda);
+    /// Tells the neighbour to stop or to go on: after what is being sent, before all data that waits.
+    #[cold]
+    pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
+        let frame = Entry::pause_frame(flags);
+        self.rest.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
+        self.free_at = self.free_at.max(now) + self.rest.rate.serialize(frame.link_len());
+        if self.open_at != NEVER {
+            self.open_at = self.free_at;
+        }
+        network.links.insert(self.end, self.free_at + self.delay, frame, &mut network.agenda);
     }
 
     /// The neighbour wants silence.
     pub(crate) fn pause(&mut self, now: Time) {
-        self.paused_since.get_or_insert(now);
+        if !self.paused {
+            (self.paused, self.open_at, self.rest.paused_since) = (true, NEVER, now);
+        }
     }
 
-    /// The neighbour takes packets again.
+    /// The neighbour takes packets again. Who has nothing that waits sets `open_at`.
     pub(crate) fn resume(&mut self, now: Time) {
-        if let Some(since) = self.paused_since.take() {
-            self.stats.paused += now.since(since);
+        if self.paused {
+            self.paused = false;
+            self.rest.stats.paused += now.since(self.rest.paused_since);
         }
     }
 }

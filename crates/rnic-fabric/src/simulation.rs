@@ -34,7 +34,7 @@ use crate::agenda::{Agenda, NEVER};
 use crate::check::Violations;
 use crate::fault::FaultChain;
 use crate::host::{Carriage, Host, News};
-use crate::link::{LinkEnd, Links};
+use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::Packets;
 use crate::plan::{Plan, PlanError};
 use crate::port::{Network, Port};
@@ -253,16 +253,19 @@ impl Builder<'_> {
         (hosts, switches.collect(), rings)
     }
 
-    /// The first ring of every node, aligned so that the heads of a switch share as few cache lines as can be.
+    /// The first ring of every node: hosts one after the other, switches with whole groups.
     fn first_rings(&self) -> (Vec<u32>, usize) {
         let (mut first_rings, mut next) = (Vec::new(), 0u32);
         for node in 0..self.topology.node_count() as u32 {
             let ports = self.topology.ports(node) as u32;
-            if ports > 1 {
-                next = next.next_multiple_of(8);
+            if self.topology.switch(node).is_none() {
+                first_rings.push(next);
+                next += ports;
+                continue;
             }
+            next = next.next_multiple_of(GROUP as u32);
             first_rings.push(next);
-            next += ports;
+            next += ports.next_multiple_of(GROUP as u32);
         }
         (first_rings, next as usize)
     }

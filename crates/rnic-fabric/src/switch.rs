@@ -13,8 +13,9 @@ mod queues;
 
 use rnic_base::{RandomStream, Time, TraceHash};
 
+use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
-use crate::link::Key;
+use crate::link::{GROUP, Key, least};
 use crate::port::{Network, Port};
 use crate::route::Route;
 use crate::topology::Node;
@@ -73,22 +74,23 @@ pub(crate) struct SwitchStats {
     pub(crate) events: u64,
 }
 
-/// A switch.
+/// A switch. What every packet needs comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Switch {
-    node: Node,
+    pub(crate) trace: TraceHash,
+    next_wake: Key,
+    route: Route,
     /// The ring of its port 0; the others follow.
     first_ring: u32,
-    route: Route,
-    ports: Vec<Port>,
+    node: Node,
+    ports: Box<[Port]>,
+    /// When each output must be looked at because something waits for it; in groups, as the heads of rings are.
+    wakes: Box<[[Key; GROUP]]>,
+    pub(crate) stats: SwitchStats,
     queues: Queues,
     admission: Admission,
     marker: Option<Marker>,
-    /// When each output must be looked at because something waits for it; and the least of them.
-    wakes: Vec<Key>,
-    next_wake: Key,
-    pub(crate) trace: TraceHash,
-    pub(crate) stats: SwitchStats,
 }
 
 impl Switch {
@@ -102,17 +104,17 @@ impl Switch {
         };
         let per_input = matches!(plan.buffer, BufferPlan::InputQueued { .. });
         Self {
-            node,
-            first_ring,
+            trace: TraceHash::new(),
+            next_wake: Key::NEVER,
             route,
+            first_ring,
+            node,
+            ports: ports.into_boxed_slice(),
+            wakes: vec![[Key::NEVER; GROUP]; count.div_ceil(GROUP)].into_boxed_slice(),
+            stats: SwitchStats::default(),
             queues: Queues::new(count, per_input),
             admission,
             marker: None,
-            wakes: vec![Key::NEVER; count],
-            next_wake: Key::NEVER,
-            ports,
-            trace: TraceHash::new(),
-            stats: SwitchStats::default(),
         }
     }
 
@@ -124,41 +126,48 @@ impl Switch {
     /// Does everything that happens before `horizon`.
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
         let end = Key::new(horizon, 0);
-        let next = loop {
-            let arrival = least(network.links.heads(self.first_ring, self.ports.len()));
-            let next = arrival.min(self.next_wake);
-            if next >= end {
-                break next;
-            }
-            self.stats.events += 1;
+        let mut events = 0;
+        let mut arrival = least(network.links.heads(self.first_ring, self.wakes.len()));
+        loop {
             if arrival.time() <= self.next_wake.time() {
-                let entry = network.links.pop(self.first_ring + arrival.port() as u32, arrival.port());
+                if arrival >= end {
+                    break;
+                }
+                let entry = network.links.pop(self.first_ring + arrival.port() as u32);
                 self.arrive(arrival, entry, network);
+                arrival = least(network.links.heads(self.first_ring, self.wakes.len()));
             } else {
-                self.wake(next, network);
+                if self.next_wake >= end {
+                    break;
+                }
+                // Sending changes nothing about what arrives here before the horizon.
+                self.wake(self.next_wake, network);
             }
-        };
-        network.agenda.set(self.node, next.time());
+            events += 1;
+        }
+        self.stats.events += events;
+        network.agenda.set(self.node, arrival.min(self.next_wake).time());
     }
 
     #[inline]
-    fn arrive(&mut self, key: Key, mut entry: Entry, network: &mut Network) {
-        let (now, input) = (key.time(), key.port());
-        self.trace.word(key.word());
-        self.trace.word(entry.trace_word());
+    fn arrive(&mut self, key: Key, entry: Entry, network: &mut Network) {
+        let now = key.time();
+        self.trace.word(key.word() ^ entry.trace_word());
         if entry.is_pause_frame() {
-            return self.heed_pause_frame(now, input, &entry);
+            return self.heed_pause_frame(now, key.port(), &entry);
         }
         let output = self.route.port(entry.dst(), entry.flow_hash);
-        if self.queues.is_empty(output) && self.ports[output].is_open(now) {
-            return self.ports[output].send(now, entry, network);
+        let port = &mut self.ports[output];
+        if port.open_at <= now {
+            port.send(now, entry, network);
+            port.open_at = port.free_at;
+            return;
         }
-        entry.in_port = input as u16;
-        self.enqueue(now, output, entry, network);
+        self.enqueue(key, output, entry, network);
     }
 
-    fn enqueue(&mut self, now: Time, output: usize, mut entry: Entry, network: &mut Network) {
-        let (input, len) = (usize::from(entry.in_port), u64::from(entry.frame_len));
+    fn enqueue(&mut self, key: Key, output: usize, mut entry: Entry, network: &mut Network) {
+        let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
         let waiting = self.queues.output(output).bytes;
         if self.admission.take(input, len, waiting) {
             if let Some(marker) = &mut self.marker
@@ -167,10 +176,12 @@ impl Switch {
             {
                 entry.set(Flags::MARKED);
             }
-            self.queues.push(now, output, entry);
-            let port = &self.ports[output];
-            if self.wakes[output] == Key::NEVER && !port.is_paused() {
-                self.set_wake(output, port.free_at);
+            self.queues.push(now, output, input, entry);
+            let port = &mut self.ports[output];
+            port.open_at = NEVER;
+            if !port.is_paused() && self.wakes[output / GROUP][output % GROUP] == Key::NEVER {
+                let at = port.free_at;
+                self.set_wake(output, at);
             }
         } else {
             self.stats.dropped += 1;
@@ -178,35 +189,37 @@ impl Switch {
             network.packets.remove(entry.packet);
         }
         if self.admission.after_taking(input) == Signal::Stop {
-            self.ports[input].stats.pauses_sent += 1;
-            self.ports[input].send_pause_frame(now, Entry::pause_frame(Flags::PAUSE), network);
+            self.ports[input].send_pause_frame(now, Flags::PAUSE, network);
         }
     }
 
     /// Output `key.port()` may be free.
     fn wake(&mut self, key: Key, network: &mut Network) {
         let (now, output) = (key.time(), key.port());
-        self.wakes[output] = Key::NEVER;
+        let mut next = Key::NEVER;
         let port = &self.ports[output];
         if !port.is_paused() && !self.queues.is_empty(output) {
             if port.free_at <= now {
                 self.serve(now, output, network);
             }
-            if !self.queues.is_empty(output) {
-                self.wakes[output] = Key::new(self.ports[output].free_at, output);
+            let free_at = self.ports[output].free_at;
+            if self.queues.is_empty(output) {
+                self.ports[output].open_at = free_at;
+            } else {
+                next = Key::new(free_at, output);
             }
         }
+        self.wakes[output / GROUP][output % GROUP] = next;
         self.next_wake = least(&self.wakes);
     }
 
     /// Sends what `output` sends next.
     #[inline]
     fn serve(&mut self, now: Time, output: usize, network: &mut Network) {
-        let entry = self.queues.pop(now, output);
-        let input = usize::from(entry.in_port);
+        let (input, entry) = self.queues.pop(now, output);
         self.ports[output].send(now, entry, network);
         if self.admission.give_back(input, u64::from(entry.frame_len)) == Signal::Go {
-            self.ports[input].send_pause_frame(now, Entry::pause_frame(Flags::RESUME), network);
+            self.ports[input].send_pause_frame(now, Flags::RESUME, network);
         }
     }
 
@@ -256,9 +269,10 @@ impl Switch {
         (0..self.ports.len()).filter(|input| self.admission.is_stopped(*input)).count()
     }
 
+    #[inline]
     fn set_wake(&mut self, output: usize, at: Time) {
         let key = Key::new(at, output);
-        self.wakes[output] = key;
+        self.wakes[output / GROUP][output % GROUP] = key;
         self.next_wake = self.next_wake.min(key);
     }
 
@@ -269,27 +283,13 @@ impl Switch {
             return self.ports[port].pause(now);
         }
         self.ports[port].resume(now);
-        if !self.queues.is_empty(port) && self.wakes[port] == Key::NEVER {
-            let at = self.ports[port].free_at.max(now);
-            self.set_wake(port, at);
+        let free_at = self.ports[port].free_at;
+        if self.queues.is_empty(port) {
+            self.ports[port].open_at = free_at;
+        } else if self.wakes[port / GROUP][port % GROUP] == Key::NEVER {
+            self.set_wake(port, free_at.max(now));
         }
     }
-}
-
-/// The least of `keys`.
-#[inline]
-fn least(keys: &[Key]) -> Key {
-    let mut lanes = [Key::NEVER; 4];
-    let (chunks, rest) = keys.as_chunks::<4>();
-    for chunk in chunks {
-        for (lane, key) in lanes.iter_mut().zip(chunk) {
-            *lane = (*lane).min(*key);
-        }
-    }
-    for (lane, key) in lanes.iter_mut().zip(rest) {
-        *lane = (*lane).min(*key);
-    }
-    lanes[0].min(lanes[1]).min(lanes[2].min(lanes[3]))
 }
 
 /// Says in the trace that the packet before was dropped.

@@ -98,7 +98,7 @@ fn a_chain_asks_in_order_and_stops_at_a_loss() {
         let rules = kinds.iter().map(|(target, kind)| (*target, kind.build(stream("x")))).collect();
         FaultChain::new(rules, stream("flips"))
     };
-    let data = Entry { at: Time::from_us(5), ..Entry::new(1, 2, 3, 4, 1_000, Flags::NONE) };
+    let data = Entry::new(1, 2, 3, 4, 1_000, Flags::NONE);
     let ack = Entry::new(1, 2, 3, 4, 64, Flags::ACK);
     let delay = FaultKind::Reorder { probability: always, delay: Duration::from_us(1) };
     let mut chain = build(&[
@@ -106,11 +106,11 @@ fn a_chain_asks_in_order_and_stops_at_a_loss() {
         (Target::Data, FaultKind::Duplicate(always)),
         (Target::Acks, FaultKind::Drop(always)),
     ]);
-    let fate = chain.judge(Time::ZERO, &data);
+    let fate = chain.judge(Time::ZERO, Time::from_us(5), &data);
     assert_eq!(fate, Fate { lost: false, corrupt: false, copies: 1, delay: Duration::from_us(1) });
-    assert!(chain.judge(Time::ZERO, &ack).lost);
+    assert!(chain.judge(Time::ZERO, Time::from_us(5), &ack).lost);
     let mut chain = build(&[(Target::All, FaultKind::Drop(always)), (Target::All, FaultKind::Corrupt(always))]);
-    assert_eq!(chain.judge(Time::ZERO, &data), Fate { lost: true, ..Fate::default() });
+    assert_eq!(chain.judge(Time::ZERO, Time::from_us(5), &data), Fate { lost: true, ..Fate::default() });
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::entry::Entry;
 /// All queues of a switch.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Waiting entries, and free ones; `at` of each names the next.
-    pool: Vec<Entry>,
+    /// Waiting entries, and free ones, each with the index of the next.
+    pool: Vec<Waiting>,
     free: u32,
     /// `lists[output * sources + source]`.
     lists: Vec<List>,
@@ -23,6 +23,17 @@ pub(super) struct Queues {
     sources: usize,
     words: usize,
 }
+
+/// An entry in the pool.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    entry: Entry,
+    next: u32,
+    /// The port that it came in at.
+    input: u32,
+}
+
+const _: () = assert!(size_of::<Waiting>() == 32);
 
 /// Entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
@@ -77,43 +88,51 @@ impl Queues {
         self.outputs.iter().map(|output| output.bytes).sum()
     }
 
-    /// Puts `entry` at the end of its queue.
+    /// Puts `entry`, which came in at `input`, at the end of its queue.
     #[inline]
-    pub(super) fn push(&mut self, now: Time, output: usize, mut entry: Entry) {
-        let source = if self.sources == 1 { 0 } else { usize::from(entry.in_port) };
-        self.outputs[output].change(now, i64::from(entry.frame_len), 1);
-        entry.at = Time::from_ps(u64::from(NOTHING));
-        let index = self.allocate(entry);
+    pub(super) fn push(&mut self, now: Time, output: usize, input: usize, entry: Entry) {
+        let source = if self.sources == 1 { 0 } else { input };
+        let state = &mut self.outputs[output];
+        state.integrate(now);
+        state.bytes += u64::from(entry.frame_len);
+        state.packets += 1;
+        state.most_bytes = state.most_bytes.max(state.bytes);
+        let index = self.allocate(Waiting { entry, next: NOTHING, input: input as u32 });
         let list = &mut self.lists[output * self.sources + source];
         if list.head == NOTHING {
             list.head = index;
             self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
         } else {
-            self.pool[list.tail as usize].at = Time::from_ps(u64::from(index));
+            self.pool[list.tail as usize].next = index;
         }
         list.tail = index;
     }
 
-    /// Takes the entry that `output` sends next: the oldest one of the next source in turn that has any.
+    /// Takes the entry that `output` sends next, and says where it came in: the oldest one of the next source in turn.
     ///
     /// # Panics
     /// When nothing waits.
     #[inline]
-    pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
+    pub(super) fn pop(&mut self, now: Time, output: usize) -> (usize, Entry) {
         let source = self.next_source(output);
         let list = &mut self.lists[output * self.sources + source];
         let index = list.head as usize;
-        let entry = self.pool[index];
-        list.head = entry.at.as_ps() as u32;
+        let Waiting { entry, next, input } = self.pool[index];
+        list.head = next;
         if list.head == NOTHING {
             self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
+        } else {
+            // It was put there long ago: have it brought near before its turn comes.
+            core::hint::black_box(self.pool[list.head as usize].next);
         }
-        self.pool[index].at = Time::from_ps(u64::from(self.free));
+        self.pool[index].next = self.free;
         self.free = index as u32;
         let state = &mut self.outputs[output];
         state.last_served = source as u32;
-        state.change(now, -i64::from(entry.frame_len), -1);
-        entry
+        state.integrate(now);
+        state.bytes -= u64::from(entry.frame_len);
+        state.packets -= 1;
+        (input as usize, entry)
     }
 
     /// The first source after the one served last that has something, going round.
@@ -132,26 +151,24 @@ impl Queues {
     }
 
     #[inline]
-    fn allocate(&mut self, entry: Entry) -> u32 {
+    fn allocate(&mut self, waiting: Waiting) -> u32 {
         let index = self.free;
         if index == NOTHING {
-            self.pool.push(entry);
+            self.pool.push(waiting);
             return self.pool.len() as u32 - 1;
         }
-        self.free = self.pool[index as usize].at.as_ps() as u32;
-        self.pool[index as usize] = entry;
+        self.free = self.pool[index as usize].next;
+        self.pool[index as usize] = waiting;
         index
     }
 }
 
 impl Output {
+    /// The depth has been what it is until `now`.
     #[inline]
-    fn change(&mut self, now: Time, bytes: i64, packets: i32) {
+    fn integrate(&mut self, now: Time) {
         self.byte_time += u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps());
         self.changed = now;
-        self.bytes = self.bytes.strict_add_signed(bytes);
-        self.packets = self.packets.strict_add_signed(packets);
-        self.most_bytes = self.most_bytes.max(self.bytes);
     }
 }
 
@@ -160,14 +177,14 @@ mod tests {
     use super::*;
     use crate::entry::Flags;
 
-    fn entry(id: u64, in_port: u16) -> Entry {
-        Entry { in_port, ..Entry::new(id, 0, 0, 0, 100, Flags::NONE) }
+    fn entry(id: u64) -> Entry {
+        Entry::new(id, 0, 0, 0, 100, Flags::NONE)
     }
 
     fn drain(queues: &mut Queues, output: usize) -> Vec<u64> {
         let mut order = Vec::new();
         while !queues.is_empty(output) {
-            order.push(queues.pop(Time::ZERO, output).identity);
+            order.push(queues.pop(Time::ZERO, output).1.identity);
         }
         order
     }
@@ -176,11 +193,11 @@ mod tests {
     fn virtual_queues_take_turns_and_keep_their_order() {
         for ports in [4usize, 200] {
             let mut queues = Queues::new(ports, true);
-            let last = ports as u16 - 1;
+            let last = ports - 1;
             for (id, in_port) in [(10, 1), (11, 1), (12, 1), (20, last), (21, last), (30, 0)] {
-                queues.push(Time::ZERO, 2, entry(id, in_port));
+                queues.push(Time::ZERO, 2, in_port, entry(id));
             }
-            queues.push(Time::ZERO, 1, entry(99, 1));
+            queues.push(Time::ZERO, 1, 1, entry(99));
             assert_eq!((queues.output(2).bytes, queues.bytes()), (600, 700));
             assert_eq!(drain(&mut queues, 2), [10, 20, 30, 11, 21, 12], "{ports} ports");
             assert_eq!(drain(&mut queues, 1), [99]);
@@ -191,7 +208,7 @@ mod tests {
     fn one_queue_per_output_is_first_in_first_out() {
         let mut queues = Queues::new(4, false);
         for (id, in_port) in [(1, 3), (2, 0), (3, 3), (4, 1)] {
-            queues.push(Time::ZERO, 0, entry(id, in_port));
+            queues.push(Time::ZERO, 0, in_port, entry(id));
         }
         assert_eq!(drain(&mut queues, 0), [1, 2, 3, 4]);
     }
@@ -199,14 +216,14 @@ mod tests {
     #[test]
     fn depth_is_integrated_over_time() {
         let mut queues = Queues::new(2, true);
-        queues.push(Time::from_ps(10), 0, entry(1, 0));
-        queues.push(Time::from_ps(20), 0, entry(2, 0));
+        queues.push(Time::from_ps(10), 0, 0, entry(1));
+        queues.push(Time::from_ps(20), 0, 0, entry(2));
         queues.pop(Time::from_ps(50), 0);
         queues.pop(Time::from_ps(60), 0);
         let output = queues.output(0);
         assert_eq!((output.byte_time, output.most_bytes), (100 * 10 + 200 * 30 + 100 * 10, 200));
         let pool = queues.pool.len();
-        queues.push(Time::from_ps(70), 1, entry(3, 1));
+        queues.push(Time::from_ps(70), 1, 1, entry(3));
         assert_eq!(queues.pool.len(), pool, "places are used again");
     }
 }
