@@ -1,15 +1,15 @@
-//! A packet as the network sees it: 24 bytes that travel by value; 32 with the time of arrival, or with the place in a queue.
+//! A packet as the network sees it: 24 bytes that travel by value; 32 with the time of arrival, or with the place in a
+//! queue.
 //!
 //! A switch needs a destination, a length, a hash and a few flags; what only the ends understand (headers, payload)
 //! stays in [`crate::packets`] under an index. Entries are copied from ring to ring instead of lying in a slab: a ring
 //! is read and written in sequence, so the next entry is already in the cache, and no node reaches into memory that
 //! another node owns.
 
-
 use rnic_wire::net::{INTERFRAME_GAP_LEN, PREAMBLE_LEN};
 
-/// A packet on a link or in a switch. Nothing of it changes on the way but its flags: it is copied whole, and a copy that
-/// follows a change of a part at once makes the processor wait.
+/// A packet on a link or in a switch. Nothing of it changes on the way but its flags: it is copied whole, and a copy
+/// that follows a change of a part at once makes the processor wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// Who it is, for the trace: the same in every run and in every order of execution.
@@ -51,13 +51,7 @@ pub(crate) const HOSTS_MAX: u32 = 1 << 24;
 impl Entry {
     pub(crate) fn new(identity: u64, flow_hash: u32, packet: u32, dst: u32, frame_len: u32, flags: Flags) -> Self {
         debug_assert!(dst < HOSTS_MAX && frame_len <= u32::from(u16::MAX));
-        Self {
-            identity,
-            flow_hash,
-            packet,
-            dst_and_flags: dst | flags.0,
-            frame_len: frame_len as u16,
-        }
+        Self { identity, flow_hash, packet, dst_and_flags: dst | flags.0, frame_len: frame_len as u16 }
     }
 
     /// The pause frame that says `flags`.
