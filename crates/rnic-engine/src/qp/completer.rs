@@ -62,6 +62,7 @@ impl Qp {
         self.receive_nak(core, now, cumulative, aeth.syndrome, sack)
     }
 
+    #[inline(never)]
     fn receive_nak(
         &mut self,
         core: &mut Core,
@@ -119,7 +120,7 @@ impl Qp {
 
     /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first
     /// response that has not come in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acknowledge_requests(&mut self, core: &mut Core, now: Time, cumulative: Seq) {
         let reached = if self.transport.split || self.requester.fetches == 0 {
             cumulative
@@ -147,7 +148,7 @@ impl Qp {
     }
 
     /// Moves the cumulative acknowledgement of requests and does everything that follows from it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance_requests(&mut self, core: &mut Core, now: Time, una: Seq) {
         let (packets, rtt) = self.requester.window.acknowledge(una, now);
         if packets == 0 {
