@@ -170,6 +170,7 @@ impl Qp {
         self.wake_requester(core);
     }
 
+    #[inline(never)]
     fn regulate_acked(&mut self, core: &mut Core, now: Time, packets: u64, rtt: Option<Duration>) {
         if self.transport.control_interest.acked {
             self.regulate(core, now, &ControlEvent::Acked { packets, rtt });

@@ -72,6 +72,7 @@ impl Qp {
     }
 
     /// Tells congestion control what happened.
+    #[inline(never)]
     pub(crate) fn regulate(&mut self, core: &mut Core, now: Time, event: &ControlEvent) {
         let view = self.control_view(core, now);
         let Some(regulator) = &mut self.regulator else { return };
@@ -111,6 +112,7 @@ impl Qp {
     }
 
     /// Tells the scheduler that a packet of the turn has left.
+    #[inline(never)]
     pub(crate) fn count_served(&mut self, core: &mut Core, now: Time, bytes: u32) {
         if self.transport.schedule_listens {
             self.schedule_event(core, now, &ScheduleEvent::Served { bytes: u64::from(bytes) });
@@ -174,6 +176,7 @@ impl Qp {
     }
 
     /// A packet leaves: the next one follows at the rate in force, and the controller may want to count.
+    #[inline(never)]
     pub(crate) fn regulate_sent(&mut self, core: &mut Core, now: Time, payload_len: u32) {
         if self.transport.control_interest.sent {
             self.regulate(core, now, &ControlEvent::Sent { bytes: u64::from(payload_len) });

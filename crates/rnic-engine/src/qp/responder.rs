@@ -181,6 +181,7 @@ impl Qp {
         (packet.flags.ack_request && !answered) || self.responder.owes.is_some_and(|owed| owed != AckKind::Ack)
     }
 
+    #[inline(never)]
     fn receive_early<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
         if self.accept(core, seq, packet, dma).is_err() {
             self.acknowledge(core, AckKind::Gap);
@@ -197,6 +198,7 @@ impl Qp {
     }
 
     /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
+    #[inline(never)]
     fn receive_duplicate(&mut self, core: &mut Core, seq: Seq, packet: &Packet) -> RxOutcome {
         core.stats.packets_duplicate += 1;
         if self.transport.split {
