@@ -32,6 +32,12 @@ pub struct Cli {
 /// What `rnic` can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Move a file through a lossy network, for real and simulated, and compare transports
+    Demo(DemoArgs),
+
+    /// Measure one kind of operation, over UDP between processes or machines, or simulated
+    Perf(PerfArgs),
+
     /// Simulate a network from a plan
     Sim(SimArgs),
 

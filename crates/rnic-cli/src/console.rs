@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 /// What shells report for a command that ended by an interrupt.
 const INTERRUPTED: i32 = 130;
@@ -25,18 +25,6 @@ pub fn end_on_interrupt() {
     if let Err(error) = ctrlc::set_handler(handler) {
         line(&format!("rnic: an interrupt will end this abruptly: {error}"));
     }
-}
-
-/// A bar for work of known length, in units of its caller; invisible unless standard error is a terminal.
-pub fn bar(what: &str, length: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{msg:<28} {bar:40} {percent:>3}%  {elapsed}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(length).with_style(style).with_message(what.to_owned());
-    bar.enable_steady_tick(TICK);
-    bar
 }
 
 /// A sign of life for work of unknown length.

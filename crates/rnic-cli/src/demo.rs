@@ -3,4 +3,104 @@
 mod contest;
 mod find;
 mod page;
+mod real;
+mod simulated;
 mod summary;
+
+use std::fs;
+use std::path::Path;
+
+use crate::args::DemoArgs;
+use crate::console;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output::Folder;
+use crate::shell;
+
+use contest::{Contest, Run};
+
+/// Runs `rnic demo`.
+///
+/// # Errors
+/// Bad input, or a file that did not arrive as it was sent.
+pub fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let path = find::file(args.file.as_deref())?;
+    let folder = Folder::make(&args.out)?;
+    let content = read(&path)?;
+    let mut contest = contest(args, &path, content.len() as u64);
+    console::line(&summary::announcement(&contest, &path));
+    for transport in TRANSPORTS {
+        contest.runs.push(follow(transport, "UDP", || real::transfer(&content, transport, args))?);
+    }
+    for transport in TRANSPORTS {
+        contest.runs.push(follow(transport, "simulation", || simulated::transfer(&content, transport, args))?);
+    }
+    let text = summary::text(&contest);
+    if args.json {
+        text.lines().for_each(console::line);
+        console::json(&contest);
+    } else {
+        console::print(&text);
+    }
+    write(&folder, &contest)?;
+    if contest.is_verified() {
+        return Ok(());
+    }
+    Err(Failure::Check("check failed: the file did not arrive as it was sent".to_owned()))
+}
+
+/// Does one run under a sign of life.
+fn follow(transport: &str, body: &str, run: impl FnOnce() -> Result<Run, Failure>) -> Result<Run, Failure> {
+    let spinner = console::spinner(&format!("{transport}, {body}"));
+    let result = run();
+    spinner.finish_and_clear();
+    result
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::metadata(path).map_err(|error| Failure::file(path, error))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(Failure::file(path, format!("has {bytes} bytes, the demonstration moves at most 1 GiB")));
+    }
+    fs::read(path).map_err(|error| Failure::file(path, error))
+}
+
+fn contest(args: &DemoArgs, path: &Path, bytes: u64) -> Contest {
+    let mut words = vec!["rnic".to_owned(), "demo".to_owned()];
+    words.extend(args.file.iter().flat_map(|file| ["--file".to_owned(), file.display().to_string()]));
+    words.extend(["--loss".to_owned(), args.loss.to_string(), "--reorder".to_owned(), args.reorder.to_string()]);
+    words.extend(["--seed".to_owned(), args.seed.to_string()]);
+    Contest {
+        file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        bytes,
+        loss: args.loss.as_f64(),
+        reorder: args.reorder.as_f64(),
+        seed: args.seed,
+        write_bytes: WRITE_BYTES.into(),
+        depth: DEPTH,
+        mtu: MTU,
+        command: shell::join(&words),
+        machine: Machine::here(),
+        runs: Vec::new(),
+    }
+}
+
+fn write(folder: &Folder, contest: &Contest) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(contest).map_err(Failure::input)?;
+    folder.write_text("demo.json", &format!("{json}\n"))?;
+    let page = folder.write_text("demo.html", &page::page(contest))?;
+    let page = fs::canonicalize(&page).unwrap_or(page);
+    console::line(&format!("The chart: {} (figures: demo.json beside it)", page.display()));
+    Ok(())
+}
+
+/// As shipped, then what it should be compared with.
+const TRANSPORTS: [&str; 2] = ["roce-gbn", "irn"];
+/// Bytes of one Write.
+const WRITE_BYTES: u32 = 64 << 10;
+/// Writes in flight.
+const DEPTH: u32 = 32;
+/// Payload bytes of a full packet.
+const MTU: u32 = 4096;
+/// Both simulated hosts hold the file in memory, and so do both processes.
+const FILE_BYTES_MAX: u64 = 1 << 30;

@@ -13,17 +13,17 @@
 //! Exit codes: 0 done and checked, 1 a failed check, 2 bad input (one line on standard error), 130 interrupted. With
 //! `--json`, standard output holds exactly one JSON object and people read standard error.
 
-#![expect(dead_code, unused_imports, reason = "parts that wait for the bodies to land")]
-
 mod args;
 mod chart;
 mod console;
 mod demo;
 mod failure;
+mod link;
 mod list;
 mod machine;
 mod number;
 mod output;
+mod perf;
 mod shell;
 mod sim;
 mod table;
@@ -52,7 +52,9 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(args) => demo::run(args),
         Command::List(args) => list::run(args),
+        Command::Perf(args) => perf::run(args),
         Command::Sim(args) => sim::run(args),
     }
 }

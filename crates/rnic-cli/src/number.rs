@@ -39,9 +39,9 @@ pub fn size(bytes: u64) -> String {
     format!("{} {unit}", short(bytes as f64 / scale))
 }
 
-/// `part` of `whole` as a factor: `3.2x`.
-pub fn times(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{}x", short(part / whole)) } else { "-".to_owned() }
+/// A share of one in percent: `1 %`.
+pub fn percent(share: f64) -> String {
+    format!("{}\u{a0}%", (share * 1e6).round() / 1e4)
 }
 
 fn grouped_text(number: &str) -> String {
@@ -84,8 +84,7 @@ mod tests {
     #[test]
     fn quantities_pick_their_unit() {
         assert_eq!([0.5, 12.3, 4_560.0, 2e6].map(micros), ["500 ns", "12.3 us", "4.56 ms", "2.00 s"]);
+        assert_eq!([0.01, 0.0025].map(percent), ["1\u{a0}%", "0.25\u{a0}%"]);
         assert_eq!([12, 1_500, 38_400_000].map(size), ["12 B", "1.50 kB", "38.4 MB"]);
-        assert_eq!(times(6.0, 2.0), "3.00x");
-        assert_eq!(times(1.0, 0.0), "-");
     }
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rnic_base::{BitRate, Bytes, Duration, Probability};
+use rnic_base::{BitRate, Duration, Probability};
 
-use super::values::{Op, Setting, Wire, positive_rate};
+use super::values::{Op, Setting, Wire, message_bytes, mtu_bytes, positive_rate, positive_time};
 
 /// Arguments of `rnic perf`.
 #[derive(Args, Clone, Debug)]
@@ -17,7 +17,8 @@ pub struct PerfArgs {
 
     /// Answer measurements until interrupted, at ADDR:PORT (port 0: any free one)
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_LISTEN)]
-    #[arg(conflicts_with_all = ["host", "wire"])]
+    #[arg(conflicts_with_all = ["host", "wire", "transport", "op", "size", "qps", "depth", "loss", "reorder", "delay"])]
+    #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json"])]
     pub listen: Option<String>,
 
     /// Transport; see `rnic list`
@@ -29,8 +30,8 @@ pub struct PerfArgs {
     pub op: Op,
 
     /// Bytes of each operation; atomics are always 8 [default: 64KiB]
-    #[arg(long, value_name = "BYTES")]
-    pub size: Option<Bytes>,
+    #[arg(long, value_name = "BYTES", value_parser = message_bytes)]
+    pub size: Option<u32>,
 
     /// Queue pairs, all between the same two NICs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -49,7 +50,8 @@ pub struct PerfArgs {
     #[arg(long, value_name = "P", default_value = "0")]
     pub reorder: Probability,
 
-    /// How much later every packet arrives; with `--wire sim`, the delay of the link [default: 0 on udp, 1us on sim]
+    /// How much later every packet arrives; with `--wire sim`, the delay of the link [default: 0 on udp,
+    /// 12us on sim]
     #[arg(long, value_name = "TIME")]
     pub delay: Option<Duration>,
 
@@ -58,11 +60,11 @@ pub struct PerfArgs {
     pub rate: Option<BitRate>,
 
     /// Payload bytes of a full packet; on udp an upper bound, the path may carry less
-    #[arg(long, value_name = "BYTES", default_value = "4096")]
-    pub mtu: Bytes,
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = mtu_bytes)]
+    pub mtu: u32,
 
-    /// How long to measure; simulated time on sim [default: 2s on udp, 2ms on sim]
-    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    /// How long to measure; simulated time on sim [default: 2s on udp, 20ms on sim]
+    #[arg(long, value_name = "TIME", conflicts_with = "count", value_parser = positive_time)]
     pub duration: Option<Duration>,
 
     /// How many operations to measure on each queue pair, instead of a time
@@ -81,6 +83,10 @@ pub struct PerfArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
+    /// On udp, compare every byte that is measured, instead of a round right after: measures the comparing too
+    #[arg(long)]
+    pub verify: bool,
+
     /// Write what this end sends and receives, for tshark or Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -89,9 +95,9 @@ pub struct PerfArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Serve one measurement, end with the parent process, and say on standard output where to connect
+    /// Say on standard output where to connect, and end when standard input does
     #[arg(long, hide = true, requires = "listen")]
-    pub once: bool,
+    pub attached: bool,
 }
 
 /// All addresses, the port of RoCEv2.
@@ -110,5 +116,6 @@ Examples:
   rnic perf --listen 10.0.0.1:4791              on one machine, and on another:
   rnic perf 10.0.0.1 --op read --qps 4
 
+Timeouts and caps that nobody sets fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's).
 Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are
 simulated.";

@@ -1,7 +1,8 @@
 //! Values of options that several commands share.
 
 use clap::ValueEnum;
-use rnic_base::BitRate;
+use rnic_base::limits::{MESSAGE_BYTES_MAX, MTU_MAX, MTU_MIN};
+use rnic_base::{BitRate, Bytes, Duration};
 
 /// `KEY=VALUE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,18 @@ pub enum Op {
     Atomic,
 }
 
+impl Op {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Atomic => "atomic",
+        }
+    }
+}
+
 /// What carries the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Wire {
@@ -50,6 +63,39 @@ pub enum Wire {
     Udp,
     /// The simulated fabric, point to point
     Sim,
+}
+
+impl Wire {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// Bytes of a message: as many as the verbs allow.
+pub fn message_bytes(text: &str) -> Result<u32, String> {
+    let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
+    let fits = u32::try_from(bytes).ok().filter(|bytes| u64::from(*bytes) <= MESSAGE_BYTES_MAX);
+    fits.ok_or_else(|| "a message has at most 1GiB".to_owned())
+}
+
+/// Payload bytes of a full packet: what both bodies can carry.
+pub fn mtu_bytes(text: &str) -> Result<u32, String> {
+    let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
+    let fits = u32::try_from(bytes).ok().filter(|mtu| (MTU_MIN..=MTU_MAX).contains(mtu) && mtu.is_multiple_of(4));
+    fits.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))
+}
+
+/// Refuses a time of zero, in which nothing can be measured.
+pub fn positive_time(text: &str) -> Result<Duration, String> {
+    match text.parse::<Duration>() {
+        Ok(Duration::ZERO) => Err("a time must be above zero".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Refuses a rate of zero, at which nothing would ever arrive.
@@ -70,6 +116,19 @@ mod tests {
         let read = |text: &str| text.parse::<Setting>().map(|setting| (setting.key, setting.value));
         assert_eq!(read("switch.alpha = 1=2"), Ok(("switch.alpha".into(), "1=2".into())));
         assert!(read("alpha").is_err() && read("=1").is_err());
+    }
+
+    #[test]
+    fn sizes_have_bounds() {
+        assert_eq!((message_bytes("64KiB"), message_bytes("0"), mtu_bytes("1KiB")), (Ok(65_536), Ok(0), Ok(1_024)));
+        assert_eq!(message_bytes("1GiB"), Ok(1 << 30));
+        for wrong in ["1073741825", "5GiB", "much"] {
+            assert!(message_bytes(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "255", "1022", "9000", "64us"] {
+            assert!(mtu_bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(positive_time("0s").is_err() && positive_time("1ms").is_ok());
     }
 
     #[test]

@@ -19,7 +19,7 @@ const IRN: &str = "irn";
 /// The page.
 pub fn page(contest: &Contest) -> String {
     let Contest { file, bytes, loss, reorder, .. } = contest;
-    let conditions = format!("{} packet loss, {} reordered", percent(*loss), percent(*reorder));
+    let conditions = format!("{} packet loss, {} reordered", number::percent(*loss), number::percent(*reorder));
     let page = Page {
         title: format!("One file, {conditions}"),
         kicker: format!("OpenRNIC: {file}, {}, by RDMA Write through {conditions}", number::size(*bytes)),
@@ -29,10 +29,6 @@ pub fn page(contest: &Contest) -> String {
         facts: vec![results(contest), conditions_of(contest)],
     };
     page.to_html()
-}
-
-fn percent(share: f64) -> String {
-    format!("{}\u{a0}%", (share * 1e6).round() / 1e4)
 }
 
 fn hue(transport: &str) -> Hue {
@@ -52,7 +48,7 @@ fn gain(contest: &Contest, wire: Carrier) -> String {
 
 fn headline(contest: &Contest) -> String {
     let (real, simulated) = (gain(contest, Carrier::Udp), gain(contest, Carrier::Sim));
-    let loss = percent(contest.loss);
+    let loss = number::percent(contest.loss);
     // Hyphens that do not break: the name stays one word.
     format!(
         "Through {loss} loss, IRN moves a file {real} as fast as go\u{2011}back\u{2011}N, and {simulated} as fast on a \
@@ -253,7 +249,11 @@ fn conditions_of(contest: &Contest) -> Facts {
             pair("file", format!("{file}, {} bytes", number::grouped(*bytes))),
             pair(
                 "network",
-                format!("{} of packets lost, {} overtaken, seed {seed}", percent(*loss), percent(*reorder)),
+                format!(
+                    "{} of packets lost, {} overtaken, seed {seed}",
+                    number::percent(*loss),
+                    number::percent(*reorder)
+                ),
             ),
             pair(
                 "traffic",

@@ -1,7 +1,9 @@
 //! The demonstration as a table.
 
+use std::path::Path;
+
 use super::contest::{Carrier, Contest, Run};
-use crate::number;
+use crate::{number, table};
 
 /// Heads of the table.
 pub const HEADS: [&str; 9] = [
@@ -43,4 +45,25 @@ fn row(contest: &Contest, transport: &str) -> Vec<String> {
         cell(simulated, both),
         if is_verified { "yes".to_owned() } else { "NO".to_owned() },
     ]
+}
+
+/// Says what is about to happen.
+pub fn announcement(contest: &Contest, path: &Path) -> String {
+    format!(
+        "Moving {} ({}) by RDMA Write between two processes over UDP, through {} loss and {} reordering, then the \
+         same bytes across a simulated 100 Gbit/s link.",
+        path.display(),
+        number::size(contest.bytes),
+        number::percent(contest.loss),
+        number::percent(contest.reorder)
+    )
+}
+
+/// The table, and what to keep in mind when reading it.
+pub fn text(contest: &Contest) -> String {
+    format!(
+        "{}Real: software on {}, not RDMA hardware. Simulated: one 100 Gbit/s link.\n",
+        table::results(&HEADS, rows(contest)),
+        contest.machine.summary()
+    )
 }

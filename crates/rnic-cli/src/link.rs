@@ -1,0 +1,129 @@
+//! The simulated link that `perf` and `demo` measure on, and transports fitted to it.
+//!
+//! A transport's defaults are for the network of its paper. On sockets, rnic-host puts in what fits processes; here it
+//! is what fits one link, for options that nobody has set:
+//!
+//! - `rto_high` is what it is defined to be (IRN section 4.1): the longest path and one full buffer, of this network.
+//! - `cap_packets`, for transports that have a cap, is at least twice what fills the link: while a hole is repaired, a
+//!   round trip's worth of packets waits behind it.
+//!
+//! Go-back-N keeps its 320 microseconds: a timeout that fits this link more closely makes it slower, because a message
+//! that waits in line at the sender already looks lost.
+
+use rnic_base::{BitRate, Duration, Probability};
+use rnic_fabric::Plan;
+
+use crate::failure::Failure;
+
+/// What is measured on.
+#[derive(Clone, Debug)]
+pub struct Link<'l> {
+    /// Bits per second.
+    pub rate: BitRate,
+    /// Each way.
+    pub delay: Duration,
+    /// Packets that vanish, each way.
+    pub loss: Probability,
+    /// Packets that are overtaken, each way.
+    pub reorder: Probability,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Name of the transport.
+    pub transport: &'l str,
+    /// Its options as somebody set them.
+    pub options: Vec<(&'l str, &'l str)>,
+}
+
+impl Link<'_> {
+    /// A plan for two hosts and this link, with `workload` and other tables as TOML.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the words of whoever reads plans.
+    pub fn plan(&self, name: &str, payload: &str, rest: &str) -> Result<Plan, Failure> {
+        let Self { rate, delay, mtu, .. } = self;
+        let text = format!(
+            "name = \"{name}\"\nmtu = {mtu}\npayload = \"{payload}\"\n[topology]\nkind = \"point-to-point\"\n\
+             [links]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n[transport]\nname = \"irn\"\n{}{}{rest}",
+            fault("drop", self.loss, ""),
+            fault("reorder", self.reorder, DISPLACEMENT),
+        );
+        let mut overrides = vec![("transport.name".to_owned(), self.transport.to_owned())];
+        overrides.extend(self.options.iter().map(|(key, value)| (format!("transport.{key}"), (*value).to_owned())));
+        overrides.extend(self.fits().into_iter().map(|(key, value)| (format!("transport.{key}"), value)));
+        let overrides: Vec<(&str, &str)> = overrides.iter().map(|(key, value)| (&**key, &**value)).collect();
+        Plan::from_toml_with(&text, &overrides, &mut |_| Err("no files here".to_owned())).map_err(|error| {
+            let text = error.to_string();
+            Failure::input(text.strip_prefix("plan: ").unwrap_or(&text))
+        })
+    }
+
+    /// Options that fit the transport to the link. A transport that cannot be made has none: the plan's reader says
+    /// why it cannot.
+    fn fits(&self) -> Vec<(&'static str, String)> {
+        let Ok(profile) = rnic_transports::select(self.transport, self.options.iter().copied()) else {
+            return Vec::new();
+        };
+        let is_open = |name: &str| {
+            let has = profile.options().any(|(spec, _)| spec.name == name);
+            has && !self.options.iter().any(|(given, _)| *given == name)
+        };
+        let mut fits = Vec::new();
+        if is_open("rto_high") {
+            fits.push(("rto_high", "auto".to_owned()));
+        }
+        if let Some(cap) = profile.cap_packets.filter(|_| is_open("cap_packets")) {
+            let packets = self.rate.bytes_in(self.delay.saturating_mul(2)).div_ceil(u64::from(self.mtu));
+            fits.push(("cap_packets", (2 * packets).max(cap.into()).to_string()));
+        }
+        fits
+    }
+}
+
+fn fault(kind: &str, probability: Probability, more: &str) -> String {
+    if probability.is_never() {
+        return String::new();
+    }
+    format!("[[fault]]\nkind = \"{kind}\"\nprobability = \"{probability}\"\n{more}")
+}
+
+/// A link of today's data centres.
+pub const RATE: BitRate = BitRate::gbps(100);
+/// The longest path of IRN's default network (section 4.1): six links of two microseconds.
+pub const DELAY: Duration = Duration::from_us(12);
+/// As on sockets, three later packets overtake.
+const DISPLACEMENT: &str = "displacement = 3\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link<'l>(transport: &'l str, options: &[(&'l str, &'l str)]) -> Link<'l> {
+        let (loss, reorder) = (Probability::ratio(1, 100), Probability::NEVER);
+        Link { rate: RATE, delay: DELAY, loss, reorder, mtu: 4096, transport, options: options.to_vec() }
+    }
+
+    #[test]
+    fn a_cap_grows_with_the_link_and_what_is_given_stays() {
+        assert_eq!(link("irn", &[]).fits()[1], ("cap_packets", "148".to_owned()));
+        let short = Link { delay: Duration::from_us(1), ..link("irn", &[]) };
+        assert_eq!(short.fits()[1], ("cap_packets", "110".to_owned()), "never below the default");
+        assert!(link("irn", &[("cap_packets", "7"), ("rto_high", "1ms")]).fits().is_empty());
+        assert!(link("roce-gbn", &[]).fits().is_empty());
+    }
+
+    #[test]
+    fn plans_have_what_was_asked_for() {
+        let plan = link("irn", &[("rto_low", "50us")]).plan("x", "none", MANUAL).expect("a sound plan");
+        let set = |name: &str| plan.transport.options().find(|(spec, _)| spec.name == name).expect("an option").1;
+        assert_eq!((set("rto_low"), plan.faults.len()), (Duration::from_us(50).as_ps(), 1));
+        assert!(set("rto_high") < Duration::from_us(320).as_ps(), "fitted");
+        for (transport, options, says) in
+            [("tcp", vec![], "unknown transport `tcp`"), ("irn", vec![("rto_high", "5KB")], "rto_high")]
+        {
+            let failure = link(transport, &options).plan("x", "none", MANUAL).expect_err("no plan").to_string();
+            assert!(failure.contains(says) && failure.starts_with("rnic: transport"), "{failure}");
+        }
+    }
+
+    const MANUAL: &str = "[workload]\nkind = \"manual\"\n";
+}

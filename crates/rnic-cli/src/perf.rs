@@ -1,0 +1,55 @@
+//! `rnic perf`: one kind of operation, repeated, over sockets or over the simulated fabric.
+
+mod address;
+mod listen;
+pub mod neighbour;
+mod outcome;
+mod simulated;
+mod udp;
+
+use crate::args::PerfArgs;
+use crate::args::values::{Op, Wire};
+use crate::console;
+use crate::failure::Failure;
+use crate::machine::Machine;
+
+pub use outcome::Outcome;
+pub use udp::near_side_of;
+
+/// Runs `rnic perf`.
+///
+/// # Errors
+/// Bad input, a far end that does not play along, or data that arrived wrong.
+pub fn run(args: &PerfArgs) -> Result<(), Failure> {
+    if let Some(bind) = &args.listen {
+        return listen::run(bind, args);
+    }
+    let machine = Machine::here();
+    let outcome = match args.wire {
+        Wire::Udp => udp::measure(args, machine)?,
+        Wire::Sim => simulated::measure(args, machine)?,
+    };
+    let text = outcome.text();
+    if args.json {
+        eprint_lines(&text);
+        console::json(&outcome);
+    } else {
+        console::print(&text);
+    }
+    outcome.check()
+}
+
+fn eprint_lines(text: &str) {
+    text.lines().for_each(console::line);
+}
+
+/// Bytes of each operation when nobody says.
+const SIZE_BYTES: u32 = 64 << 10;
+
+/// Bytes of each operation.
+fn size_bytes(args: &PerfArgs) -> u32 {
+    match args.op {
+        Op::Atomic => 8,
+        _ => args.size.unwrap_or(SIZE_BYTES),
+    }
+}

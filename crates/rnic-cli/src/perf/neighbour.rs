@@ -1,0 +1,77 @@
+//! The other process: this program once more, listening on loopback.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{self, Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// A listening process that ends when this one does.
+#[derive(Debug)]
+pub struct Neighbour {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Neighbour {
+    /// Starts it, with packets of at most `mtu` payload bytes, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not come to listen; in its words.
+    pub fn start(mtu: u32) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::input(format!("cannot start a second process: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args(["perf", "--listen", LOOPBACK, "--attached", "--mtu", &mtu.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut said = String::new();
+        let read = child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
+        match (read, said.trim().parse()) {
+            (Ok(_), Ok(address)) => Ok(Self { child, address }),
+            (Err(error), _) => Err(failed(error)),
+            (Ok(_), Err(_)) => {
+                let mut complaint = String::new();
+                let stderr = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut complaint));
+                let _ = (stderr, child.wait());
+                Err(Failure::input(format!("the second process has failed: {}", complaint.trim())))
+            }
+        }
+    }
+}
+
+impl Drop for Neighbour {
+    /// The end of its standard input tells it to end.
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let start = Instant::now();
+        while start.elapsed() < FAREWELL {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends this process when whoever holds the other end of its standard input is gone.
+pub fn end_with_parent() {
+    thread::spawn(|| {
+        // Nobody writes anything: this returns when the parent closes the pipe or dies.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        process::exit(0);
+    });
+}
+
+/// Any free port of loopback.
+const LOOPBACK: &str = "127.0.0.1:0";
+/// Far longer than a process needs to end.
+const FAREWELL: Duration = Duration::from_secs(2);

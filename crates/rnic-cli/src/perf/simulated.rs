@@ -1,0 +1,98 @@
+//! The same operations on the fabric: two hosts and a link.
+
+use rnic_base::Duration;
+use rnic_fabric::{Plan, Report};
+
+use super::{Outcome, size_bytes};
+use crate::args::PerfArgs;
+use crate::args::values::{Op, pairs};
+use crate::failure::Failure;
+use crate::link::{self, Link};
+use crate::machine::Machine;
+use crate::sim;
+
+/// Simulates what `args` ask for.
+///
+/// # Errors
+/// When it cannot be simulated, or a promise was broken.
+pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
+    let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
+    let report = sim::simulate(&plan(args, checked)?, args.seed, args.pcap.as_deref())?;
+    let outcome = Outcome::of_simulation(args, &report, checked, machine);
+    report.check().map_err(|failure| Failure::Check(format!("check failed: {}", failure.violations.join("; "))))?;
+    Ok(outcome)
+}
+
+/// What both ends need for the operations in flight.
+fn memory_bytes(args: &PerfArgs) -> u64 {
+    u64::from(size_bytes(args)) * u64::from(args.depth) * u64::from(args.qps) * 2
+}
+
+/// The plan, written as a plan: what it says is checked by whoever reads plans.
+fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
+    let op = match args.op {
+        Op::Write => "write",
+        Op::Send => "send",
+        Op::Read => "read",
+        Op::Atomic => "fetch-add",
+    };
+    let length = match (args.count, args.duration) {
+        (Some(count), _) => format!("count = {count}"),
+        (None, duration) => format!("duration = \"{}\"", duration.unwrap_or(DURATION)),
+    };
+    let limit = LIMIT.max(args.duration.unwrap_or_default().saturating_mul(2));
+    let rest = format!(
+        "[workload]\nkind = \"closed-loop\"\nop = \"{op}\"\nmessage = {}\ndepth = {}\nqueue_pairs = {}\n{length}\n\
+         [run]\nlimit = \"{limit}\"\n",
+        size_bytes(args),
+        args.depth,
+        args.qps,
+    );
+    link(args).plan("perf", if checked { "checked" } else { "none" }, &rest)
+}
+
+fn link(args: &PerfArgs) -> Link<'_> {
+    Link {
+        rate: args.rate.unwrap_or(link::RATE),
+        delay: args.delay.unwrap_or(link::DELAY),
+        loss: args.loss,
+        reorder: args.reorder,
+        mtu: args.mtu,
+        transport: &args.transport,
+        options: pairs(&args.settings),
+    }
+}
+
+impl Outcome {
+    fn of_simulation(args: &PerfArgs, report: &Report, checked: bool, machine: Machine) -> Self {
+        let bytes = report.messages * u64::from(size_bytes(args));
+        let elapsed_s = report.elapsed_us / 1e6;
+        let by_time = |amount: f64| if elapsed_s > 0.0 { amount / elapsed_s } else { 0.0 };
+        let (link, latency) = (link(args), report.latency_us.unwrap_or_default());
+        Self {
+            transport: report.transport.to_owned(),
+            simulated: true,
+            delay_us: link.delay.as_us_f64(),
+            rate_gbps: Some(link.rate.as_gbps_f64()),
+            ops: report.messages,
+            bytes,
+            elapsed_s,
+            goodput_gbps: by_time(bytes as f64 * 8.0 / 1e9),
+            ops_per_s: by_time(report.messages as f64),
+            latency_us: [latency.p50, latency.p99, latency.p999, latency.max].into(),
+            packets_sent: report.packets_sent + report.packets_retransmitted,
+            packets_retransmitted: report.packets_retransmitted,
+            ops_verified: if checked { report.messages } else { 0 },
+            verified: checked && report.violations.is_empty() && report.flows_unfinished == 0,
+            trace_hash: Some(report.trace_hash.clone()),
+            ..Self::asked_for(args, machine)
+        }
+    }
+}
+
+/// How long to measure when nobody says: a second or so of real time, and enough losses for an average.
+const DURATION: Duration = Duration::from_ms(20);
+/// Simulated time after which even a transport that gets nowhere is cut off.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Beyond, bytes are not simulated: both hosts' memories would not fit small machines.
+const CHECKED_BYTES_MAX: u64 = 1 << 30;

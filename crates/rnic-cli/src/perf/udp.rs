@@ -1,0 +1,141 @@
+//! The end that measures, over UDP sockets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rnic_base::Duration;
+use rnic_host::perf::{self, Length, PerfConfig, PerfReport};
+use rnic_host::{Impairment, Nic};
+
+use super::neighbour::Neighbour;
+use super::{Outcome, address, listen, size_bytes};
+use crate::args::PerfArgs;
+use crate::args::values::{Op, Wire};
+use crate::console;
+use crate::failure::Failure;
+use crate::machine::Machine;
+
+/// Measures against the host that is named, or against a second process here.
+///
+/// # Errors
+/// When there is no far end, it refuses, or falls silent.
+pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
+    let (neighbour, far) = match &args.host {
+        Some(host) => (None, address::resolve(host)?),
+        None => {
+            let neighbour = Neighbour::start(args.mtu)?;
+            let address = neighbour.address;
+            (Some(neighbour), address)
+        }
+    };
+    let mut nic = listen::open("perf", near_side_of(far), args)?;
+    let spinner = console::spinner("measuring");
+    let result = rounds(&mut nic, far, args);
+    spinner.finish_and_clear();
+    drop(neighbour);
+    end_capture(&mut nic, args)?;
+    let (measured, compared) = result?;
+    Ok(Outcome::of_sockets(args, &measured, compared.as_ref(), machine))
+}
+
+/// Measures; then, unless that has been done on the way, looks at every byte of some operations through the same
+/// network. Comparing takes several times as long as moving, so it would be what is measured.
+fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport, Option<PerfReport>), Failure> {
+    let mut config = config(args);
+    let measured = perf::measure(nic, far, &config).map_err(Failure::input)?;
+    if config.verify {
+        return Ok((measured, None));
+    }
+    let bytes = u64::from(config.operation_bytes().max(1));
+    let fitting = COMPARED_BYTES / (bytes * u64::from(config.qps));
+    config.verify = true;
+    config.depth = config.depth.min(u32::try_from(fitting).unwrap_or(u32::MAX)).max(1);
+    config.length = Length::Count(fitting.clamp(1, COMPARED_MAX));
+    let compared = perf::measure(nic, far, &config).map_err(Failure::input)?;
+    Ok((measured, Some(compared)))
+}
+
+/// Any port on all our addresses; on loopback, loopback.
+pub fn near_side_of(far: SocketAddr) -> SocketAddr {
+    let ip = match far.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}
+
+fn config(args: &PerfArgs) -> PerfConfig {
+    let length = match (args.count, args.duration) {
+        (Some(count), _) => Length::Count(count.into()),
+        (None, duration) => Length::Time(duration.unwrap_or(DURATION)),
+    };
+    PerfConfig {
+        op: match args.op {
+            Op::Write => perf::Op::Write,
+            Op::Send => perf::Op::Send,
+            Op::Read => perf::Op::Read,
+            Op::Atomic => perf::Op::Atomic,
+        },
+        size_bytes: size_bytes(args),
+        qps: args.qps,
+        depth: args.depth,
+        length,
+        verify: args.verify,
+        ping_pong: args.op == Op::Send && args.depth == 1 && args.qps == 1,
+        transport: args.transport.clone(),
+        options: args.settings.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect(),
+        impairment: Impairment {
+            seed: args.seed,
+            loss: args.loss,
+            reorder: args.reorder,
+            delay: args.delay.unwrap_or_default(),
+            rate: args.rate,
+            ..Impairment::default()
+        },
+        ..PerfConfig::default()
+    }
+}
+
+fn end_capture(nic: &mut Nic, args: &PerfArgs) -> Result<(), Failure> {
+    match (nic.stop_capture(), &args.pcap) {
+        (Some(mut output), Some(path)) => output.flush().map_err(|error| Failure::file(path, error)),
+        (None, Some(path)) => Err(Failure::file(path, "the capture could not be written to its end")),
+        _ => Ok(()),
+    }
+}
+
+impl Outcome {
+    fn of_sockets(args: &PerfArgs, report: &PerfReport, compared: Option<&PerfReport>, machine: Machine) -> Self {
+        let latency = &report.latency_us;
+        let compared = compared.unwrap_or(report);
+        Self {
+            transport: report.transport.clone(),
+            wire: Wire::Udp.name(),
+            simulated: false,
+            ops: report.ops,
+            bytes: report.bytes,
+            elapsed_s: report.elapsed_s,
+            goodput_gbps: report.goodput_gbps,
+            ops_per_s: report.ops_per_s,
+            latency_us: [latency.p50, latency.p99, latency.p999, latency.max].into(),
+            latency_kind: match report.latency_kind {
+                perf::LatencyKind::Operation => "operation",
+                perf::LatencyKind::HalfRoundTrip => "half-round-trip",
+            },
+            packets_sent: report.packets_sent,
+            packets_retransmitted: report.packets_retransmitted,
+            verified: compared.verified,
+            ops_verified: compared.ops_verified,
+            ops_wrong: compared.ops_wrong,
+            mtu_bytes: report.wire_mtu_bytes,
+            ..Self::asked_for(args, machine)
+        }
+    }
+}
+
+/// What is compared after a measurement, on each queue pair: some milliseconds of work.
+const COMPARED_BYTES: u64 = 32 << 20;
+const COMPARED_MAX: u64 = 1_000;
+/// How long to measure when nobody says.
+const DURATION: Duration = Duration::from_secs(2);
