@@ -8,7 +8,7 @@
 
 use rnic_wire::net::{INTERFRAME_GAP_LEN, PREAMBLE_LEN};
 
-/// A packet on a link or in a switch. Nothing of it changes on the way but its flags: it is copied whole, and a copy
+/// A packet on a link or in a switch. Little of it changes on the way: it is copied whole, and a copy
 /// that follows a change of a part at once makes the processor wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) dst_and_flags: u32,
     /// Bytes of the Ethernet frame, header to frame check sequence.
     pub(crate) frame_len: u16,
+    /// The port that it came in at, while it waits.
+    pub(crate) input: u16,
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);
@@ -51,7 +53,7 @@ pub(crate) const HOSTS_MAX: u32 = 1 << 24;
 impl Entry {
     pub(crate) fn new(identity: u64, flow_hash: u32, packet: u32, dst: u32, frame_len: u32, flags: Flags) -> Self {
         debug_assert!(dst < HOSTS_MAX && frame_len <= u32::from(u16::MAX));
-        Self { identity, flow_hash, packet, dst_and_flags: dst | flags.0, frame_len: frame_len as u16 }
+        Self { identity, flow_hash, packet, dst_and_flags: dst | flags.0, frame_len: frame_len as u16, input: 0 }
     }
 
     /// The pause frame that says `flags`.

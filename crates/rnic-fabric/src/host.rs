@@ -19,6 +19,7 @@ use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, Rx
 use crate::agenda::NEVER;
 use crate::check::Violations;
 use crate::entry::{Entry, Flags};
+use crate::packets::Ends;
 use crate::port::{Network, Port, PortStats};
 use crate::topology::Node;
 
@@ -120,6 +121,7 @@ impl Host {
             if arrival == now {
                 let key = network.links.head(self.ring);
                 let entry = network.links.pop(self.ring);
+                network.packets.touch(network.links.first_packet(self.ring));
                 self.trace.word(key.word() ^ entry.trace_word());
                 self.arrive(now, &entry, network);
             } else if start == now {
@@ -222,16 +224,16 @@ impl Host {
                 self.stats.corrupt += 1;
                 return None;
             }
-            let flight = packets.get(entry.packet);
-            let meta = RxMeta { peer: PeerId(flight.src), congested };
-            return Some(self.engine.receive(now, flight.format, &flight.packet, meta, &mut NoDma));
+            let Ends { src, format, .. } = packets.ends(entry.packet);
+            let meta = RxMeta { peer: PeerId(src), congested };
+            return Some(self.engine.receive(now, format, packets.headers(entry.packet), meta, &mut NoDma));
         }
         let unloaded = self.carriage.unload(entry, packets);
         let Some((format, packet, payload)) = unloaded else {
             self.stats.corrupt += 1;
             return None;
         };
-        let meta = RxMeta { peer: PeerId(packets.get(entry.packet).src), congested };
+        let meta = RxMeta { peer: PeerId(packets.ends(entry.packet).src), congested };
         let payload = &packets.bytes(entry.packet)[payload];
         Some(match &mut self.memory {
             Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),

@@ -6,7 +6,7 @@
 use rnic_base::Time;
 
 use crate::agenda::Agenda;
-use crate::entry::Entry;
+use crate::entry::{Entry, NO_PACKET};
 
 /// Ports of a node, at most: what the low bits of a [`Key`] can name.
 pub(crate) const PORTS_MAX: usize = 1 << PORT_BITS;
@@ -111,6 +111,13 @@ impl Links {
     #[inline]
     pub(crate) fn head(&self, ring: u32) -> Key {
         self.heads[ring as usize / GROUP][ring as usize % GROUP]
+    }
+
+    /// Where the headers of the first entry of `ring` are; anything when there is none.
+    #[inline]
+    pub(crate) fn first_packet(&self, ring: u32) -> u32 {
+        let ring = &self.rings[ring as usize];
+        ring.slots.get(ring.place(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
     }
 
     /// Takes the first entry of `ring`, which has one.

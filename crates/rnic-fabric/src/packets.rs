@@ -3,28 +3,38 @@
 //! A slab that is written when a packet leaves its host and read when it reaches the other one. Slots are used again,
 //! last freed first, so that few packets under way touch little memory. Where a packet lies decides nothing.
 
+use prefetch_index::prefetch_index;
 use rnic_base::Psn;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
-/// A packet under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InFlight {
-    /// Headers; not to be looked at when the packet travels as bytes.
-    pub(crate) packet: Packet,
-    /// How they are written.
-    pub(crate) format: Format,
+/// The ends of a packet under way, and how its headers are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
     /// The host it comes from: its IP source address.
     pub(crate) src: u32,
     /// Its UDP source port.
     pub(crate) source_port: u16,
+    pub(crate) format: Format,
 }
+
+const _: () = assert!(size_of::<Ends>() == 8);
+
+/// Headers, in one cache line: where a packet arrives, that line is far away.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line(Packet);
+
+const _: () = assert!(size_of::<Line>() == 64);
 
 /// Every packet under way.
 #[derive(Debug)]
 pub(crate) struct Packets {
-    slots: Vec<InFlight>,
+    /// Headers; not to be looked at when packets travel as bytes.
+    headers: Vec<Line>,
+    /// Beside `headers`.
+    ends: Vec<Ends>,
     free: Vec<u32>,
-    /// Payload, or the whole datagram when packets are encoded; beside `slots`, and empty when neither is carried.
+    /// Payload, or the whole datagram when packets are encoded; beside `headers`, and empty when neither is carried.
     bytes: Vec<Vec<u8>>,
     with_bytes: bool,
     most: usize,
@@ -33,34 +43,49 @@ pub(crate) struct Packets {
 impl Packets {
     /// A slab; `with_bytes` when packets have payload or travel encoded.
     pub(crate) fn new(with_bytes: bool) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), bytes: Vec::new(), with_bytes, most: 0 }
+        let (headers, ends, free, bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { headers, ends, free, bytes, with_bytes, most: 0 }
     }
 
     /// Takes a packet in; its bytes are what the slot's last user left, until they are written.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: InFlight) -> u32 {
+    pub(crate) fn insert(&mut self, packet: &Packet, ends: Ends) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = packet;
+            self.headers[index as usize].0 = *packet;
+            self.ends[index as usize] = ends;
             return index;
         }
-        self.append(packet)
+        self.append(packet, ends)
     }
 
     #[cold]
-    fn append(&mut self, packet: InFlight) -> u32 {
-        let index = self.slots.len() as u32;
+    fn append(&mut self, packet: &Packet, ends: Ends) -> u32 {
+        let index = self.headers.len() as u32;
         assert!(index < PACKETS_MAX, "more than {PACKETS_MAX} packets under way");
-        self.slots.push(packet);
+        self.headers.push(Line(*packet));
+        self.ends.push(ends);
         if self.with_bytes {
             self.bytes.push(Vec::new());
         }
-        self.most = self.slots.len();
+        self.most = self.headers.len();
         index
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &InFlight {
-        &self.slots[index as usize]
+    pub(crate) fn headers(&self, index: u32) -> &Packet {
+        &self.headers[index as usize].0
+    }
+
+    #[inline]
+    pub(crate) fn ends(&self, index: u32) -> Ends {
+        self.ends[index as usize]
+    }
+
+    /// Has the headers at `index` brought near: they are wanted soon. Any index will do.
+    #[inline]
+    pub(crate) fn touch(&self, index: u32) {
+        prefetch_index(&self.headers, index as usize);
+        prefetch_index(&self.ends, index as usize);
     }
 
     /// The bytes that travel with a packet.
@@ -89,12 +114,13 @@ impl Packets {
     pub(crate) fn forget_headers(&mut self, index: u32) {
         let flags = PacketFlags::default();
         let nothing = Packet { dest_qpn: Qpn::new(0), psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp };
-        self.slots[index as usize].packet = nothing;
+        self.headers[index as usize].0 = nothing;
     }
 
     /// A second packet like the one at `index`.
     pub(crate) fn duplicate(&mut self, index: u32) -> u32 {
-        let copy = self.insert(*self.get(index));
+        let (packet, ends) = (*self.headers(index), self.ends(index));
+        let copy = self.insert(&packet, ends);
         if self.with_bytes {
             let bytes = core::mem::take(&mut self.bytes[index as usize]);
             self.bytes[copy as usize].clone_from(&bytes);
@@ -106,13 +132,13 @@ impl Packets {
     /// The packet at `index` is no more.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
-        debug_assert!((index as usize) < self.slots.len());
+        debug_assert!((index as usize) < self.headers.len());
         self.free.push(index);
     }
 
     /// Packets under way now.
     pub(crate) fn live(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.headers.len() - self.free.len()
     }
 
     /// Packets under way at once, at most, so far.
@@ -121,30 +147,31 @@ impl Packets {
     }
 }
 
-/// Packets under way at once: 2^28 of 88 bytes would be 23 GB; whoever needs more has a runaway sender.
+/// Packets under way at once: 2^28 of 72 bytes would be 19 GB; whoever needs more has a runaway sender.
 const PACKETS_MAX: u32 = 1 << 28;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn packet(psn: u32) -> InFlight {
+    const ENDS: Ends = Ends { src: 3, source_port: 0xc000, format: Format::Irn };
+
+    fn packet(psn: u32) -> Packet {
         let flags = PacketFlags::default();
-        let packet = Packet { dest_qpn: Qpn::new(5), psn: Psn::new(psn), flags, payload_len: 0, headers: Headers::Cnp };
-        InFlight { packet, format: Format::Irn, src: 3, source_port: 0xc000 }
+        Packet { dest_qpn: Qpn::new(5), psn: Psn::new(psn), flags, payload_len: 0, headers: Headers::Cnp }
     }
 
     #[test]
     fn slots_are_used_again_and_copies_are_apart() {
         let mut packets = Packets::new(true);
-        let first = packets.insert(packet(1));
+        let first = packets.insert(&packet(1), ENDS);
         packets.put_bytes(first, vec![1, 2, 3]);
         let copy = packets.duplicate(first);
         packets.bytes_mut(first)[0] = 9;
         assert_eq!((packets.bytes(first), packets.bytes(copy)), (&[9, 2, 3][..], &[1, 2, 3][..]));
         assert_eq!(packets.live(), 2);
         packets.remove(first);
-        assert_eq!(packets.insert(packet(2)), first);
+        assert_eq!(packets.insert(&packet(2), ENDS), first);
         packets.remove(first);
         packets.remove(copy);
         assert_eq!((packets.live(), packets.most()), (0, 2));

@@ -216,7 +216,8 @@ impl Switch {
     /// Sends what `output` sends next.
     #[inline]
     fn serve(&mut self, now: Time, output: usize, network: &mut Network) {
-        let (input, entry) = self.queues.pop(now, output);
+        let entry = self.queues.pop(now, output);
+        let input = usize::from(entry.input);
         self.ports[output].send(now, entry, network);
         if self.admission.give_back(input, u64::from(entry.frame_len)) == Signal::Go {
             self.ports[input].send_pause_frame(now, Flags::RESUME, network);

@@ -16,7 +16,7 @@ use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
 
 use super::memory::Memory;
 use crate::entry::{Entry, Flags};
-use crate::packets::{InFlight, Packets};
+use crate::packets::{Ends, Packets};
 use crate::route::flow_hash;
 
 /// How the packets of a host travel.
@@ -63,7 +63,7 @@ impl Carriage {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
         let label = source_port(transmit.label);
         let frame_len = packet.frame_len(format, IpVersion::V4);
-        let index = packets.insert(InFlight { packet: *packet, format, src: self.host, source_port: label });
+        let index = packets.insert(packet, Ends { src: self.host, source_port: label, format });
         let flags = if transmit.kind == TransmitKind::Ack { Flags::ACK } else { Flags::NONE };
         let identity = identity(self.host, dst, packet, frame_len);
         Entry::new(identity, flow_hash(self.host, dst, label), index, dst, frame_len, flags)
@@ -113,13 +113,13 @@ impl Carriage {
 
     /// Takes a packet off its way: format, headers, and which of its bytes are payload. `None` when it was damaged.
     pub(crate) fn unload(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
-        let flight = packets.get(entry.packet);
+        let Ends { src, source_port, format } = packets.ends(entry.packet);
         let bytes = packets.bytes(entry.packet);
         if !self.encoded {
             let intact = !entry.has(Flags::CORRUPT);
-            return intact.then_some((flight.format, flight.packet, 0..bytes.len()));
+            return intact.then(|| (format, *packets.headers(entry.packet), 0..bytes.len()));
         }
-        if !icrc::verify(&addresses(flight.src, self.host, flight.source_port), bytes) {
+        if !icrc::verify(&addresses(src, self.host, source_port), bytes) {
             return None;
         }
         let decoded = decode(bytes).ok()?;

@@ -5,15 +5,16 @@
 //! that are scheduled using round-robin". As there, an input may feed several outputs at once: what is limited is its
 //! buffer, not the bandwidth of its memory. With one source per output this is a plain output queue.
 
+use prefetch_index::prefetch_index;
 use rnic_base::Time;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Flags};
 
 /// All queues of a switch.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Waiting entries, and free ones, each with the index of the next.
-    pool: Vec<Waiting>,
+    /// Pieces of queues, and free ones.
+    pool: Vec<Piece>,
     free: u32,
     /// `lists[output * sources + source]`.
     lists: Vec<List>,
@@ -24,22 +25,28 @@ pub(super) struct Queues {
     words: usize,
 }
 
-/// An entry in the pool.
+/// Some entries that follow each other, in two cache lines. What waits long is far away when its turn comes; so it
+/// comes back in pieces, and ahead of time.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    entry: Entry,
+#[repr(align(128))]
+struct Piece {
+    entries: [Entry; PIECE],
     next: u32,
-    /// The port that it came in at.
-    input: u32,
 }
 
-const _: () = assert!(size_of::<Waiting>() == 32);
+const PIECE: usize = 5;
+
+const _: () = assert!(size_of::<Piece>() == 128);
 
 /// Entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
 struct List {
+    /// The first piece, or nothing; and the last.
     head: u32,
     tail: u32,
+    /// Where in the first piece the first entry is, and where in the last one there is room.
+    head_place: u16,
+    tail_place: u16,
 }
 
 /// The sum of an output's queues.
@@ -65,7 +72,7 @@ impl Queues {
         Self {
             pool: Vec::new(),
             free: NOTHING,
-            lists: vec![List { head: NOTHING, tail: NOTHING }; ports * sources],
+            lists: vec![List { head: NOTHING, tail: NOTHING, head_place: 0, tail_place: 0 }; ports * sources],
             waiting: vec![0; ports * words],
             outputs: vec![Output::default(); ports],
             sources,
@@ -97,42 +104,50 @@ impl Queues {
         state.bytes += u64::from(entry.frame_len);
         state.packets += 1;
         state.most_bytes = state.most_bytes.max(state.bytes);
-        let index = self.allocate(Waiting { entry, next: NOTHING, input: input as u32 });
-        let list = &mut self.lists[output * self.sources + source];
-        if list.head == NOTHING {
-            list.head = index;
-            self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
+        let list = output * self.sources + source;
+        let List { head, tail, tail_place, .. } = self.lists[list];
+        let (piece, place) = if head != NOTHING && usize::from(tail_place) < PIECE {
+            (tail, usize::from(tail_place))
         } else {
-            self.pool[list.tail as usize].next = index;
-        }
-        list.tail = index;
+            self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
+            (self.append_piece(list), 0)
+        };
+        let slot = &mut self.pool[piece as usize].entries[place];
+        *slot = entry;
+        slot.input = input as u16;
+        self.lists[list].tail_place += 1;
     }
 
-    /// Takes the entry that `output` sends next, and says where it came in: the oldest one of the next source in turn.
+    /// Takes the entry that `output` sends next: the oldest one of the next source in turn.
     ///
     /// # Panics
     /// When nothing waits.
     #[inline]
-    pub(super) fn pop(&mut self, now: Time, output: usize) -> (usize, Entry) {
+    pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
         let source = self.next_source(output);
         let list = &mut self.lists[output * self.sources + source];
-        let index = list.head as usize;
-        let Waiting { entry, next, input } = self.pool[index];
-        list.head = next;
-        if list.head == NOTHING {
-            self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
-        } else {
-            // It was put there long ago: have it brought near before its turn comes.
-            core::hint::black_box(self.pool[list.head as usize].next);
+        let entry = self.pool[list.head as usize].entries[usize::from(list.head_place)];
+        list.head_place += 1;
+        let is_last = list.head == list.tail && list.head_place == list.tail_place;
+        if is_last || usize::from(list.head_place) == PIECE {
+            let used = list.head;
+            list.head_place = 0;
+            list.head = if is_last { NOTHING } else { self.pool[used as usize].next };
+            self.pool[used as usize].next = self.free;
+            self.free = used;
+            if is_last {
+                self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
+            } else if let Some(piece) = self.pool.get(list.head as usize) {
+                prefetch_index(piece.entries.as_slice(), 0);
+                prefetch_index(piece.entries.as_slice(), PIECE - 1);
+            }
         }
-        self.pool[index].next = self.free;
-        self.free = index as u32;
         let state = &mut self.outputs[output];
         state.last_served = source as u32;
         state.integrate(now);
         state.bytes -= u64::from(entry.frame_len);
         state.packets -= 1;
-        (input as usize, entry)
+        entry
     }
 
     /// The first source after the one served last that has something, going round.
@@ -150,15 +165,28 @@ impl Queues {
         in_turn.into_iter().find(has_some).expect("something waits")
     }
 
+    /// A new piece at the end of `list`.
     #[inline]
-    fn allocate(&mut self, waiting: Waiting) -> u32 {
+    fn append_piece(&mut self, list: usize) -> u32 {
+        let piece = self.allocate();
+        let list = &mut self.lists[list];
+        if list.head == NOTHING {
+            (list.head, list.head_place) = (piece, 0);
+        } else {
+            self.pool[list.tail as usize].next = piece;
+        }
+        (list.tail, list.tail_place) = (piece, 0);
+        piece
+    }
+
+    #[inline]
+    fn allocate(&mut self) -> u32 {
         let index = self.free;
         if index == NOTHING {
-            self.pool.push(waiting);
+            self.pool.push(Piece { entries: [Entry::pause_frame(Flags::NONE); PIECE], next: NOTHING });
             return self.pool.len() as u32 - 1;
         }
         self.free = self.pool[index as usize].next;
-        self.pool[index as usize] = waiting;
         index
     }
 }
@@ -175,7 +203,6 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Flags;
 
     fn entry(id: u64) -> Entry {
         Entry::new(id, 0, 0, 0, 100, Flags::NONE)
@@ -184,7 +211,7 @@ mod tests {
     fn drain(queues: &mut Queues, output: usize) -> Vec<u64> {
         let mut order = Vec::new();
         while !queues.is_empty(output) {
-            order.push(queues.pop(Time::ZERO, output).1.identity);
+            order.push(queues.pop(Time::ZERO, output).identity);
         }
         order
     }
