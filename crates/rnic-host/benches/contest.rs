@@ -1,8 +1,8 @@
 //! Our NIC beside the kernel's own means, in one process run: `cargo bench -p rnic-host --bench contest [-- ROUNDS]`.
 //!
-//! Every round measures all contestants one after the other, so that each ratio compares things that ran within seconds of
-//! each other. Two threads at a time: `taskset -c 0,1` shows what two cores give. Each figure is the median over rounds;
-//! the best and the worst round stand beside it.
+//! Every round measures all contestants one after the other, so that each ratio compares things that ran within seconds
+//! of each other. Two threads at a time, each on a processor of its own, for all contestants alike. Each figure is the
+//! median over rounds; the best and the worst round stand beside it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rnic_base::{Duration, Probability};
+use rnic_host::floor::OnProcessor;
 use rnic_host::perf::{Length, Op, PerfConfig, PerfReport, ServeConfig, measure, serve};
 use rnic_host::{Impairment, Nic, NicConfig, floor};
 
@@ -77,7 +78,9 @@ fn contest(transport: &str, loss: Probability) -> PerfReport {
 /// One measurement against a server of its own.
 fn against_server(config: &PerfConfig) -> PerfReport {
     let (server, address) = start_server();
+    let stays = OnProcessor::nth(0);
     let report = measure(&mut open("client"), address, config).expect("the server serves");
+    drop(stays);
     server.stop();
     report
 }
@@ -98,6 +101,7 @@ fn start_server() -> (Server, SocketAddr) {
     let (tell, told) = std::sync::mpsc::channel();
     let stopped = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
+        let _stays = OnProcessor::nth(1);
         let mut nic = open("server");
         tell.send(nic.local_addr()).expect("somebody waits");
         serve(&mut nic, &ServeConfig::default(), || !stopped.load(Ordering::Relaxed), |_| {}).expect("it can listen");

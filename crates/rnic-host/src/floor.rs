@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+pub use crate::sys::OnProcessor;
 use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
 /// A quantity of data and the time it took.
@@ -39,6 +40,7 @@ pub fn tcp_stream(ip: IpAddr, write_bytes: usize, duration: Duration) -> io::Res
     let listener = TcpListener::bind(SocketAddr::new(ip, 0))?;
     let address = listener.local_addr()?;
     let receiver = thread::spawn(move || -> io::Result<Stream> {
+        let _stays = OnProcessor::nth(1);
         let (mut connection, _) = listener.accept()?;
         let mut buffer = vec![0; write_bytes.max(TCP_READ_BYTES)];
         let mut bytes = connection.read(&mut buffer)? as u64;
@@ -50,6 +52,7 @@ pub fn tcp_stream(ip: IpAddr, write_bytes: usize, duration: Duration) -> io::Res
             }
         }
     });
+    let _stays = OnProcessor::nth(0);
     let mut connection = TcpStream::connect(address)?;
     let data = vec![0x5a; write_bytes];
     let start = Instant::now();
@@ -68,6 +71,7 @@ pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Resul
     let (client, server) = (socket(ip, false)?, socket(ip, false)?);
     let (client_address, server_address) = (client.local_addr(), server.local_addr());
     let answering = thread::spawn(move || -> io::Result<()> {
+        let _stays = OnProcessor::nth(1);
         let (mut batch, to) = (ReceiveBatch::new(1), client_address.into());
         let data = vec![0; payload_bytes];
         for _ in 0..rounds {
@@ -76,6 +80,7 @@ pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Resul
         }
         Ok(())
     });
+    let _stays = OnProcessor::nth(0);
     let mut histogram = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
     let (mut batch, to) = (ReceiveBatch::new(1), server_address.into());
     let data = vec![0; payload_bytes];
@@ -100,6 +105,7 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
     let (sender_address, receiver_address) = (sender.local_addr(), receiver.local_addr());
     let train = (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes;
     let receiving = thread::spawn(move || -> io::Result<Stream> {
+        let _stays = OnProcessor::nth(1);
         let (mut batch, to) = (ReceiveBatch::new(RECEIVE_AT_ONCE), sender_address.into());
         let (mut bytes, mut start, mut last) = (0, None, Instant::now());
         loop {
@@ -116,6 +122,7 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
             send(&receiver, &to, &[IoSlice::new(&[count as u8])], None)?;
         }
     });
+    let _stays = OnProcessor::nth(0);
     let data = vec![0x5a; train];
     let (mut batch, to) = (ReceiveBatch::new(RECEIVE_AT_ONCE), receiver_address.into());
     let (start, mut under_way) = (Instant::now(), 0);

@@ -391,7 +391,7 @@ impl Nic {
             let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
             if transmit.kind == TransmitKind::Ack {
-                acks.push(transmit, link.segmentation);
+                link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));
                 continue;
             }
             add_packet(link, memory, &mut batch, now, &transmit, engine.segments());

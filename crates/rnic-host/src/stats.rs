@@ -46,6 +46,8 @@ pub struct NicStats {
     pub messages_sent: u64,
     /// Calls that sent something.
     pub send_calls: u64,
+    /// Acknowledgements that were not sent because a later one in the same batch says the same and more.
+    pub acks_joined: u64,
     /// Datagrams that the kernel had no room for at first. They were sent later.
     pub datagrams_held: u64,
     /// Datagrams that the kernel refused for good. To the engine they are lost on the way.

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use rnic_base::limits::SGE_MAX;
 use rnic_engine::{PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
-use rnic_wire::{HEADERS_MAX, ICRC_LEN, IcrcPrefix, net};
+use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
 use crate::memory::Memory;
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
@@ -170,6 +170,9 @@ impl<'a> Batch<'a> {
 }
 
 /// Acknowledgements that wait to be the last of a batch.
+///
+/// Packets come in trains, and IRN acknowledges every packet: of the cumulative acknowledgements of one train only the
+/// last is sent, as if the network had lost the others. What tells of a gap is never left out.
 #[derive(Default)]
 pub(crate) struct Acks {
     packets: ArrayVec<Transmit, ACKS_MAX>,
@@ -178,19 +181,51 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// Takes one in; the batch had room. `couple` says whether it may be part of a train.
+    /// Takes one in; the batch had room. `couple` says whether it may be part of a train. Answers whether it replaces
+    /// the one before, which says nothing that this one does not say too.
     #[inline]
-    pub(crate) fn push(&mut self, ack: Transmit, couple: bool) {
+    pub(crate) fn push(&mut self, ack: Transmit, couple: bool) -> bool {
+        if let Some(last) = self.packets.last_mut()
+            && says_more(&ack, last)
+        {
+            *last = ack;
+            return true;
+        }
         let alike = self.packets.last().is_some_and(|last| last.peer == ack.peer && last.format == ack.format);
         if !alike || !couple {
             self.trains += ACK_TRAINS;
         }
         self.packets.push(ack);
+        false
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Transmit> {
         self.packets.iter()
     }
+}
+
+/// Whether `ack` makes `earlier` superfluous: both say "everything up to here has arrived", of the same queue pair and
+/// the same direction, and nothing else.
+#[inline]
+fn says_more(ack: &Transmit, earlier: &Transmit) -> bool {
+    let (Some(of_responses), Some(earlier_of_responses)) = (plain_ack(&ack.packet), plain_ack(&earlier.packet)) else {
+        return false;
+    };
+    ack.from == earlier.from
+        && ack.peer == earlier.peer
+        && of_responses == earlier_of_responses
+        && ack.packet.flags == earlier.packet.flags
+}
+
+/// Whether a packet is a plain cumulative acknowledgement, and then whether of responses.
+#[inline]
+fn plain_ack(packet: &Packet) -> Option<bool> {
+    let (of_responses, aeth, sack) = match &packet.headers {
+        Headers::Ack { aeth, sack } => (false, aeth, sack),
+        Headers::ReadAck { aeth, sack } => (true, aeth, sack),
+        _ => return None,
+    };
+    (sack.is_none() && aeth.syndrome == Syndrome::ACK).then_some(of_responses)
 }
 
 /// Acknowledgements of a batch, at most: one full train.

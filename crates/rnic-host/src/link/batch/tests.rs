@@ -116,10 +116,12 @@ fn a_batch_is_full_before_anything_overflows() {
             let mut given = 0;
             while batch.has_room(&acks) {
                 let peer = PeerId(given % peers);
-                let packet = transmit(peer, given, if given % 3 == 0 { 0 } else { payload_len });
+                let mut packet = transmit(peer, given, if given % 3 == 0 { 0 } else { payload_len });
+                // Of one queue pair each, so that none makes another superfluous.
+                packet.from = Qpn::new(given);
                 given += 1;
                 if packet.packet.payload_len == 0 {
-                    acks.push(packet, couple);
+                    assert!(!acks.push(packet, couple));
                     continue;
                 }
                 let len = packet.packet.udp_payload_len(packet.format);
@@ -141,4 +143,41 @@ fn a_batch_is_full_before_anything_overflows() {
             }
         }
     }
+}
+
+#[test]
+fn an_acknowledgement_is_joined_to_a_later_one_that_says_the_same_and_more() {
+    let ack = |psn| transmit(PEER, psn, 0);
+    let with = |change: fn(&mut Transmit)| {
+        let mut ack = ack(2);
+        change(&mut ack);
+        ack
+    };
+    let aeth = |syndrome| Aeth { syndrome, msn: Serial::new(2) };
+    let nak = Headers::Ack { aeth: aeth(Syndrome::Nak(rnic_wire::NakCode::PsnSequenceError)), sack: None };
+    let kept = [
+        with(|ack| ack.peer = OTHER),
+        with(|ack| ack.from = Qpn::new(4)),
+        with(|ack| ack.packet.headers = Headers::Cnp),
+        Transmit { packet: Packet { headers: nak, ..ack(2).packet }, ..ack(2) },
+        with(|ack| {
+            let Headers::Ack { aeth, .. } = ack.packet.headers else { return };
+            ack.packet.headers = Headers::Ack { aeth, sack: Some(Psn::new(7)) };
+        }),
+        with(|ack| {
+            let Headers::Ack { aeth, .. } = ack.packet.headers else { return };
+            ack.packet.headers = Headers::ReadAck { aeth, sack: None };
+        }),
+    ];
+    for other in kept {
+        let mut acks = Acks::default();
+        assert!(!acks.push(ack(1), true));
+        assert!(!acks.push(other, true), "{other:?} says something else");
+        assert!(!acks.push(ack(3), true), "it stands behind {other:?}");
+    }
+    let mut acks = Acks::default();
+    assert!(!acks.push(ack(1), true));
+    assert!(acks.push(ack(2), true) && acks.push(ack(3), true));
+    let psns: Vec<u32> = acks.iter().map(|ack| ack.packet.psn.value()).collect();
+    assert_eq!(psns, [3]);
 }
