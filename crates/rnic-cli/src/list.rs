@@ -1,5 +1,7 @@
 //! `rnic list`: what there is to choose from, as declared by the rooms that hold it.
 
+use rnic_fabric::workload::Operation;
+use rnic_fabric::workload::distribution::SHIPPED;
 use rnic_policy::{ParamSpec, ParamUnit, Profile};
 use rnic_transports::{control, paths, profiles, recovery, schedule};
 use serde::Serialize;
@@ -13,6 +15,11 @@ use crate::{console, table};
 struct Catalogue {
     transports: Vec<Transport>,
     policies: Vec<Policy>,
+    topologies: Vec<Kind>,
+    workloads: Vec<Kind>,
+    faults: Vec<Kind>,
+    operations: Vec<&'static str>,
+    sizes: Vec<&'static str>,
 }
 
 /// A transport: its parts and every option with its value.
@@ -48,18 +55,38 @@ struct OptionSpec {
     help: &'static str,
 }
 
+/// A kind of topology, workload or fault that plans can name; the plan's reader has the last word.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Kind {
+    name: &'static str,
+    keys: &'static str,
+    help: &'static str,
+}
+
 /// Runs `rnic list`.
 ///
 /// # Errors
 /// None today.
 pub fn run(args: &ListArgs) -> Result<(), Failure> {
-    let catalogue = Catalogue { transports: profiles().iter().map(transport).collect(), policies: policies() };
+    let catalogue = Catalogue {
+        transports: profiles().iter().map(transport).collect(),
+        policies: policies(),
+        topologies: kinds(TOPOLOGIES),
+        workloads: kinds(WORKLOADS),
+        faults: kinds(FAULTS),
+        operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
+        sizes: SHIPPED.iter().map(|(name, _)| *name).collect(),
+    };
     if args.json {
         console::json(&catalogue);
     } else {
         console::print(&text(&catalogue));
     }
     Ok(())
+}
+
+fn kinds(rows: &[[&'static str; 3]]) -> Vec<Kind> {
+    rows.iter().map(|[name, keys, help]| Kind { name, keys, help }).collect()
 }
 
 fn transport(profile: &Profile) -> Transport {
@@ -120,7 +147,17 @@ fn text(catalogue: &Catalogue) -> String {
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
         }
     }
-    text
+    for (head, kinds) in [
+        ("Topologies (topology.kind of a plan)", &catalogue.topologies),
+        ("Workloads (workload.kind of a plan)", &catalogue.workloads),
+        ("Faults (kind of a [[fault]] of a plan)", &catalogue.faults),
+    ] {
+        text += &format!("\n{head}\n\n");
+        let row = |kind: &Kind| [kind.name, kind.keys, kind.help].map(str::to_owned).to_vec();
+        text += &table::explained(1, kinds.iter().map(row).collect());
+    }
+    text += &format!("\nOperations of workloads: {}\n", catalogue.operations.join(", "));
+    text + &format!("Flow sizes that come along: {}; or a file of lines SIZE SHARE\n", catalogue.sizes.join(", "))
 }
 
 fn option_row(option: &OptionSpec) -> Vec<String> {
@@ -128,3 +165,36 @@ fn option_row(option: &OptionSpec) -> Vec<String> {
     let range = if *unit == "switch" { "true or false".to_owned() } else { format!("{min} to {max}") };
     vec![(*name).to_owned(), default.clone(), format!("{help} ({unit}, {range})")]
 }
+
+const TOPOLOGIES: &[[&str; 3]] = &[
+    ["point-to-point", "", "two hosts and a link"],
+    ["star", "hosts", "so many hosts and one switch"],
+    ["fat-tree", "k", "k-port switches, k^3/4 hosts, ECMP on the hash of the flow"],
+];
+
+const WORKLOADS: &[[&str; 3]] = &[
+    ["poisson", "load, sizes or size, duration", "flows arrive at random, to random hosts"],
+    ["incast", "senders, bytes, to, jitter, repeats, interval", "many hosts send to one at once"],
+    ["permutation", "bytes, op, message, depth", "every host sends to one other"],
+    [
+        "closed-loop",
+        "op, message, depth, count or duration, queue_pairs, from, to",
+        "messages between two hosts, so many under way all the time",
+    ],
+    ["trace", "file", "flows as listed in a file of lines start,src,dst,bytes"],
+    ["manual", "", "nothing by itself: programs post work"],
+];
+
+const FAULTS: &[[&str; 3]] = &[
+    ["drop", "probability", "packets vanish, each by itself"],
+    ["burst", "probability, length or end, loss", "packets vanish in bursts"],
+    ["reorder", "probability, delay or displacement", "packets are overtaken by later ones"],
+    ["duplicate", "probability", "packets arrive twice"],
+    ["corrupt", "probability", "packets arrive with a wrong bit; the ICRC finds them"],
+    ["delay", "delay, jitter", "packets arrive later"],
+    ["down", "from, until", "a link carries nothing for a while"],
+];
+
+#[cfg(test)]
+#[path = "list/tests.rs"]
+mod tests;

@@ -86,7 +86,9 @@ impl RangeChart {
         // Ends that lie close together would write over each other: then their texts look outwards.
         let is_tight = to - from < 64.0;
         let (left, right) = if is_tight { ("end", "start") } else { ("middle", "middle") };
-        let (left_x, right_x) = if is_tight { (from + 8.0, to - 8.0) } else { (from, to) };
+        let middle = f64::midpoint(from, to);
+        let (left_x, right_x) =
+            if is_tight { ((from + 8.0).min(middle - 4.0), (to - 8.0).max(middle + 4.0)) } else { (from, to) };
         let named = |name: Option<&String>, text: &str| name.map_or(text.to_owned(), |name| format!("{name} {text}"));
         html! {
             text.name x=(LEFT - 10.0) y=(coordinate(y + 5.0)) text-anchor="end" { (range.label) }

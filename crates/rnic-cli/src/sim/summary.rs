@@ -46,6 +46,9 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
             format!("{hops} packet hops in {wall_s:.2} s, {} million a second", number::short(rate)),
         ));
     }
+    if report.flows > 0 && report.slowdown_avg == 0.0 {
+        facts.push(("averages", "none: every flow starts before the end of the warm-up".to_owned()));
+    }
     facts.push((
         "checks",
         if report.violations.is_empty() { "passed".to_owned() } else { report.violations.join("; ") },

@@ -1,0 +1,180 @@
+//! `rnic sim`: reports, files, repeatable runs, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::rnic;
+use serde_json::Value;
+
+/// Two hosts, a link that loses one packet in a hundred, a few hundred packets.
+const PLAN: &str = r#"
+name = "small"
+mtu = 1024
+[topology]
+kind = "point-to-point"
+[links]
+rate = "100Gbps"
+delay = "1us"
+[transport]
+name = "irn"
+[workload]
+kind = "closed-loop"
+op = "write-imm"
+message = "16KB"
+depth = 4
+count = 40
+[[fault]]
+kind = "drop"
+probability = "1%"
+"#;
+
+/// A folder with the plan in it.
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let plan = folder.path().join("small.toml");
+    fs::write(&plan, PLAN).expect("the plan is written");
+    (folder, plan)
+}
+
+fn run(plan: &Path, more: &[&str]) -> common::Said {
+    let mut words = vec!["sim", plan.to_str().expect("a plain path")];
+    words.extend(more);
+    rnic(&words)
+}
+
+#[test]
+fn the_report_has_every_field_that_programs_count_on() {
+    let (_folder, plan) = folder();
+    let report = run(&plan, &["--seed", "7", "--json"]).json();
+    for key in
+        ["slowdown_avg", "fct_avg_us", "fct_p99_us", "packets_dropped", "pauses", "events", "packet_hops", "wall_s"]
+    {
+        assert!(report[key].is_number(), "{key}: {report}");
+    }
+    assert_eq!((&report["seed"], &report["flows"]), (&Value::from(7), &Value::from(1)));
+    assert_eq!(report["trace_hash"].as_str().map(str::len), Some(16));
+    assert!(report["packets_dropped"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn the_same_plan_and_seed_give_the_same_run() {
+    let (_folder, plan) = folder();
+    let hash = |more: &[&str]| run(&plan, &[more, &["--json"]].concat()).json()["trace_hash"].clone();
+    let first = hash(&["--seed", "3"]);
+    assert_eq!(hash(&["--seed", "3"]), first);
+    assert_ne!(hash(&["--seed", "4"]), first, "the seed decides");
+    assert_ne!(hash(&["--seed", "3", "--set", "links.delay=2us"]), first, "settings reach the plan");
+}
+
+#[test]
+fn people_read_a_summary() {
+    let (_folder, plan) = folder();
+    let said = run(&plan, &[]).ok();
+    for shown in ["small: irn, seed 1 (simulated)", "slowdown", "completion time", "trace hash", "checks", "passed"] {
+        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+    }
+}
+
+#[test]
+fn averages_over_nothing_are_called_so() {
+    let (_folder, plan) = folder();
+    let said = run(&plan, &["--set", "run.warmup=1s"]).ok();
+    assert!(said.out.contains("before the end of the warm-up"), "{said:#?}");
+}
+
+#[test]
+fn a_folder_gets_the_report_the_flows_and_a_page() {
+    let (folder, plan) = folder();
+    let out = folder.path().join("out/run");
+    let said = run(&plan, &["--out", out.to_str().expect("a plain path"), "--json"]);
+    assert!(said.err.contains("report.html"), "{said:#?}");
+    let printed = said.json();
+    let written: Value =
+        serde_json::from_slice(&fs::read(out.join("report.json")).expect("report.json")).expect("JSON");
+    assert_eq!(written["trace_hash"], printed["trace_hash"]);
+    let parquet = fs::read(out.join("flows.parquet")).expect("flows.parquet");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let page = fs::read_to_string(out.join("report.html")).expect("report.html");
+    assert!(page.contains("<svg") && page.contains("small") && page.contains("rnic sim"), "a page with pictures");
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "it stands alone");
+    let mut names: Vec<_> = fs::read_dir(&out).expect("the folder").flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["flows.parquet", "report.html", "report.json"], "and nothing half written");
+}
+
+#[test]
+fn a_capture_holds_packets() {
+    let (folder, plan) = folder();
+    let pcap = folder.path().join("run.pcap");
+    run(&plan, &["--pcap", pcap.to_str().expect("a plain path")]).ok();
+    assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "640 KB were moved");
+}
+
+#[test]
+fn every_bad_plan_is_refused_with_one_line() {
+    let (folder, plan) = folder();
+    let cases: [(&[&str], &[&str]); 12] = [
+        (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown field", "`rate`"]),
+        (&["--set", "links.rate=40us"], &["links.rate", "40us", "Gbps"]),
+        (&["--set", "links.delay=0us"], &["links.delay"]),
+        (&["--set", "transport.name=tcp"], &["tcp", "roce-gbn, irn"]),
+        (&["--set", "transport.rto_hihg=1ms"], &["rto_hihg"]),
+        (&["--set", "transport.rto_high=1KB"], &["rto_high", "1KB"]),
+        (&["--set", "topology.kind=torus"], &["topology.kind", "torus", "fat-tree"]),
+        (&["--set", "workload.kind=storm"], &["workload.kind", "storm", "poisson"]),
+        (&["--set", "workload.load=70%"], &["workload.load"]),
+        (&["--set", "links"], &["KEY=VALUE"]),
+        (&["--seed", "many"], &["--seed", "many"]),
+        (&["--pcap", "/nowhere/at/all.pcap"], &["/nowhere/at/all.pcap", "No such file"]),
+    ];
+    for (more, says) in cases {
+        run(&plan, more).refused(2, says);
+    }
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    };
+    run(&write("syntax.toml", "[links\nrate = 1\n"), &[]).refused(2, &["syntax.toml", "line 1"]);
+    run(&write("empty.toml", ""), &[]).refused(2, &["empty.toml", "topology"]);
+    fs::write(folder.path().join("bytes.toml"), [0xff, 0xfe, 0]).expect("a file");
+    run(&folder.path().join("bytes.toml"), &[]).refused(2, &["bytes.toml", "UTF-8"]);
+    run(&folder.path().join("gone.toml"), &[]).refused(2, &["gone.toml", "No such file"]);
+    run(folder.path(), &[]).refused(2, &["directory"]);
+    rnic(&["sim"]).refused(2, &["PLAN.toml"]);
+    let file = write("a-file", "");
+    run(&plan, &["--out", file.to_str().expect("a plain path")]).refused(2, &["a-file"]);
+}
+
+#[test]
+fn files_that_a_plan_names_lie_beside_it() {
+    let (folder, plan) = folder();
+    fs::write(folder.path().join("flows.csv"), "0us,0,1,5000\n1us,1,0,7000\n").expect("a trace");
+    let trace = ["--set", "workload={kind=\"trace\", file=\"flows.csv\"}"];
+    assert_eq!(run(&plan, &[&trace[..], &["--json"]].concat()).json()["flows"], 2);
+    let gone = ["--set", "workload={kind=\"trace\", file=\"gone.csv\"}"];
+    run(&plan, &gone).refused(2, &["gone.csv", "No such file"]);
+}
+
+#[test]
+fn a_run_that_breaks_a_promise_fails_and_says_how_to_repeat_it() {
+    let (_folder, plan) = folder();
+    // Every packet is lost: nothing ever arrives, and the run stalls.
+    let said = run(&plan, &["--seed", "5", "--set", "fault=[{kind=\"drop\", probability=\"100%\"}]"]);
+    assert_eq!(said.status.code(), Some(1), "{said:#?}");
+    let last = said.err.lines().last().expect("a line");
+    assert!(last.contains("check failed") && last.contains("rnic sim") && last.contains("--seed 5"), "{said:#?}");
+    assert!(last.contains("--set"), "{said:#?}");
+}
+
+#[test]
+fn the_plans_that_come_along_can_be_read() {
+    for entry in fs::read_dir(common::root().join("plans")).expect("the folder of plans").flatten() {
+        let plan = entry.path();
+        // A limit of a microsecond: it is read and built, and over at once.
+        let said = run(&plan, &["--set", "run.limit=1us", "--json"]);
+        assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said:#?}");
+    }
+}
