@@ -24,6 +24,9 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if let Some(bind) = &args.listen {
         return listen::run(bind, args);
     }
+    if let (Wire::Sim, Some(host)) = (args.wire, &args.host) {
+        return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
+    }
     let machine = Machine::here();
     let outcome = match args.wire {
         Wire::Udp => udp::measure(args, machine)?,

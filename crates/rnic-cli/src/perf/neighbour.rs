@@ -6,6 +6,7 @@ use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::address::PORT;
 use crate::failure::Failure;
 
 /// A listening process that ends when this one does.
@@ -17,15 +18,22 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it, with packets of at most `mtu` payload bytes, and waits until it listens.
+    /// Starts it, with packets of at most `mtu` payload bytes, and waits until it listens: at the port of RoCEv2, so
+    /// that captures show what it is, on a loopback address of our own; or else at any free port.
     ///
     /// # Errors
     /// When it cannot be started or does not come to listen; in its words.
     pub fn start(mtu: u32) -> Result<Self, Failure> {
+        let [.., high, low] = process::id().to_be_bytes();
+        let own = SocketAddr::from(([127, high, low, 2], PORT));
+        Self::start_at(own, mtu).or_else(|_| Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), mtu))
+    }
+
+    fn start_at(bind: SocketAddr, mtu: u32) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::input(format!("cannot start a second process: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
-            .args(["perf", "--listen", LOOPBACK, "--attached", "--mtu", &mtu.to_string()])
+            .args(["perf", "--attached", "--listen", &bind.to_string(), "--mtu", &mtu.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -71,7 +79,5 @@ pub fn end_with_parent() {
     });
 }
 
-/// Any free port of loopback.
-const LOOPBACK: &str = "127.0.0.1:0";
 /// Far longer than a process needs to end.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -1,6 +1,6 @@
 //! What a measurement comes to.
 
-use rnic_base::Duration;
+use rnic_base::{Bytes, Duration};
 use serde::Serialize;
 
 use super::size_bytes;
@@ -130,7 +130,7 @@ impl Outcome {
         let pairs = if *qps == 1 { "1 queue pair".to_owned() } else { format!("{qps} queue pairs") };
         let mut text = format!(
             "{transport}, {op} of {}, {pairs}, {depth} in flight, {} byte packets, over {wire}\n",
-            number::size(self.size_bytes.into()),
+            Bytes::new(self.size_bytes.into()),
             self.mtu_bytes
         );
         text += &table::results(

@@ -91,6 +91,7 @@ fn config(args: &PerfArgs) -> PerfConfig {
             reorder: args.reorder,
             delay: args.delay.unwrap_or_default(),
             rate: args.rate,
+            rate_queue_bytes: RATE_QUEUE_BYTES,
             ..Impairment::default()
         },
         ..PerfConfig::default()
@@ -134,6 +135,8 @@ impl Outcome {
     }
 }
 
+/// Waiting for a slow link: more than transports have in flight, for what gets lost is up to `--loss`.
+const RATE_QUEUE_BYTES: u64 = 16 << 20;
 /// What is compared after a measurement, on each queue pair: some milliseconds of work.
 const COMPARED_BYTES: u64 = 32 << 20;
 const COMPARED_MAX: u64 = 1_000;

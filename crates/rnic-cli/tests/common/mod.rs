@@ -98,3 +98,13 @@ impl Said {
         }
     }
 }
+
+/// The first line that a running command says on `stream`, without waiting for more.
+pub fn first_line(stream: &mut impl Read) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while matches!(stream.read(&mut byte), Ok(1)) && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("what it says is text")
+}

@@ -1,0 +1,305 @@
+//! `rnic perf` on both wires: what programs read, both ends here and apart, and what is refused.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::rnic;
+use serde_json::Value;
+
+/// Every field that programs count on, and that the figures fit together.
+fn assert_whole(report: &Value) {
+    for key in [
+        "size_bytes",
+        "qps",
+        "loss",
+        "ops",
+        "bytes",
+        "elapsed_s",
+        "goodput_gbps",
+        "packets_sent",
+        "packets_retransmitted",
+        "depth",
+        "reorder",
+        "mtu_bytes",
+        "seed",
+        "ops_per_s",
+    ] {
+        assert!(report[key].is_number(), "{key}: {report}");
+    }
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let [p50, p99, p999, max] = ["p50", "p99", "p999", "max"].map(|key| number(&report["latency_us"][key]));
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= p999 && p999 <= max, "{report}");
+    assert_eq!(number(&report["bytes"]), number(&report["ops"]) * number(&report["size_bytes"]));
+    let goodput = number(&report["bytes"]) * 8.0 / number(&report["elapsed_s"]) / 1e9;
+    assert!((goodput / number(&report["goodput_gbps"]) - 1.0).abs() < 0.01, "{report}");
+    assert!(number(&report["packets_sent"]) >= number(&report["ops"]), "{report}");
+}
+
+#[test]
+fn every_operation_between_two_processes_through_a_lossy_network() {
+    for transport in ["irn", "roce-gbn"] {
+        let mut again = 0;
+        for op in ["write", "send", "read", "atomic"] {
+            let words = [
+                "perf",
+                "--op",
+                op,
+                "--transport",
+                transport,
+                "--size",
+                "20000",
+                "--qps",
+                "2",
+                "--depth",
+                "8",
+                "--count",
+                "200",
+                "--loss",
+                "1%",
+                "--reorder",
+                "1%",
+                "--verify",
+                "--json",
+            ];
+            let report = rnic(&words).json();
+            assert_whole(&report);
+            assert_eq!(report["transport"], transport);
+            assert_eq!((&report["op"], &report["wire"]), (&op.into(), &"udp".into()));
+            assert_eq!((&report["ops"], &report["ops_verified"]), (&400.into(), &400.into()), "{report}");
+            assert_eq!((&report["verified"], &report["simulated"]), (&true.into(), &false.into()), "{report}");
+            again += report["packets_retransmitted"].as_u64().expect("a number");
+        }
+        assert!(again > 0, "{transport}: a lossy network makes work");
+    }
+}
+
+#[test]
+fn every_operation_on_the_fabric() {
+    for transport in ["irn", "roce-gbn"] {
+        for op in ["write", "send", "read", "atomic"] {
+            let words = [
+                "perf",
+                "--wire",
+                "sim",
+                "--op",
+                op,
+                "--transport",
+                transport,
+                "--qps",
+                "2",
+                "--count",
+                "100",
+                "--loss",
+                "1%",
+                "--reorder",
+                "1%",
+                "--size",
+                "20000",
+                "--json",
+            ];
+            let report = rnic(&words).json();
+            assert_whole(&report);
+            assert_eq!((&report["wire"], &report["simulated"]), (&"sim".into(), &true.into()));
+            assert_eq!((&report["ops"], &report["verified"]), (&200.into(), &true.into()), "{report}");
+            assert_eq!(rnic(&words).json()["trace_hash"], report["trace_hash"], "the same run twice");
+        }
+    }
+}
+
+#[test]
+fn on_the_fabric_loss_costs_irn_little_and_go_back_n_much() {
+    let goodput = |transport: &str, loss: &str| {
+        let words = ["perf", "--wire", "sim", "--transport", transport, "--loss", loss, "--json"];
+        rnic(&words).json()["goodput_gbps"].as_f64().expect("a number")
+    };
+    let (clean, irn, gbn) = (goodput("irn", "0"), goodput("irn", "1%"), goodput("roce-gbn", "1%"));
+    assert!(clean > 95.0, "a 100 Gbit/s link carries {clean}");
+    assert!(irn >= 0.9 * clean, "irn {irn} of {clean}");
+    assert!(gbn <= 0.65 * clean, "roce-gbn {gbn} of {clean}");
+}
+
+#[test]
+fn people_read_one_table_and_where_it_comes_from() {
+    let said = rnic(&["perf", "--wire", "sim", "--count", "50"]).ok();
+    for shown in ["irn, write of 64 KiB", "Gbit/s", "p99.9", "Simulated"] {
+        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+    }
+    let said = rnic(&["perf", "--count", "50", "--op", "send", "--size", "8", "--depth", "1"]).ok();
+    for shown in ["send of 8 B", "half of a round trip", "not figures of RDMA hardware", "load average"] {
+        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+    }
+}
+
+#[test]
+fn a_slow_and_distant_link_is_slow_and_distant() {
+    let words = ["perf", "--rate", "500Mbps", "--delay", "2ms", "--count", "100", "--json"];
+    let report = rnic(&words).json();
+    assert_whole(&report);
+    let goodput = report["goodput_gbps"].as_f64().expect("a number");
+    assert!((0.2..0.5).contains(&goodput), "{report}");
+    assert!(report["latency_us"]["p50"].as_f64() > Some(4_000.0), "there and back: {report}");
+}
+
+#[test]
+fn both_wires_write_captures() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for wire in ["udp", "sim"] {
+        let file = folder.path().join(wire);
+        let path = file.to_str().expect("a plain path");
+        rnic(&["perf", "--wire", wire, "--size", "3000", "--count", "20", "--pcap", path]).ok();
+        let bytes = std::fs::read(&file).expect("the capture").len();
+        assert!(bytes > 60_000, "{wire}: {bytes} bytes of capture for 60 kB");
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_with_one_line() {
+    let cases: [(&[&str], &[&str]); 24] = [
+        (&["--transport", "tcp"], &["tcp", "roce-gbn, irn"]),
+        (&["--wire", "sim", "--transport", "tcp"], &["tcp", "roce-gbn, irn"]),
+        (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
+        (&["--wire", "sim", "--set", "rto_hihg=1ms"], &["rto_hihg"]),
+        (&["--set", "rto_high=1KB"], &["rto_high", "1KB", "100us"]),
+        (&["--set", "rto_high"], &["KEY=VALUE"]),
+        (&["--set", "recovery=luck"], &["luck", "go-back-n"]),
+        (&["--size", "64us"], &["64us", "64KiB"]),
+        (&["--size", "2GiB"], &["2GiB", "1GiB"]),
+        (&["--loss", "200%"], &["200%", "1%"]),
+        (&["--loss", "1ms"], &["1ms"]),
+        (&["--rate", "0"], &["above zero"]),
+        (&["--rate", "5us"], &["5us"]),
+        (&["--delay", "5Gbps"], &["5Gbps"]),
+        (&["--mtu", "9000"], &["multiple of 4", "8192"]),
+        (&["--op", "fly"], &["fly", "atomic"]),
+        (&["--wire", "string"], &["string", "sim"]),
+        (&["--count", "0"], &["--count"]),
+        (&["--count", "1", "--duration", "1s"], &["--count", "--duration"]),
+        (&["--listen", "--op", "read"], &["--listen", "--op"]),
+        (&["--wire", "sim", "10.0.0.1"], &["10.0.0.1", "sim"]),
+        (&["--pcap", "/nowhere/x.pcap"], &["/nowhere/x.pcap"]),
+        (&["no-such-host.invalid"], &["no-such-host.invalid"]),
+        (&["--listen", "203.0.113.7:4791"], &["203.0.113.7:4791", "not an address of this machine"]),
+    ];
+    for (words, says) in cases {
+        rnic(&[&["perf"], words].concat()).refused(2, says);
+    }
+}
+
+/// A listening end that is killed with the test.
+struct Listener {
+    child: Child,
+    address: String,
+}
+
+impl Listener {
+    fn start(bind: &str) -> Self {
+        let mut child = common::command(&["perf", "--listen", bind]).spawn().expect("the command starts");
+        let line = common::first_line(child.stderr.as_mut().expect("it is captured"));
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(';').next());
+        Self { address: address.unwrap_or_else(|| panic!("it says where: {line}")).to_owned(), child }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn one_end_listens_and_many_others_measure() {
+    for bind in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = Listener::start(bind);
+        for op in ["write", "read"] {
+            let report = rnic(&["perf", &listener.address, "--op", op, "--count", "50", "--json"]).json();
+            assert_whole(&report);
+            assert_eq!(report["verified"], true, "{report}");
+        }
+        rnic(&["perf", "--listen", &listener.address]).refused(2, &[&listener.address, "in use"]);
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_ends_the_measurement_soon() {
+    let listener = Listener::start("127.0.0.1:0");
+    let start = Instant::now();
+    let child = common::command(&["perf", &listener.address, "--duration", "60s"]).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_millis(500));
+    let address = listener.address.clone();
+    drop(listener);
+    common::finish(child).refused(2, &[&address]);
+    assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
+}
+
+#[test]
+fn nobody_there_is_one_line() {
+    // A port that was free a moment ago.
+    let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    rnic(&["perf", &format!("127.0.0.1:{port}")]).refused(2, &["127.0.0.1", "refused"]);
+}
+
+#[test]
+fn a_peer_that_speaks_garbage_is_one_line_in_bounded_time() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    let address = socket.local_addr().expect("it is bound").to_string();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let babbling = std::thread::spawn(move || {
+        let (mut packet, mut noise, mut heard) = ([0; 9_000], 0x1234_5678_9abc_def1u64, 0);
+        while !stopped.load(Ordering::Relaxed) {
+            let Ok((len, from)) = socket.recv_from(&mut packet) else { continue };
+            heard += 1;
+            // Its own words, its own words with a wrong byte, and noise of many lengths.
+            for round in 0..20usize {
+                let byte = &mut packet[(round * 7) % len.max(1)];
+                *byte ^= (round != 0) as u8 * 0x55;
+                let _ = socket.send_to(&packet[..len], from);
+                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let bytes: Vec<u8> = (0..round * 23).map(|at| (noise >> (at % 57)) as u8).collect();
+                let _ = socket.send_to(&bytes, from);
+            }
+        }
+        heard
+    });
+    let start = Instant::now();
+    rnic(&["perf", &address]).refused(2, &[&address]);
+    assert!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    assert!(babbling.join().expect("it babbles") > 0, "it was asked");
+}
+
+#[test]
+fn garbage_at_a_listener_does_not_keep_it_from_others() {
+    let listener = Listener::start("127.0.0.1:0");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    for len in 0..200 {
+        socket.send_to(&vec![len as u8; len * 5], &listener.address).expect("loopback takes it");
+    }
+    assert_eq!(rnic(&["perf", &listener.address, "--count", "50", "--json"]).json()["verified"], true);
+}
+
+#[test]
+fn an_interrupt_ends_a_listener_cleanly() {
+    let mut listener = Listener::start("127.0.0.1:0");
+    let killed = std::process::Command::new("kill").args(["-INT", &listener.child.id().to_string()]).status();
+    assert!(killed.expect("there is a kill command").success());
+    let status = listener.child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn the_second_process_ends_with_the_first() {
+    let mut child = common::command(&["perf", "--attached", "--listen", "127.0.0.1:0"]);
+    let mut child = child.stdin(Stdio::piped()).spawn().expect("it starts");
+    let address = common::first_line(child.stdout.as_mut().expect("it is captured"));
+    assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
+    drop(child.stdin.take());
+    assert!(common::finish(child).status.success());
+}
