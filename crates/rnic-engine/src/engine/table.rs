@@ -9,6 +9,10 @@ use crate::qp::Qp;
 /// Numbers on a page: small engines with small numbers have one page, random numbers touch one page each.
 const PAGE: usize = 256;
 
+/// The table of slots grows by this part of itself: doubling would leave up to half of the memory of a large engine
+/// unused, and an idle connection is to cost less than a KiB.
+const GROWTH: usize = 16;
+
 /// Where no queue pair is.
 const NOBODY: u32 = u32::MAX;
 
@@ -86,6 +90,9 @@ impl QpTable {
             None => self.draw_number(),
         };
         let slot = self.free.pop().unwrap_or_else(|| {
+            if self.slots.len() == self.slots.capacity() {
+                self.slots.reserve_exact(self.slots.len() / GROWTH + 1);
+            }
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });

@@ -1,0 +1,104 @@
+//! Packet-hops per second on one core, beside a bare event loop; bytes per idle connection.
+//!
+//! * `k8_permutation/*`: `plans/k8-permutation.toml`, 128 hosts each sending 10 MB to one other at 100 Gbit/s, with
+//!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not.
+//! * `event_loop`: the same network and the same number of packets without engines, buffers or trace: the floor.
+//!
+//! The summary at the end measures all of them in turns, takes the fastest of each, and gives the ratio to the floor.
+//!
+//! Run `cargo bench -p rnic-fabric`; add `-- --quick` for a first look.
+
+mod floor;
+#[path = "../../tests/common/idle.rs"]
+mod idle;
+
+use core::ops::ControlFlow;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
+use rnic_fabric::{Plan, Simulation};
+
+const PLAN: &str = include_str!("../../../../plans/k8-permutation.toml");
+
+/// A name and what is replaced in the plan.
+type Case = (&'static str, &'static [(&'static str, &'static str)]);
+
+const ROCE: (&str, &str) = ("transport", "{ name = \"roce-gbn\", rto = \"0\" }");
+const PFC: (&str, &str) = ("switch.pfc.enabled", "true");
+const SMALL: (&str, &str) = ("mtu", "1024");
+
+const CASES: [Case; 4] = [
+    ("irn, 4096 B", &[]),
+    ("irn, 1024 B", &[SMALL]),
+    ("roce-gbn with PFC, 4096 B", &[ROCE, PFC]),
+    ("roce-gbn with PFC, 1024 B", &[ROCE, PFC, SMALL]),
+];
+
+fn plan(overrides: &[(&str, &str)]) -> Plan {
+    let plan = Plan::from_toml_with(PLAN, overrides, &mut |name| Err(format!("no file {name}")));
+    plan.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs it to the end; packet-hops.
+fn run(mut simulation: Simulation) -> u64 {
+    let report = simulation.run(&mut |_| ControlFlow::Continue(()));
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    report.packet_hops
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("fabric/k8_permutation");
+    group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(3));
+    for (name, overrides) in CASES {
+        let plan = plan(overrides);
+        let fresh = || Simulation::new(&plan, 1).expect("a sound plan");
+        group.throughput(Throughput::Elements(run(fresh())));
+        group.bench_function(name, |bencher| bencher.iter_batched(fresh, run, BatchSize::PerIteration));
+    }
+    group.throughput(Throughput::Elements(floor::run(FLOOR_HOPS)));
+    group.bench_function("event_loop", |bencher| bencher.iter(|| floor::run(FLOOR_HOPS)));
+    group.finish();
+}
+
+/// About what the first case has.
+const FLOOR_HOPS: u64 = 3_500_000;
+
+/// The same once more, in turns, so that all see the same machine; and memory.
+#[expect(clippy::disallowed_types, reason = "a bench looks at the clock")]
+fn summary() {
+    let plans: Vec<_> = CASES.iter().map(|(name, overrides)| (*name, plan(overrides))).collect();
+    let mut best = vec![0.0f64; CASES.len()];
+    let mut floor = 0.0f64;
+    let rate = |hops: u64, start: std::time::Instant| hops as f64 / start.elapsed().as_secs_f64() / 1e6;
+    for _ in 0..ROUNDS {
+        let start = std::time::Instant::now();
+        floor = floor.max(rate(floor::run(FLOOR_HOPS), start));
+        for ((_, plan), best) in plans.iter().zip(&mut best) {
+            let simulation = Simulation::new(plan, 1).expect("a sound plan");
+            let start = std::time::Instant::now();
+            *best = best.max(rate(run(simulation), start));
+        }
+    }
+    println!(
+        "\nfabric, k=8 permutation, fastest of {ROUNDS}: million packet-hops a second on one core (share of the floor)"
+    );
+    println!("  {:<28}{floor:6.1}", "bare event loop");
+    for ((name, _), best) in plans.iter().zip(best) {
+        println!("  {name:<28}{best:6.1} ({:.2})", best / floor);
+    }
+    println!("bytes per idle connection (a queue pair at each end): connected, and after a message of one queue entry");
+    for transport in ["irn", "roce-gbn"] {
+        let idle = idle::idle_bytes(&format!("{{ name = \"{transport}\" }}"));
+        println!("  {transport:<28}{:6.0} {:6.0}", idle.connected, idle.used);
+    }
+}
+
+const ROUNDS: usize = 5;
+
+criterion_group!(benches, bench);
+
+fn main() {
+    benches();
+    summary();
+    Criterion::default().configure_from_args().final_summary();
+}
