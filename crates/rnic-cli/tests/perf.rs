@@ -259,7 +259,7 @@ fn a_peer_that_speaks_garbage_is_one_line_in_bounded_time() {
             // Its own words, its own words with a wrong byte, and noise of many lengths.
             for round in 0..20usize {
                 let byte = &mut packet[(round * 7) % len.max(1)];
-                *byte ^= (round != 0) as u8 * 0x55;
+                *byte ^= u8::from(round != 0) * 0x55;
                 let _ = socket.send_to(&packet[..len], from);
                 noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let bytes: Vec<u8> = (0..round * 23).map(|at| (noise >> (at % 57)) as u8).collect();

@@ -1,0 +1,72 @@
+//! `rnic demo`: a small file, the whole way.
+
+mod common;
+
+use std::fs;
+
+use common::rnic;
+
+/// Two megabytes that do not repeat.
+fn file(folder: &tempfile::TempDir) -> String {
+    let bytes: Vec<u8> = (0u32..500_000).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let path = folder.path().join("a file");
+    fs::write(&path, bytes).expect("a file");
+    path.to_str().expect("a plain path").to_owned()
+}
+
+#[test]
+fn a_file_arrives_four_times_and_there_is_a_chart() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let (file, out) = (file(&folder), folder.path().join("out"));
+    let said = rnic(&["demo", "--file", &file, "--out", out.to_str().expect("a plain path"), "--json"]);
+    for shown in ["a file", "roce-gbn", "Gbit/s", "sent again", "p50 / p99", "yes", "demo.html"] {
+        assert!(said.err.contains(shown), "{shown} is not shown: {said:#?}");
+    }
+    let contest = said.json();
+    assert_eq!((&contest["bytes"], &contest["loss"]), (&2_000_000.into(), &0.01.into()));
+    let runs = contest["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs.iter().map(|run| (run["transport"].as_str(), run["wire"].as_str())).collect();
+    let pairs = [("roce-gbn", "udp"), ("irn", "udp"), ("roce-gbn", "sim"), ("irn", "sim")];
+    assert_eq!(names, pairs.map(|(transport, wire)| (Some(transport), Some(wire))));
+    for run in runs {
+        assert_eq!(run["verified"], true, "{run}");
+        assert!(run["packets_sent"].as_u64() >= Some(489) && run["goodput_gbps"].as_f64() > Some(0.0), "{run}");
+        assert!(run["latency_us"]["p50"].as_f64() <= run["latency_us"]["p99"].as_f64(), "{run}");
+        let last = run["delivered"].as_array().and_then(|points| points.last()).expect("a course");
+        assert_eq!(last[1], 2_000_000, "the line ends with the last byte: {run}");
+    }
+    let again = |index: usize| runs[index]["packets_retransmitted"].as_u64().expect("a number");
+    assert!(again(2) > again(3), "go-back-N sends more again: {} and {}", again(2), again(3));
+    let page = fs::read_to_string(out.join("demo.html")).expect("the chart");
+    assert!(page.contains("<svg") && page.contains("a file") && page.contains("Simulated"));
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "it stands alone");
+    assert!(fs::read_to_string(out.join("demo.json")).expect("the figures").contains("\"goodput_gbps\""));
+}
+
+#[test]
+fn without_loss_nothing_is_sent_again_on_the_simulated_link() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let (file, out) = (file(&folder), folder.path().join("out"));
+    let out = out.to_str().expect("a plain path");
+    let contest = rnic(&["demo", "--file", &file, "--out", out, "--loss", "0", "--reorder", "0", "--json"]).json();
+    for run in contest["runs"].as_array().expect("runs").iter().filter(|run| run["wire"] == "sim") {
+        assert_eq!((&run["packets_retransmitted"], &run["verified"]), (&0.into(), &true.into()), "{run}");
+    }
+}
+
+#[test]
+fn files_and_folders_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    fs::write(path("empty"), "").expect("a file");
+    let large = fs::File::create(path("large")).expect("a file");
+    large.set_len(3 << 30).expect("sparse files cost nothing");
+    let out = path("out");
+    for (file, says) in [("gone", "No such file"), ("empty", "empty"), ("large", "at most 1 GiB"), (".", "regular")] {
+        let file = path(file);
+        rnic(&["demo", "--file", &file, "--out", &out]).refused(2, &[&file, says]);
+    }
+    let (empty, file) = (path("empty"), file(&folder));
+    rnic(&["demo", "--file", &file, "--out", &empty]).refused(2, &[&empty]);
+    rnic(&["demo", "--loss", "lots"]).refused(2, &["--loss", "lots"]);
+}
