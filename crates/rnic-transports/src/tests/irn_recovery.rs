@@ -83,17 +83,42 @@ fn i6_recovery_ends_past_the_last_packet_sent_before_the_retransmission() {
     window.next = 14;
     let partial = window.ack_up_to(9);
     assert!(partial.recovering, "9 was sent before it");
-    assert_eq!(partial.retransmit, range(9, 10), "and must be lost, since the retransmission overtook nothing");
+    assert_eq!(partial.retransmit, None, "and nothing has overtaken it");
+    assert_eq!(window.nack(10).retransmit, range(9, 10), "now 10 has");
     assert!(window.ack_up_to(13).recovering, "that retransmission moved the recovery sequence to 13");
     assert!(!window.ack_up_to(14).recovering);
 }
 
+/// 1 to 3 are reordered, not lost: acknowledgements of what merely came late must send nothing.
 #[test]
-fn i6_partial_acknowledgement_sends_the_next_hole_once() {
+fn i4_what_was_sent_before_a_nack_is_lost_only_if_overtaken() {
     let mut window = Window::sent(10, &[]);
-    window.nack(3);
-    assert_eq!(window.ack_up_to(2).retransmit, None, "1 and 2 were marked below the SACK already");
-    assert_eq!(window.ack_up_to(4).retransmit, range(4, 5));
+    assert_eq!(window.nack(3).retransmit, range(0, 3));
+    for una in 1..=9 {
+        assert_eq!(window.ack_up_to(una).retransmit, None, "up to {una}");
+    }
+}
+
+/// After a timeout each acknowledgement uncovers the next packet that was sent before it, and sends it once.
+#[test]
+fn i4_what_was_sent_before_a_timeout_is_lost_when_uncovered() {
+    let mut window = Window::sent(4, &[]);
+    assert_eq!(window.event(RecoveryEvent::TimedOut { extended: true }).retransmit, range(0, 1));
+    window.next = 6;
+    assert_eq!(window.ack_up_to(1).retransmit, range(1, 2));
+    assert_eq!(window.ack_up_to(2).retransmit, range(2, 3));
+    assert_eq!(window.ack_up_to(4).retransmit, None, "4 was sent after the timeout");
+}
+
+/// Without the bitmap, what was sent before recovery began is lost when uncovered, however it began.
+#[test]
+fn i4_without_the_bitmap_uncovered_packets_are_lost() {
+    let mut window = Window::sent(10, &[("sack_bitmap", "false")]);
+    assert_eq!(window.nack(3).retransmit, range(0, 1));
+    assert_eq!(window.ack_up_to(2).retransmit, range(2, 3));
+    window.next = 12;
+    assert_eq!(window.ack_up_to(9).retransmit, range(9, 10));
+    assert_eq!(window.ack_up_to(10).retransmit, None, "10 was sent after recovery began");
 }
 
 /// The acknowledgements of 4 to 11 are lost, so the SACK of 12 shows holes that are none, and moves the recovery
