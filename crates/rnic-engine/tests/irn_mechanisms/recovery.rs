@@ -217,8 +217,8 @@ fn i06_recovery_ends_when_everything_sent_before_the_repair_is_acknowledged() {
     all_succeed(&mut pair.left, [1, 2]);
 }
 
-/// Past the edge: 9, the last one sent before the repair, is lost too. The acknowledgement stops at 9 and shows nothing;
-/// recovery goes on until 10, arriving at 22 us, overtakes 9.
+/// Past the edge: 9, the last one sent before the repair, is lost too. The acknowledgement stops at 9 and shows
+/// nothing; recovery goes on until 10, arriving at 22 us, overtakes 9.
 #[test]
 fn i06_an_acknowledgement_up_to_the_recovery_sequence_does_not_end_recovery() {
     let mut pair = irn();

@@ -16,11 +16,11 @@
 //! * an ordinary acknowledgement in recovery that uncovers a new `una` marks it only if something above it has been
 //!   selectively acknowledged (section 3.1, to the letter), or if a timeout began the recovery and it was sent before
 //!   that: then silence is the evidence, and one timeout per packet of a lost window would be absurd. The authors'
-//!   published `receiveAck` marks it in any case. That feeds itself: each retransmission moves the recovery sequence on,
-//!   recovery does not end, and every acknowledgement in it sends another packet that was not lost (with 1 % loss both
-//!   ways at 100 Gbit/s and 24 us, a third of all packets; with 1 % reordering, a quarter). The price: of several losses
-//!   at the very end of a message the NACK repairs the first, and a timeout begins the repair of the others. Without the
-//!   bitmap no such evidence exists, and every recovery goes by what was sent before it (as in RFC 6582);
+//!   published `receiveAck` marks it in any case. That feeds itself: each retransmission moves the recovery sequence
+//!   on, recovery does not end, and every acknowledgement in it sends another packet that was not lost (with 1 % loss
+//!   both ways at 100 Gbit/s and 24 us, a third of all packets; with 1 % reordering, a quarter). The price: of several
+//!   losses at the very end of a message the NACK repairs the first, and a timeout begins the repair of the others.
+//!   Without the bitmap no such evidence exists, and every recovery goes by what was sent before it (as in RFC 6582);
 //! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
 //! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets
 //!   what was sent again, so that holes are sent once more;
