@@ -37,7 +37,8 @@ pub struct Series {
 }
 
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = 16.0;
+/// Half of the text of the last tick has to fit.
+const RIGHT: f64 = 28.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 50.0;
 const TICKS: usize = 5;
@@ -146,7 +147,7 @@ mod tests {
 
     fn chart(series: Vec<Series>) -> LineChart {
         let (x, y) = (Axis::from_zero("ms", 10.0), Axis::from_zero("MB", 100.0));
-        LineChart { description: "d".into(), title: "t".into(), x, y, series, size: (456.0, 202.0) }
+        LineChart { description: "d".into(), title: "t".into(), x, y, series, size: (468.0, 202.0) }
     }
 
     fn series(label: &str, points: &[(f64, f64)]) -> Series {

@@ -104,11 +104,16 @@ impl Facts {
                 h2 { (self.title) }
                 table class=(if is_pairs { "pairs" } else { "results" }) {
                     @if !is_pairs { thead { tr { @for head in &self.heads { th { (head) } } } } }
-                    tbody { @for row in &self.rows { tr { @for cell in row { td { (cell) } } } } }
+                    tbody { @for row in &self.rows { tr { @for cell in row { td { (cell_of(cell)) } } } } }
                 }
             }
         }
     }
+}
+
+/// A cell; text of several lines keeps them.
+fn cell_of(text: &str) -> Markup {
+    html! { @if text.contains('\n') { pre { (text) } } @else { (text) } }
 }
 
 const STYLE: &str = include_str!("page.css");

@@ -162,8 +162,8 @@ fn losses(report: &Report) -> Figure {
             ),
             group("Packets sent again", vec![bar("data", report.packets_retransmitted, Hue::Third)]),
             group(
-                "Signals",
-                vec![bar("pauses", report.pauses, Hue::Plain), bar("ECN marks", report.ecn_marks, Hue::Plain)],
+                "Pauses (PFC) and marks (ECN)",
+                vec![bar("pauses", report.pauses, Hue::Plain), bar("marks", report.ecn_marks, Hue::Plain)],
             ),
         ],
     };
@@ -213,6 +213,6 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
             rows: summary::spreads(report),
         },
         Facts { title: "Conditions".to_owned(), heads: Vec::new(), rows: conditions },
-        Facts { title: "Plan".to_owned(), heads: Vec::new(), rows: vec![pair("as read", source.text)] },
+        Facts { title: "Plan".to_owned(), heads: Vec::new(), rows: vec![vec![source.text.to_owned()]] },
     ]
 }
