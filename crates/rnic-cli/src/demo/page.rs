@@ -49,10 +49,11 @@ fn gain(contest: &Contest, wire: Carrier) -> String {
 fn headline(contest: &Contest) -> String {
     let (real, simulated) = (gain(contest, Carrier::Udp), gain(contest, Carrier::Sim));
     let loss = number::percent(contest.loss);
+    let reordering = if contest.reorder > 0.0 { " and reordering" } else { "" };
     // Hyphens that do not break: the name stays one word.
     format!(
-        "Through {loss} loss, IRN moves a file {real} as fast as go\u{2011}back\u{2011}N, and {simulated} as fast on a \
-         simulated 100\u{a0}Gbit/s link"
+        "Through {loss} loss{reordering}, IRN moves a file {real} as fast as go\u{2011}back\u{2011}N, \
+         and {simulated} as fast on a simulated 100\u{a0}Gbit/s link"
     )
 }
 
