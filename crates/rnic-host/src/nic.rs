@@ -320,7 +320,7 @@ impl Nic {
             self.engine.tick(now);
         }
         let sent = self.flush(now);
-        let received = self.receive(now);
+        let received = self.receive_while_busy(now);
         if self.link.has_late_errors {
             self.heed_late_errors(now);
         }

@@ -35,6 +35,14 @@ pub(crate) struct Train {
     open: bool,
 }
 
+impl Train {
+    /// Whether a packet of `len` bytes to the same peer may be coupled on.
+    #[inline]
+    fn has_room(&self, len: u32) -> bool {
+        self.open && len <= self.segment && self.count < SEGMENTS_MAX as u32 && self.bytes + len <= net::UDP_PAYLOAD_MAX
+    }
+}
+
 /// What one call of the kernel sends. Borrows registered memory and the slab for as long as it takes.
 pub(crate) struct Batch<'a> {
     /// From the beginning of the run that is being written.
@@ -57,11 +65,17 @@ impl<'a> Batch<'a> {
     /// Whether another packet, any packet, finds room beside `acks`.
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
-        self.bytes < BYTES_ENOUGH
+        (self.bytes < BYTES_ENOUGH || self.may_couple())
             && self.packets < DATA_PACKETS_MAX
             && self.trains.len() + acks.trains < MESSAGES_MAX - ACK_TRAINS
             && self.parts.remaining_capacity() >= PARTS_OF_PACKET_MAX + PARTS_OF_ACKS
             && !acks.packets.is_full()
+    }
+
+    /// Whether the last train has room for another packet like its first.
+    #[inline]
+    fn may_couple(&self) -> bool {
+        self.trains.last().is_some_and(|train| train.has_room(train.segment))
     }
 
     /// Adds a packet of `len` bytes, headers to ICRC. `couple` says whether it may be part of a train.
@@ -109,11 +123,7 @@ impl<'a> Batch<'a> {
     #[inline]
     fn couple(&mut self, peer: PeerId, len: u32) -> bool {
         let Some(train) = self.trains.last_mut() else { return false };
-        let fits = train.open
-            && train.peer == peer
-            && len <= train.segment
-            && train.count < SEGMENTS_MAX as u32
-            && train.bytes + len <= net::UDP_PAYLOAD_MAX;
+        let fits = train.peer == peer && train.has_room(len);
         if fits {
             train.count += 1;
             train.bytes += len;
@@ -238,8 +248,9 @@ const ACK_TRAINS: usize = 2;
 /// Packets of a batch beside acknowledgements, at most.
 const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 
-/// A batch is sent when it has so many bytes: one full train of large packets. Waiting for more would leave the
-/// receiver idle.
+/// A batch is sent when it has so many bytes, one full train of large packets, and its last train is complete: in RoCE
+/// the first packet of a message is longer than those that follow, and trains cut short would cost more. Waiting for
+/// more would leave the receiver idle.
 const BYTES_ENOUGH: u32 = 60_000;
 
 /// A packet's payload lies in at most so many pieces, each with a run of headers before it, and a run of what follows.

@@ -27,8 +27,25 @@ impl Receiver {
 }
 
 impl Nic {
+    /// Takes in what has arrived, up to a budget; answers whether there was anything.
+    ///
+    /// After a long train more is likely to be there, and one acknowledgement will do for all of it. After little the
+    /// program comes first: it may wait for just this.
+    pub(super) fn receive_while_busy(&mut self, now: Time) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVE_CALLS {
+            let before = self.link.stats.bytes_received;
+            let received = self.receive(now);
+            any |= received;
+            if !received || self.link.stats.bytes_received - before < LONG_TRAIN_BYTES {
+                break;
+            }
+        }
+        any
+    }
+
     /// Takes in a batch of datagrams; answers whether there were any.
-    pub(super) fn receive(&mut self, now: Time) -> bool {
+    fn receive(&mut self, now: Time) -> bool {
         let Self { rx, link, .. } = self;
         match link.socket.receive(&mut rx.batch, rx.wanted) {
             Ok(0) => {
@@ -135,6 +152,12 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
     }
     link.stats.cm_strays = cm.strays;
 }
+
+/// Calls that take in long trains before acknowledgements leave: two hundred kilobytes, less than windows are.
+const RECEIVE_CALLS: u32 = 3;
+
+/// What counts as a long train: at least half of the longest.
+const LONG_TRAIN_BYTES: u64 = 32 << 10;
 
 /// Datagrams or trains that one call takes in, at most. Trains are 60 KB: more of them at a time would keep
 /// acknowledgements waiting, and leave the caches.

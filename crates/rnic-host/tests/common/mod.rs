@@ -201,9 +201,14 @@ pub fn requested(event: Option<ConnectionEvent>) -> Option<ConnectionId> {
 pub struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
 impl SharedFile {
+    /// All that was written.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("one thread").clone()
+    }
+
     /// The Ethernet frames of a capture.
     pub fn frames(&self) -> Vec<Vec<u8>> {
-        let bytes = self.0.lock().expect("one thread").clone();
+        let bytes = self.bytes();
         let mut reader = PcapReader::new(&bytes[..]).expect("a capture");
         let mut frames = Vec::new();
         while let Some(packet) = reader.next_packet() {

@@ -1,0 +1,98 @@
+//! What a live NIC writes as pcap is what was on the wire, and tshark reads it without complaint.
+//!
+//! Without tshark (Debian package tshark) that part says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the environment
+//! it fails. Every frame is checked by our own reader too, ICRC included.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use common::{HALF, Pair, SharedFile, Side};
+use rnic_engine::SendOp;
+use rnic_wire::{codec, gsi, icrc};
+
+/// Ethernet, IPv4 and UDP headers before the datagram.
+const BELOW: usize = 14 + 20 + 8;
+
+/// Every operation, with a capture that begins before the connection does.
+fn traffic(transport: &str, host: u8) -> SharedFile {
+    let file = SharedFile::default();
+    let side = |last: u8| Side::at(&format!("127.87.{host}.{last}:4791"));
+    let (mut left, right) = (side(1), side(2));
+    left.nic.start_capture(Box::new(file.clone())).expect("memory");
+    let mut pair = Pair::connected(left, right, transport);
+    let (from, to) = (pair.from.qpn, pair.to.qpn);
+    let (sge, remote) = (pair.left.sge(0, 10_001), pair.right.region.remote(HALF));
+    let receive = pair.right.sge(HALF, 10_001);
+    pair.right.post_recv(to, 1, &[receive]);
+    pair.right.post_recv(to, 2, &[receive]);
+    pair.left.post(from, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    pair.left.post(from, 2, SendOp::Write { remote, immediate: Some(7) }, &[sge]);
+    pair.left.post(from, 3, SendOp::Send { immediate: Some(8) }, &[sge]);
+    let back = pair.left.sge(HALF, 10_001);
+    pair.left.post(from, 4, SendOp::Read { remote }, &[back]);
+    let word = pair.left.sge(HALF, 8);
+    pair.left.post(from, 5, SendOp::FetchAdd { remote, add: 1 }, &[word]);
+    pair.left.post(from, 6, SendOp::CompareSwap { remote, compare: 1, swap: 2 }, &[word]);
+    pair.succeed(6);
+    drop(pair.left.nic.stop_capture());
+    file
+}
+
+/// Opcodes of a capture with how often each comes, by our own reader; checks every frame's ICRC on the way.
+fn opcodes(frames: &[Vec<u8>]) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for frame in frames {
+        assert!(icrc::verify_ip_packet(&frame[14..]), "ICRC of {frame:02x?}");
+        let datagram = &frame[BELOW..];
+        assert!(gsi::is_gsi(datagram) || codec::decode(datagram).is_ok(), "{frame:02x?}");
+        *counts.entry(u64::from(datagram[0])).or_default() += 1;
+    }
+    counts
+}
+
+/// What tshark prints for `fields` of every frame, one line each; `None` without tshark.
+fn tshark(path: &Path, fields: &[&str]) -> Option<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-T", "fields", "-E", "separator=/s", "-E", "occurrence=f"]);
+    command.args(["--disable-protocol", "rpcordma"]);
+    fields.iter().for_each(|field| {
+        command.args(["-e", field]);
+    });
+    match command.arg("-r").arg(path).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+        }
+        Err(error) => {
+            let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
+            assert!(!required, "tshark is required but does not run: {error}");
+            eprintln!("skipped: tshark does not run ({error}); install the package tshark to check captures");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_live_capture_dissects_cleanly() {
+    for (host, transport) in [(1, "roce-gbn"), (2, "irn")] {
+        let file = traffic(transport, host);
+        let frames = file.frames();
+        let ours = opcodes(&frames);
+        // Three Writes and Sends of three packets, a Read, two atomics, their answers, and the connection's messages.
+        assert!(frames.len() >= 9 + 1 + 3 + 2 + 2 + 3, "{} frames", frames.len());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-{transport}.pcap"));
+        std::fs::write(&path, file.bytes()).expect("a file");
+        let Some(lines) = tshark(&path, &["infiniband.bth.opcode", "_ws.malformed", "_ws.expert"]) else { return };
+        assert_eq!(lines.len(), frames.len());
+        let mut theirs = BTreeMap::new();
+        for line in &lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(words.len(), 1, "{transport}: tshark complains: {line}");
+            *theirs.entry(words[0].parse::<u64>().expect("an opcode")).or_default() += 1;
+        }
+        assert_eq!(theirs, ours, "{transport}: the same opcodes, as often");
+    }
+}

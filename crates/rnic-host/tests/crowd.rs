@@ -1,0 +1,85 @@
+//! Many queue pairs, little room: the receive window follows the socket buffer, so a crowd does not drown a peer.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rnic_base::Duration;
+use rnic_host::perf::{Length, Op, PerfConfig, PerfReport, ServeConfig, measure, serve};
+use rnic_host::{Nic, NicConfig};
+
+const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+const QPS: u32 = 64;
+/// Operations of each queue pair.
+const OPS: u64 = 12;
+
+fn open(name: &str, receive_buffer_bytes: usize) -> Nic {
+    let bind = "127.0.0.1:0".parse().expect("an address");
+    let config = NicConfig { name: name.to_owned(), receive_buffer_bytes, ..NicConfig::at(bind) };
+    Nic::open(config).expect("a free port")
+}
+
+/// A serving NIC with a receive buffer of its own size, on a thread of its own.
+fn start_server(receive_buffer_bytes: usize) -> (SocketAddr, Arc<AtomicBool>, JoinHandle<()>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tell, told) = std::sync::mpsc::channel();
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        let mut nic = open("server", receive_buffer_bytes);
+        tell.send(nic.local_addr()).expect("the test waits");
+        serve(&mut nic, &ServeConfig::default(), || !stopped.load(Ordering::Relaxed), |_| {}).expect("it can listen");
+    });
+    (told.recv().expect("it has opened its NIC"), stop, thread)
+}
+
+fn crowd(transport: &str, op: Op, receive_buffer_bytes: usize) -> PerfReport {
+    let (address, stop, thread) = start_server(receive_buffer_bytes);
+    let config = PerfConfig {
+        transport: transport.to_owned(),
+        op,
+        size_bytes: 20_000,
+        qps: QPS,
+        depth: 4,
+        length: Length::Count(OPS),
+        verify: true,
+        timeout: Duration::from_secs(20),
+        ..PerfConfig::default()
+    };
+    let report = measure(&mut open("client", receive_buffer_bytes), address, &config).expect("the server serves");
+    stop.store(true, Ordering::Relaxed);
+    thread.join().expect("it has not panicked");
+    report
+}
+
+/// 64 queue pairs have 256 operations of 5 packets in flight at once, which is thirty times what the smaller buffer
+/// takes. With a window that did not follow the buffer, most packets would be dropped and sent again.
+#[test]
+fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
+    for receive_buffer_bytes in [64 << 10, 212_992] {
+        for transport in BOTH {
+            for op in [Op::Write, Op::Send, Op::Read] {
+                let report = crowd(transport, op, receive_buffer_bytes);
+                assert!(report.verified, "{receive_buffer_bytes} bytes: {report:?}");
+                assert_eq!(report.ops, u64::from(QPS) * OPS);
+                assert!(
+                    report.packets_retransmitted * 5 <= report.packets_sent,
+                    "{transport} {op:?} with {receive_buffer_bytes} bytes collapses: {} of {} packets are repeats",
+                    report.packets_retransmitted,
+                    report.packets_sent
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_window_is_what_the_kernel_granted() {
+    let window = |bytes| open("nic", bytes).receive_window(4_096);
+    let (small, usual, large) = (window(64 << 10), window(212_992), window(2 << 20));
+    assert!(small < usual && usual < large, "{small}, {usual}, {large}");
+    // Linux doubles what was asked for, and a packet of 4 KB counts more than 8 KB.
+    assert!((30..=45).contains(&usual), "{usual}");
+}

@@ -1,0 +1,302 @@
+//! Two processes: on loopback, and in network namespaces with a path of their own between them.
+//!
+//! The other process is this test binary again, running one of the ignored tests at the end, which are not tests but
+//! roles. Namespaces need root and `ip` (Debian package iproute2); without them those tests say so and pass.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use rnic_base::{Duration, Probability};
+use rnic_engine::WcStatus;
+use rnic_host::perf::{Length, Op, PerfConfig, PerfError, PerfReport, ServeConfig, measure, serve};
+use rnic_host::{ConnectError, Impairment, Nic, NicConfig, NicError, Notice};
+
+const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+
+/// A process in a role. It is killed with this.
+struct Role {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Role {
+    /// Starts `role` in `namespace`, if one is given.
+    fn start(role: &str, namespace: Option<&str>, environment: &[(&str, &str)]) -> Self {
+        let this = std::env::current_exe().expect("a test has a file");
+        let mut command = match namespace {
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(this);
+                command
+            }
+            None => Command::new(this),
+        };
+        command.args([role, "--exact", "--ignored", "--nocapture"]).envs(environment.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("this binary runs");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, output }
+    }
+
+    /// What it says after `word`, on a line of its own.
+    fn said(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let len = self.output.read_line(&mut line).expect("text");
+            assert!(len > 0, "it has ended without saying `{word}`");
+            // The test harness writes before the first line, without an end.
+            if let Some(at) = line.find(word) {
+                return line[at + word.len()..].trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn open(bind: &str) -> Result<Nic, NicError> {
+    Nic::open(NicConfig::at(bind.parse().expect("an address")))
+}
+
+fn percent(percent: u64) -> Probability {
+    Probability::ratio(percent, 100)
+}
+
+#[test]
+fn two_processes_move_and_verify_everything_through_a_bad_network() {
+    let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
+    let address: SocketAddr = server.said("SERVING").parse().expect("an address");
+    let mut nic = open("127.0.0.1:0").expect("a free port");
+    let impairment =
+        Impairment { loss: percent(1), reorder: percent(2), duplicate: percent(1), ..Impairment::default() };
+    for transport in BOTH {
+        for op in Op::ALL {
+            let config = PerfConfig {
+                transport: transport.to_owned(),
+                op,
+                size_bytes: 20_000,
+                depth: 8,
+                length: Length::Count(100),
+                verify: true,
+                impairment,
+                ..PerfConfig::default()
+            };
+            let report = measure(&mut nic, address, &config).expect("the server serves");
+            assert!(report.verified && report.ops == 100, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_is_given_up_in_bounded_time() {
+    for transport in BOTH {
+        let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
+        let address = server.said("SERVING").parse().expect("an address");
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(server);
+            Instant::now()
+        });
+        let config = PerfConfig {
+            transport: transport.to_owned(),
+            length: Length::Time(Duration::from_secs(30)),
+            ..PerfConfig::default()
+        };
+        let result = measure(&mut open("127.0.0.1:0").expect("a free port"), address, &config);
+        let ended = Instant::now();
+        let killed = killer.join().expect("it killed");
+        let Err(PerfError::Operation { status, .. }) = result else { panic!("{transport}: {result:?}") };
+        assert_eq!(status, WcStatus::RetryExceeded, "{transport}");
+        // Silence is believed for two seconds by default, and each retry may come a little late.
+        let after = ended.duration_since(killed).as_millis();
+        assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
+    }
+}
+
+#[test]
+fn an_address_that_another_process_has_is_one_clear_error() {
+    let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
+    let address = server.said("SERVING");
+    let error = open(&address).expect_err("taken");
+    assert!(matches!(error, NicError::AddressInUse(found) if found.to_string() == address), "{error:?}");
+    assert_eq!(error.to_string().lines().count(), 1);
+}
+
+/// Network namespaces in a row, `<name>0 - <name>1 - ...`, each pair joined by a cable; gone with this.
+struct Namespaces {
+    names: Vec<String>,
+}
+
+impl Namespaces {
+    /// `count` namespaces with cables of `mtu` bytes between them; host `n` on cable `n` has address `10.99.n.1`, its
+    /// neighbour `10.99.n.2`. Those in between forward. `None`, with a printed reason, where that cannot be done.
+    fn in_a_row(name: &str, count: usize, mtu: u32) -> Option<Self> {
+        let names: Vec<String> = (0..count).map(|index| format!("rnic-{name}{index}-{}", std::process::id())).collect();
+        let row = Self { names };
+        for namespace in &row.names {
+            if let Err(reason) = run(&["ip", "netns", "add", namespace]) {
+                eprintln!("skipped: no network namespaces here ({reason}); they need root and iproute2");
+                return None;
+            }
+            run(&["ip", "-n", namespace, "link", "set", "lo", "up"]).expect("loopback comes up");
+        }
+        for cable in 0..count - 1 {
+            let (near, far) = (row.end(cable, 1), row.end(cable, 2));
+            let (here, there) = (&row.names[cable], &row.names[cable + 1]);
+            let add = ["ip", "-n", here, "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", there];
+            if let Err(reason) = run(&add) {
+                eprintln!("skipped: no virtual cables here ({reason})");
+                return None;
+            }
+            for (namespace, interface, last) in [(here, &near, 1), (there, &far, 2)] {
+                let address = format!("10.99.{cable}.{last}/24");
+                run(&["ip", "-n", namespace, "addr", "add", &address, "dev", interface]).expect("an address");
+                let mtu = mtu.to_string();
+                run(&["ip", "-n", namespace, "link", "set", interface, "mtu", &mtu, "up"]).expect("it comes up");
+            }
+        }
+        if count == 3 {
+            run(&["ip", "-n", &row.names[0], "route", "add", "10.99.1.0/24", "via", "10.99.0.2"]).expect("a route");
+            run(&["ip", "-n", &row.names[2], "route", "add", "10.99.0.0/24", "via", "10.99.1.1"]).expect("a route");
+            let forward = ["ip", "netns", "exec", &row.names[1], "sysctl", "-qw", "net.ipv4.ip_forward=1"];
+            run(&forward).expect("the middle forwards");
+        }
+        Some(row)
+    }
+
+    /// The interface at an end of a cable.
+    fn end(&self, cable: usize, end: u32) -> String {
+        format!("rc{cable}e{end}")
+    }
+
+    fn set_mtu(&self, namespace: usize, interface: &str, mtu: u32) {
+        let mtu = mtu.to_string();
+        run(&["ip", "-n", &self.names[namespace], "link", "set", interface, "mtu", &mtu]).expect("a legal MTU");
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for namespace in &self.names {
+            // Interfaces go with their namespaces.
+            let _ = run(&["ip", "netns", "del", namespace]);
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<(), String> {
+    let output = Command::new(words[0]).args(&words[1..]).output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+}
+
+/// Measures from the first namespace to the last; `meanwhile` runs once the measurement does.
+fn across(
+    row: &Namespaces,
+    transport: &str,
+    to: &str,
+    seconds: &str,
+    meanwhile: impl FnOnce(),
+) -> (PerfReport, String) {
+    let last = row.names.last().expect("several");
+    let mut server = Role::start("serve_role", Some(last), &[("RNIC_TEST_BIND", "0.0.0.0:4791")]);
+    server.said("SERVING");
+    let environment = [("RNIC_TEST_TO", to), ("RNIC_TEST_TRANSPORT", transport), ("RNIC_TEST_SECONDS", seconds)];
+    let mut client = Role::start("measure_role", Some(&row.names[0]), &environment);
+    client.said("MEASURING");
+    meanwhile();
+    let report = serde_json::from_str(&client.said("REPORT")).expect("a report");
+    (report, client.said("NOTICES"))
+}
+
+#[test]
+fn a_cable_of_1500_bytes_carries_packets_that_fit() {
+    let Some(row) = Namespaces::in_a_row("c", 2, 1_500) else { return };
+    for transport in BOTH {
+        let (report, notices) = across(&row, transport, "10.99.0.2:4791", "0.3", || {});
+        assert!(report.verified && report.ops > 0, "{report:?}");
+        assert_eq!(report.wire_mtu_bytes, 1_424, "what 1500 bytes carry");
+        assert_eq!(notices, "[]", "nothing was too large");
+    }
+}
+
+/// The sender's own interface narrows: the kernel refuses trains and packets that no longer fit.
+#[test]
+fn an_interface_that_narrows_under_a_connection_does_not_hang_it() {
+    let Some(row) = Namespaces::in_a_row("n", 2, 1_500) else { return };
+    for transport in BOTH {
+        let (report, notices) = across(&row, transport, "10.99.0.2:4791", "1.5", || {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            row.set_mtu(0, &row.end(0, 1), 1_000);
+        });
+        assert!(report.verified && report.elapsed_s < 4.0, "{report:?}");
+        assert!(notices.contains("PathTooNarrow"), "{transport}: {notices}");
+        row.set_mtu(0, &row.end(0, 1), 1_500);
+    }
+}
+
+/// A hop in the middle narrows: the router drops what does not fit and says so.
+#[test]
+fn a_hop_that_narrows_under_a_connection_does_not_hang_it() {
+    let Some(row) = Namespaces::in_a_row("h", 3, 1_500) else { return };
+    let (report, notices) = across(&row, "irn", "10.99.1.2:4791", "1.5", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        row.set_mtu(1, &row.end(1, 1), 1_000);
+    });
+    assert!(report.verified && report.elapsed_s < 4.0, "{report:?}");
+    assert!(notices.contains("PathTooNarrow"), "{notices}");
+    // A connection that begins now finds the path as it is, or finds out when it sends.
+    let (report, _) = across(&row, "irn", "10.99.1.2:4791", "0.3", || {});
+    assert!(report.verified && report.ops > 0, "{report:?}");
+}
+
+#[test]
+fn where_no_way_leads_out_of_a_namespace_is_an_error() {
+    let Some(row) = Namespaces::in_a_row("u", 2, 1_500) else { return };
+    let environment = [("RNIC_TEST_TO", "192.0.2.1:4791"), ("RNIC_TEST_TRANSPORT", "irn"), ("RNIC_TEST_SECONDS", "1")];
+    let mut client = Role::start("measure_role", Some(&row.names[0]), &environment);
+    assert_eq!(client.said("FAILED"), "unreachable");
+}
+
+/// Role: serves until it is killed.
+#[test]
+#[ignore = "a role of the other tests"]
+fn serve_role() {
+    let Ok(bind) = std::env::var("RNIC_TEST_BIND") else { return };
+    let mut nic = open(&bind).expect("a free address");
+    println!("SERVING {}", nic.local_addr());
+    serve(&mut nic, &ServeConfig::default(), || true, |_| {}).expect("it can listen");
+}
+
+/// Role: measures verified Writes and says what came of it.
+#[test]
+#[ignore = "a role of the other tests"]
+fn measure_role() {
+    let text = |name| std::env::var(name);
+    let (Ok(to), Ok(transport), Ok(seconds)) =
+        (text("RNIC_TEST_TO"), text("RNIC_TEST_TRANSPORT"), text("RNIC_TEST_SECONDS"))
+    else {
+        return;
+    };
+    let seconds: f64 = seconds.parse().expect("a number");
+    let length = Length::Time(Duration::from_ms((seconds * 1e3) as u64));
+    let config = PerfConfig { transport, size_bytes: 30_000, depth: 8, length, verify: true, ..PerfConfig::default() };
+    let mut nic = open("0.0.0.0:4791").expect("a free address");
+    println!("MEASURING");
+    match measure(&mut nic, to.parse().expect("an address"), &config) {
+        Ok(report) => println!("REPORT {}", serde_json::to_string(&report).expect("plain data")),
+        Err(PerfError::Connect(ConnectError::Unreachable { .. })) => println!("FAILED unreachable"),
+        Err(error) => println!("FAILED {error:?}"),
+    }
+    let notices: Vec<Notice> = std::iter::from_fn(|| nic.poll_notice()).collect();
+    println!("NOTICES {notices:?}");
+}
