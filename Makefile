@@ -38,9 +38,9 @@ check: ## the house rules alone, one line a finding
 generate: ## write what is generated: README's table of rooms, clippy.toml
 	cargo run --quiet --package rnic-check --locked -- --write
 
-bench: ## every benchmark, in release
+bench: ## every benchmark, in release, and a summary beside the floors
 	@scripts/setup build
-	cargo bench --workspace --locked
+	scripts/bench
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
