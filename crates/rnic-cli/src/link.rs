@@ -7,8 +7,8 @@
 //! - `cap_packets`, for transports that have a cap, is at least twice what fills the link: while a hole is repaired, a
 //!   round trip's worth of packets waits behind it.
 //!
-//! Go-back-N keeps its 320 microseconds: it acknowledges whole messages, or every 64 packets, and a timeout of one round
-//! trip takes those that are still on their way for lost.
+//! Go-back-N keeps its 320 microseconds: it acknowledges whole messages, or every 64 packets, and a timeout of one
+//! round trip takes those that are still on their way for lost.
 
 use rnic_base::{BitRate, Duration, Probability};
 use rnic_fabric::Plan;
