@@ -37,13 +37,20 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
-/// Writes the one JSON object of `--json` to standard output.
-pub fn json(value: &impl serde::Serialize) {
-    let text = serde_json::to_string_pretty(value).expect("our reports have string keys and finite numbers");
-    let _ = writeln!(std::io::stdout(), "{text}");
+/// Writes a result: for people to standard output; or, with `--json`, its one JSON object there, and what is for people
+/// to standard error.
+pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
+    match json {
+        Some(value) => {
+            text.lines().for_each(line);
+            let json = serde_json::to_string_pretty(value).expect("our reports have string keys and finite numbers");
+            print(&format!("{json}\n"));
+        }
+        None => print(text),
+    }
 }
 
-/// Writes a result for people to standard output; a reader that has seen enough (`| head`) is no failure.
+/// Writes to standard output; a reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) {
     let _ = write!(std::io::stdout(), "{text}");
 }

@@ -35,13 +35,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     for transport in TRANSPORTS {
         contest.runs.push(follow(transport, "simulation", || simulated::transfer(&content, transport, args))?);
     }
-    let text = summary::text(&contest);
-    if args.json {
-        text.lines().for_each(console::line);
-        console::json(&contest);
-    } else {
-        console::print(&text);
-    }
+    console::result(&summary::text(&contest), args.json.then_some(&contest));
     write(&folder, &contest)?;
     if contest.is_verified() {
         return Ok(());

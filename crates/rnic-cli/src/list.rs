@@ -77,10 +77,9 @@ pub fn run(args: &ListArgs) -> Result<(), Failure> {
         operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
         sizes: SHIPPED.iter().map(|(name, _)| *name).collect(),
     };
-    if args.json {
-        console::json(&catalogue);
-    } else {
-        console::print(&text(&catalogue));
+    match args.json {
+        true => console::result("", Some(&catalogue)),
+        false => console::print(&text(&catalogue)),
     }
     Ok(())
 }

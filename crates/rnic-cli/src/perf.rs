@@ -32,18 +32,8 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         Wire::Udp => udp::measure(args, machine)?,
         Wire::Sim => simulated::measure(args, machine)?,
     };
-    let text = outcome.text();
-    if args.json {
-        eprint_lines(&text);
-        console::json(&outcome);
-    } else {
-        console::print(&text);
-    }
+    console::result(&outcome.text(), args.json.then_some(&outcome));
     outcome.check()
-}
-
-fn eprint_lines(text: &str) {
-    text.lines().for_each(console::line);
 }
 
 /// Bytes of each operation when nobody says.

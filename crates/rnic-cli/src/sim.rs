@@ -32,11 +32,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     if let Some(folder) = &folder {
         write(folder, &plan, &text, &report, &command)?;
     }
-    if args.json {
-        console::json(&report.to_json());
-    } else {
-        console::print(&summary::text(&report));
-    }
+    console::result(&summary::text(&report), args.json.then(|| report.to_json()).as_ref());
     report.check().map_err(|failure| {
         Failure::Check(format!("check failed: {}; repeat with: {command}", failure.violations.join("; ")))
     })
