@@ -313,3 +313,7 @@ impl Builder<'_> {
 
 /// Windows between two calls of the progress function: a call costs nothing beside so many.
 const PROGRESS_WINDOWS: u64 = 256;
+
+#[cfg(test)]
+#[path = "simulation/tests.rs"]
+mod tests;

@@ -5,7 +5,8 @@
 //! (`workload/host-3`), so that the flows of one do not depend on how many others there are.
 //!
 //! To add one: a file with a type that implements [`Source`] (or a function that gives a list of flows), a variant of
-//! [`WorkloadPlan`], its keys in `plan/workload.rs`.
+//! [`WorkloadPlan`], its keys in `plan/raw.rs` and
+//! `plan/workloads.rs`.
 
 pub mod distribution;
 mod incast;

@@ -90,3 +90,14 @@ fn a_fault_holds_only_where_it_is_put() {
         assert_eq!(flow.slowdown() > 9.0, expected, "host {}: {}", flow.src, flow.slowdown());
     }
 }
+
+#[test]
+fn bursts_lose_so_many_packets_in_a_row() {
+    // Of 12,800 packets and what is sent again, one in 500 begins a burst of ten.
+    let report =
+        with_fault(r#"[{ kind = "burst", packets = "data", probability = "0.2%", length = 10 }]"#, TRANSPORTS[0]);
+    let sent = report.packets_sent + report.packets_retransmitted;
+    let rate = report.drops.fault as f64 / sent as f64;
+    assert!((0.013..0.027).contains(&rate), "{rate}");
+    assert!(report.drops.fault.is_multiple_of(10) || report.timeouts > 0, "{}", report.drops.fault);
+}

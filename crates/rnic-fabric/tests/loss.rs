@@ -2,9 +2,9 @@
 //!
 //! `plans/point-to-point-loss.toml`: Writes of 64 KiB, 64 at a time, over 5 us of delay each way.
 //!
-//! With the plan's settings (cap of 128 packets, RTO_high of this network) IRN keeps 0.96 of its loss-free goodput. With
-//! its own defaults, which are those of the paper's network, it keeps about 0.9: a packet that is lost twice waits for
-//! 320 us. RoCE throws away a round trip for every loss, so it collapses as the path gets longer.
+//! With the plan's settings (cap of 128 packets, RTO_high of this network) IRN keeps 0.96 of its loss-free goodput.
+//! With its own defaults, which are those of the paper's network, it keeps about 0.9: a packet that is lost twice waits
+//! for 320 us. RoCE throws away a round trip for every loss, so it collapses as the path gets longer.
 
 mod common;
 

@@ -209,6 +209,20 @@ pub(super) enum WorkloadKind {
     Trace,
 }
 
+impl WorkloadKind {
+    /// As plans write it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Poisson => "poisson",
+            Self::Incast => "incast",
+            Self::Permutation => "permutation",
+            Self::ClosedLoop => "closed-loop",
+            Self::Trace => "trace",
+        }
+    }
+}
+
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Workload {

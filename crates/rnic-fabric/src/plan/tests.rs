@@ -156,7 +156,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("workload.sizes", "none.txt", "workload.sizes: none.txt: no such file"),
     ("workload.sizes", "bad.txt", "workload.sizes: bad.txt: the last point"),
     ("workload.size", "4KB", "workload.sizes: give either"),
-    ("workload.senders", "4", "workload.senders: means nothing for the workload `Poisson`"),
+    ("workload.senders", "4", "workload.senders: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "poisson", size = 4, duration = "1ms" }"#, "workload.load: is missing"),
     ("workload", r#"{ kind = "incast", senders = 54, bytes = 1 }"#, "workload.senders: must be 1 to 53"),
     ("workload", r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#, "workload.to: there is no host 54"),

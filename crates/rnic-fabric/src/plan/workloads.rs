@@ -129,7 +129,7 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
         ("workload.file", raw.file.is_some(), &[Trace]),
     ];
     match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
-        Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{:?}`", raw.kind))),
+        Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{}`", raw.kind.name()))),
         None => Ok(()),
     }
 }

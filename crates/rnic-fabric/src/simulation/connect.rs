@@ -33,7 +33,7 @@ pub(crate) struct Live {
     pub(crate) receiver: Option<u32>,
     pub(crate) src_qpn: Qpn,
     pub(crate) dst_qpn: Qpn,
-    buffers: [Buffers; 2],
+    pub(super) buffers: [Buffers; 2],
     delivered: bool,
     acknowledged: bool,
 }

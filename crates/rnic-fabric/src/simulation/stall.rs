@@ -63,6 +63,9 @@ impl Simulation {
             if src.port.is_paused() {
                 text.push_str(", its host is paused");
             }
+            if dst.port.is_paused() {
+                text.push_str(", the other host is paused");
+            }
         }
         let paused: usize = self.switches.iter().map(crate::switch::Switch::paused_ports).sum();
         let waiting: u64 = self.switches.iter().map(crate::switch::Switch::bytes_waiting).sum();

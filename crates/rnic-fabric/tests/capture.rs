@@ -1,0 +1,139 @@
+//! Wireshark's view of what the fabric carries.
+//!
+//! Needs `tshark` (Debian package tshark). Without it the test says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the
+//! environment it fails. The ICRC, which tshark prints but does not judge, is judged here.
+
+mod common;
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use rnic_fabric::Report;
+use rnic_wire::{Addresses, icrc};
+
+/// A file in memory that outlives the simulation.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panicked").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs `workload` and captures it.
+fn captured(transport: &str, workload: &str) -> (Report, Vec<u8>) {
+    let fault = ("fault", r#"[{ kind = "drop", probability = "3%" }]"#);
+    let with = [("transport", transport), ("workload", workload), ("payload", "checked"), fault];
+    let mut simulation = simulation(WIRE, &with, 3);
+    let file = Shared::default();
+    simulation.capture_to(file.clone()).expect("memory takes it");
+    let report = simulation.run(&mut |_| core::ops::ControlFlow::Continue(()));
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(simulation.capture_failure().is_none());
+    let bytes = file.0.lock().expect("nobody panicked").clone();
+    (report, bytes)
+}
+
+/// What tshark prints of a packet.
+const FIELDS: [&str; 9] = [
+    "frame.time_relative",
+    "ip.src",
+    "ip.dst",
+    "udp.srcport",
+    "udp.dstport",
+    "infiniband.bth.opcode",
+    "infiniband.invariant.crc",
+    "udp.payload",
+    "_ws.malformed",
+];
+
+/// One line of fields for each packet; nothing without tshark.
+fn dissect(name: &str, capture: &[u8]) -> Option<Vec<Vec<String>>> {
+    if let Err(error) = Command::new("tshark").arg("--version").output() {
+        let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
+        assert!(!required, "tshark is required but does not run: {error}");
+        eprintln!("skipped: tshark does not run ({error}); install the package tshark to check captures");
+        return None;
+    }
+    let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fabric-{name}.pcap"));
+    std::fs::write(&path, capture).expect("a file");
+    let mut command = Command::new("tshark");
+    command.args(["-n", "--disable-protocol", "rpcordma", "-T", "fields", "-E", "separator=;", "-r"]).arg(&path);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("tshark prints text");
+    Some(text.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect())
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b':').collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("text"), 16).expect("hex"))
+        .collect()
+}
+
+/// Packets by opcode, after each was looked at.
+fn opcodes(name: &str, frames: &[Vec<String>]) -> BTreeMap<u32, u64> {
+    let mut counts = BTreeMap::new();
+    let mut last = 0.0;
+    for fields in frames {
+        let [time, src, dst, from, to, opcode, _, payload, malformed] = &fields[..] else {
+            panic!("{name}: {fields:?}")
+        };
+        assert!(malformed.is_empty(), "{name}: {fields:?}");
+        let time: f64 = time.parse().expect("seconds");
+        assert!(time >= last, "{name}: in order of time");
+        last = time;
+        assert_eq!(to, "4791", "{name}");
+        let end = |ip: &str, port: &str| {
+            SocketAddr::new(ip.parse::<IpAddr>().expect("an address"), port.parse().expect("a port"))
+        };
+        let way = Addresses::new(end(src, from), end(dst, to)).expect("one version");
+        assert!(icrc::verify(&way, &unhex(payload)), "{name}: the checksum covers {fields:?}");
+        *counts.entry(opcode.parse().expect("a number")).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn what_the_fabric_carries_dissects() {
+    // InfiniBand opcodes that each operation must show.
+    let cases: [(&str, &[u32]); 5] = [
+        ("write", &[6, 7, 8, 17]),
+        ("send", &[0, 1, 3, 17]),
+        ("read", &[12, 13, 14, 15]),
+        ("fetch-add", &[18, 20]),
+        ("compare-swap", &[18, 19]),
+    ];
+    for (transport, format) in TRANSPORTS.iter().zip(["irn", "roce"]) {
+        for (op, expected) in cases {
+            let message = if expected.len() == 2 { "8" } else { "5000" };
+            let workload =
+                format!(r#"{{ kind = "closed-loop", op = "{op}", message = {message}, depth = 4, count = 60 }}"#);
+            let (report, capture) = captured(transport, &workload);
+            let name = format!("{format}-{op}");
+            let Some(frames) = dissect(&name, &capture) else { return };
+            let sent = report.packets_sent + report.packets_retransmitted + report.acks_sent;
+            assert_eq!(frames.len() as u64, sent, "{name}: every packet that a host sent, lost ones too");
+            assert!(report.drops.fault > 0, "{name}: some were lost");
+            let counts = opcodes(&name, &frames);
+            for opcode in expected {
+                assert!(counts.contains_key(opcode), "{name}: no packet with opcode {opcode} in {counts:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Whatever goes wrong in the network, every message arrives once, in order, with its bytes, and nothing is left over.
+//!
+//! Small random plans: topology, switch, workload, faults, both transports. The checkers of the run do the judging (see
+//! `rnic_fabric::check`); beside them, drops must have a cause that the plan gives, the order of nodes must make no
+//! difference, nor must bytes on the wire.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use rnic_fabric::Report;
+
+/// A choice of what to write for a key.
+fn one_of(choices: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(choices)
+}
+
+const TOPOLOGIES: [&str; 4] = [
+    "topology = { kind = \"point-to-point\" }",
+    "topology = { kind = \"star\", hosts = 3 }",
+    "topology = { kind = \"star\", hosts = 6 }",
+    "topology = { kind = \"fat-tree\", k = 4 }",
+];
+
+const SWITCHES: [&str; 5] = [
+    "{ model = \"input-queued\", buffer = \"30KB\" }",
+    "{ model = \"input-queued\", buffer = \"150KB\", pfc = { threshold = \"20KB\" } }",
+    "{ model = \"input-queued\", buffer = \"40KB\", ecn = { kmin = \"3KB\", kmax = \"20KB\", pmax = \"50%\" } }",
+    "{ model = \"shared-buffer\", buffer = \"60KB\", alpha = \"1/2\" }",
+    "{ model = \"shared-buffer\", buffer = \"900KB\", alpha = \"1/8\", pfc = {} }",
+];
+
+/// Any two hosts are there in every topology.
+const WORKLOADS: [&str; 8] = [
+    "{ kind = \"closed-loop\", op = \"write\", message = \"9KB\", depth = 8, count = 30, queue_pairs = 3 }",
+    "{ kind = \"closed-loop\", op = \"write-imm\", message = 1, depth = 16, count = 60 }",
+    "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, queue_pairs = 2 }",
+    "{ kind = \"closed-loop\", op = \"read\", message = \"7KB\", depth = 20, count = 40 }",
+    "{ kind = \"closed-loop\", op = \"fetch-add\", message = 8, depth = 20, count = 60 }",
+    "{ kind = \"closed-loop\", op = \"compare-swap\", message = 8, depth = 1, count = 40 }",
+    "{ kind = \"permutation\", bytes = \"150KB\", op = \"send\", message = \"40KB\", depth = 2 }",
+    "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\" }",
+];
+
+const FAULTS: [&str; 9] = [
+    "{ kind = \"drop\", probability = \"2%\" }",
+    "{ kind = \"drop\", probability = \"5%\", packets = \"acks\" }",
+    "{ kind = \"burst\", probability = \"0.2%\", length = 5 }",
+    "{ kind = \"burst\", probability = \"0.2%\", end = \"30%\", loss = \"80%\" }",
+    "{ kind = \"reorder\", probability = \"2%\", displacement = 4 }",
+    "{ kind = \"duplicate\", probability = \"3%\" }",
+    "{ kind = \"corrupt\", probability = \"1%\" }",
+    "{ kind = \"delay\", jitter = \"2us\" }",
+    "{ kind = \"down\", from = \"15us\", until = \"45us\", links = \"host-1>*\" }",
+];
+
+#[derive(Debug, Clone)]
+struct Case {
+    text: String,
+    seed: u64,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let faults = proptest::collection::vec(one_of(&FAULTS), 0..4);
+    let parts = (one_of(&TOPOLOGIES), one_of(&SWITCHES), one_of(&WORKLOADS), one_of(&TRANSPORTS), faults);
+    let numbers = (proptest::sample::select(&[256u32, 1_024, 4_096][..]), one_of(&["direct", "encoded"]), any::<u64>());
+    (parts, numbers).prop_map(|((topology, switch, workload, transport, faults), (mtu, wire, seed))| {
+        let switch = if topology.contains("point") { String::new() } else { format!("switch = {switch}\n") };
+        let faults = faults.join(", ");
+        let text = format!(
+            "mtu = {mtu}\npayload = \"checked\"\nwire = \"{wire}\"\n{topology}\n\
+             links = {{ rate = \"100Gbps\", delay = \"1us\" }}\n{switch}transport = {transport}\n\
+             workload = {workload}\nfault = [{faults}]\n"
+        );
+        Case { text, seed }
+    })
+}
+
+/// Every packet crosses a link, and only what may lose packets does.
+fn assert_accounted_for(report: &Report, case: &Case) {
+    let left = report.packets_sent + report.packets_retransmitted + report.acks_sent;
+    assert!(report.packet_hops >= left, "each crosses a link at least: {case:?}");
+    let dropped = report.drops.buffer + report.drops.fault + report.drops.corrupt;
+    assert_eq!(dropped, report.packets_dropped, "{case:?}");
+    let harmless = !case.text.contains("kind = \"drop\"")
+        && !case.text.contains("burst")
+        && !case.text.contains("down")
+        && !case.text.contains("corrupt");
+    assert!(!harmless || report.drops.fault + report.drops.corrupt == 0, "nobody lost anything: {case:?}");
+    // PFC's room is for what a link can carry: copies and packets that come late are more than that.
+    let is_orderly = !["duplicate", "reorder", "delay\""].iter().any(|fault| case.text.contains(fault));
+    let lossless = case.text.contains("point-to-point") || case.text.contains("pfc") && is_orderly;
+    assert!(!lossless || report.drops.buffer == 0, "no switch had to drop: {case:?}");
+}
+
+fn judge(case: &Case) {
+    let report = run(&case.text, &[], case.seed);
+    assert_accounted_for(&report, case);
+    assert_eq!(report.trace_hash, hash_backwards(&case.text, &[], case.seed), "{case:?}");
+    let plain = run(&case.text, &[("wire", "direct"), ("payload", "none")], case.seed);
+    assert_eq!(report.trace_hash, plain.trace_hash, "{case:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_message_arrives_once_and_nothing_is_left(case in cases()) {
+        judge(&case);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    #[ignore = "a minute or two"]
+    fn the_same_for_many_more_plans(case in cases()) {
+        judge(&case);
+    }
+}

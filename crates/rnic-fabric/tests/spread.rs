@@ -1,0 +1,87 @@
+//! Where packets go and wait: equal-cost paths, buffers, memory.
+
+mod common;
+#[path = "../../rnic-engine/tests/common/heap.rs"]
+mod heap;
+
+use core::ops::ControlFlow;
+
+use common::*;
+use rnic_base::Time;
+
+/// Many flows between two pods take all ways there are: with one way of four, they would take four times as long.
+#[test]
+fn flows_spread_over_equal_cost_paths() {
+    let mut lines = String::new();
+    for (index, src) in (0..4).cycle().take(400).enumerate() {
+        lines.push_str(&format!("{index}us,{src},{},100KB\n", 4 + (index * 7) % 4));
+    }
+    let with = [("workload", r#"{ kind = "trace", file = "flows.csv" }"#), ("switch.buffer", "1MB")];
+    let plan = rnic_fabric::Plan::from_toml_with(TREE, &with, &mut |_| Ok(lines.clone())).expect("sound");
+    let report = finish(rnic_fabric::Simulation::new(&plan, 1).expect("sound"));
+    report.check().expect("every promise is kept");
+    // 400 times 100 KB over four links of 40 Gbit/s are 2 ms; over one of them they would be 8 ms.
+    assert!((2_000.0..3_500.0).contains(&report.elapsed_us), "{}", report.elapsed_us);
+}
+
+/// One queue of an otherwise empty shared buffer takes alpha / (1 + alpha) of it, to within a packet.
+#[test]
+fn a_dynamic_threshold_leaves_room_for_others() {
+    for (alpha, share) in [("1/4", 0.2), ("1", 0.5), ("4", 0.8)] {
+        let switch = format!("{{ model = \"shared-buffer\", buffer = \"200KB\", alpha = \"{alpha}\" }}");
+        let with = [("switch", switch.as_str()), ("workload.bytes", "5MB"), ("workload.jitter", "0")];
+        let report = run(STAR, &with, 1);
+        assert!(report.drops.buffer > 0, "alpha {alpha}: five senders overrun it");
+        let most = report.queue_max_bytes as f64;
+        assert!((share * 200e3 - 1_200.0..share * 200e3 + 1_200.0).contains(&most), "alpha {alpha}: {most}");
+    }
+}
+
+/// Marks begin at kmin and are certain above kmax, in both switch models.
+#[test]
+fn both_switch_models_mark() {
+    for switch in [
+        r#"{ model = "input-queued", buffer = "60KB", ecn = { kmin = "5KB", kmax = "10KB", pmax = "10%" } }"#,
+        r#"{ model = "shared-buffer", buffer = "300KB", ecn = { kmin = "5KB", kmax = "10KB", pmax = "10%" } }"#,
+    ] {
+        let report = run(STAR, &[("switch", switch), ("workload.bytes", "2MB")], 1);
+        let share = report.ecn_marks as f64 / report.packets_sent as f64;
+        assert!((0.5..1.1).contains(&share), "a full queue marks nearly everything: {share}, {switch}");
+        let alone = run(STAR, &[("switch", switch), ("workload.senders", "1")], 1);
+        assert_eq!(alone.ecn_marks, 0, "an empty queue marks nothing: {switch}");
+    }
+}
+
+/// Steady state allocates nothing: not for a packet, not for a message.
+#[test]
+fn no_allocation_per_packet() {
+    for transport in TRANSPORTS {
+        for pfc in ["false", "true"] {
+            if pfc == "false" && transport.contains("roce") {
+                // What it sends again and again is no steady state.
+                continue;
+            }
+            let switch = ("switch.pfc.enabled", pfc);
+            let workload = r#"{ kind = "permutation", bytes = "20MB", message = "100KB", depth = 4 }"#;
+            let with = [("workload", workload), ("transport", transport), switch, ("links.delay", "1us")];
+            let mut simulation = simulation(TREE, &with, 1);
+            let (mut early, mut late) = (None, None);
+            let report = simulation.run(&mut |progress| {
+                // First queues grow to the size that they need, in the end flows are taken down.
+                if progress.now >= Time::from_us(1_500) && progress.flows_done == 0 {
+                    late = Some((progress.now, heap::allocations()));
+                    early = early.or(late);
+                }
+                ControlFlow::Continue(())
+            });
+            assert_eq!(report.flows_unfinished, 0);
+            let ((start, before), (end, after)) = early.zip(late).expect("the run is long enough");
+            let share = end.since(start).as_us_f64() / report.elapsed_us;
+            let packets = (report.packets_sent as f64 * share) as u64;
+            assert!(packets > 50_000, "{transport}, {switch:?}: only {packets} packets from {start} to {end}");
+            // A queue that is longer than ever before may still grow.
+            let allocations = after - before;
+            assert!(allocations <= 8, "{transport}, {switch:?}: {allocations} for {packets} packets");
+        }
+    }
+}
