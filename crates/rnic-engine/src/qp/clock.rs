@@ -58,6 +58,7 @@ impl Qp {
     fn end_pause(&mut self, core: &mut Core, now: Time) {
         if self.requester.pause.is_due(now) {
             self.requester.pause = Deadline::NEVER;
+            self.take_room_back(core, 0);
             self.requester.window.restart_timer(now);
             self.wake_to_repeat(core);
         }

@@ -157,6 +157,7 @@ impl Qp {
         self.requester.retries = 0;
         self.requester.rnr_retries = 0;
         self.requester.pause = Deadline::NEVER;
+        self.take_room_back(core, packets);
         core.settle(self.peer, packets);
         if self.requester.window.wants_acknowledgements(&self.transport) {
             self.requester.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, &self.transport);
@@ -196,6 +197,7 @@ impl Qp {
         requester.window.repeat_all(&self.transport);
         requester.pause = Deadline::after(now, timer.wait());
         core.timers.arm(self.slot, requester.pause, &mut self.armed);
+        self.lend_room(core);
     }
 
     /// The responder refused the request at `una`.

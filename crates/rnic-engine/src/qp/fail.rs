@@ -67,6 +67,7 @@ impl Qp {
     /// Gives back what this queue pair holds of what all share: room at the peer, a place among the active ones.
     pub(crate) fn release_peer(&mut self, core: &mut Core) {
         self.deactivate(core);
+        self.take_room_back(core, 0);
         core.settle(self.peer, self.requester.window.in_flight());
         if let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() {
             core.settle(self.peer, server.window.in_flight());

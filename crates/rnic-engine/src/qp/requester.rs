@@ -49,6 +49,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_retry: Option<u32>,
     /// Until then the receiver does not want to hear from us.
     pub(crate) pause: Deadline,
+    /// Others may use the room of what is in flight, during the pause: the receiver has dropped it.
+    has_lent: bool,
     /// The packet whose loss was last inferred from a response, so that each loss is inferred once.
     pub(crate) inferred_loss_at: Seq,
     /// In the ring of those who can send, or waiting for room at the peer.
@@ -73,6 +75,7 @@ impl Requester {
             rnr_retries: 0,
             rnr_retry: None,
             pause: Deadline::NEVER,
+            has_lent: false,
             inferred_loss_at: Seq::UNSET,
             queued: false,
         }
@@ -180,6 +183,24 @@ impl Qp {
             core.ready.requeue(Half::Requester, self.slot);
         }
         self.wake_requester(core);
+    }
+
+    /// A receiver that is not ready has dropped what is in flight. Others use the room until the pause is over: one of
+    /// them may bring what the receiver waits for.
+    #[cold]
+    pub(crate) fn lend_room(&mut self, core: &mut Core) {
+        self.requester.has_lent = true;
+        core.settle(self.peer, self.requester.window.in_flight());
+    }
+
+    /// The pause is over: what was in flight counts again, even where others fill the room by now. That is what is in
+    /// flight, and `settled` packets that have just been acknowledged.
+    #[inline]
+    pub(crate) fn take_room_back(&mut self, core: &mut Core, settled: u64) {
+        if self.requester.has_lent {
+            self.requester.has_lent = false;
+            core.peers.sent(self.peer, self.requester.window.in_flight() + settled);
+        }
     }
 
     /// A packet has left: go on with the turn, or go to the end of the ring.

@@ -83,6 +83,35 @@ fn everything_finishes_under_loss() {
     }
 }
 
+/// What a receiver that is not ready has dropped takes no room away from others: one of them may bring what makes it
+/// ready. When the pause is over it counts again.
+#[test]
+fn a_paused_queue_pair_holds_no_room() {
+    for transport in TRANSPORTS {
+        let mut setup = setup(transport);
+        setup.rnr_timer = RnrTimer::at_least(Duration::from_us(100));
+        let (mut pair, numbers) = with_queue_pairs(&setup, 2);
+        pair.left.engine.set_peer_limit(PEER, Some(3));
+        send(&mut pair, 0, 3 * MTU);
+        pair.run_until(us(20));
+        write_on(&mut pair, numbers[1], 1, 10 * MTU);
+        pair.run_until(us(90));
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}: during the pause");
+        post_recvs(&mut pair.right, 100..101, 3 * MTU);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)], "{transport}: after it");
+        write_on(&mut pair, numbers[1], 2, 10 * MTU);
+        let mut most = 0;
+        while in_flight(&pair, &numbers) > 0 || most == 0 {
+            pair.run_until(pair.now + Duration::from_us(1));
+            pair.now += Duration::from_us(1);
+            most = most.max(in_flight(&pair, &numbers));
+            assert!(pair.now < us(20_000_000), "{transport}: stuck");
+        }
+        assert_eq!(most, 3, "{transport}: room is neither lost nor made");
+    }
+}
+
 /// Raising or lifting the limit lets those go on who wait for room, even when nothing is under way that could free
 /// some.
 #[test]
