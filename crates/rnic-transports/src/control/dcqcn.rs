@@ -28,7 +28,7 @@ pub struct Dcqcn {
     byte_rounds: u32,
     /// Expirations of the timer since the last cut.
     timer_rounds: u32,
-    /// 1 once a CNP has come in: before that there is nothing to recover from.
+    /// 1 from a CNP until everything has recovered from it.
     active: u32,
     /// 1 when a CNP came in since the last tick.
     cnp_since_tick: u32,
@@ -85,13 +85,20 @@ impl Control for Dcqcn {
                 }
             }
             ControlEvent::Tick if self.active != 0 => {
+                let before = (self.current_bps, self.target_bps, self.alpha);
                 if self.cnp_since_tick == 0 {
                     self.alpha -= self.alpha >> GAIN_SHIFT;
                 }
                 self.cnp_since_tick = 0;
                 self.timer_rounds += 1;
                 let mut actions = self.increase(view, params);
-                actions.tick_after = Some(params.duration(TIMER));
+                // Back at line rate nothing changes any more: the next CNP starts the timer again.
+                let is_recovered = self.target_bps == view.line_rate.as_bps();
+                if is_recovered && before == (self.current_bps, self.target_bps, self.alpha) {
+                    self.active = 0;
+                } else {
+                    actions.tick_after = Some(params.duration(TIMER));
+                }
                 return actions;
             }
             _ => {}
@@ -133,5 +140,30 @@ impl Dcqcn {
     fn clamp(&self, bps: u64, view: &ControlView, params: &Params) -> u64 {
         let line = view.line_rate.as_bps();
         bps.max(params.get(MINIMUM_RATE)).min(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_base::Time;
+
+    /// An idle queue pair does not tick for ever.
+    #[test]
+    fn the_timer_ends_with_recovery_and_starts_with_the_next_cnp() {
+        let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(10), mtu: 1_024, in_flight: 0 };
+        let params = Params::defaults(Dcqcn::PARAMS);
+        let (mut state, _) = Dcqcn::start(&params, &view);
+        for _ in 0..2 {
+            let cut = state.on_event(&ControlEvent::Cnp, &view, &params);
+            assert!(cut.tick_after.is_some() && cut.rate < Some(view.line_rate));
+            let mut rates = Vec::new();
+            while state.active != 0 {
+                rates.push(state.on_event(&ControlEvent::Tick, &view, &params).rate.expect("every tick sets it"));
+                assert!(rates.len() < 10_000, "the timer goes on for ever");
+            }
+            assert!(rates.is_sorted());
+            assert!(rates.last().expect("some").as_bps() >= view.line_rate.as_bps() - 1, "halves are rounded down");
+        }
     }
 }
