@@ -12,10 +12,10 @@ pub enum Kind {
     Edge,
 }
 
-/// One room: a crate under `crates/`.
+/// One room: a crate under `crates/`, or one with a directory of its own ([`dir_of`]).
 #[derive(Debug)]
 pub struct Room {
-    /// The name of its package, which is also that of its directory.
+    /// The name of its package, which is also that of its directory, but for [`dir_of`].
     pub name: &'static str,
     /// Which rules it lives under.
     pub kind: Kind,
@@ -99,6 +99,21 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &[],
         unsafe_because: None,
     },
+    Room {
+        name: "rnic-conformance",
+        kind: Kind::Edge,
+        may_use: &[
+            "rnic-base",
+            "rnic-wire",
+            "rnic-policy",
+            "rnic-transports",
+            "rnic-engine",
+            "rnic-fabric",
+            "rnic-host",
+        ],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
     Room { name: "rnic-check", kind: Kind::Edge, may_use: &[], tests_may_use: &[], unsafe_because: None },
 ];
 
@@ -120,6 +135,17 @@ pub const CRATES_NOT_IN_CORE: &[(&str, &str)] = &[
     ("tokio", "it owns time, threads and sockets"),
     ("tracing", "a core room hands out trace events; it does not print"),
 ];
+
+/// The directory of the room called `name`. Tests that need both bodies stand beside the rooms, where people look for
+/// tests.
+pub fn dir_of(name: &str) -> String {
+    if name == "rnic-conformance" { "tests".to_owned() } else { format!("crates/{name}") }
+}
+
+/// Whether the package in `dir` must be a room.
+pub fn is_room_dir(dir: &str) -> bool {
+    dir.starts_with("crates/") || dir == "tests"
+}
 
 /// The room called `name`.
 pub fn room(name: &str) -> Option<&'static Room> {

@@ -2,7 +2,7 @@
 
 use crate::finding::Finding;
 use crate::manifest::{Dependency, Package};
-use crate::rooms::{CRATES_NOT_IN_CORE, Kind, Room, room};
+use crate::rooms::{CRATES_NOT_IN_CORE, Kind, Room, dir_of, is_room_dir, room};
 use crate::tree::Tree;
 
 const RULE: &str = "arrows";
@@ -10,7 +10,7 @@ const TABLE: &str = "crates/rnic-check/src/rooms.rs";
 
 /// Names dependencies that point upwards or sideways, and rooms that the table does not know.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rooms = tree.packages().iter().filter(|package| package.dir.starts_with("crates/"));
+    let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
     rooms
         .flat_map(|package| match room(&package.name) {
             None => vec![unknown_room(package)],
@@ -31,7 +31,7 @@ fn unknown_room(package: &Package) -> Finding {
 }
 
 fn wrong_place(package: &Package) -> Option<Finding> {
-    let expected = format!("crates/{}", package.name);
+    let expected = dir_of(&package.name);
     (package.dir != expected).then(|| {
         let what = format!("the room {} lives in {}", package.name, package.dir);
         Finding::new(&package.manifest_path, 1, RULE, what, format!("call its directory {expected}"))

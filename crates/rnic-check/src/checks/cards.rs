@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::card::{COLOURS, Card, HEADINGS};
 use crate::finding::Finding;
 use crate::manifest::Package;
-use crate::rooms::room;
+use crate::rooms::{is_room_dir, room};
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "cards";
@@ -13,7 +13,7 @@ const EXAMPLE: &str = "see crates/rnic-base/src/lib.rs";
 
 /// Names rooms whose card is missing, incomplete or not true.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rooms = tree.packages().iter().filter(|package| package.dir.starts_with("crates/"));
+    let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
     rooms
         .flat_map(|package| match root_file(tree, package) {
             Some(file) => check_room(package, file),

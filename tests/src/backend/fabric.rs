@@ -1,0 +1,184 @@
+//! The fabric as a backend: simulated links and switches, simulated time; every packet travels as bytes.
+
+use core::ops::ControlFlow;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, MemoryRegion, PdId, PeerId, PostError, QpAttributes,
+    QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+};
+use rnic_fabric::host::memory::Block;
+use rnic_fabric::{Plan, PlanError, Simulation};
+use rnic_wire::Qpn;
+
+use super::{Backend, RegionId};
+
+struct Region {
+    block: Block,
+    addr: u64,
+    key: Key,
+}
+
+/// Hosts in a simulated network.
+pub struct Fabric {
+    simulation: Simulation,
+    regions: Vec<Vec<Region>>,
+}
+
+impl Fabric {
+    /// The network of `plan`, whose workload must be `manual` and whose payload must be checked.
+    ///
+    /// # Errors
+    /// When the plan cannot be run.
+    pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
+        let hosts = plan.topology.hosts() as usize;
+        let regions = (0..hosts).map(|_| Vec::new()).collect();
+        Ok(Self { simulation: Simulation::new(plan, seed)?, regions })
+    }
+
+    /// The simulation itself, for a capture.
+    pub fn simulation(&mut self) -> &mut Simulation {
+        &mut self.simulation
+    }
+
+    fn region_at(&self, host: usize, region: RegionId) -> &Region {
+        &self.regions[host][region.0]
+    }
+}
+
+impl Backend for Fabric {
+    fn now(&self) -> Time {
+        self.simulation.now()
+    }
+
+    fn advance(&mut self, span: Duration) {
+        let until = self.simulation.now() + span;
+        self.simulation.advance(until);
+    }
+
+    fn end_faults(&mut self) {
+        self.simulation.end_faults();
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn domain(&self, host: usize) -> PdId {
+        self.simulation.protection_domain(host as u32)
+    }
+
+    fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
+        let pd = self.domain(host);
+        let (block, addr, all) = self.simulation.allocate(host as u32, len as u64);
+        let key = self.simulation.with_engine(host as u32, |engine, _| {
+            engine.deregister(Key(all)).expect("it was registered just now");
+            let region = MemoryRegion { pd, addr, len: block.len, local: block.local, access };
+            engine.register(region).expect("a legal region")
+        });
+        self.regions[host].push(Region { block, addr, key });
+        RegionId(self.regions[host].len() - 1)
+    }
+
+    fn region(&self, host: usize, region: RegionId) -> (u64, u32) {
+        let Region { addr, key, .. } = self.region_at(host, region);
+        (*addr, key.0)
+    }
+
+    fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
+        let Block { local, len } = self.region_at(host, region).block;
+        self.simulation.memory(host as u32).bytes_mut(local, len)
+    }
+
+    fn deregister(&mut self, host: usize, region: RegionId) {
+        let key = self.region_at(host, region).key;
+        // A peer may have taken it back.
+        let _ = self.simulation.with_engine(host as u32, |engine, _| engine.deregister(key));
+    }
+
+    fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
+        self.simulation.with_engine(host as u32, |engine, _| engine.create_cq(capacity)).expect("a legal size")
+    }
+
+    fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
+        let pd = self.domain(host);
+        let srq = self.simulation.with_engine(host as u32, |engine, _| engine.create_srq(pd, entries, sges));
+        srq.expect("legal sizes")
+    }
+
+    fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
+        self.simulation.with_engine(host as u32, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
+    }
+
+    fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
+        let connection = QpConnection { peer: PeerId(to as u32), ..*connection };
+        self.simulation.with_engine(host as u32, |engine, now| {
+            engine.modify_to_init(qpn).expect("from reset");
+            engine.modify_to_rtr(qpn, &connection).expect("legal attributes");
+            engine.modify_to_rts(now, qpn, timing).expect("legal attributes");
+        });
+    }
+
+    fn fail_qp(&mut self, host: usize, qpn: Qpn) {
+        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
+    }
+
+    fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
+        self.simulation.with_engine(host as u32, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
+    }
+
+    fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
+        let peer = PeerId(to as u32);
+        self.simulation.with_engine(host as u32, |engine, _| engine.set_peer_limit(peer, packets));
+    }
+
+    fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.simulation.with_engine(host as u32, |engine, _| engine.post_send(qpn, request))
+    }
+
+    fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.simulation.with_engine(host as u32, |engine, _| engine.post_recv(qpn, request))
+    }
+
+    fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.simulation.with_engine(host as u32, |engine, _| engine.post_srq_recv(srq, request))
+    }
+
+    fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
+        let level = self.simulation.engine(host as u32).cq_level(cq).map_or(0, |(level, _)| level);
+        if level == 0 {
+            return None;
+        }
+        self.simulation.with_engine(host as u32, |engine, _| engine.poll_cq_one(cq))
+    }
+
+    fn event(&mut self, host: usize) -> Option<AsyncEvent> {
+        self.simulation.with_engine(host as u32, |engine, _| engine.poll_event())
+    }
+
+    fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {
+        self.simulation.engine(host as u32).query_qp(qpn)
+    }
+
+    fn stats(&self, host: usize) -> EngineStats {
+        *self.simulation.engine(host as u32).stats()
+    }
+
+    fn finish(&mut self) -> Result<Option<String>, String> {
+        // Timers of congestion control run out; nothing else has anything to do.
+        let until = self.simulation.now() + REST;
+        self.simulation.advance(until);
+        if !self.simulation.is_at_rest() {
+            return Err(format!("nothing is to be done, and still something is about to happen after {REST}"));
+        }
+        let report = self.simulation.run(&mut |_| ControlFlow::Continue(()));
+        report.check().map_err(|failure| failure.to_string())?;
+        Ok(Some(report.trace_hash))
+    }
+}
+
+/// Hundreds of the longest timeouts that scenarios draw.
+const PATIENCE: Duration = Duration::from_ms(500);
+
+/// Longer than any delay that scenarios draw.
+const REST: Duration = Duration::from_secs(2);

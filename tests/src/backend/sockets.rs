@@ -1,0 +1,207 @@
+//! Real UDP sockets as a backend: NICs of this process on loopback, real time, impairment inside the NICs.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{
+    Access, AsyncEvent, Completion, CqId, EngineStats, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo,
+    QpTiming, RecvRequest, SendRequest, SrqId,
+};
+use rnic_host::{Impairment, Nic, NicConfig, NicError, Region};
+use rnic_wire::Qpn;
+
+use super::{Backend, RegionId};
+
+struct Host {
+    nic: Nic,
+    pd: PdId,
+    regions: Vec<Option<Region>>,
+    /// The other hosts, by number.
+    peers: Vec<Option<PeerId>>,
+}
+
+/// NICs on sockets of this process.
+pub struct Sockets {
+    hosts: Vec<Host>,
+    start: Instant,
+}
+
+impl Sockets {
+    /// A NIC for each of `configs`, each knowing all others.
+    ///
+    /// # Errors
+    /// When a socket cannot be had.
+    pub fn new(configs: Vec<NicConfig>) -> Result<Self, NicError> {
+        let mut hosts = Vec::new();
+        for config in configs {
+            let mut nic = Nic::open(config)?;
+            let pd = nic.create_pd();
+            hosts.push(Host { nic, pd, regions: Vec::new(), peers: Vec::new() });
+        }
+        let addresses: Vec<SocketAddr> = hosts.iter().map(|host| host.nic.local_addr()).collect();
+        for (index, host) in hosts.iter_mut().enumerate() {
+            for (other, address) in addresses.iter().enumerate() {
+                host.peers.push(if other == index { None } else { Some(host.nic.acquire_peer(*address)?) });
+            }
+        }
+        Ok(Self { hosts, start: Instant::now() })
+    }
+
+    fn progress(&mut self) -> bool {
+        self.hosts.iter_mut().fold(false, |moved, host| host.nic.progress() | moved)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_ns(u64::try_from(self.start.elapsed().as_nanos()).expect("no run takes centuries"))
+    }
+
+    fn peer(&self, host: usize, to: usize) -> PeerId {
+        self.hosts[host].peers[to].expect("another host")
+    }
+}
+
+impl Backend for Sockets {
+    fn now(&self) -> Time {
+        Time::ZERO + self.elapsed()
+    }
+
+    fn advance(&mut self, span: Duration) {
+        let start = self.elapsed();
+        while self.progress() {
+            if self.elapsed() - start > span {
+                return;
+            }
+        }
+        if self.elapsed() - start < span {
+            std::thread::yield_now();
+        }
+    }
+
+    fn end_faults(&mut self) {
+        for host in &mut self.hosts {
+            host.nic.set_impairment(Impairment::default());
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn domain(&self, host: usize) -> PdId {
+        self.hosts[host].pd
+    }
+
+    fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
+        let Host { nic, pd, regions, .. } = &mut self.hosts[host];
+        regions.push(Some(nic.register(*pd, len, access).expect("memory, and legal rights")));
+        RegionId(regions.len() - 1)
+    }
+
+    fn region(&self, host: usize, region: RegionId) -> (u64, u32) {
+        let region = self.hosts[host].regions[region.0].as_ref().expect("a region that is still there");
+        (region.addr(), region.key().0)
+    }
+
+    fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
+        let Host { nic, regions, .. } = &mut self.hosts[host];
+        nic.bytes_mut(regions[region.0].as_ref().expect("a region that is still there"))
+    }
+
+    fn deregister(&mut self, host: usize, region: RegionId) {
+        let Host { nic, regions, .. } = &mut self.hosts[host];
+        if let Some(region) = regions[region.0].take() {
+            nic.deregister(region);
+        }
+    }
+
+    fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
+        self.hosts[host].nic.create_cq(capacity).expect("a legal size")
+    }
+
+    fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
+        let Host { nic, pd, .. } = &mut self.hosts[host];
+        nic.create_srq(*pd, entries, sges).expect("legal sizes")
+    }
+
+    fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
+        self.hosts[host].nic.create_qp(attributes).expect("legal attributes")
+    }
+
+    fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
+        let connection = QpConnection { peer: self.peer(host, to), ..*connection };
+        let nic = &mut self.hosts[host].nic;
+        nic.modify_to_init(qpn).expect("from reset");
+        nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+        nic.modify_to_rts(qpn, timing).expect("legal attributes");
+    }
+
+    fn fail_qp(&mut self, host: usize, qpn: Qpn) {
+        self.hosts[host].nic.modify_to_error(qpn).expect("it exists");
+    }
+
+    fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
+        self.hosts[host].nic.destroy_qp(qpn).expect("it exists");
+    }
+
+    fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
+        let peer = self.peer(host, to);
+        self.hosts[host].nic.set_peer_limit(peer, packets);
+    }
+
+    fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.hosts[host].nic.post_send(qpn, request)
+    }
+
+    fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.hosts[host].nic.post_recv(qpn, request)
+    }
+
+    fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.hosts[host].nic.post_srq_recv(srq, request)
+    }
+
+    fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
+        self.hosts[host].nic.poll_cq_one(cq)
+    }
+
+    fn event(&mut self, host: usize) -> Option<AsyncEvent> {
+        self.hosts[host].nic.poll_event()
+    }
+
+    fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {
+        self.hosts[host].nic.query_qp(qpn)
+    }
+
+    fn stats(&self, host: usize) -> EngineStats {
+        *self.hosts[host].nic.engine_stats()
+    }
+
+    fn finish(&mut self) -> Result<Option<String>, String> {
+        let sent = |sockets: &Self| sockets.hosts.iter().map(|host| host.nic.stats().datagrams_sent).sum::<u64>();
+        self.run_for(REST);
+        let before = sent(self);
+        self.run_for(REST);
+        if sent(self) > before {
+            return Err(format!("nothing is to be done, and still packets leave after {REST}"));
+        }
+        Ok(None)
+    }
+}
+
+impl Sockets {
+    fn run_for(&mut self, span: Duration) {
+        let start = self.elapsed();
+        while self.elapsed() - start < span {
+            if !self.progress() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// A process may be off its core for long on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Longer than any delay that scenarios draw for sockets, and than an acknowledgement needs.
+const REST: Duration = Duration::from_ms(4);

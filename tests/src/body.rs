@@ -1,0 +1,299 @@
+//! The body: posts, lets time pass, polls, and checks everything against what must be. See the crate's documentation.
+
+mod complete;
+mod end;
+mod fall;
+mod post;
+mod receive;
+mod setup;
+
+use std::collections::BTreeMap;
+
+use rnic_base::{Duration, RandomStream, Time};
+use rnic_engine::{AsyncEvent, CqId, QpState, SrqId, WaitReason};
+
+use crate::arena::Arena;
+use crate::backend::{Backend, RegionId};
+use crate::log::{Happened, Log};
+use crate::scenario::{Doom, Receives, Scenario};
+
+use end::{End, Receive, State};
+
+/// What a run has done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Packets that NICs have sent, acknowledgements and repetitions included.
+    pub packets: u64,
+    /// Packets sent again.
+    pub repeated: u64,
+    /// Requests posted.
+    pub posted: u64,
+    /// Requests that succeeded and were checked.
+    pub succeeded: u64,
+    /// Requests that failed as they had to.
+    pub failed: u64,
+    /// Receives completed and checked.
+    pub received: u64,
+    /// Connections that ended in an error that was meant.
+    pub buried: u64,
+    /// Hash of everything that happened, where that is the same every time.
+    pub trace_hash: Option<String>,
+}
+
+/// A host as the body sees it.
+struct Host {
+    region: RegionId,
+    arena: Arena,
+    /// Memory that grants peers nothing.
+    closed: RegionId,
+    /// Memory beyond whose end doomed requests of others, and of this host, reach.
+    edge: RegionId,
+    own_edge: RegionId,
+    srq: Option<SrqId>,
+    /// Receives in the shared queue.
+    shared: BTreeMap<u64, Receive>,
+    /// Where queue pairs of all hosts draw tickets: the block, requests posted, those known to be done.
+    tickets: Tickets,
+    random: RandomStream,
+    receives_posted: u64,
+}
+
+struct Tickets {
+    block: crate::arena::BlockId,
+    posted: u64,
+    taken: Vec<bool>,
+    /// A request may or may not have been done.
+    doubtful: bool,
+}
+
+/// A run under way.
+pub struct Body<'b, B> {
+    backend: &'b mut B,
+    scenario: &'b Scenario,
+    hosts: Vec<Host>,
+    /// Ends of connections: those of the n-th one are 2n and 2n + 1.
+    ends: Vec<End>,
+    links: Vec<State>,
+    cqs: Vec<(usize, CqId)>,
+    /// Ends by host and queue pair number.
+    by_qpn: BTreeMap<(usize, u32), usize>,
+    steps: RandomStream,
+    log: Log,
+    tally: Tally,
+    /// No more requests; receives come early, and nothing goes wrong any more.
+    is_calm: bool,
+    progress_at: Time,
+    fingerprint: u64,
+    activity: u64,
+}
+
+impl<'b, B: Backend> Body<'b, B> {
+    /// Runs `scenario` on `backend`.
+    ///
+    /// # Errors
+    /// The first thing that was not as it must be, with what happened before.
+    pub fn run(backend: &'b mut B, scenario: &'b Scenario) -> Result<Tally, String> {
+        let mut body = Self::new(backend, scenario)?;
+        match body.all_phases() {
+            Ok(()) => Ok(body.tally),
+            Err(what) => Err(format!("{what}\nat {}\n{}{}", body.backend.now(), body.log, body.describe())),
+        }
+    }
+
+    fn all_phases(&mut self) -> Result<(), String> {
+        while self.packets() < self.scenario.packets && self.tally.posted < self.scenario.packets {
+            self.post_everywhere()?;
+            self.pass_time()?;
+            if self.links.iter().all(|state| *state == State::Gone) {
+                break;
+            }
+        }
+        self.log.add(self.backend.now(), Happened::Calm);
+        self.is_calm = true;
+        self.backend.end_faults();
+        self.progress_at = self.backend.now();
+        while self.outstanding() > 0 {
+            self.close_silent_runs()?;
+            self.post_receives()?;
+            self.pass_time()?;
+        }
+        self.pass_time()?;
+        self.tear_down()?;
+        self.tally.trace_hash = self.backend.finish()?;
+        for host in 0..self.hosts.len() {
+            self.drain(host)?;
+        }
+        self.count();
+        Ok(())
+    }
+
+    fn post_everywhere(&mut self) -> Result<(), String> {
+        self.post_receives()?;
+        for end in 0..self.ends.len() {
+            if self.ends[end].is_active && self.steps.below(4) > 0 {
+                for _ in 0..1 + self.steps.below(self.scenario.mix.burst_max) {
+                    if !self.post_one(end)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn post_receives(&mut self) -> Result<(), String> {
+        let is_late = self.scenario.mix.receives == Receives::Late && !self.is_calm;
+        for host in 0..self.hosts.len() {
+            while self.hosts[host].srq.is_some() && !(is_late && self.steps.below(4) > 0) {
+                if !self.post_shared_receive(host)? {
+                    break;
+                }
+            }
+        }
+        for end in 0..self.ends.len() {
+            while self.scenario.shared_receives.is_none() && !(is_late && self.steps.below(4) > 0) {
+                if !self.post_receive(end)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a step of time pass and takes in what has come of it.
+    fn pass_time(&mut self) -> Result<(), String> {
+        let span = Duration::from_ns(self.steps.between(1, self.scenario.mix.step_ns));
+        self.backend.advance(span);
+        for host in 0..self.hosts.len() {
+            self.drain(host)?;
+        }
+        self.check_received()?;
+        self.attend_to_the_dying()?;
+        self.check_progress()
+    }
+
+    fn drain(&mut self, host: usize) -> Result<(), String> {
+        for index in 0..self.cqs.len() {
+            let (owner, cq) = self.cqs[index];
+            if owner != host {
+                continue;
+            }
+            while let Some(completion) = self.backend.poll(host, cq) {
+                self.activity += 1;
+                self.complete(host, cq, &completion)?;
+            }
+        }
+        while let Some(event) = self.backend.event(host) {
+            self.log.add(self.backend.now(), Happened::Event { host, event });
+            self.check_event(host, event)?;
+        }
+        Ok(())
+    }
+
+    /// Only connections that are meant to fail may say that they have.
+    fn check_event(&mut self, host: usize, event: AsyncEvent) -> Result<(), String> {
+        let (qpn, legal): (_, &[Doom]) = match event {
+            AsyncEvent::QpAccessError(qpn) => (qpn, Doom::DENIED),
+            AsyncEvent::QpRequestError(qpn) => (qpn, Doom::INVALID),
+            AsyncEvent::QpFatal(qpn) => (qpn, Doom::GIVEN_UP),
+            AsyncEvent::CqOverrun(_) => return Err(format!("host {host}: {event:?}")),
+            _ => return Ok(()),
+        };
+        let Some(end) = self.by_qpn.get(&(host, qpn.get())) else { return Ok(()) };
+        let doom = self.ends[end ^ 1].doom.map(|(_, doom)| doom);
+        if doom.is_some_and(|doom| legal.contains(&doom)) {
+            return Ok(());
+        }
+        Err(format!("host {host}: {event:?} at end {end}, to which the other end's doom is {doom:?}"))
+    }
+
+    /// Whatever a sender knows to be done has been received.
+    fn check_received(&self) -> Result<(), String> {
+        for (index, end) in self.ends.iter().enumerate() {
+            if end.acknowledged > end.received {
+                let (done, received) = (end.acknowledged, end.received);
+                return Err(format!("end {index}: {done} messages completed, {received} received at the other end"));
+            }
+        }
+        Ok(())
+    }
+
+    fn packets(&self) -> u64 {
+        let of = |host| {
+            let stats = self.backend.stats(host);
+            stats.packets_sent + stats.packets_retransmitted + stats.acks_sent
+        };
+        (0..self.hosts.len()).map(of).sum()
+    }
+
+    fn count(&mut self) {
+        self.tally.packets = self.packets();
+        self.tally.repeated = (0..self.hosts.len()).map(|host| self.backend.stats(host).packets_retransmitted).sum();
+    }
+
+    /// Requests that are not known to be done, and messages that nobody has received.
+    fn outstanding(&self) -> usize {
+        let dying = self.links.iter().filter(|state| matches!(state, State::Dying(_))).count();
+        dying + self.ends.iter().map(|end| end.ops.len() + end.messages.len()).sum::<usize>()
+    }
+
+    /// Something must happen now and then while there is anything to do.
+    fn check_progress(&mut self) -> Result<(), String> {
+        let now = self.backend.now();
+        if self.activity > 0 || self.outstanding() == 0 {
+            (self.activity, self.progress_at) = (0, now);
+            return Ok(());
+        }
+        let patience = self.backend.patience();
+        if now.since(self.progress_at) < patience / 8 {
+            return Ok(());
+        }
+        let of = |end: &End| {
+            let info = self.backend.query(end.host, end.qpn);
+            info.map_or(0, |info| {
+                let seqs = [info.una, info.next, info.expected, info.response_expected];
+                seqs.iter().fold(u64::from(info.msn), |sum, seq| sum.wrapping_add(seq.get()))
+            })
+        };
+        let fingerprint = self.ends.iter().map(of).fold(0, u64::wrapping_add);
+        if fingerprint != self.fingerprint {
+            (self.fingerprint, self.progress_at) = (fingerprint, now);
+        } else if now.since(self.progress_at) > patience {
+            return Err(format!("nothing has moved for {patience}"));
+        }
+        Ok(())
+    }
+
+    /// How it stands with every queue pair.
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for (index, end) in self.ends.iter().enumerate() {
+            let info = self.backend.query(end.host, end.qpn);
+            let front = end.ops.front().map(|op| (op.index, op.op));
+            text += &format!(
+                "  end {index} at host {}: {:?}, {} posted, {} not done, first {front:?}, {} to be received, \
+                 {} receives, {:?}\n",
+                end.host,
+                self.links[index / 2],
+                end.posted,
+                end.ops.len(),
+                end.messages.len(),
+                end.receives.len(),
+                info
+            );
+        }
+        for host in 0..self.hosts.len() {
+            let stats = self.backend.stats(host);
+            let waits = WaitReason::ALL.iter().map(|reason| (*reason, stats.waits[*reason as usize]));
+            let waits: Vec<_> = waits.filter(|(_, count)| *count > 0).collect();
+            text += &format!("  host {host}: waits {waits:?}, {stats:?}\n");
+        }
+        text
+    }
+
+    /// Whether the queue pair of `end` is in the error state.
+    fn is_in_error(&self, end: usize) -> bool {
+        let End { host, qpn, .. } = self.ends[end];
+        self.backend.query(host, qpn).is_none_or(|info| info.state == QpState::Error)
+    }
+}

@@ -1,0 +1,314 @@
+//! Completions of requests: in order, once, with the right status; and what they promise is so.
+
+use rnic_engine::{Completion, CqId, WcOpcode, WcStatus};
+use rnic_policy::Protocol;
+
+use super::end::{Check, Posted, State, Word};
+use super::{Body, Host};
+use crate::arena::BlockId;
+use crate::backend::Backend;
+use crate::log::Happened;
+use crate::pattern;
+use crate::scenario::{Doom, Op};
+
+/// Marks the numbers of receives.
+pub(super) const RECEIVE: u64 = 1 << 63;
+
+impl<B: Backend> Body<'_, B> {
+    pub(super) fn complete(&mut self, host: usize, cq: CqId, completion: &Completion) -> Result<(), String> {
+        let known = self.by_qpn.get(&(host, completion.qpn.get()));
+        let end = *known.ok_or_else(|| format!("host {host}: a completion of no queue pair: {completion:?}"))?;
+        let is_receive = completion.wr_id & RECEIVE != 0;
+        let expected = if is_receive { self.ends[end].recv_cq } else { self.ends[end].send_cq };
+        if cq != expected {
+            return Err(format!("end {end}: in the wrong queue: {completion:?}"));
+        }
+        let verdict =
+            if is_receive { self.complete_receive(end, completion) } else { self.complete_send(end, completion) };
+        verdict.map_err(|what| format!("end {end}: {what}: {completion:?}"))
+    }
+
+    fn complete_send(&mut self, end: usize, completion: &Completion) -> Result<(), String> {
+        let index = completion.wr_id & ((1 << 40) - 1);
+        self.log.add(self.backend.now(), Happened::Sent { end, index, status: completion.status });
+        if completion.wr_id >> 40 != end as u64 {
+            return Err("of another queue pair's request".to_owned());
+        }
+        if self.ends[end].failed {
+            let next = self.ends[end].ops.pop_front().ok_or("nothing is posted")?;
+            if next.index != index || completion.status != WcStatus::WrFlushed {
+                return Err(format!("behind a failure, request {} must be flushed next", next.index));
+            }
+            return self.fall(end, next);
+        }
+        // Requests before this one have succeeded silently.
+        loop {
+            let next = self.ends[end].ops.pop_front().ok_or("nothing like it is posted")?;
+            if next.index == index {
+                return self.complete_request(end, next, completion);
+            }
+            if next.signalled || next.doom.is_some() {
+                return Err(format!("request {} must complete before", next.index));
+            }
+            self.succeed(end, next)?;
+        }
+    }
+
+    fn complete_request(&mut self, end: usize, request: Posted, completion: &Completion) -> Result<(), String> {
+        if completion.opcode != opcode_of(request.op) {
+            return Err(format!("of a {:?}", request.op));
+        }
+        if completion.status != WcStatus::Success {
+            self.check_failure(end, &request, completion.status)?;
+            self.ends[end].failed = true;
+            self.begin_to_die(end);
+            return self.fall(end, request);
+        }
+        if !request.signalled {
+            return Err("nobody asked for it".to_owned());
+        }
+        if let Some(doom) = request.doom {
+            return Err(format!("it cannot succeed: {doom:?}"));
+        }
+        let counts = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
+        if counts && completion.byte_len as usize != request.len {
+            return Err(format!("of {} bytes", request.len));
+        }
+        self.succeed(end, request)
+    }
+
+    /// Whether the first request that does not succeed may be this one, and fail like this.
+    fn check_failure(&self, end: usize, request: &Posted, status: WcStatus) -> Result<(), String> {
+        if let Some(doom) = request.doom
+            && status == doom.status()
+        {
+            return Ok(());
+        }
+        let [own, other] = [end, end ^ 1].map(|end| {
+            let end = &self.ends[end];
+            end.doom.filter(|(at, _)| end.posted > *at).map(|(_, doom)| doom)
+        });
+        // The other end's refusal, or a program that gives up, ends this direction too, wherever it is.
+        let is_flushed = status == WcStatus::WrFlushed;
+        if is_flushed && (other.is_some() || own.is_some_and(|doom| Doom::GIVEN_UP.contains(&doom) && !doom.is_local()))
+        {
+            return Ok(());
+        }
+        // RoCE: what was asked before a refused request cannot be asked again when its answer is lost.
+        let is_shared = self.scenario.profile().protocol == Protocol::Roce;
+        let is_fetch = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
+        if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
+            return Ok(());
+        }
+        Err(format!("of request {} ({:?}), whose doom is {:?}", request.index, request.op, request.doom))
+    }
+
+    /// A request has succeeded: what it promises must be so.
+    fn succeed(&mut self, end: usize, request: Posted) -> Result<(), String> {
+        self.tally.succeeded += 1;
+        let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
+        self.check_result(end, &request)
+            .map_err(|what| format!("request {} ({:?}): {what}", request.index, request.op))?;
+        if request.consumes {
+            self.ends[end].acknowledged += 1;
+        }
+        if matches!(request.check, Check::Found(_)) {
+            self.ends[end].word.history.pop_front();
+        }
+        self.release_all(here, &request.local.blocks)?;
+        match request.target {
+            Some(target) => self.release_target(end, there, target),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn release_target(&mut self, end: usize, there: usize, target: BlockId) -> Result<(), String> {
+        if self.release(there, target)? {
+            self.ends[end].targets.remove(&target);
+        }
+        Ok(())
+    }
+
+    fn check_result(&mut self, end: usize, request: &Posted) -> Result<(), String> {
+        if let Some(seed) = request.source {
+            self.check_pieces(self.ends[end].host, &request.local.blocks, request.len, seed)
+                .map_err(|what| format!("its source has changed: {what}"))?;
+        }
+        match request.check {
+            Check::Sent => Ok(()),
+            Check::Written(seed) => self.check_written(end, request, seed),
+            Check::Fetched(seed) => self.check_pieces(self.ends[end].host, &request.local.blocks, request.len, seed),
+            Check::Found(expected) => match self.found(end, request) {
+                found if found == expected => Ok(()),
+                found => Err(format!("found {found:#x}, not {expected:#x}")),
+            },
+            Check::Ticket => self.check_ticket(end, request),
+        }
+    }
+
+    /// The target holds what was written, or what was written over it.
+    fn check_written(&mut self, end: usize, request: &Posted, seed: u64) -> Result<(), String> {
+        let Some(target) = request.target else { return Ok(()) };
+        let versions = &self.ends[end].targets.get(&target).expect("targets are known while in use").versions;
+        let since = versions.iter().position(|version| *version == seed).expect("it is one of the versions");
+        let patterns: Vec<_> = versions[since..].iter().map(|version| (*version, 0)).collect();
+        let Host { arena, region, .. } = &self.hosts[self.ends[end ^ 1].host];
+        let bytes = &self.backend.bytes(self.ends[end ^ 1].host, *region)[arena.range(target)];
+        match pattern::first_stranger(bytes, &patterns) {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} of {} is wrong in its target", request.len)),
+        }
+    }
+
+    /// Pieces of local memory together begin with `len` bytes of the pattern; answers how many bytes lie behind.
+    pub(super) fn check_pieces(
+        &mut self,
+        host: usize,
+        blocks: &[BlockId],
+        len: usize,
+        seed: u64,
+    ) -> Result<(), String> {
+        let Host { arena, region, .. } = &self.hosts[host];
+        let bytes = self.backend.bytes(host, *region);
+        let mut done = 0;
+        for block in blocks {
+            let range = arena.range(*block);
+            let filled = range.len().min(len - done);
+            let (first, rest) = bytes[range.clone()].split_at(filled);
+            if let Some(at) = pattern::first_difference(first, seed, done as u64) {
+                return Err(format!("byte {} of {len} is wrong", done + at));
+            }
+            if let Some(at) = pattern::first_difference(rest, arena.colour, (range.start + filled) as u64) {
+                return Err(format!("{} bytes behind {len} there is one that should not be", at + 1));
+            }
+            done += filled;
+        }
+        if done < len {
+            return Err(format!("{len} bytes into {done}"));
+        }
+        Ok(())
+    }
+
+    /// The eight bytes that an atomic has brought.
+    fn found(&mut self, end: usize, request: &Posted) -> u64 {
+        let host = self.ends[end].host;
+        let Host { arena, region, .. } = &self.hosts[host];
+        let bytes = self.backend.bytes(host, *region);
+        let found: Vec<u8> =
+            request.local.blocks.iter().flat_map(|block| bytes[arena.range(*block)].iter().copied()).collect();
+        u64::from_ne_bytes(found.try_into().expect("the pieces of an atomic have eight bytes"))
+    }
+
+    /// Every ticket is given once.
+    fn check_ticket(&mut self, end: usize, request: &Posted) -> Result<(), String> {
+        let found = self.found(end, request);
+        let tickets = &mut self.hosts[self.ends[end ^ 1].host].tickets;
+        if found >= tickets.posted {
+            return Err(format!("ticket {found} of {}", tickets.posted));
+        }
+        let place = found as usize;
+        if tickets.taken.len() <= place {
+            tickets.taken.resize(place + 1, false);
+        }
+        if std::mem::replace(&mut tickets.taken[place], true) {
+            return Err(format!("ticket {found} was given twice"));
+        }
+        Ok(())
+    }
+
+    /// A request that did not succeed is kept until nothing can write to its memory any more.
+    fn fall(&mut self, end: usize, request: Posted) -> Result<(), String> {
+        self.tally.failed += 1;
+        if request.check_is_ticket() {
+            self.hosts[self.ends[end ^ 1].host].tickets.doubtful = true;
+        }
+        self.ends[end].fallen.push(request);
+        Ok(())
+    }
+
+    /// What has failed and been flushed: memory holds what was there, or what was to come, byte by byte.
+    pub(super) fn check_fallen(&mut self, end: usize) -> Result<(), String> {
+        let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
+        for request in std::mem::take(&mut self.ends[end].fallen) {
+            if let Check::Fetched(seed) = request.check {
+                self.check_mixed(here, &request.local.blocks, &[(seed, 0)])?;
+            }
+            self.release_all(here, &request.local.blocks)?;
+            if let Some(target) = request.target {
+                let known = self.ends[end].targets.get(&target).map_or(&[][..], |known| &known.versions);
+                let versions: Vec<_> = known.iter().map(|seed| (*seed, 0)).collect();
+                self.check_mixed(there, &[target], &versions)?;
+                self.release_target(end, there, target)?;
+            }
+        }
+        let Word { block, history, .. } = &self.ends[end].word;
+        let (block, values) = (*block, history.clone());
+        let found = self.word_at(there, block);
+        if !values.contains(&found) {
+            return Err(format!("the word of end {end} is {found:#x}, which none of its last atomics left"));
+        }
+        self.release(there, block).map(|_| ())
+    }
+
+    /// Each byte is one of the patterns', or as it was painted.
+    pub(super) fn check_mixed(&mut self, host: usize, blocks: &[BlockId], known: &[(u64, u64)]) -> Result<(), String> {
+        let Host { arena, region, .. } = &self.hosts[host];
+        let bytes = self.backend.bytes(host, *region);
+        let mut done = 0;
+        for block in blocks {
+            let range = arena.range(*block);
+            let mut patterns = vec![(arena.colour, range.start as u64)];
+            patterns.extend(known.iter().map(|(seed, start)| (*seed, start + done)));
+            if let Some(at) = pattern::first_stranger(&bytes[range.clone()], &patterns) {
+                let at = done as usize + at;
+                return Err(format!("byte {at} of a flushed request's memory at host {host} is nobody's"));
+            }
+            done += range.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// A connection has met its end.
+    fn begin_to_die(&mut self, end: usize) {
+        // The other end of a refusal fails first; it is this end's completion that says how the connection ends.
+        if self.links[end / 2] == State::Alive && self.ends[end].doom.is_some() {
+            self.links[end / 2] = State::Dying(self.steps.below(20) as u32);
+        }
+    }
+}
+
+impl Posted {
+    fn check_is_ticket(&self) -> bool {
+        matches!(self.check, Check::Ticket)
+    }
+}
+
+impl Doom {
+    /// How the request ends.
+    fn status(self) -> WcStatus {
+        if Self::DENIED.contains(&self) {
+            WcStatus::RemoteAccess
+        } else if Self::INVALID.contains(&self) {
+            WcStatus::RemoteInvalidRequest
+        } else if self.is_local() {
+            WcStatus::LocalProtection
+        } else {
+            WcStatus::WrFlushed
+        }
+    }
+
+    /// It is wrong at the requester already.
+    pub(super) fn is_local(self) -> bool {
+        matches!(self, Self::WriteLocalKey | Self::SendLocalRange | Self::ReadLocalKey)
+    }
+}
+
+fn opcode_of(op: Op) -> WcOpcode {
+    match op {
+        Op::Write | Op::WriteImm | Op::Overwrite | Op::Echo => WcOpcode::RdmaWrite,
+        Op::Send | Op::SendImm | Op::SendInvalidate => WcOpcode::Send,
+        Op::Read | Op::ReadBack => WcOpcode::RdmaRead,
+        Op::CompareSwap => WcOpcode::CompareSwap,
+        Op::FetchAdd | Op::SharedAdd => WcOpcode::FetchAdd,
+    }
+}

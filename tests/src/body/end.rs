@@ -1,0 +1,147 @@
+//! What the body knows of one end of a connection: what it has posted and not yet seen done, and what must come of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rnic_base::RandomStream;
+use rnic_engine::{CqId, Sge, WcFlags, WcOpcode};
+use rnic_wire::Qpn;
+
+use crate::arena::BlockId;
+use crate::backend::RegionId;
+use crate::scenario::{Doom, Op};
+
+/// Local memory of a request or receive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    pub(super) blocks: Vec<BlockId>,
+    pub(super) sges: Vec<Sge>,
+}
+
+/// What must be so when a request has succeeded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Check {
+    /// The target holds this pattern, or a later version.
+    Written(u64),
+    /// Nothing beyond what its receiver checks.
+    Sent,
+    /// Local memory holds this pattern.
+    Fetched(u64),
+    /// Local memory holds this value.
+    Found(u64),
+    /// Local memory holds a value that nobody else was given.
+    Ticket,
+}
+
+/// A request that has been posted.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    pub(super) index: u64,
+    pub(super) op: Op,
+    pub(super) doom: Option<Doom>,
+    pub(super) signalled: bool,
+    pub(super) len: usize,
+    pub(super) local: Pieces,
+    /// What local memory holds from the beginning; `None` when the answer comes there.
+    pub(super) source: Option<u64>,
+    /// Memory at the other end.
+    pub(super) target: Option<BlockId>,
+    pub(super) check: Check,
+    /// It uses a receive of the other end.
+    pub(super) consumes: bool,
+}
+
+/// What a receive at the other end must report.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) opcode: WcOpcode,
+    pub(super) len: usize,
+    pub(super) word: u32,
+    pub(super) flags: WcFlags,
+    /// What its bytes are: a pattern, from some place on.
+    pub(super) pattern: (u64, u64),
+    /// Memory whose key it takes back.
+    pub(super) invalidates: Option<RegionId>,
+    pub(super) doom: Option<Doom>,
+}
+
+/// A receive that has been posted.
+#[derive(Clone, Debug)]
+pub(super) struct Receive {
+    pub(super) wr_id: u64,
+    pub(super) pieces: Pieces,
+}
+
+/// Memory at the other end that several requests work on.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// Patterns that it has had or will have, in order.
+    pub(super) versions: Vec<u64>,
+    /// The last request posted for it reads it: a fenced Write may follow.
+    pub(super) read_last: bool,
+}
+
+/// A word at the other end that only this one works on.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    pub(super) block: BlockId,
+    /// Its value after everything that has been posted.
+    pub(super) value: u64,
+    /// Its values after each atomic that is not known to be done, and before the first of them.
+    pub(super) history: VecDeque<u64>,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) host: usize,
+    pub(super) qpn: Qpn,
+    pub(super) send_cq: CqId,
+    pub(super) recv_cq: CqId,
+    pub(super) random: RandomStream,
+    /// Names what this incarnation of the queue pair writes.
+    pub(super) salt: u64,
+    /// Entries of the send queue.
+    pub(super) depth: usize,
+    pub(super) is_active: bool,
+    /// What goes wrong, and at which request.
+    pub(super) doom: Option<(u64, Doom)>,
+    /// Requests posted so far.
+    pub(super) posted: u64,
+    /// Requests that are not known to be done.
+    pub(super) ops: VecDeque<Posted>,
+    /// Requests in a row without a signal.
+    pub(super) silent: usize,
+    /// Requests that use a receive: known to be done; received at the other end.
+    pub(super) acknowledged: u64,
+    pub(super) received: u64,
+    /// What the other end still has to receive.
+    pub(super) messages: VecDeque<Message>,
+    pub(super) targets: BTreeMap<BlockId, Target>,
+    pub(super) word: Word,
+    /// Receives posted to this queue pair.
+    pub(super) receives: VecDeque<Receive>,
+    pub(super) receives_max: usize,
+    /// A request has not succeeded: from there on nothing does.
+    pub(super) failed: bool,
+    /// What had not succeeded, kept until nothing can write to it any more.
+    pub(super) fallen: Vec<Posted>,
+    pub(super) fallen_receives: Vec<(Receive, Option<(u64, u64)>)>,
+}
+
+impl End {
+    /// Names the pattern of something.
+    pub(super) fn seed_of(&self, index: u64, what: u64) -> u64 {
+        (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what << 56
+    }
+}
+
+/// How it is with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// As it should be.
+    Alive,
+    /// At an end, for a reason that we know; what is left to do is counted down in steps.
+    Dying(u32),
+    /// Over, and not made again.
+    Gone,
+}

@@ -1,0 +1,144 @@
+//! Connections that end: a request that cannot succeed, both ends flushed, the memory checked, and a new start.
+
+use rnic_engine::{RemoteMemory, SendOp, Sge, WcOpcode};
+
+use super::Body;
+use super::end::{Check, Message, Posted, State};
+use super::post::Draft;
+use super::setup::{EDGE_BYTES, EDGE_COLOUR};
+use crate::backend::Backend;
+use crate::log::Happened;
+use crate::scenario::{Doom, Op};
+
+impl<B: Backend> Body<'_, B> {
+    /// A request that must fail as `doom` says; or the program's giving up instead of one.
+    pub(super) fn draft_doomed(&mut self, end: usize, doom: Doom) -> Result<Option<Draft>, String> {
+        let (host, there) = (self.ends[end].host, self.ends[end ^ 1].host);
+        let arena = &self.hosts[there].arena;
+        let (base, rkey) = (arena.addr, arena.key);
+        let (closed, closed_key) = self.backend.region(there, self.hosts[there].closed);
+        let (edge, edge_key) = self.backend.region(there, self.hosts[there].edge);
+        let len = self.draw_len(end).clamp(1, EDGE_BYTES);
+        let write = |addr, rkey| SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None };
+        let read = |addr, rkey| SendOp::Read { remote: RemoteMemory { addr, rkey } };
+        let add = |addr, rkey| SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add: 1 };
+        let (op, len, request) = match doom {
+            Doom::WriteKey => (Op::Write, len, write(base, rkey ^ 0x100)),
+            Doom::WriteRight => (Op::Write, len.min(4_000), write(closed, closed_key)),
+            Doom::WriteRange => (Op::Write, len, write(edge + (EDGE_BYTES - len + 1) as u64, edge_key)),
+            Doom::ReadKey => (Op::Read, len, read(base, rkey ^ 0x100)),
+            Doom::ReadRight => (Op::Read, len.min(4_000), read(closed, closed_key)),
+            Doom::AtomicRight => (Op::FetchAdd, 8, add(closed, closed_key)),
+            Doom::AtomicAlignment => (Op::FetchAdd, 8, add(base + 4, rkey)),
+            Doom::InvalidateKey => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: rkey ^ 0x100 }),
+            Doom::InvalidateRight => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: closed_key }),
+            Doom::SendTooLong => (Op::Send, self.capacity() + 1 + len / 8, SendOp::Send { immediate: None }),
+            Doom::SendLocalRange => (Op::Send, len, SendOp::Send { immediate: None }),
+            Doom::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
+            Doom::ReadLocalKey => (Op::Read, len, read(base, rkey)),
+            Doom::PeerGivesUp | Doom::GivesUp => return self.give_up(end, doom),
+        };
+        let is_source = matches!(op, Op::Write | Op::Send | Op::SendInvalidate);
+        let seed = self.ends[end].seed_of(self.ends[end].posted, 9);
+        let local = if op == Op::FetchAdd {
+            self.word_piece(end)?
+        } else {
+            self.own_pieces(end, len, is_source.then_some(seed))?
+        };
+        let Some(mut local) = local else { return Ok(None) };
+        if doom == Doom::SendLocalRange {
+            // The packets before the last one may leave: they carry what stands there.
+            let (addr, lkey) = self.backend.region(host, self.hosts[host].own_edge);
+            local.sges = vec![Sge { addr: addr + (EDGE_BYTES - len + 1) as u64, len: len as u32, lkey }];
+        } else if doom.is_local() {
+            let last = local.sges.iter().rposition(|sge| sge.len > 0).expect("there are bytes");
+            local.sges[last].lkey ^= 0x100;
+        }
+        let uses_receive = matches!(op, Op::Send | Op::SendInvalidate);
+        let message = uses_receive.then(|| {
+            let message = self.message(end, WcOpcode::Recv, len, None, seed);
+            let pattern = match doom {
+                Doom::SendLocalRange => (EDGE_COLOUR, (EDGE_BYTES - len + 1) as u64),
+                _ => message.pattern,
+            };
+            Message { doom: Some(doom), pattern, ..message }
+        });
+        let posted = self.blank(end, op, len, Check::Sent);
+        let posted = Posted { local, doom: Some(doom), consumes: uses_receive, ..posted };
+        Ok(Some(Draft { posted, request, message, fenced: false }))
+    }
+
+    /// A program that gives up: of what is posted some is done, and the rest flushed.
+    fn give_up(&mut self, end: usize, doom: Doom) -> Result<Option<Draft>, String> {
+        let loser = if doom == Doom::GivesUp { end } else { end ^ 1 };
+        // From here on this is so, whatever is posted.
+        self.ends[end].doom = Some((0, doom));
+        self.ends[end].posted = self.ends[end].posted.max(1);
+        self.fail(loser);
+        self.links[end / 2] = State::Dying(self.steps.below(60) as u32);
+        Ok(None)
+    }
+
+    fn fail(&mut self, end: usize) {
+        self.log.add(self.backend.now(), Happened::GaveUp { end });
+        self.backend.fail_qp(self.ends[end].host, self.ends[end].qpn);
+    }
+
+    /// Ends what is about to end: when one side has failed, its program tells the other one's.
+    pub(super) fn attend_to_the_dying(&mut self) -> Result<(), String> {
+        for link in 0..self.links.len() {
+            let State::Dying(left) = self.links[link] else { continue };
+            if left > 0 {
+                self.links[link] = State::Dying(left - 1);
+                continue;
+            }
+            let ends = [link * 2, link * 2 + 1];
+            let alive = ends.map(|end| !self.is_in_error(end));
+            for end in ends {
+                if alive[end % 2] {
+                    self.fail(end);
+                }
+            }
+            if alive == [false, false] {
+                // Everything was flushed at once when the error state was entered, and has been taken in since.
+                self.bury(link).map_err(|what| format!("connection {link}: {what}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, link: usize) -> Result<(), String> {
+        let ends = [link * 2, link * 2 + 1];
+        for end in ends {
+            let left = (self.ends[end].ops.len(), self.ends[end].receives.len());
+            if left != (0, 0) {
+                return Err(format!("{left:?} requests and receives of end {end} were not flushed"));
+            }
+        }
+        for end in ends {
+            self.check_fallen(end)?;
+            let host = self.ends[end].host;
+            for (receive, pattern) in std::mem::take(&mut self.ends[end].fallen_receives) {
+                if self.scenario.shared_receives.is_none() {
+                    let patterns: Vec<_> = pattern.into_iter().collect();
+                    self.check_mixed(host, &receive.pieces.blocks, &patterns)?;
+                }
+                self.release_all(host, &receive.pieces.blocks)?;
+            }
+        }
+        for end in ends {
+            for message in std::mem::take(&mut self.ends[end].messages) {
+                if let Some(region) = message.invalidates {
+                    self.backend.deregister(self.ends[end ^ 1].host, region);
+                }
+            }
+            let (host, qpn) = (self.ends[end].host, self.ends[end].qpn);
+            self.by_qpn.remove(&(host, qpn.get()));
+            self.backend.destroy_qp(host, qpn);
+        }
+        self.links[link] = State::Gone;
+        self.tally.buried += 1;
+        self.log.add(self.backend.now(), Happened::Buried { link });
+        Ok(())
+    }
+}

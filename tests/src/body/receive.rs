@@ -1,0 +1,130 @@
+//! Receives: posted early or late, completed once, in order, with what was sent.
+
+use rnic_engine::{Completion, RecvRequest, Sge, WcOpcode, WcStatus};
+
+use super::Body;
+use super::complete::RECEIVE;
+use super::end::{Message, Receive};
+use crate::backend::Backend;
+use crate::log::Happened;
+use crate::scenario::{Doom, one_in};
+
+impl<B: Backend> Body<'_, B> {
+    /// What every receive takes.
+    pub(super) fn capacity(&self) -> usize {
+        // Often exactly as much as the longest message has.
+        self.scenario.mix.len_max as usize + if self.scenario.seed.is_multiple_of(3) { 77 } else { 0 }
+    }
+
+    /// Posts a receive to the queue pair of `end`; answers whether there was room.
+    pub(super) fn post_receive(&mut self, end: usize) -> Result<bool, String> {
+        let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
+        // Receives of the error state are flushed at once; a few show it.
+        let is_over = !self.ends[end].fallen_receives.is_empty() && !one_in(&mut self.steps, 8);
+        if !has_room || is_over || self.links[end / 2] != super::State::Alive {
+            return Ok(false);
+        }
+        let host = self.ends[end].host;
+        let Some((receive, request_sges)) = self.make_receive(host)? else { return Ok(false) };
+        let request = RecvRequest { wr_id: receive.wr_id, sges: &request_sges };
+        self.backend.post_recv(host, self.ends[end].qpn, &request).map_err(|error| format!("end {end}: {error}"))?;
+        self.log.add(self.backend.now(), Happened::Receive { place: end, wr_id: receive.wr_id });
+        self.ends[end].receives.push_back(receive);
+        Ok(true)
+    }
+
+    /// Posts a receive to the shared queue of `host`; answers whether there was room.
+    pub(super) fn post_shared_receive(&mut self, host: usize) -> Result<bool, String> {
+        let Some(srq) = self.hosts[host].srq else { return Ok(false) };
+        if self.hosts[host].shared.len() >= self.shared_entries() as usize {
+            return Ok(false);
+        }
+        let Some((receive, request_sges)) = self.make_receive(host)? else { return Ok(false) };
+        let request = RecvRequest { wr_id: receive.wr_id, sges: &request_sges };
+        self.backend.post_srq_recv(host, srq, &request).map_err(|error| format!("host {host}: {error}"))?;
+        self.log.add(self.backend.now(), Happened::Receive { place: host, wr_id: receive.wr_id });
+        self.hosts[host].shared.insert(receive.wr_id, receive);
+        Ok(true)
+    }
+
+    fn make_receive(&mut self, host: usize) -> Result<Option<(Receive, Vec<Sge>)>, String> {
+        let mut random = self.hosts[host].random.clone();
+        let pieces = self.pieces(host, self.capacity(), None, &mut random);
+        self.hosts[host].random = random;
+        let Some(pieces) = pieces? else { return Ok(None) };
+        let wr_id = RECEIVE | self.hosts[host].receives_posted;
+        self.hosts[host].receives_posted += 1;
+        let sges = pieces.sges.clone();
+        Ok(Some((Receive { wr_id, pieces }, sges)))
+    }
+
+    pub(super) fn complete_receive(&mut self, end: usize, completion: &Completion) -> Result<(), String> {
+        self.log.add(self.backend.now(), Happened::Received { end, completion: *completion });
+        let host = self.ends[end].host;
+        let receive = if self.scenario.shared_receives.is_some() {
+            self.hosts[host].shared.remove(&completion.wr_id).ok_or("no such receive is posted")?
+        } else {
+            let first = self.ends[end].receives.pop_front().ok_or("no receive is posted")?;
+            if first.wr_id != completion.wr_id {
+                return Err(format!("receive {:#x} comes first", first.wr_id));
+            }
+            first
+        };
+        let sender = end ^ 1;
+        if completion.status != WcStatus::Success {
+            return self.complete_failed_receive(end, receive, completion.status);
+        }
+        if self.ends[end].fallen_receives.iter().any(|_| true) {
+            return Err("behind a receive that failed".to_owned());
+        }
+        let message = self.ends[sender].messages.pop_front().ok_or("nobody has sent anything")?;
+        check_fields(&message, completion)?;
+        self.ends[sender].received += 1;
+        self.tally.received += 1;
+        if message.opcode == WcOpcode::Recv {
+            self.check_pieces(host, &receive.pieces.blocks, message.len, message.pattern.0)?;
+        } else {
+            self.check_untouched(host, &receive)?;
+        }
+        if let Some(region) = message.invalidates {
+            self.backend.deregister(host, region);
+        }
+        self.release_all(host, &receive.pieces.blocks)
+    }
+
+    /// Only the end of the connection, or a message that is too long, keeps a receive from succeeding.
+    fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
+        let met = |end: &super::End| end.doom.filter(|(at, _)| end.posted > *at).map(|(_, doom)| doom);
+        let dooms = [end, end ^ 1].map(|end| met(&self.ends[end]));
+        let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
+        let legal = match status {
+            WcStatus::WrFlushed => dooms.iter().any(Option::is_some),
+            WcStatus::LocalLength => {
+                let is_first = self.ends[end].fallen_receives.is_empty();
+                is_first && next.is_some_and(|message| message.doom == Some(Doom::SendTooLong))
+            }
+            _ => false,
+        };
+        if !legal {
+            return Err(format!("a receive may not end so; the dooms here are {dooms:?}"));
+        }
+        let pattern = next.map(|message| message.pattern);
+        self.ends[end].fallen_receives.push((receive, pattern));
+        Ok(())
+    }
+
+    /// Nothing has been written to a receive.
+    pub(super) fn check_untouched(&mut self, host: usize, receive: &Receive) -> Result<(), String> {
+        self.check_pieces(host, &receive.pieces.blocks, 0, 0).map_err(|what| format!("a receive not used: {what}"))
+    }
+}
+
+fn check_fields(message: &Message, completion: &Completion) -> Result<(), String> {
+    let Message { opcode, len, word, flags, doom, .. } = message;
+    if let Some(doom) = doom {
+        return Err(format!("it cannot succeed: {doom:?}"));
+    }
+    let expected = (*opcode, *len, *word, *flags);
+    let found = (completion.opcode, completion.byte_len as usize, completion.word, completion.flags);
+    if expected == found { Ok(()) } else { Err(format!("sent was {expected:?}")) }
+}

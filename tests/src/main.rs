@@ -1,0 +1,97 @@
+//! The semantics fuzz as a program: long runs, and the run of one seed again.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, ValueEnum};
+use rnic_conformance::Place;
+use rnic_conformance::campaign::{Campaign, Summary};
+
+/// Random verbs work over bad networks, checked from outside.
+#[derive(Parser, Debug)]
+struct Args {
+    /// On what to run
+    #[arg(long, value_enum, default_value = "fabric")]
+    backend: Backend,
+    /// With which transport
+    #[arg(long, value_parser = ["irn", "roce-gbn"], default_value = "irn")]
+    transport: String,
+    /// Seed of the first run; each further run takes the next one
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// No further run begins after so many packets
+    #[arg(long, default_value_t = 1_000_000)]
+    packets: u64,
+    /// Runs, at most
+    #[arg(long, default_value_t = u64::MAX)]
+    runs: u64,
+    /// Packets of one run, at most
+    #[arg(long, default_value_t = 40_000)]
+    packets_per_run: u64,
+    /// Go on after failures, and count them
+    #[arg(long)]
+    keep_going: bool,
+    /// One JSON object on the standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Backend {
+    /// The simulated network
+    Fabric,
+    /// Real UDP sockets on loopback
+    Sockets,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let place = match args.backend {
+        Backend::Fabric => Place::Fabric,
+        Backend::Sockets => Place::Sockets,
+    };
+    let Args { transport, seed, runs, packets, packets_per_run, .. } = args;
+    let campaign = Campaign { place, transport, seed, runs, packets, packets_per_run };
+    let start = Instant::now();
+    let (mut summary, mut failures) = (Summary::default(), 0);
+    let mut seed = campaign.seed;
+    while summary.runs + failures < campaign.runs && summary.packets < campaign.packets {
+        match campaign.run_one(seed) {
+            Ok(tally) => summary.add(&tally),
+            Err(what) => {
+                eprintln!("{what}");
+                failures += 1;
+            }
+        }
+        show(seed, &summary, start);
+        if failures > 0 && !args.keep_going {
+            break;
+        }
+        seed += 1;
+    }
+    report(args.json, &campaign, &summary, failures, start);
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn show(seed: u64, summary: &Summary, start: Instant) {
+    if std::io::stderr().is_terminal() && summary.runs.is_multiple_of(16) {
+        let millions = summary.packets as f64 / 1e6;
+        eprint!("\rseed {seed}: {millions:.2} million packets, {:.0} s", start.elapsed().as_secs_f64());
+        // A line that is only partly shown does no harm.
+        let _ = std::io::stderr().flush();
+    }
+}
+
+fn report(json: bool, campaign: &Campaign, summary: &Summary, failures: u64, start: Instant) {
+    let elapsed = start.elapsed().as_secs_f64();
+    if json {
+        let mut object = serde_json::to_value(summary).expect("plain numbers");
+        object["transport"] = campaign.transport.clone().into();
+        object["failures"] = failures.into();
+        object["elapsed_s"] = elapsed.into();
+        println!("{object}");
+    } else {
+        println!("{}: {failures} failures in {elapsed:.1} s: {summary:?}", campaign.transport);
+    }
+}

@@ -1,0 +1,87 @@
+//! Bytes that say what they are: every byte follows from a seed and its place, so that one in the wrong place shows.
+
+/// Eight bytes of the pattern called `seed`.
+#[inline]
+fn word(seed: u64, index: u64) -> [u8; 8] {
+    let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 32).to_le_bytes()
+}
+
+/// The byte at `place` of the pattern called `seed`.
+pub(crate) fn byte(seed: u64, place: u64) -> u8 {
+    word(seed, place / 8)[(place % 8) as usize]
+}
+
+/// Calls `each` with runs of at most eight bytes: where they begin in the whole, and what they are.
+#[inline]
+fn runs(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) -> bool) {
+    let mut done = 0;
+    while done < len {
+        let place = start + done as u64;
+        let within = (place % 8) as usize;
+        let take = (8 - within).min(len - done);
+        if !each(done, &word(seed, place / 8)[within..within + take]) {
+            return;
+        }
+        done += take;
+    }
+}
+
+/// Paints `bytes` with the pattern called `seed`, from its place `start` on.
+pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
+    runs(bytes.len(), seed, start, |at, run| {
+        bytes[at..at + run.len()].copy_from_slice(run);
+        true
+    });
+}
+
+/// The first of `bytes` that is not as the pattern called `seed` has it from its place `start` on.
+pub(crate) fn first_difference(bytes: &[u8], seed: u64, start: u64) -> Option<usize> {
+    let mut found = None;
+    runs(bytes.len(), seed, start, |at, run| {
+        if bytes[at..at + run.len()] != *run {
+            found = run.iter().zip(&bytes[at..]).position(|(wanted, is)| wanted != is).map(|within| at + within);
+        }
+        found.is_none()
+    });
+    found
+}
+
+/// The first of `bytes` that none of the patterns, each with its own start, has in its place.
+pub(crate) fn first_stranger(bytes: &[u8], patterns: &[(u64, u64)]) -> Option<usize> {
+    if patterns.iter().any(|(seed, start)| first_difference(bytes, *seed, *start).is_none()) {
+        return None;
+    }
+    let is_known =
+        |(at, found): (usize, &u8)| patterns.iter().any(|(seed, start)| byte(*seed, start + at as u64) == *found);
+    (0..bytes.len()).find(|at| !is_known((*at, &bytes[*at])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_in_its_place_only() {
+        let mut bytes = [0; 100];
+        fill(&mut bytes, 7, 13);
+        assert_eq!(first_difference(&bytes, 7, 13), None);
+        assert_eq!(first_difference(&bytes[5..50], 7, 18), None, "a part of it");
+        assert_eq!(first_difference(&bytes, 7, 14), Some(0), "shifted by one");
+        assert_eq!(first_difference(&bytes, 8, 13), Some(0));
+        bytes[77] ^= 1;
+        assert_eq!(first_difference(&bytes, 7, 13), Some(77));
+    }
+
+    #[test]
+    fn of_two_patterns_each_byte_may_be_either() {
+        let (mut bytes, mut other) = ([0; 64], [0; 64]);
+        fill(&mut bytes, 1, 0);
+        fill(&mut other, 2, 9);
+        bytes[20..40].copy_from_slice(&other[20..40]);
+        assert_eq!(first_stranger(&bytes, &[(1, 0), (2, 9)]), None);
+        assert!(first_stranger(&bytes, &[(1, 0)]).is_some());
+        bytes[10] ^= 0x55;
+        assert_eq!(first_stranger(&bytes, &[(1, 0), (2, 9)]), Some(10));
+    }
+}

@@ -1,0 +1,153 @@
+//! What a run is made of, all drawn from its seed: swarm style, so that some things are off and others extreme.
+
+mod network;
+mod options;
+mod traffic;
+
+use rnic_base::{RandomStream, RandomStreams};
+use rnic_policy::Profile;
+
+pub use network::{Down, Trouble, Wiring};
+pub use options::Transport;
+pub use traffic::{Doom, Mix, Op, Receives};
+
+/// Which network a scenario is for: times and sizes differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Simulated.
+    Fabric,
+    /// Real sockets on loopback.
+    Sockets,
+}
+
+/// A connection: a queue pair at each of two hosts.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The two hosts.
+    pub hosts: [usize; 2],
+    /// First packet sequence number in each direction.
+    pub psns: [u32; 2],
+    /// Bytes of a full packet.
+    pub mtu: u32,
+    /// Entries of the send queues.
+    pub sends: u32,
+    /// Entries of the receive queues, where there is no shared one.
+    pub receives: u32,
+    /// Reads and atomics served, and asked for, at a time.
+    pub reads: u32,
+    /// Code of the wait of a receiver that is not ready.
+    pub rnr_code: u8,
+    /// Which directions carry requests.
+    pub active: [bool; 2],
+    /// What goes wrong for good, if anything does: in which direction, and at which of its requests.
+    pub doom: Option<(usize, u64, Doom)>,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where everything comes from.
+    pub seed: u64,
+    /// Which network.
+    pub place: Place,
+    /// The transport.
+    pub transport: Transport,
+    /// Network without faults.
+    pub wiring: Wiring,
+    /// What goes wrong on the way out of each host.
+    pub troubles: Vec<Trouble>,
+    /// Connections.
+    pub links: Vec<Link>,
+    /// Packets under way to each peer, at most.
+    pub peer_limit: Option<u64>,
+    /// Hosts share a receive queue among their queue pairs: entries of it.
+    pub shared_receives: Option<u32>,
+    /// One completion queue a host, or two a queue pair.
+    pub shared_cq: bool,
+    /// What is posted.
+    pub mix: Mix,
+    /// Packets after which nothing new is posted.
+    pub packets: u64,
+}
+
+impl Scenario {
+    /// The scenario of `seed` for the transport called `transport`.
+    pub fn draw(place: Place, transport: &str, seed: u64, packets: u64) -> Self {
+        let streams = RandomStreams::new(seed);
+        let random = &mut streams.stream("scenario");
+        let transport = Transport::draw(place, transport, &mut streams.stream("scenario/transport"));
+        let wiring = Wiring::draw(place, &mut streams.stream("scenario/wiring"));
+        let mut troubled = streams.stream("scenario/trouble");
+        let all_well = one_in(&mut troubled, 12);
+        let alike = one_in(&mut troubled, 2);
+        let mut troubles: Vec<Trouble> = (0..wiring.hosts)
+            .map(|_| if all_well { Trouble::default() } else { Trouble::draw(place, &mut troubled) })
+            .collect();
+        if alike {
+            let first = troubles[0];
+            troubles.fill(first);
+        }
+        let mix = Mix::draw(place, &mut streams.stream("scenario/mix"));
+        let links = (0..pick(random, &[1, 1, 2, 3, 4, 8]))
+            .map(|index| Link::draw(&wiring, &mut streams.stream(&format!("scenario/link-{index}"))))
+            .collect();
+        Self {
+            seed,
+            place,
+            transport,
+            wiring,
+            troubles,
+            links,
+            peer_limit: one_in(random, 3).then(|| pick(random, &[1, 2, 5, 16, 64])),
+            shared_receives: one_in(random, 3).then(|| pick(random, &[2, 8, 64])),
+            shared_cq: one_in(random, 2),
+            mix,
+            packets: packets.min(pick(random, &[300, 2_000, 10_000, 40_000])),
+        }
+    }
+
+    /// The profile of the transport.
+    pub fn profile(&self) -> Profile {
+        self.transport.profile.clone()
+    }
+}
+
+impl Link {
+    fn draw(wiring: &Wiring, random: &mut RandomStream) -> Self {
+        let a = random.below(wiring.hosts as u64) as usize;
+        let b = (a + 1 + random.below(wiring.hosts as u64 - 1) as usize) % wiring.hosts;
+        let psn = |random: &mut RandomStream| match random.below(4) {
+            0 => random.below(1 << 24) as u32,
+            1 => 0,
+            _ => (1 << 24) - 1 - random.below(300) as u32,
+        };
+        let doom =
+            one_in(random, 8).then(|| (random.below(2) as usize, random.between(1, 60), pick(random, Doom::ALL)));
+        let both = one_in(random, 2);
+        let mut active = [true, both];
+        if let Some((direction, ..)) = doom {
+            active[direction] = true;
+        }
+        Self {
+            hosts: [a, b],
+            psns: [psn(random), psn(random)],
+            mtu: wiring.mtu_at_most(pick(random, &[256, 256, 512, 1_024, 1_408, 2_048, 4_096])),
+            sends: pick(random, &[1, 2, 7, 32, 128]),
+            receives: pick(random, &[1, 2, 8, 32]),
+            reads: pick(random, &[1, 1, 2, 4, 16]),
+            rnr_code: pick(random, &[1, 1, 2, 5, 8]),
+            active,
+            doom,
+        }
+    }
+}
+
+/// One of `choices`, each as likely as any other.
+pub(crate) fn pick<T: Copy>(random: &mut RandomStream, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
+}
+
+/// True once in `count` times.
+pub(crate) fn one_in(random: &mut RandomStream, count: u64) -> bool {
+    random.below(count) == 0
+}

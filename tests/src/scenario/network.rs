@@ -1,0 +1,118 @@
+//! The network of a run, and what goes wrong in it.
+
+use rnic_base::{Duration, Probability, RandomStream, Time};
+
+use super::{Place, one_in, pick};
+
+/// A network in which nothing goes wrong, but for buffers that are too small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wiring {
+    /// Hosts: with two there may be no switch.
+    pub hosts: usize,
+    /// Through a switch (fabric only): bytes of each of its input buffers.
+    pub switch_buffer: Option<u64>,
+    /// The switch pauses its neighbours before it overflows (fabric only).
+    pub pauses: bool,
+    /// The switch marks packets (fabric only).
+    pub marks: bool,
+    /// Gigabits per second (fabric only).
+    pub rate_gbps: u64,
+    /// Delay of a link (fabric only).
+    pub delay: Duration,
+    /// Receive buffer of a socket, bytes (sockets only).
+    pub receive_buffer: usize,
+    /// Offload of segmentation and its reverse (sockets only).
+    pub offload: bool,
+}
+
+impl Wiring {
+    pub(super) fn draw(place: Place, random: &mut RandomStream) -> Self {
+        let hosts = pick(random, &[2, 2, 3, 4]);
+        let switched = place == Place::Fabric && (hosts > 2 || one_in(random, 3));
+        let pauses = one_in(random, 4);
+        let buffers: &[u64] = if pauses { &[1_000_000] } else { &[10_000, 30_000, 200_000] };
+        Self {
+            hosts,
+            switch_buffer: switched.then(|| pick(random, buffers)),
+            pauses,
+            marks: one_in(random, 3),
+            rate_gbps: pick(random, &[10, 100, 100]),
+            delay: Duration::from_ns(pick(random, &[200, 1_000, 2_000, 8_000])),
+            receive_buffer: pick(random, &[8 << 10, 64 << 10, 208 << 10, 1 << 20]),
+            offload: !one_in(random, 3),
+        }
+    }
+
+    /// A smaller MTU where a full packet would not fit into the buffers.
+    pub(super) fn mtu_at_most(&self, mtu: u32) -> u32 {
+        if self.receive_buffer < 64 << 10 { mtu.min(1_024) } else { mtu }
+    }
+}
+
+/// A link that is down for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Down {
+    /// From then.
+    pub from: Time,
+    /// Until then.
+    pub until: Time,
+}
+
+/// What goes wrong with packets that leave a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Trouble {
+    /// Any packet is lost.
+    pub loss: Probability,
+    /// An acknowledgement is lost (fabric only).
+    pub ack_loss: Probability,
+    /// A burst of losses begins; it ends after a packet once in eight (fabric only).
+    pub burst: Probability,
+    /// A packet is damaged.
+    pub corrupt: Probability,
+    /// An acknowledgement is damaged (fabric only).
+    pub ack_corrupt: Probability,
+    /// A packet arrives twice.
+    pub duplicate: Probability,
+    /// A packet is held back.
+    pub reorder: Probability,
+    /// For so long (fabric), at most (sockets).
+    pub hold: Duration,
+    /// Until so many others have passed (sockets only).
+    pub hold_packets: u32,
+    /// Every packet comes so much later.
+    pub delay: Duration,
+    /// And up to so much more.
+    pub jitter: Duration,
+    /// The link is down (fabric only).
+    pub down: Option<Down>,
+}
+
+impl Trouble {
+    pub(super) fn draw(place: Place, random: &mut RandomStream) -> Self {
+        let mut chance = |most_permille: u64| match random.below(5) {
+            0..3 => Probability::NEVER,
+            3 => Probability::ratio(random.between(1, 20), 1_000),
+            _ => Probability::ratio(random.between(1, most_permille), 1_000),
+        };
+        let (loss, ack_loss, burst) = (chance(200), chance(300), chance(10));
+        let (corrupt, ack_corrupt, duplicate, reorder) = (chance(100), chance(200), chance(300), chance(500));
+        let us = |random: &mut RandomStream, fabric: &[u64], sockets: &[u64]| {
+            Duration::from_us(pick(random, if place == Place::Fabric { fabric } else { sockets }))
+        };
+        let from = Time::from_us(random.below(400));
+        Self {
+            loss,
+            ack_loss,
+            burst,
+            corrupt,
+            ack_corrupt,
+            duplicate,
+            reorder,
+            hold: us(random, &[1, 3, 20, 150], &[200, 1_000]),
+            hold_packets: pick(random, &[1, 3, 10, 40]),
+            delay: if one_in(random, 5) { us(random, &[1, 10, 100], &[100, 500]) } else { Duration::ZERO },
+            jitter: if one_in(random, 5) { us(random, &[1, 10, 100], &[50, 300]) } else { Duration::ZERO },
+            down: one_in(random, 6).then(|| Down { from, until: from + us(random, &[50, 500, 3_000], &[1]) }),
+        }
+    }
+}

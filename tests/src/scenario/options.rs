@@ -1,0 +1,90 @@
+//! The transport of a run: its variants and their options.
+
+use core::fmt;
+
+use rnic_base::RandomStream;
+use rnic_policy::Profile;
+
+use super::{Place, one_in, pick};
+
+/// A transport with its options.
+#[derive(Clone)]
+pub struct Transport {
+    /// What is made of them.
+    pub profile: Profile,
+    /// Options as one writes them.
+    pub options: Vec<(&'static str, String)>,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.profile.name)?;
+        self.options.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+    }
+}
+
+impl Transport {
+    /// The transport called `name` with options drawn from `random`.
+    pub(super) fn draw(place: Place, name: &str, random: &mut RandomStream) -> Self {
+        let options = if name == "irn" { irn(place, random) } else { roce(place, random) };
+        let given: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let profile = rnic_transports::select(name, given).expect("options that are drawn are legal");
+        Self { profile, options }
+    }
+}
+
+/// A time in microseconds, longer on sockets.
+fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]) -> String {
+    let us = pick(random, if place == Place::Fabric { fabric } else { sockets });
+    format!("{us}us")
+}
+
+fn common(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    if one_in(random, 6) {
+        options.push(("control", "dcqcn".to_owned()));
+    }
+}
+
+fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    common(random, &mut options);
+    if !one_in(random, 4) {
+        options.push(("cap_packets", pick(random, &["1", "2", "3", "8", "64", "65", "256", "0"]).to_owned()));
+    }
+    if one_in(random, 6) {
+        options.push(("recovery", "go-back-n".to_owned()));
+        options.push(("rto", time(place, random, &[60, 150, 320], &[4_000, 8_000])));
+        return options;
+    }
+    options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
+    options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
+    if one_in(random, 3) {
+        options.push(("rto_low_packets", pick(random, &["0", "1", "20"]).to_owned()));
+    }
+    if one_in(random, 5) {
+        options.push(("sack_bitmap", "false".to_owned()));
+    }
+    if one_in(random, 3) {
+        options.push(("nack_threshold", pick(random, &["2", "3", "10"]).to_owned()));
+        if one_in(random, 2) {
+            options.push(("paths", "spray".to_owned()));
+        }
+    }
+    if one_in(random, 5) {
+        options.push(("dynamic_rto", "true".to_owned()));
+    }
+    options
+}
+
+fn roce(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    common(random, &mut options);
+    options.push(("rto", time(place, random, &[40, 100, 320], &[3_000, 8_000])));
+    if !one_in(random, 3) {
+        options.push(("cap_packets", pick(random, &["1", "2", "3", "8", "64", "500"]).to_owned()));
+    }
+    if one_in(random, 2) {
+        options.push(("ack_every_packets", pick(random, &["1", "2", "5", "16", "1000"]).to_owned()));
+    }
+    options
+}

@@ -1,0 +1,37 @@
+//! The long runs of the semantics fuzz: ten million packets and more per transport on the fabric, a million on sockets.
+//! Run by `make long-test`.
+
+use rnic_conformance::Place;
+use rnic_conformance::campaign::Campaign;
+
+fn run(place: Place, transport: &str, packets: u64) {
+    let transport = transport.to_owned();
+    let campaign = Campaign { place, transport, seed: 1 << 32, runs: u64::MAX, packets, packets_per_run: 40_000 };
+    let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+    assert!(summary.packets >= packets, "{summary:?}");
+    println!("{summary:?}");
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn irn_on_the_fabric() {
+    run(Place::Fabric, "irn", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn roce_gbn_on_the_fabric() {
+    run(Place::Fabric, "roce-gbn", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn irn_on_sockets() {
+    run(Place::Sockets, "irn", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn roce_gbn_on_sockets() {
+    run(Place::Sockets, "roce-gbn", 1_000_000);
+}

@@ -1,0 +1,58 @@
+//! A short run of the semantics fuzz, with fixed seeds, and its own checks.
+//!
+//! To see that the fuzz finds what it is there for, break something in `rnic-engine` and run this: let a duplicate
+//! Write be placed again, acknowledge a packet too many, forget a fence, flush in another order.
+
+use rnic_conformance::Place;
+use rnic_conformance::campaign::{Campaign, Summary};
+
+const TRANSPORTS: [&str; 2] = ["irn", "roce-gbn"];
+
+fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
+    let transport = transport.to_owned();
+    Campaign { place, transport, seed, runs, packets: u64::MAX, packets_per_run: 2_000 }
+}
+
+fn run(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
+    let run = |transport| campaign(place, transport, seed, runs).run(|_, _| {});
+    TRANSPORTS.iter().map(|transport| run(transport).unwrap_or_else(|what| panic!("{what}"))).collect()
+}
+
+#[test]
+fn the_fabric_keeps_what_verbs_promise() {
+    for summary in run(Place::Fabric, 1_000, 60) {
+        assert!(summary.packets > 50_000 && summary.packets_repeated > 1_000, "{summary:?}");
+        assert!(summary.requests > 5_000 && summary.receives > 1_000, "{summary:?}");
+        assert!(summary.requests_failed > 50 && summary.connections_failed > 5, "{summary:?}");
+    }
+}
+
+#[test]
+fn sockets_keep_what_verbs_promise() {
+    for summary in run(Place::Sockets, 2_000, 12) {
+        assert!(summary.packets > 5_000 && summary.requests > 500 && summary.receives > 50, "{summary:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_on_the_fabric() {
+    for transport in TRANSPORTS {
+        let campaign = campaign(Place::Fabric, transport, 0, 1);
+        let hashes = |seed| {
+            let run = || campaign.run_one(seed).unwrap_or_else(|what| panic!("{what}"));
+            [run(), run()]
+        };
+        let first: Vec<_> = (1..=6).map(hashes).collect();
+        assert!(first.iter().all(|[one, again]| one == again && one.trace_hash.is_some()), "{first:?}");
+        assert!(first.windows(2).all(|pair| pair[0][0].trace_hash != pair[1][0].trace_hash), "another seed differs");
+    }
+}
+
+#[test]
+fn the_replay_command_names_the_run() {
+    let command = campaign(Place::Fabric, "irn", 0, 1).replay(77);
+    assert!(
+        command.ends_with("--backend fabric --transport irn --seed 77 --runs 1 --packets-per-run 2000"),
+        "{command}"
+    );
+}
