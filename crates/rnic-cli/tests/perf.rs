@@ -136,6 +136,14 @@ fn people_read_one_table_and_where_it_comes_from() {
 }
 
 #[test]
+fn what_was_not_compared_is_not_called_verified() {
+    let words = ["perf", "--wire", "sim", "--size", "1GiB", "--qps", "2", "--count", "1", "--rate", "10Tbps"];
+    assert!(rnic(&words).ok().out.contains("not compared"));
+    let report = rnic(&[&words[..], &["--json"]].concat()).json();
+    assert_eq!((&report["verified"], &report["ops_verified"]), (&false.into(), &0.into()), "{report}");
+}
+
+#[test]
 fn a_slow_and_distant_link_is_slow_and_distant() {
     let words = ["perf", "--rate", "500Mbps", "--delay", "2ms", "--count", "100", "--json"];
     let report = rnic(&words).json();

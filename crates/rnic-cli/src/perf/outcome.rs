@@ -145,13 +145,21 @@ impl Outcome {
                 number::micros(latency.max),
                 number::grouped(self.packets_sent),
                 format!("{} ({} %)", number::grouped(self.packets_retransmitted), number::short(share)),
-                if self.verified { format!("{} op", number::grouped(self.ops_verified)) } else { "NO".to_owned() },
+                self.verdict(),
             ]],
         );
         if self.latency_kind == "half-round-trip" {
             text += "Latencies are half of a round trip.\n";
         }
         text + &self.origin()
+    }
+
+    fn verdict(&self) -> String {
+        match (self.verified, self.ops_verified) {
+            (true, ops) => format!("{} op", number::grouped(ops)),
+            (false, 0) => "not compared".to_owned(),
+            (false, _) => "NO".to_owned(),
+        }
     }
 
     /// What the figures are figures of.

@@ -25,7 +25,8 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
 
 /// What both ends need for the operations in flight.
 fn memory_bytes(args: &PerfArgs) -> u64 {
-    u64::from(size_bytes(args)) * u64::from(args.depth) * u64::from(args.qps) * 2
+    let in_flight = args.count.map_or(args.depth, |count| count.min(args.depth));
+    u64::from(size_bytes(args)) * u64::from(in_flight) * u64::from(args.qps) * 2
 }
 
 /// The plan, written as a plan: what it says is checked by whoever reads plans.
@@ -95,4 +96,4 @@ const DURATION: Duration = Duration::from_ms(20);
 /// Simulated time after which even a transport that gets nowhere is cut off.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Beyond, bytes are not simulated: both hosts' memories would not fit small machines.
-const CHECKED_BYTES_MAX: u64 = 1 << 30;
+const CHECKED_BYTES_MAX: u64 = 2 << 30;

@@ -49,7 +49,7 @@ fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport
     let fitting = COMPARED_BYTES / (bytes * u64::from(config.qps));
     config.verify = true;
     config.depth = config.depth.min(u32::try_from(fitting).unwrap_or(u32::MAX)).max(1);
-    config.length = Length::Count(fitting.clamp(1, COMPARED_MAX));
+    config.length = Length::Count(fitting.min(COMPARED_MAX / u64::from(config.qps)).max(1));
     let compared = perf::measure(nic, far, &config).map_err(Failure::input)?;
     Ok((measured, Some(compared)))
 }
@@ -137,7 +137,7 @@ impl Outcome {
 
 /// Waiting for a slow link: more than transports have in flight, for what gets lost is up to `--loss`.
 const RATE_QUEUE_BYTES: u64 = 16 << 20;
-/// What is compared after a measurement, on each queue pair: some milliseconds of work.
+/// What is compared after a measurement, in bytes and in operations, on all queue pairs: some milliseconds of work.
 const COMPARED_BYTES: u64 = 32 << 20;
 const COMPARED_MAX: u64 = 1_000;
 /// How long to measure when nobody says.
