@@ -72,7 +72,7 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     pub(crate) peer: PeerId,
     pub(crate) dest_qpn: Qpn,
-    pub(crate) mtu: u32,
+    mtu: u16,
     pub(crate) pd: PdId,
     pub(crate) send_cq: CqId,
     pub(crate) recv_cq: CqId,
@@ -108,7 +108,7 @@ impl Qp {
             dest_qpn: Qpn::default(),
             // Nothing is cut into packets before a connection says how; what is posted in the error state is still
             // measured.
-            mtu: rnic_base::limits::MTU_MIN,
+            mtu: rnic_base::limits::MTU_MIN as u16,
             pd: attributes.pd,
             send_cq: attributes.send_cq,
             recv_cq: attributes.recv_cq,
@@ -213,6 +213,17 @@ impl Qp {
         }
     }
 
+    /// Payload bytes of a full packet.
+    #[inline]
+    pub(crate) fn mtu(&self) -> u32 {
+        u32::from(self.mtu)
+    }
+
+    /// Packets are cut to `mtu` from now on.
+    pub(crate) fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu as u16;
+    }
+
     /// The label for the next packet.
     #[inline]
     pub(crate) fn choose_path(&mut self, now: rnic_base::Time, retransmission: bool) -> PathLabel {
@@ -243,4 +254,6 @@ impl Qp {
 
 // Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
 // congestion mark lives behind a pointer that is empty until then.
-const _: () = assert!(size_of::<Qp>() <= 464);
+const _: () = assert!(size_of::<Qp>() <= 456);
+
+const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);

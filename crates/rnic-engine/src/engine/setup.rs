@@ -259,7 +259,7 @@ impl Engine {
         qp.state = QpState::ReadyToReceive;
         qp.peer = connection.peer;
         qp.dest_qpn = connection.dest_qpn;
-        qp.mtu = connection.mtu;
+        qp.set_mtu(connection.mtu);
         qp.min_rnr_timer = connection.min_rnr_timer;
         qp.responder.window = ReceiveWindow::new(start);
         qp.responder.start = start;

@@ -11,7 +11,7 @@ const PAGE: usize = 256;
 
 /// The table of slots grows by this part of itself: doubling would leave up to half of the memory of a large engine
 /// unused, and an idle connection is to cost less than a KiB.
-const GROWTH: usize = 16;
+const GROWTH: usize = 64;
 
 /// Where no queue pair is.
 const NOBODY: u32 = u32::MAX;

@@ -124,7 +124,7 @@ impl Qp {
         request: FetchRequest,
         read_sn: Option<u32>,
     ) -> Result<(), NakCode> {
-        let fetch = Fetch::new(request, seq, self.mtu);
+        let fetch = Fetch::new(request, seq, self.mtu());
         let in_order = seq == self.responder.window.expected;
         let turn = self.responder.next_read_sn;
         match self.fetches() {
@@ -174,7 +174,7 @@ impl Qp {
 
     /// A read (`reth`) or atomic that was served before is asked for again (shared space only).
     pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
-        let mtu = self.mtu;
+        let mtu = self.mtu();
         let expected = self.responder.window.expected;
         if self.responder.fetches_max == 0 {
             return;
@@ -211,8 +211,8 @@ impl Qp {
         let (headers, payload_len) = match fetch.request {
             FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original }, 0),
             FetchRequest::Read { va, rkey, length } => {
-                let offset = index * self.mtu;
-                let len = (length - offset).min(self.mtu);
+                let offset = index * self.mtu();
+                let len = (length - offset).min(self.mtu());
                 if len > 0 {
                     let va = va.wrapping_add(u64::from(offset));
                     let access = Access::REMOTE_READ;

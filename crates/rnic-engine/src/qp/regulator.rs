@@ -35,7 +35,7 @@ pub(crate) struct Regulator {
 impl Qp {
     fn control_view(&self, core: &Core, now: Time) -> ControlView {
         let in_flight = self.requester.window.in_flight();
-        ControlView { now, line_rate: core.config.line_rate, mtu: self.mtu, in_flight }
+        ControlView { now, line_rate: core.config.line_rate, mtu: self.mtu(), in_flight }
     }
 
     /// Starts the policies, and keeps their states if they have any say.

@@ -136,6 +136,7 @@ impl Qp {
     /// Queues a request.
     #[inline]
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let mtu = self.mtu();
         let queue = &mut self.requester.queue;
         if !matches!(self.state, QpState::ReadyToSend | QpState::SendQueueDrained | QpState::Error) {
             return Err(PostError::State(self.state));
@@ -146,7 +147,7 @@ impl Qp {
         if request.sges.len() > queue.sge_limit() {
             return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
         }
-        let mut wqe = compact(request, self.mtu)?;
+        let mut wqe = compact(request, mtu)?;
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
         }

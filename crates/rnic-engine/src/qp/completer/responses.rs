@@ -74,7 +74,7 @@ impl Qp {
     /// A read or atomic is about to be sent in split spaces: its answer takes the next numbers of the response space.
     pub(crate) fn expect_responses(&mut self, core: &mut Core, now: Time, counter: u32) {
         let length = self.requester.queue.get(counter).length;
-        let packets = length.div_ceil(self.mtu).max(1);
+        let packets = length.div_ceil(self.mtu()).max(1);
         // Requests and responses of one direction start with the same number (IRN leaves the choice open).
         let start = self.requester.start;
         let responses = self.responses.get_or_insert_with(|| Box::new(ResponseWindow::new(start)));
@@ -224,9 +224,9 @@ impl Qp {
     ) -> Result<(), WcStatus> {
         let wqe = self.requester.queue.get(counter);
         let sges = self.requester.queue.sges(counter);
-        let offset = u64::from(index) * u64::from(self.mtu);
+        let offset = u64::from(index) * u64::from(self.mtu());
         let left = u64::from(wqe.length).checked_sub(offset).ok_or(WcStatus::BadResponse)?;
-        let due = left.min(u64::from(self.mtu)) as u32;
+        let due = left.min(u64::from(self.mtu())) as u32;
         let (mrs, access) = (&core.mrs, Access::LOCAL_WRITE);
         let protection = |_| WcStatus::LocalProtection;
         match packet.headers {

@@ -20,8 +20,8 @@ impl Qp {
     #[inline]
     pub(super) fn build_request(&mut self, core: &mut Core, now: Time, counter: u32, piece: Piece) -> bool {
         let wqe = self.requester.queue.get(counter);
-        let offset = piece.index * self.mtu;
-        let payload_len = if wqe.op.is_fetch() { 0 } else { (wqe.length - offset).min(self.mtu) };
+        let offset = piece.index * self.mtu();
+        let payload_len = if wqe.op.is_fetch() { 0 } else { (wqe.length - offset).min(self.mtu()) };
         if !self.gather_payload(core, counter, offset, payload_len) {
             self.fail_request(core, counter, WcStatus::LocalProtection);
             return false;
@@ -71,7 +71,7 @@ impl Qp {
     fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
         let extended = self.transport.format == Format::Irn;
         let sn = extended.then(|| WqeSn::new(wqe.sn));
-        let offset = piece.index * self.mtu;
+        let offset = piece.index * self.mtu();
         let va = wqe.remote.wrapping_add(u64::from(offset));
         *headers = match wqe.op {
             WqeOp::Write | WqeOp::WriteImm => {
@@ -95,7 +95,7 @@ impl Qp {
             }
             WqeOp::Read => {
                 // A repeated or partial read of a shared space asks for what its sequence numbers stand for.
-                let rest = (wqe.length - offset).min(piece.takes.saturating_mul(self.mtu));
+                let rest = (wqe.length - offset).min(piece.takes.saturating_mul(self.mtu()));
                 let dma_len = if self.transport.split { wqe.length } else { rest };
                 Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn }
             }

@@ -59,9 +59,9 @@ impl Qp {
     #[inline]
     fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
         let legal = match position {
-            Position::First | Position::Middle => len == self.mtu,
-            Position::Last => 0 < len && len <= self.mtu,
-            Position::Only => len <= self.mtu,
+            Position::First | Position::Middle => len == self.mtu(),
+            Position::Last => 0 < len && len <= self.mtu(),
+            Position::Only => len <= self.mtu(),
         };
         if legal { Ok(()) } else { Err(INVALID) }
     }
@@ -145,7 +145,7 @@ impl Qp {
     ) -> Result<(), Refusal> {
         let early = self.transport.places_early;
         let offset = match (early, placement, self.responder.message) {
-            (true, Some(placement), _) => u64::from(placement.offset.value()) * u64::from(self.mtu),
+            (true, Some(placement), _) => u64::from(placement.offset.value()) * u64::from(self.mtu()),
             (false, _, Message::None) if position.starts() => 0,
             (false, _, Message::Send { bytes }) if !position.starts() => bytes,
             _ => return Err(INVALID),

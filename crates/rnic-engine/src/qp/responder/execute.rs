@@ -90,12 +90,13 @@ impl Qp {
     }
 
     fn complete_receive(&mut self, core: &mut Core, seq: Seq) -> Result<(), NakCode> {
+        let mtu = self.mtu();
         let queue = &mut self.responder.queue;
         // The peer must use receives in the order of its messages.
         let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
         // Placed alone, each packet says for itself how long the message is; together they must make it so.
         let packets = seq.since(self.responder.message_start) + 1;
-        if self.transport.places_early && u64::from(done.byte_len.div_ceil(self.mtu).max(1)) != packets {
+        if self.transport.places_early && u64::from(done.byte_len.div_ceil(mtu).max(1)) != packets {
             return Err(NakCode::InvalidRequest);
         }
         // A message that is refused here has not happened: its receive stays, to be flushed.
