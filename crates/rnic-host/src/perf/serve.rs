@@ -314,6 +314,10 @@ impl Job {
         }
         let len = usize::try_from(bytes.max(1)).map_err(|error| error.to_string())?;
         let region = nic.register(pd, len, Access::all()).map_err(|error| error.to_string())?;
+        if matches!(task, Task::Transfer(_)) {
+            // Hardware pins what is registered. Here pages come at the first touch, which shall not be a Write's.
+            nic.bytes_mut(&region).fill(0);
+        }
         let cq = make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)).map_err(|error| error.to_string())?;
         let flows = vec![None; qps as usize];
         let job = Self { task, choice, layout, region, cq, flows, verified: 0, wrong: 0 };
