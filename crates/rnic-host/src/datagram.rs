@@ -1,5 +1,4 @@
-//! A datagram that has its own bytes: the exception. Most are gathered from where they are and never exist in one
-//! piece.
+//! A datagram that has bytes of its own: the exception. Most leave from the slab that all share.
 
 use rnic_wire::Addresses;
 

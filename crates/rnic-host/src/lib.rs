@@ -4,7 +4,7 @@
 //! ROOM     rnic-host (amber: change with a test on real sockets)
 //! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf and floor on top
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine
-//! Must not believe a byte of a peer; copy payload to send it; allocate per packet; lose what the engine hands out
+//! Must not believe a byte of a peer; allocate per packet; lose what the engine hands out
 //! Add here a wire (shared memory), a socket option, a measurement
 //! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
 //! Proved by tests/ here on loopback, between processes and in network namespaces; hostile datagrams at a live NIC
@@ -46,6 +46,7 @@
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
 mod capture;
+mod carry;
 mod clock;
 mod cm;
 mod config;

@@ -238,11 +238,14 @@ impl Link {
     /// Offers the trains from `first` on to the kernel.
     #[inline]
     fn offer(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
+        let trains = &batch.trains()[first..];
+        let parts: ArrayVec<[IoSlice<'_>; 1], MESSAGES_MAX> =
+            trains.iter().map(|train| [IoSlice::new(batch.bytes(train))]).collect();
         let mut messages = ArrayVec::<Outgoing<'_>, MESSAGES_MAX>::new();
-        for train in &batch.trains()[first..] {
+        for (train, parts) in trains.iter().zip(&parts) {
             let peer = self.peers.get(train.peer);
             let segment = (train.count > 1).then_some(train.segment as u16);
-            messages.push(Outgoing { to: &peer.to, from: peer.from, parts: batch.parts(train), segment });
+            messages.push(Outgoing { to: &peer.to, from: peer.from, parts, segment });
         }
         self.socket.send(&messages)
     }
@@ -259,7 +262,7 @@ impl Link {
     fn hold(&mut self, batch: &Batch<'_>, train: &Train) {
         let addresses = self.peers.get(train.peer).addresses;
         self.stats.datagrams_held += u64::from(train.count);
-        self.held.extend(batch.copy(train).into_iter().map(|bytes| Datagram { addresses, bytes }));
+        self.held.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
 
     /// The packets of a train do not fit the path: they are sent in a way that lets the network cut them.
@@ -267,7 +270,7 @@ impl Link {
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
         let addresses = self.peers.get(train.peer).addresses;
-        self.wide.extend(batch.copy(train).into_iter().map(|bytes| Datagram { addresses, bytes }));
+        self.wide.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
 
     /// Notes that the path to `peer` is too narrow.
@@ -282,7 +285,7 @@ impl Link {
     fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
         for train in batch.trains() {
             let addresses = self.peers.get(train.peer).addresses;
-            batch.copy(train).iter().for_each(|bytes| self.capture(now, &addresses, bytes));
+            batch.packets(train).for_each(|bytes| self.capture(now, &addresses, bytes));
         }
     }
 

@@ -47,7 +47,7 @@ pub struct Nic {
     memory: Memory,
     rx: Receiver,
     link: Link,
-    /// Where headers are written for one batch.
+    /// Where the packets of one batch are made.
     slab: Box<[u8]>,
     /// What the kernel granted as receive buffer, bytes.
     receive_buffer_bytes: usize,
@@ -399,7 +399,7 @@ impl Nic {
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);
         }
-        if batch.finish() {
+        if !batch.is_empty() {
             link.send_trains(now, &batch);
         }
         given
@@ -408,10 +408,10 @@ impl Nic {
 
 /// Adds a packet to the batch, unless something else becomes of it.
 #[inline]
-fn add_packet<'a>(
+fn add_packet(
     link: &mut Link,
-    memory: &'a Memory,
-    batch: &mut Batch<'a>,
+    memory: &Memory,
+    batch: &mut Batch<'_>,
     now: Time,
     transmit: &Transmit,
     payload: &[Segment],

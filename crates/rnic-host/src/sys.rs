@@ -1,10 +1,10 @@
-//! System calls on UDP sockets. Beside [`crate::memory`], the only place with `unsafe`.
+//! System calls on UDP sockets. Beside [`crate::memory`] and [`crate::carry`], the only place with `unsafe`.
 //!
 //! Everything here is a thin, checked cover over one call of the kernel; what to send, to whom, and what an error means
 //! is decided elsewhere. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams per call
 //! (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)).
 //!
-//! Why not a crate: `quinn-udp` sends one contiguous buffer, so payload would be copied; `socket2` has no call for many
+//! Why not a crate: `quinn-udp` sends one train a call and has no errors of the network; `socket2` has no call for many
 //! datagrams. Opening, binding and plain options are `socket2`'s.
 
 use std::io::{self, IoSlice};

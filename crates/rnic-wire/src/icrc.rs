@@ -71,6 +71,13 @@ impl IcrcPrefix {
         Self(hasher.finalize())
     }
 
+    /// The CRC so far, for code that goes on with it by means of its own.
+    #[inline]
+    #[must_use]
+    pub fn state(self) -> u32 {
+        self.0
+    }
+
     /// Goes on with the first bytes of the datagram: at least the base transport header.
     ///
     /// # Panics

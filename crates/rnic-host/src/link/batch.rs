@@ -1,20 +1,17 @@
-//! Packets on their way to the kernel: gathered, not copied.
+//! Packets on their way to the kernel: whole, one behind the other.
 //!
-//! A packet is three runs of bytes: its headers, its payload where that lies in registered memory, and padding with the
-//! ICRC. Headers and trailers are written one after the other into a slab, so that the trailer of one packet and the
-//! headers of the next are one run; packets without payload (acknowledgements) are one run altogether.
+//! Headers are written, and payload is copied from registered memory while its ICRC is computed ([`crate::carry`] says
+//! why), into a slab that is used again for the next batch and stays in the cache.
 //!
 //! Consecutive packets to one peer form a *train*, which costs the kernel little more than one packet: all have the
 //! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`).
 
-use std::io::IoSlice;
-
 use arrayvec::ArrayVec;
-use rnic_base::limits::SGE_MAX;
 use rnic_engine::{PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
 use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
+use crate::carry::Carrier;
 use crate::memory::Memory;
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
@@ -22,9 +19,8 @@ use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
-    /// Where its parts begin, and where they end.
-    first_part: usize,
-    end_part: usize,
+    /// Where it begins.
+    start: usize,
     /// Bytes of every packet but the last.
     pub(crate) segment: u32,
     /// Packets.
@@ -43,32 +39,28 @@ impl Train {
     }
 }
 
-/// What one call of the kernel sends. Borrows registered memory and the slab for as long as it takes.
+/// What one call of the kernel sends, in a slab.
 pub(crate) struct Batch<'a> {
-    /// From the beginning of the run that is being written.
     slab: &'a mut [u8],
-    /// Bytes of that run so far.
-    pending: usize,
-    parts: ArrayVec<IoSlice<'a>, PARTS_MAX>,
+    /// Bytes of the slab that are used.
+    end: usize,
     trains: ArrayVec<Train, MESSAGES_MAX>,
-    bytes: u32,
     packets: u32,
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch that writes headers into `slab`, of at least [`SLAB_BYTES`].
+    /// An empty batch in `slab`, of at least [`SLAB_BYTES`].
     pub(crate) fn new(slab: &'a mut [u8]) -> Self {
         assert!(slab.len() >= SLAB_BYTES, "the slab holds {} bytes", slab.len());
-        Self { slab, pending: 0, parts: ArrayVec::new(), trains: ArrayVec::new(), bytes: 0, packets: 0 }
+        Self { slab, end: 0, trains: ArrayVec::new(), packets: 0 }
     }
 
     /// Whether another packet, any packet, finds room beside `acks`.
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
-        (self.bytes < BYTES_ENOUGH || self.may_couple())
+        (self.end < BYTES_ENOUGH || self.may_couple())
             && self.packets < DATA_PACKETS_MAX
             && self.trains.len() + acks.trains < MESSAGES_MAX - ACK_TRAINS
-            && self.parts.remaining_capacity() >= PARTS_OF_PACKET_MAX + PARTS_OF_ACKS
             && !acks.packets.is_full()
     }
 
@@ -88,34 +80,33 @@ impl<'a> Batch<'a> {
         transmit: &Transmit,
         len: u32,
         payload: &[Segment],
-        memory: &'a Memory,
+        memory: &Memory,
         prefix: IcrcPrefix,
         couple: bool,
     ) {
         if !self.couple(transmit.peer, len) {
             self.start_train(transmit.peer, len, couple);
         }
-        let (_, free) = self.slab.split_at_mut(self.pending);
+        let free = &mut self.slab[self.end..];
         let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
         let headers_len =
             encode_headers(transmit.format, &transmit.packet, room).expect("the engine keeps to the format");
-        let mut icrc = prefix.start(&room[..headers_len]);
-        self.pending += headers_len;
-        for segment in payload {
-            let bytes = memory.gather(*segment);
-            icrc.update(bytes);
-            self.end_run();
-            self.parts.push(IoSlice::new(bytes));
+        let (headers, mut free) = free.split_at_mut(headers_len);
+        let mut carrier = Carrier::new(prefix);
+        let mut pieces = payload.iter().map(|segment| memory.gather(*segment));
+        let first = pieces.next().unwrap_or_default();
+        carrier.start(headers, first, free);
+        free = &mut free[first.len()..];
+        for piece in pieces {
+            carrier.more(piece, free);
+            free = &mut free[piece.len()..];
         }
         let pad = transmit.packet.pad_len() as usize;
-        let trailer = &mut self.slab[self.pending..self.pending + pad + ICRC_LEN];
         if pad > 0 {
-            trailer[..pad].fill(0);
-            icrc.update(&trailer[..pad]);
+            carrier.more(&[0; 3][..pad], free);
         }
-        trailer[pad..].copy_from_slice(&icrc.finish());
-        self.pending += pad + ICRC_LEN;
-        self.bytes += len;
+        free[pad..pad + ICRC_LEN].copy_from_slice(&carrier.finish());
+        self.end += len as usize;
         self.packets += 1;
     }
 
@@ -133,49 +124,26 @@ impl<'a> Batch<'a> {
     }
 
     fn start_train(&mut self, peer: PeerId, len: u32, open: bool) {
-        self.end_train();
-        let first_part = self.parts.len();
-        self.trains.push(Train { peer, first_part, end_part: first_part, segment: len, count: 1, bytes: len, open });
+        self.trains.push(Train { peer, start: self.end, segment: len, count: 1, bytes: len, open });
     }
 
-    fn end_train(&mut self) {
-        self.end_run();
-        if let Some(train) = self.trains.last_mut() {
-            train.end_part = self.parts.len();
-        }
-    }
-
-    /// Ends the run of headers and trailers that is being written.
-    #[inline]
-    fn end_run(&mut self) {
-        if self.pending > 0 {
-            let (run, rest) = std::mem::take(&mut self.slab).split_at_mut(self.pending);
-            self.parts.push(IoSlice::new(run));
-            self.slab = rest;
-            self.pending = 0;
-        }
-    }
-
-    /// Nothing more comes; answers whether there is anything to send. A batch is large: it is filled and sent where it
-    /// stands, never moved.
-    pub(crate) fn finish(&mut self) -> bool {
-        self.end_train();
-        self.packets > 0
+    /// Whether there is nothing to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets == 0
     }
 
     pub(crate) fn trains(&self) -> &[Train] {
         &self.trains
     }
 
-    /// The bytes of `train`, where they are.
-    pub(crate) fn parts(&self, train: &Train) -> &[IoSlice<'_>] {
-        &self.parts[train.first_part..train.end_part]
+    /// The bytes of `train`.
+    pub(crate) fn bytes(&self, train: &Train) -> &[u8] {
+        &self.slab[train.start..train.start + train.bytes as usize]
     }
 
-    /// The packets of `train`, each with its own bytes.
-    pub(crate) fn copy(&self, train: &Train) -> Vec<Vec<u8>> {
-        let bytes: Vec<u8> = self.parts(train).iter().flat_map(|part| part.iter().copied()).collect();
-        bytes.chunks(train.segment as usize).map(<[u8]>::to_vec).collect()
+    /// The packets of `train`.
+    pub(crate) fn packets(&self, train: &Train) -> impl Iterator<Item = &[u8]> {
+        self.bytes(train).chunks(train.segment as usize)
     }
 }
 
@@ -251,20 +219,12 @@ const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 /// A batch is sent when it has so many bytes, one full train of large packets, and its last train is complete: in RoCE
 /// the first packet of a message is longer than those that follow, and trains cut short would cost more. Waiting for
 /// more would leave the receiver idle.
-const BYTES_ENOUGH: u32 = 60_000;
+const BYTES_ENOUGH: usize = 60_000;
 
-/// A packet's payload lies in at most so many pieces, each with a run of headers before it, and a run of what follows.
-const PARTS_OF_PACKET_MAX: usize = 2 * SGE_MAX + 1;
-
-/// Acknowledgements are one part for each train.
-const PARTS_OF_ACKS: usize = MESSAGES_MAX;
-
-/// Parts of a batch: two for each packet of a usual one.
-const PARTS_MAX: usize = 2 * DATA_PACKETS_MAX as usize + PARTS_OF_PACKET_MAX + PARTS_OF_ACKS;
-
-/// Bytes of headers, padding and ICRC of a batch, and the room that the last packet's headers want while they are
-/// written.
-pub(crate) const SLAB_BYTES: usize = (DATA_PACKETS_MAX as usize + ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
+/// Bytes of a batch, at most: when there are nearly enough, another train may begin and become full; then
+/// acknowledgements, and the room that the last one's headers want while they are written.
+pub(crate) const SLAB_BYTES: usize =
+    BYTES_ENOUGH + net::UDP_PAYLOAD_MAX as usize + (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
 
 #[cfg(test)]
 #[path = "batch/tests.rs"]

@@ -7,6 +7,7 @@ use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::{Addresses, cm, codec, gsi, icrc};
 
 use super::Nic;
+use crate::carry;
 use crate::cm::Manager;
 use crate::link::Link;
 use crate::memory::{Memory, Placement};
@@ -124,7 +125,7 @@ fn take_in_datagram(
     };
     let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
     let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32);
-    if !prefix.verify(datagram) {
+    if !carry::verify(prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     let mut dma = Placement { memory, payload: &datagram[decoded.payload] };

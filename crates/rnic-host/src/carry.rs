@@ -1,0 +1,319 @@
+//! The ICRC at the speed of copying: what a packet costs per byte.
+//!
+//! Source: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
+//! 2009): 64 bytes a step, folded by carry-less multiplication, reduced at the end after Barrett. Deviations: a
+//! packet's headers are the first block, with zeros in front (which change nothing: the register goes with the first byte of
+//! data), so nothing is reduced between headers and payload; and payload is copied on the way.
+//!
+//! Why copy: for the kernel it costs a sixth more to gather a train of 15 packets from 30 pieces than to take one. The
+//! multiplications leave the store unit idle, so the copy comes nearly free, into a buffer that stays in the cache.
+//! Measured on two cores at 2.5 GHz, 64 KiB Writes: 32 Gbit/s gathered, 34 to 35 copied (kernel TCP: 36 to 37).
+//!
+//! Why not `crc32fast`, which computes it elsewhere: it takes headers and odd ends byte by byte, 60 ns of each packet's
+//! 240, and does not copy. It does the work where the processor lacks the instruction.
+//!
+//! Beside [`crate::memory`] and [`crate::sys`], the only place with `unsafe`.
+
+use rnic_wire::header::bth;
+use rnic_wire::{ICRC_LEN, IcrcPrefix};
+
+/// An ICRC in the making, and what carries the bytes that it covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carrier {
+    state: u32,
+    folds: bool,
+}
+
+impl Carrier {
+    /// Begins a datagram: everything below our headers.
+    #[inline]
+    pub(crate) fn new(prefix: IcrcPrefix) -> Self {
+        Self { state: prefix.state(), folds: can_fold() }
+    }
+
+    /// Goes on with `headers`, a whole base transport header at least, and `payload`, which is copied to the front of
+    /// `to`.
+    ///
+    /// # Panics
+    /// When `headers` are longer than [`BLOCK`], or `to` is shorter than `payload`.
+    #[inline]
+    pub(crate) fn start(&mut self, headers: &[u8], payload: &[u8], to: &mut [u8]) {
+        let mut block = [0; BLOCK];
+        let opening = &mut block[BLOCK - headers.len()..];
+        opening.copy_from_slice(headers);
+        opening[bth::VARIANT_BYTE] = 0xff;
+        self.carry(block, headers.len(), payload, to);
+    }
+
+    /// Goes on with more payload, which is copied to the front of `to`.
+    #[inline]
+    pub(crate) fn more(&mut self, payload: &[u8], to: &mut [u8]) {
+        self.carry([0; BLOCK], 0, payload, to);
+    }
+
+    /// The ICRC as it travels.
+    #[inline]
+    pub(crate) fn finish(self) -> [u8; ICRC_LEN] {
+        self.state.to_le_bytes()
+    }
+
+    /// Goes on with the last `opening` bytes of `block`, then `payload`.
+    #[inline]
+    fn carry(&mut self, block: [u8; BLOCK], opening: usize, payload: &[u8], to: &mut [u8]) {
+        let to = &mut to[..payload.len()];
+        #[cfg(target_arch = "x86_64")]
+        if self.folds {
+            // SAFETY: the processor has the instructions, see `can_fold`.
+            self.state = unsafe { fold::carry(self.state, block, opening, payload, to) };
+            return;
+        }
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.state);
+        hasher.update(&block[BLOCK - opening..]);
+        hasher.update(payload);
+        self.state = hasher.finalize();
+        to.copy_from_slice(payload);
+    }
+}
+
+/// Whether the last four bytes of `datagram` are its ICRC.
+#[inline]
+pub(crate) fn verify(prefix: IcrcPrefix, datagram: &[u8]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if can_fold()
+        && let Some((covered, icrc)) = datagram.split_last_chunk::<ICRC_LEN>()
+        && covered.len() >= bth::LEN
+        && covered.len() % 4 == 0
+    {
+        // SAFETY: the processor has the instructions, see `can_fold`.
+        return unsafe { fold::masked(prefix.state(), covered) }.to_le_bytes() == *icrc;
+    }
+    prefix.verify(datagram)
+}
+
+/// Whether the processor multiplies without carry.
+#[inline]
+fn can_fold() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("avx");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Bytes of one step.
+pub(crate) const BLOCK: usize = 64;
+
+const _: () = assert!(rnic_wire::HEADERS_MAX <= BLOCK);
+
+#[cfg(target_arch = "x86_64")]
+mod fold {
+    use std::arch::x86_64::{
+        __m128i, _mm_and_si128, _mm_clmulepi64_si128, _mm_cvtsi128_si32, _mm_loadu_si128, _mm_set_epi32,
+        _mm_set_epi64x, _mm_srli_si128, _mm_xor_si128,
+    };
+
+    use rnic_wire::header::bth::VARIANT_BYTE;
+
+    use super::BLOCK;
+
+    type Block = [u8; BLOCK];
+
+    /// CRC, going on from `crc`, of the last `opening` bytes of `block` (none, or at least four) and of `from`, which
+    /// is copied to `to`.
+    #[target_feature(enable = "avx,pclmulqdq")]
+    pub(super) fn carry(crc: u32, block: Block, opening: usize, from: &[u8], to: &mut [u8]) -> u32 {
+        let (blocks, rest) = from.as_chunks::<BLOCK>();
+        let (places, rest_place) = to.as_chunks_mut::<BLOCK>();
+        let mut pairs = blocks.iter().zip(places);
+        let mut crc = crc;
+        let first = if opening > 0 {
+            Some(open(crc, block, opening))
+        } else if let Some((block, place)) = pairs.next() {
+            *place = *block;
+            Some(open(crc, *block, BLOCK))
+        } else {
+            None
+        };
+        if let Some(mut lanes) = first {
+            for (block, place) in pairs {
+                *place = *block;
+                step(&mut lanes, block);
+            }
+            crc = close(lanes);
+        }
+        if !rest.is_empty() {
+            rest_place.copy_from_slice(rest);
+            crc = end(crc, rest);
+        }
+        crc
+    }
+
+    /// CRC, going on from `crc`, of less than a block.
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn end(crc: u32, rest: &[u8]) -> u32 {
+        if rest.len() < REGISTER {
+            let mut hasher = crc32fast::Hasher::new_with_initial(crc);
+            hasher.update(rest);
+            return hasher.finalize();
+        }
+        let mut block = [0; BLOCK];
+        block[BLOCK - rest.len()..].copy_from_slice(rest);
+        close(open(crc, block, rest.len()))
+    }
+
+    /// CRC, going on from `crc`, of a datagram whose masked byte counts as ones. It has that byte, and no odd bytes.
+    #[target_feature(enable = "avx,pclmulqdq")]
+    pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
+        // What is no whole number of blocks comes first, and one more block, so that the masked byte is among it.
+        let (first, rest) = covered.split_at((covered.len() % BLOCK + BLOCK).min(covered.len()));
+        let mut two = [0; 2 * BLOCK];
+        let front = 2 * BLOCK - first.len();
+        two[front..].copy_from_slice(first);
+        two[front + VARIANT_BYTE] = 0xff;
+        let [head, tail]: &[Block; 2] = two.as_chunks().0.try_into().expect("two blocks are two blocks");
+        let mut lanes = match first.len().checked_sub(BLOCK) {
+            None | Some(0) => open(crc, *tail, first.len()),
+            Some(opening) => {
+                let mut lanes = open(crc, *head, opening);
+                step(&mut lanes, tail);
+                lanes
+            }
+        };
+        for block in rest.as_chunks::<BLOCK>().0 {
+            step(&mut lanes, block);
+        }
+        close(lanes)
+    }
+
+    /// The lanes of the last `opening` bytes of a block, in front of which are zeros; the register goes with the first
+    /// four of them.
+    #[inline]
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn open(crc: u32, mut block: Block, opening: usize) -> [__m128i; 4] {
+        let front = BLOCK - opening;
+        for (byte, register) in block[front..front + REGISTER].iter_mut().zip((!crc).to_le_bytes()) {
+            *byte ^= register;
+        }
+        [load(&block, 0), load(&block, 1), load(&block, 2), load(&block, 3)]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn step(lanes: &mut [__m128i; 4], block: &Block) {
+        let by_512 = _mm_set_epi64x(0x01_c6e4_1596, 0x01_5444_2bd4);
+        lanes[0] = fold(lanes[0], by_512, load(block, 0));
+        lanes[1] = fold(lanes[1], by_512, load(block, 1));
+        lanes[2] = fold(lanes[2], by_512, load(block, 2));
+        lanes[3] = fold(lanes[3], by_512, load(block, 3));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn load(block: &Block, lane: usize) -> __m128i {
+        let (lanes, _) = block.as_chunks::<LANE>();
+        // SAFETY: reads the 16 bytes that the reference leads to, without asking for alignment. Two safe halves would
+        // take the execution unit that multiplies.
+        unsafe { _mm_loadu_si128(lanes[lane].as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn fold(lane: __m128i, by: __m128i, next: __m128i) -> __m128i {
+        let low = _mm_clmulepi64_si128(lane, by, 0x00);
+        let high = _mm_clmulepi64_si128(lane, by, 0x11);
+        _mm_xor_si128(_mm_xor_si128(low, next), high)
+    }
+
+    /// Four lanes to one, 128 bits to 64 to 32, and the remainder after Barrett.
+    #[inline]
+    #[target_feature(enable = "avx,pclmulqdq")]
+    fn close(lanes: [__m128i; 4]) -> u32 {
+        let by_128 = _mm_set_epi64x(0x00_ccaa_009e, 0x01_7519_97d0);
+        let mask = _mm_set_epi32(0, !0, 0, !0);
+        let folded = fold(fold(fold(lanes[0], by_128, lanes[1]), by_128, lanes[2]), by_128, lanes[3]);
+        let folded = _mm_xor_si128(_mm_srli_si128(folded, 8), _mm_clmulepi64_si128(folded, by_128, 0x10));
+        let by_64 = _mm_set_epi64x(0, 0x01_63cd_6124);
+        let low = _mm_clmulepi64_si128(_mm_and_si128(folded, mask), by_64, 0x00);
+        let folded = _mm_xor_si128(_mm_srli_si128(folded, 4), low);
+        let barrett = _mm_set_epi64x(0x01_f701_1641, 0x01_db71_0641);
+        let quotient = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(folded, mask), barrett, 0x10), mask);
+        let folded = _mm_xor_si128(folded, _mm_clmulepi64_si128(quotient, barrett, 0x00));
+        !_mm_cvtsi128_si32(_mm_srli_si128(folded, 4)).cast_unsigned()
+    }
+
+    /// Bytes of a lane.
+    const LANE: usize = 16;
+
+    /// Bytes of the register.
+    const REGISTER: usize = 4;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_wire::Addresses;
+
+    fn prefix(len: usize) -> IcrcPrefix {
+        let parse = |text: &str| text.parse().expect("an address");
+        let way = Addresses::new(parse("10.1.2.3:49152"), parse("10.4.5.6:4791")).expect("both IPv4");
+        IcrcPrefix::new(&way, len as u32)
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 31 + at / 7 + 5) as u8).collect()
+    }
+
+    /// Both ways of computing it, whatever the processor can do.
+    fn carriers(prefix: IcrcPrefix) -> [Carrier; 2] {
+        [Carrier::new(prefix), Carrier { folds: false, ..Carrier::new(prefix) }]
+    }
+
+    #[test]
+    fn the_icrc_is_that_of_the_wire_room_and_the_bytes_are_copied() {
+        for headers_len in [12, 16, 28, 40, HEADERS] {
+            for payload_len in (0..200).chain([4_096, 4_097]) {
+                let (headers, payload) = (bytes(headers_len), bytes(payload_len + 9)[9..].to_vec());
+                let prefix = prefix(headers_len + payload_len + ICRC_LEN);
+                let mut expected = prefix.start(&headers);
+                expected.update(&payload);
+                let expected = expected.finish();
+                for cut in [payload_len, payload_len / 3, payload_len.min(1)] {
+                    for mut carrier in carriers(prefix) {
+                        let mut to = vec![0; payload_len];
+                        carrier.start(&headers, &payload[..cut], &mut to);
+                        if cut < payload_len {
+                            carrier.more(&payload[cut..], &mut to[cut..]);
+                        }
+                        assert_eq!(
+                            (carrier.finish(), to),
+                            (expected, payload.clone()),
+                            "{headers_len} {payload_len} {cut}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_datagram_is_right_or_wrong_as_in_the_wire_room() {
+        for len in (0..300).chain([4_128, 4_131, 8_192]) {
+            let mut datagram = bytes(len);
+            let prefix = prefix(len);
+            if let Some((covered, icrc)) = datagram.split_last_chunk_mut::<ICRC_LEN>()
+                && covered.len() >= 12
+            {
+                *icrc = prefix.start(covered).finish();
+            }
+            assert_eq!(verify(prefix, &datagram), prefix.verify(&datagram), "{len}");
+            assert_eq!(verify(prefix, &datagram), len >= 16, "{len}");
+            for at in [0, 3, 4, 5, len / 2, len.saturating_sub(1)].into_iter().filter(|at| *at < len) {
+                let mut wrong = datagram.clone();
+                wrong[at] ^= 0x10;
+                // Short ones are wrong anyway, and one byte may change on the way.
+                assert_eq!(verify(prefix, &wrong), len >= 16 && at == 4, "byte {at} of {len}");
+            }
+        }
+    }
+
+    const HEADERS: usize = rnic_wire::HEADERS_MAX;
+}
