@@ -1,9 +1,9 @@
 //! The ICRC at the speed of copying: what a packet costs per byte.
 //!
 //! Source: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
-//! 2009): 64 bytes a step, folded by carry-less multiplication, reduced at the end after Barrett. Deviations: a
-//! packet's headers are the first block, with zeros in front (which change nothing: the register goes with the first byte of
-//! data), so nothing is reduced between headers and payload; and payload is copied on the way.
+//! 2009): 64 bytes a step, folded by carry-less multiplication, reduced at the end after Barrett. Deviations: the
+//! headers of a packet are the first block, with zeros in front (which change nothing: the register goes with the first
+//! byte of data), so nothing is reduced between headers and payload; and payload is copied on the way.
 //!
 //! Why copy: for the kernel it costs a sixth more to gather a train of 15 packets from 30 pieces than to take one. The
 //! multiplications leave the store unit idle, so the copy comes nearly free, into a buffer that stays in the cache.
