@@ -3,6 +3,7 @@
 //! Each direction of a link is a ring that belongs to the receiving end. The rings of a node's ports lie side by side,
 //! and so do the instants of their first entries: a node finds its next arrival by looking at one or two cache lines.
 
+use prefetch_index::prefetch_index;
 use rnic_base::Time;
 
 use crate::agenda::Agenda;
@@ -118,6 +119,13 @@ impl Links {
     pub(crate) fn first_packet(&self, ring: u32) -> u32 {
         let ring = &self.rings[ring as usize];
         ring.slots.get(ring.place(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
+    }
+
+    /// Has the first entry of `ring` brought near: it is wanted next.
+    #[inline]
+    pub(crate) fn touch(&self, ring: u32) {
+        let ring = &self.rings[ring as usize];
+        prefetch_index(&ring.slots, ring.place(ring.head));
     }
 
     /// Takes the first entry of `ring`, which has one.

@@ -59,3 +59,13 @@ fn work_posted_to_the_engine_itself_leaves_at_once() {
     assert_eq!(simulation.engine(0).stats().packets_sent, 1, "the engine was asked for packets");
     assert!(drained(&mut simulation, 0, cq).is_empty());
 }
+
+/// A simulation may be run on a thread of its own, many of them side by side.
+#[test]
+fn a_simulation_can_be_sent_to_a_thread() {
+    fn sent<T: Send>(simulation: T) -> T {
+        simulation
+    }
+    let report = sent(simulation(WIRE, &[], 1)).run(&mut |_| ControlFlow::Continue(()));
+    assert_eq!(report.flows, 1);
+}
