@@ -131,14 +131,15 @@ fn option(spec: &ParamSpec, value: u64) -> OptionSpec {
 }
 
 fn text(catalogue: &Catalogue) -> String {
-    let mut text = "Transports (--transport NAME; options by --set KEY=VALUE)\n".to_owned();
+    let mut text =
+        "Transports (perf: --transport NAME, options by --set KEY=VALUE; sim: --set transport.KEY=VALUE)\n".to_owned();
     for transport in &catalogue.transports {
         let Transport { name, summary, recovery, control, paths, schedule, options } = transport;
         text += &format!("\n  {name}: {summary}\n");
         text += &format!("    recovery={recovery} control={control} paths={paths} schedule={schedule}\n");
         text += &table::explained(3, options.iter().map(option_row).collect());
     }
-    text += "\nPolicies (exchange a part of a transport by --set KIND=NAME)\n";
+    text += "\nPolicies (exchange a part of a transport: perf --set KIND=NAME, sim --set transport.KIND=NAME)\n";
     for kind in ["recovery", "control", "paths", "schedule"] {
         text += &format!("\n  {kind}\n");
         for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {

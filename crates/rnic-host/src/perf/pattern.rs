@@ -20,14 +20,27 @@ impl Pattern {
 
     /// Writes it.
     pub(crate) fn fill(self, bytes: &mut [u8]) {
-        for (index, chunk) in bytes.chunks_mut(8).enumerate() {
-            chunk.copy_from_slice(&self.word(index)[..chunk.len()]);
+        // Whole words first: chunks of a known size become vector instructions, which is several times as fast.
+        let mut words = bytes.chunks_exact_mut(8);
+        let whole = words.len();
+        for (index, chunk) in words.by_ref().enumerate() {
+            chunk.copy_from_slice(&self.word(index));
         }
+        let rest = words.into_remainder();
+        rest.copy_from_slice(&self.word(whole)[..rest.len()]);
     }
 
     /// Whether `bytes` are it, every one.
     pub(crate) fn matches(self, bytes: &[u8]) -> bool {
-        bytes.chunks(8).enumerate().all(|(index, chunk)| *chunk == self.word(index)[..chunk.len()])
+        let words = bytes.chunks_exact(8);
+        let rest = words.remainder();
+        let wrong = |index: usize, word: &[u8]| {
+            let [mut found, expected] = [[0; 8], self.word(index)];
+            found.copy_from_slice(word);
+            u64::from_le_bytes(found) ^ u64::from_le_bytes(expected)
+        };
+        let end = &self.word(words.len())[..rest.len()];
+        rest == end && words.enumerate().fold(0, |all, (index, word)| all | wrong(index, word)) == 0
     }
 }
 
