@@ -62,6 +62,15 @@ pub trait Backend {
     /// Puts a queue pair into the error state.
     fn fail_qp(&mut self, host: usize, qpn: Qpn);
 
+    /// Takes a queue pair back to its beginning.
+    fn reset_qp(&mut self, host: usize, qpn: Qpn);
+
+    /// Lets a queue pair finish what it has begun, and begin nothing new.
+    fn drain_qp(&mut self, host: usize, qpn: Qpn);
+
+    /// Lets a drained queue pair go on.
+    fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming);
+
     /// Ends a queue pair.
     fn destroy_qp(&mut self, host: usize, qpn: Qpn);
 

@@ -5,12 +5,14 @@ mod end;
 mod fall;
 mod post;
 mod receive;
+mod restless;
 mod setup;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rnic_base::{Duration, RandomStream, Time};
-use rnic_engine::{AsyncEvent, CqId, QpState, SrqId, WaitReason};
+use rnic_engine::{AsyncEvent, CqId, QpState, SrqId, Transport, WaitReason};
 
 use crate::arena::Arena;
 use crate::backend::{Backend, RegionId};
@@ -36,6 +38,12 @@ pub struct Tally {
     pub received: u64,
     /// Connections that ended in an error that was meant.
     pub buried: u64,
+    /// Of these, connections made again.
+    pub reconnected: u64,
+    /// Send queues drained and resumed.
+    pub drained: u64,
+    /// First failures of a queue pair, by what they were.
+    pub failures: BTreeMap<String, u64>,
     /// Hash of everything that happened, where that is the same every time.
     pub trace_hash: Option<String>,
 }
@@ -77,6 +85,7 @@ pub struct Body<'b, B> {
     cqs: Vec<(usize, CqId)>,
     /// Ends by host and queue pair number.
     by_qpn: BTreeMap<(usize, u32), usize>,
+    transport: Arc<Transport>,
     steps: RandomStream,
     log: Log,
     tally: Tally,
@@ -112,11 +121,8 @@ impl<'b, B: Backend> Body<'b, B> {
         self.is_calm = true;
         self.backend.end_faults();
         self.progress_at = self.backend.now();
-        while self.outstanding() > 0 {
-            self.close_silent_runs()?;
-            self.post_receives()?;
-            self.pass_time()?;
-        }
+        self.finish_all()?;
+        self.probe_peers()?;
         self.pass_time()?;
         self.tear_down()?;
         self.tally.trace_hash = self.backend.finish()?;
@@ -125,6 +131,26 @@ impl<'b, B: Backend> Body<'b, B> {
         }
         self.count();
         Ok(())
+    }
+
+    fn finish_all(&mut self) -> Result<(), String> {
+        while self.outstanding() > 0 {
+            self.close_silent_runs()?;
+            self.post_receives()?;
+            self.pass_time()?;
+        }
+        Ok(())
+    }
+
+    /// With nothing under way there is room for a packet to each peer, or some of it was lost.
+    fn probe_peers(&mut self) -> Result<(), String> {
+        self.limit_peers(Some(1));
+        for end in 0..self.ends.len() {
+            if self.links[end / 2] == State::Alive {
+                self.post_nothing(end)?;
+            }
+        }
+        self.finish_all().map_err(|what| format!("with room for one packet to each peer: {what}"))
     }
 
     fn post_everywhere(&mut self) -> Result<(), String> {
@@ -169,6 +195,7 @@ impl<'b, B: Backend> Body<'b, B> {
         }
         self.check_received()?;
         self.attend_to_the_dying()?;
+        self.be_restless();
         self.check_progress()
     }
 
@@ -196,11 +223,14 @@ impl<'b, B: Backend> Body<'b, B> {
             AsyncEvent::QpAccessError(qpn) => (qpn, Doom::DENIED),
             AsyncEvent::QpRequestError(qpn) => (qpn, Doom::INVALID),
             AsyncEvent::QpFatal(qpn) => (qpn, Doom::GIVEN_UP),
+            AsyncEvent::SendQueueDrained(qpn) => return self.note_drained(host, qpn),
             AsyncEvent::CqOverrun(_) => return Err(format!("host {host}: {event:?}")),
             _ => return Ok(()),
         };
         let Some(end) = self.by_qpn.get(&(host, qpn.get())) else { return Ok(()) };
-        let doom = self.ends[end ^ 1].doom.map(|(_, doom)| doom);
+        let dooms = [end ^ 1, *end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
+        // Who has few retries gives up as a responder too.
+        let doom = dooms[0].or(dooms[1].filter(|doom| *doom == Doom::PeerVanishes));
         if doom.is_some_and(|doom| legal.contains(&doom)) {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! Many runs, one seed after the other, until so many packets have been sent.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::body::{Body, Tally};
@@ -39,6 +41,12 @@ pub struct Summary {
     pub receives: u64,
     /// Connections that ended in an error that was meant.
     pub connections_failed: u64,
+    /// Of these, connections made again.
+    pub connections_again: u64,
+    /// Send queues drained and resumed.
+    pub drained: u64,
+    /// First failures of a queue pair, by what they were.
+    pub failures: BTreeMap<String, u64>,
 }
 
 impl Summary {
@@ -51,6 +59,11 @@ impl Summary {
         self.requests_failed += tally.failed;
         self.receives += tally.received;
         self.connections_failed += tally.buried;
+        self.connections_again += tally.reconnected;
+        self.drained += tally.drained;
+        for (status, count) in &tally.failures {
+            *self.failures.entry(status.clone()).or_default() += count;
+        }
     }
 }
 

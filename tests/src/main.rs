@@ -88,10 +88,10 @@ fn report(json: bool, campaign: &Campaign, summary: &Summary, failures: u64, sta
     if json {
         let mut object = serde_json::to_value(summary).expect("plain numbers");
         object["transport"] = campaign.transport.clone().into();
-        object["failures"] = failures.into();
+        object["runs_failed"] = failures.into();
         object["elapsed_s"] = elapsed.into();
         println!("{object}");
     } else {
-        println!("{}: {failures} failures in {elapsed:.1} s: {summary:?}", campaign.transport);
+        println!("{}: {failures} runs failed in {elapsed:.1} s: {summary:?}", campaign.transport);
     }
 }

@@ -64,6 +64,10 @@ pub struct Scenario {
     pub shared_receives: Option<u32>,
     /// One completion queue a host, or two a queue pair.
     pub shared_cq: bool,
+    /// Now and then a send queue is drained and goes on, and the bound of packets to a peer changes.
+    pub restless: bool,
+    /// Connections that have failed are made again.
+    pub reconnects: bool,
     /// What is posted.
     pub mix: Mix,
     /// Packets after which nothing new is posted.
@@ -101,6 +105,8 @@ impl Scenario {
             peer_limit: one_in(random, 3).then(|| pick(random, &[1, 2, 5, 16, 64])),
             shared_receives: one_in(random, 3).then(|| pick(random, &[2, 8, 64])),
             shared_cq: one_in(random, 2),
+            restless: one_in(random, 4),
+            reconnects: one_in(random, 2),
             mix,
             packets: packets.min(pick(random, &[300, 2_000, 10_000, 40_000])),
         }

@@ -123,6 +123,19 @@ impl Backend for Fabric {
         self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
     }
 
+    fn reset_qp(&mut self, host: usize, qpn: Qpn) {
+        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
+    }
+
+    fn drain_qp(&mut self, host: usize, qpn: Qpn) {
+        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
+    }
+
+    fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
+        let resumed = self.simulation.with_engine(host as u32, |engine, now| engine.modify_to_rts(now, qpn, timing));
+        resumed.expect("it was drained");
+    }
+
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
         self.simulation.with_engine(host as u32, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
     }

@@ -140,6 +140,18 @@ impl Backend for Sockets {
         self.hosts[host].nic.modify_to_error(qpn).expect("it exists");
     }
 
+    fn reset_qp(&mut self, host: usize, qpn: Qpn) {
+        self.hosts[host].nic.modify_to_reset(qpn).expect("it exists");
+    }
+
+    fn drain_qp(&mut self, host: usize, qpn: Qpn) {
+        self.hosts[host].nic.modify_to_sqd(qpn).expect("it was ready to send");
+    }
+
+    fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
+        self.hosts[host].nic.modify_to_rts(qpn, timing).expect("it was drained");
+    }
+
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
         self.hosts[host].nic.destroy_qp(qpn).expect("it exists");
     }

@@ -61,6 +61,7 @@ impl<B: Backend> Body<'_, B> {
         if completion.status != WcStatus::Success {
             self.check_failure(end, &request, completion.status)?;
             self.ends[end].failed = true;
+            *self.tally.failures.entry(format!("{:?}", completion.status)).or_default() += 1;
             self.begin_to_die(end);
             return self.fall(end, request);
         }
@@ -82,6 +83,10 @@ impl<B: Backend> Body<'_, B> {
         if let Some(doom) = request.doom
             && status == doom.status()
         {
+            return Ok(());
+        }
+        let exceeded = [WcStatus::RetryExceeded, WcStatus::RnrRetryExceeded, WcStatus::WrFlushed];
+        if self.is_fragile(end) && exceeded.contains(&status) {
             return Ok(());
         }
         let [own, other] = [end, end ^ 1].map(|end| {
@@ -268,10 +273,20 @@ impl<B: Backend> Body<'_, B> {
         Ok(())
     }
 
+    /// With few retries a connection may end at any time.
+    pub(super) fn is_fragile(&self, end: usize) -> bool {
+        let is_fragile = |(_, doom)| matches!(doom, Doom::PeerVanishes | Doom::NeverReady);
+        self.ends[end].doom.or(self.ends[end ^ 1].doom).is_some_and(is_fragile)
+    }
+
     /// A connection has met its end.
     fn begin_to_die(&mut self, end: usize) {
-        // The other end of a refusal fails first; it is this end's completion that says how the connection ends.
-        if self.links[end / 2] == State::Alive && self.ends[end].doom.is_some() {
+        // The other end of a refusal fails first, and one that vanishes knows before all others: it is the completion at
+        // the requester that says how the connection ends.
+        let other = &self.ends[end ^ 1];
+        let has_vanished = other.doom.is_some_and(|(at, doom)| doom == Doom::PeerVanishes && other.posted >= at);
+        let decides = self.ends[end].doom.is_some() || (self.is_fragile(end) && !has_vanished);
+        if self.links[end / 2] == State::Alive && decides {
             self.links[end / 2] = State::Dying(self.steps.below(20) as u32);
         }
     }

@@ -121,6 +121,10 @@ pub(super) struct End {
     /// Receives posted to this queue pair.
     pub(super) receives: VecDeque<Receive>,
     pub(super) receives_max: usize,
+    /// First packet sequence number of this incarnation.
+    pub(super) psn: u32,
+    /// The send queue is being drained, or is drained and goes on after so many steps.
+    pub(super) drain: Drain,
     /// A request has not succeeded: from there on nothing does.
     pub(super) failed: bool,
     /// What had not succeeded, kept until nothing can write to it any more.
@@ -133,6 +137,17 @@ impl End {
     pub(super) fn seed_of(&self, index: u64, what: u64) -> u64 {
         (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what << 56
     }
+}
+
+/// How it is with a send queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Drain {
+    /// Open.
+    No,
+    /// It finishes what it has begun.
+    Draining,
+    /// It has, and goes on after so many steps.
+    Drained(u32),
 }
 
 /// How it is with a connection.

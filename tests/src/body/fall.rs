@@ -1,14 +1,16 @@
 //! Connections that end: a request that cannot succeed, both ends flushed, the memory checked, and a new start.
 
+use std::collections::VecDeque;
+
 use rnic_engine::{RemoteMemory, SendOp, Sge, WcOpcode};
 
 use super::Body;
-use super::end::{Check, Message, Posted, State};
+use super::end::{Check, Drain, End, Message, Posted, State, Word};
 use super::post::Draft;
 use super::setup::{EDGE_BYTES, EDGE_COLOUR};
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::scenario::{Doom, Op};
+use crate::scenario::{Doom, Op, one_in};
 
 impl<B: Backend> Body<'_, B> {
     /// A request that must fail as `doom` says; or the program's giving up instead of one.
@@ -37,6 +39,11 @@ impl<B: Backend> Body<'_, B> {
             Doom::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
             Doom::ReadLocalKey => (Op::Read, len, read(base, rkey)),
             Doom::PeerGivesUp | Doom::GivesUp => return self.give_up(end, doom),
+            Doom::PeerVanishes => {
+                self.fail(end ^ 1);
+                return Ok(Some(self.draft_nothing(end)));
+            }
+            Doom::NeverReady => return self.draft(end, Op::Send),
         };
         let is_source = matches!(op, Op::Write | Op::Send | Op::SendInvalidate);
         let seed = self.ends[end].seed_of(self.ends[end].posted, 9);
@@ -132,13 +139,49 @@ impl<B: Backend> Body<'_, B> {
                     self.backend.deregister(self.ends[end ^ 1].host, region);
                 }
             }
-            let (host, qpn) = (self.ends[end].host, self.ends[end].qpn);
-            self.by_qpn.remove(&(host, qpn.get()));
-            self.backend.destroy_qp(host, qpn);
         }
-        self.links[link] = State::Gone;
         self.tally.buried += 1;
         self.log.add(self.backend.now(), Happened::Buried { link });
+        self.links[link] = State::Gone;
+        self.end_or_begin_again(link);
         Ok(())
+    }
+
+    /// Destroys the queue pairs of a connection, or makes it anew, with them or with others.
+    fn end_or_begin_again(&mut self, link: usize) {
+        let ends = [link * 2, link * 2 + 1];
+        let begins_again = self.scenario.reconnects && !self.is_calm;
+        let keeps = begins_again && one_in(&mut self.steps, 2);
+        for end in ends {
+            let End { host, qpn, .. } = self.ends[end];
+            if keeps {
+                self.backend.reset_qp(host, qpn);
+            } else {
+                self.by_qpn.remove(&(host, qpn.get()));
+                self.backend.destroy_qp(host, qpn);
+            }
+        }
+        if !begins_again {
+            return;
+        }
+        for end in ends {
+            let mut random = self.ends[end].random.clone();
+            let block = self.make_word(self.ends[end ^ 1].host, &mut random);
+            let own = &mut self.ends[end];
+            own.random = random;
+            own.word = Word { block, value: 0, history: VecDeque::from([0]) };
+            own.salt = own.random.bits();
+            // Far from everything that may still be under way.
+            own.psn = (own.psn + (1 << 23)) % (1 << 24);
+            (own.doom, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
+            own.targets.clear();
+            own.received = own.acknowledged;
+        }
+        if !keeps {
+            self.make_queue_pairs(link);
+        }
+        self.connect(link);
+        self.tally.reconnected += 1;
+        self.links[link] = State::Alive;
     }
 }

@@ -9,7 +9,7 @@ use crate::arena::BlockId;
 use crate::backend::Backend;
 use crate::log::Happened;
 use crate::pattern;
-use crate::scenario::{Op, one_in, pick};
+use crate::scenario::{Doom, Op, one_in, pick};
 
 /// A request about to be posted.
 pub(super) struct Draft {
@@ -43,7 +43,8 @@ impl<B: Backend> Body<'_, B> {
         let draft = match doom {
             Some(doom) => self.draft_doomed(end, doom)?,
             None => {
-                let op = self.draw_op(end);
+                let is_starved = self.ends[end].doom.is_some_and(|(_, doom)| doom == Doom::NeverReady);
+                let op = if is_starved { Op::Send } else { self.draw_op(end) };
                 self.draft(end, op)?
             }
         };
@@ -53,10 +54,15 @@ impl<B: Backend> Body<'_, B> {
 
     /// A Write of no bytes with a signal.
     pub(super) fn post_nothing(&mut self, end: usize) -> Result<bool, String> {
+        let draft = self.draft_nothing(end);
+        self.post(end, draft)
+    }
+
+    pub(super) fn draft_nothing(&mut self, end: usize) -> Draft {
         let remote = RemoteMemory { addr: 3, rkey: 0xbad };
         let request = SendOp::Write { remote, immediate: None };
         let posted = self.blank(end, Op::Write, 0, Check::Sent);
-        self.post(end, Draft { posted: Posted { signalled: true, ..posted }, request, message: None, fenced: false })
+        Draft { posted: Posted { signalled: true, ..posted }, request, message: None, fenced: false }
     }
 
     /// Requests without a signal are not known to be done until a later one is.
@@ -147,7 +153,7 @@ impl<B: Backend> Body<'_, B> {
         }
     }
 
-    fn draft(&mut self, end: usize, op: Op) -> Result<Option<Draft>, String> {
+    pub(super) fn draft(&mut self, end: usize, op: Op) -> Result<Option<Draft>, String> {
         match op {
             Op::Write | Op::WriteImm => self.draft_write(end, op),
             Op::Send | Op::SendImm | Op::SendInvalidate => self.draft_send(end, op),

@@ -21,7 +21,9 @@ impl<B: Backend> Body<'_, B> {
         let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
         // Receives of the error state are flushed at once; a few show it.
         let is_over = !self.ends[end].fallen_receives.is_empty() && !one_in(&mut self.steps, 8);
-        if !has_room || is_over || self.links[end / 2] != super::State::Alive {
+        let met = |(at, doom)| doom == Doom::NeverReady && self.ends[end ^ 1].posted >= at;
+        let is_starved = self.ends[end ^ 1].doom.is_some_and(met);
+        if !has_room || is_over || is_starved || self.links[end / 2] != super::State::Alive {
             return Ok(false);
         }
         let host = self.ends[end].host;
@@ -98,7 +100,7 @@ impl<B: Backend> Body<'_, B> {
         let dooms = [end, end ^ 1].map(|end| met(&self.ends[end]));
         let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
         let legal = match status {
-            WcStatus::WrFlushed => dooms.iter().any(Option::is_some),
+            WcStatus::WrFlushed => dooms.iter().any(Option::is_some) || self.is_fragile(end),
             WcStatus::LocalLength => {
                 let is_first = self.ends[end].fallen_receives.is_empty();
                 is_first && next.is_some_and(|message| message.doom == Some(Doom::SendTooLong))

@@ -7,7 +7,7 @@ use rnic_base::{Psn, RandomStream, RandomStreams, Time};
 use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpTiming, RnrTimer, Transport};
 use rnic_wire::Qpn;
 
-use super::end::{End, State, Word};
+use super::end::{Drain, End, State, Word};
 use super::{Body, Host, Log, Tally, Tickets};
 use crate::arena::{Arena, BlockId};
 use crate::backend::Backend;
@@ -24,6 +24,7 @@ impl<'b, B: Backend> Body<'b, B> {
             links: vec![State::Alive; scenario.links.len()],
             cqs: Vec::new(),
             by_qpn: BTreeMap::new(),
+            transport: Arc::new(Transport::new(scenario.profile()).map_err(|error| error.to_string())?),
             steps: streams.stream("body/steps"),
             log: Log::default(),
             tally: Tally::default(),
@@ -35,12 +36,12 @@ impl<'b, B: Backend> Body<'b, B> {
         for host in 0..scenario.wiring.hosts {
             body.make_host(host, streams.stream(&format!("body/host-{host}")));
         }
-        let transport = Arc::new(Transport::new(scenario.profile()).map_err(|error| error.to_string())?);
         for (index, link) in scenario.links.iter().enumerate() {
             body.make_ends(index, link, &streams);
-            body.connect(index, link, &transport);
+            body.make_queue_pairs(index);
+            body.connect(index);
         }
-        body.limit_peers();
+        body.limit_peers(scenario.peer_limit);
         Ok(body)
     }
 
@@ -117,12 +118,13 @@ impl<'b, B: Backend> Body<'b, B> {
             let host = link.hosts[side];
             let (send_cq, recv_cq) = (self.cq_for(host), self.cq_for(host));
             let mut random = streams.stream(&format!("body/end-{}", index * 2 + side));
-            let doom = link.doom.filter(|(doomed, ..)| *doomed == side).map(|(_, at, doom)| (at, doom));
-            // The word is at the other host.
-            let there = &mut self.hosts[link.hosts[1 - side]];
-            let block = there.arena.allocate(8, 8, &mut random).expect("room for a few words");
-            let range = there.arena.range(block);
-            self.backend.bytes(link.hosts[1 - side], there.region)[range].fill(0);
+            let shares = self.scenario.shared_receives.is_some();
+            let doom = link.doom.filter(|(doomed, ..)| *doomed == side).map(|(_, at, doom)| match doom {
+                // Others would go on posting receives.
+                Doom::NeverReady if shares => (at, Doom::GivesUp),
+                doom => (at, doom),
+            });
+            let block = self.make_word(link.hosts[1 - side], &mut random);
             self.ends.push(End {
                 host,
                 qpn: Qpn::new(0),
@@ -143,6 +145,8 @@ impl<'b, B: Backend> Body<'b, B> {
                 word: Word { block, value: 0, history: VecDeque::from([0]) },
                 receives: VecDeque::new(),
                 receives_max: (link.receives as usize).min(self.receives_max(self.scenario.links.len())),
+                psn: link.psns[side],
+                drain: Drain::No,
                 failed: false,
                 fallen: Vec::new(),
                 fallen_receives: Vec::new(),
@@ -150,7 +154,17 @@ impl<'b, B: Backend> Body<'b, B> {
         }
     }
 
-    fn connect(&mut self, index: usize, link: &Link, transport: &Arc<Transport>) {
+    /// A word of its own for an end, at the other host.
+    pub(super) fn make_word(&mut self, there: usize, random: &mut RandomStream) -> BlockId {
+        let Host { arena, region, .. } = &mut self.hosts[there];
+        let block = arena.allocate(8, 8, random).expect("requests leave room for a few words");
+        self.backend.bytes(there, *region)[arena.range(block)].fill(0);
+        block
+    }
+
+    /// Makes the queue pairs of a connection.
+    pub(super) fn make_queue_pairs(&mut self, index: usize) {
+        let link = &self.scenario.links[index];
         for side in 0..2 {
             let end = &self.ends[index * 2 + side];
             let attributes = QpAttributes {
@@ -163,36 +177,51 @@ impl<'b, B: Backend> Body<'b, B> {
                 max_send_sge: SGES,
                 max_recv_sge: SGES,
                 signal_all: false,
-                transport: Arc::clone(transport),
+                transport: Arc::clone(&self.transport),
                 number: None,
             };
             let (host, qpn) = (end.host, self.backend.create_qp(end.host, &attributes));
             self.ends[index * 2 + side].qpn = qpn;
             self.by_qpn.insert((host, qpn.get()), index * 2 + side);
         }
+    }
+
+    /// Connects the queue pairs of a connection to each other.
+    pub(super) fn connect(&mut self, index: usize) {
+        let link = &self.scenario.links[index];
         for side in 0..2 {
+            let (own, other) = (index * 2 + side, index * 2 + 1 - side);
             let connection = QpConnection {
                 peer: Default::default(),
-                dest_qpn: self.ends[index * 2 + 1 - side].qpn,
-                rq_psn: Psn::new(link.psns[1 - side]),
+                dest_qpn: self.ends[other].qpn,
+                rq_psn: Psn::new(self.ends[other].psn),
                 mtu: link.mtu,
                 min_rnr_timer: RnrTimer::from_code(link.rnr_code),
                 max_dest_rd_atomic: link.reads,
             };
-            // RoCE cannot repeat an answer once it has refused what came behind: then a count must end the wait.
-            let retry_count = if link.doom.is_some() { DOOMED_RETRIES } else { u32::MAX };
-            let sq_psn = Psn::new(link.psns[side]);
-            let timing = QpTiming { sq_psn, retry_count, rnr_retry: None, max_rd_atomic: link.reads };
-            let End { host, qpn, .. } = self.ends[index * 2 + side];
-            self.backend.connect_qp(host, qpn, link.hosts[1 - side], &connection, &timing);
+            let (End { host, qpn, .. }, timing) = (&self.ends[own], self.timing(own));
+            self.backend.connect_qp(*host, *qpn, link.hosts[1 - side], &connection, &timing);
         }
     }
 
-    fn limit_peers(&mut self) {
-        let Some(packets) = self.scenario.peer_limit else { return };
+    /// What the queue pair of `end` needs to send.
+    pub(super) fn timing(&self, end: usize) -> QpTiming {
+        let doom = self.ends[end].doom.or(self.ends[end ^ 1].doom).map(|(_, doom)| doom);
+        let retry_count = match doom {
+            None => u32::MAX,
+            Some(Doom::PeerVanishes) => FEW_RETRIES,
+            // RoCE cannot repeat an answer once it has refused what came behind: then a count must end the wait.
+            Some(_) => DOOMED_RETRIES,
+        };
+        let rnr_retry = (doom == Some(Doom::NeverReady)).then_some(FEW_RETRIES);
+        let max_rd_atomic = self.scenario.links[end / 2].reads;
+        QpTiming { sq_psn: Psn::new(self.ends[end].psn), retry_count, rnr_retry, max_rd_atomic }
+    }
+
+    pub(super) fn limit_peers(&mut self, packets: Option<u64>) {
         for host in 0..self.hosts.len() {
             for to in (0..self.hosts.len()).filter(|to| *to != host) {
-                self.backend.set_peer_limit(host, to, Some(packets));
+                self.backend.set_peer_limit(host, to, packets);
             }
         }
     }
@@ -280,7 +309,15 @@ impl Doom {
     pub(super) const INVALID: &[Self] = &[Self::AtomicAlignment, Self::SendTooLong];
     /// What nobody is told of on the wire: one end is left with retries that come to nothing.
     pub(super) const GIVEN_UP: &[Self] =
-        &[Self::WriteLocalKey, Self::SendLocalRange, Self::ReadLocalKey, Self::PeerGivesUp, Self::GivesUp];
+        &[
+        Self::WriteLocalKey,
+        Self::SendLocalRange,
+        Self::ReadLocalKey,
+        Self::PeerGivesUp,
+        Self::GivesUp,
+        Self::PeerVanishes,
+        Self::NeverReady,
+    ];
 }
 
 /// Bytes of a host's arena, for messages of up to [`SMALL_BYTES`], and for larger ones: receives of every queue pair,
@@ -307,6 +344,9 @@ pub(super) const SGES: u32 = 4;
 
 /// More than can be posted before anybody looks.
 const CQ_ENTRIES: u32 = 1 << 14;
+
+/// Retries that may be exceeded by chance.
+const FEW_RETRIES: u32 = 2;
 
 /// Timeouts in a row that no loss brings about by chance.
 const DOOMED_RETRIES: u32 = 200;

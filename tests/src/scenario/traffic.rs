@@ -84,6 +84,10 @@ pub enum Doom {
     PeerGivesUp,
     /// The program gives up: the queue pair of the sending end is put into the error state.
     GivesUp,
+    /// The receiving end is gone and says nothing: retries are exceeded.
+    PeerVanishes,
+    /// The receiving end posts no more receives: retries are exceeded.
+    NeverReady,
 }
 
 impl Doom {
@@ -104,6 +108,8 @@ impl Doom {
         Self::ReadLocalKey,
         Self::PeerGivesUp,
         Self::GivesUp,
+        Self::PeerVanishes,
+        Self::NeverReady,
     ];
 }
 

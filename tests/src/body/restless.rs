@@ -1,0 +1,57 @@
+//! What programs do now and then: drain a send queue and go on, change how much may be under way to a peer.
+
+use rnic_wire::Qpn;
+
+use super::Body;
+use super::end::{Drain, State};
+use crate::backend::Backend;
+use crate::scenario::{one_in, pick};
+
+impl<B: Backend> Body<'_, B> {
+    pub(super) fn be_restless(&mut self) {
+        if !self.scenario.restless {
+            return;
+        }
+        for end in 0..self.ends.len() {
+            if self.links[end / 2] == State::Alive && !self.ends[end].failed && !self.is_in_error(end) {
+                self.drain_or_resume(end);
+            }
+        }
+        if one_in(&mut self.steps, 200) {
+            let packets = pick(&mut self.steps, &[None, Some(1), Some(3), Some(30)]);
+            self.limit_peers(packets);
+        }
+    }
+
+    fn drain_or_resume(&mut self, end: usize) {
+        let (host, qpn) = (self.ends[end].host, self.ends[end].qpn);
+        match self.ends[end].drain {
+            Drain::No if !self.is_calm && one_in(&mut self.steps, 300) => {
+                self.ends[end].drain = Drain::Draining;
+                self.backend.drain_qp(host, qpn);
+            }
+            Drain::No | Drain::Draining => {}
+            Drain::Drained(0) => {
+                self.ends[end].drain = Drain::No;
+                self.tally.drained += 1;
+                let timing = self.timing(end);
+                self.backend.resume_qp(host, qpn, &timing);
+            }
+            Drain::Drained(left) => self.ends[end].drain = Drain::Drained(left - 1),
+        }
+    }
+
+    /// A send queue has come to rest: nothing of it may be under way.
+    pub(super) fn note_drained(&mut self, host: usize, qpn: Qpn) -> Result<(), String> {
+        let Some(end) = self.by_qpn.get(&(host, qpn.get())).copied() else { return Ok(()) };
+        if self.ends[end].drain != Drain::Draining {
+            return Err(format!("end {end}: drained, but it is {:?}", self.ends[end].drain));
+        }
+        self.ends[end].drain = Drain::Drained(self.steps.below(10) as u32);
+        let in_flight = self.backend.query(host, qpn).map_or(0, |info| info.next.since(info.una));
+        if in_flight > 0 {
+            return Err(format!("end {end}: drained with {in_flight} packets under way"));
+        }
+        Ok(())
+    }
+}
