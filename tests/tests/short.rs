@@ -24,6 +24,10 @@ fn the_fabric_keeps_what_verbs_promise() {
         assert!(summary.packets > 50_000 && summary.packets_repeated > 1_000, "{summary:?}");
         assert!(summary.requests > 5_000 && summary.receives > 1_000, "{summary:?}");
         assert!(summary.requests_failed > 50 && summary.connections_failed > 5, "{summary:?}");
+        assert!(summary.connections_again > 1 && summary.drained > 50, "{summary:?}");
+        for status in ["LocalProtection", "RemoteAccess", "RemoteInvalidRequest", "RetryExceeded", "WrFlushed"] {
+            assert!(summary.failures.contains_key(status), "no {status}: {summary:?}");
+        }
     }
 }
 

@@ -281,8 +281,8 @@ impl<B: Backend> Body<'_, B> {
 
     /// A connection has met its end.
     fn begin_to_die(&mut self, end: usize) {
-        // The other end of a refusal fails first, and one that vanishes knows before all others: it is the completion at
-        // the requester that says how the connection ends.
+        // The other end of a refusal fails first, and one that vanishes knows before all others: the completion at the
+        // requester says how the connection ends.
         let other = &self.ends[end ^ 1];
         let has_vanished = other.doom.is_some_and(|(at, doom)| doom == Doom::PeerVanishes && other.posted >= at);
         let decides = self.ends[end].doom.is_some() || (self.is_fragile(end) && !has_vanished);

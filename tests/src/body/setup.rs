@@ -308,8 +308,7 @@ impl Doom {
     /// What makes the responder call the request malformed.
     pub(super) const INVALID: &[Self] = &[Self::AtomicAlignment, Self::SendTooLong];
     /// What nobody is told of on the wire: one end is left with retries that come to nothing.
-    pub(super) const GIVEN_UP: &[Self] =
-        &[
+    pub(super) const GIVEN_UP: &[Self] = &[
         Self::WriteLocalKey,
         Self::SendLocalRange,
         Self::ReadLocalKey,
