@@ -35,6 +35,10 @@ fn a_file_arrives_four_times_and_there_is_a_chart() {
         let last = run["delivered"].as_array().and_then(|points| points.last()).expect("a course");
         assert_eq!(last[1], 2_000_000, "the line ends with the last byte: {run}");
     }
+    for run in &runs[..2] {
+        let all = run["goodputs_gbps"].as_array().expect("those of all transfers");
+        assert!(all.len() > 1 && all.contains(&run["goodput_gbps"]), "{run}");
+    }
     let again = |index: usize| runs[index]["packets_retransmitted"].as_u64().expect("a number");
     assert!(again(2) > again(3), "go-back-N sends more again: {} and {}", again(2), again(3));
     let page = fs::read_to_string(out.join("demo.html")).expect("the chart");

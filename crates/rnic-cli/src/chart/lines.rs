@@ -45,6 +45,9 @@ const TICKS: usize = 5;
 /// Points that are drawn of a line, at most: more cannot be told apart.
 const POINTS_MAX: usize = 700;
 const LABEL_HEIGHT: f64 = 17.0;
+/// Widths of a character, on average and generously.
+const LABEL_CHARACTER: f64 = 8.0;
+const TICK_CHARACTER: f64 = 7.0;
 
 impl LineChart {
     /// Draws the chart.
@@ -82,12 +85,19 @@ impl LineChart {
             }
             @for (value, text) in self.x.ticks(TICKS) {
                 (line("axis", (self.at_x(value), floor), (self.at_x(value), floor + 5.0)))
-                text.tick x=(coordinate(self.at_x(value))) y=(floor + 20.0) text-anchor="middle" { (text) }
+                (self.tick_below(&text, self.at_x(value), floor + 20.0))
             }
             (line("axis", (LEFT, floor), (right, floor)))
             text.axis-label x=(right) y=(floor + 40.0) text-anchor="end" { (self.x.label) }
             text.axis-label x="0" y=(TOP - 14.0) { (self.y.label) }
         }
+    }
+
+    /// The text of a tick, kept inside the picture.
+    fn tick_below(&self, text: &str, x: f64, y: f64) -> Markup {
+        let is_outside = x + text.chars().count() as f64 * TICK_CHARACTER / 2.0 > self.size.0;
+        let (x, anchor) = if is_outside { (self.size.0, "end") } else { (x, "middle") };
+        html! { text.tick x=(coordinate(x)) y=(y) text-anchor=(anchor) { (text) } }
     }
 
     fn path(&self, series: &Series) -> Markup {
@@ -105,32 +115,56 @@ impl LineChart {
         }
     }
 
-    /// Where each label stands: at the end of its line, inside the picture, and apart from the others.
+    /// Where each label stands: at the end of its line, inside the picture, apart from other labels and lines.
     fn label_places(&self) -> Vec<(f64, f64, &'static str)> {
-        let mut places: Vec<(f64, f64, &'static str)> = Vec::new();
-        for series in &self.series {
+        let mut taken: Vec<Area> = Vec::new();
+        let mut places = Vec::new();
+        for (index, series) in self.series.iter().enumerate() {
             let (x, y) = series.points.last().map_or((LEFT, TOP), |(x, y)| (self.at_x(*x), self.at_y(*y)));
-            let width = series.label.chars().count() as f64 * 7.4;
-            let fits_right = x + 10.0 + width < self.size.0;
-            let (x, anchor) = if fits_right { (x + 10.0, "start") } else { (x + 4.0, "end") };
-            let span = |x: f64, anchor: &str| if anchor == "start" { (x, x + width) } else { (x - width, x) };
-            // To the right of its end, or above it: a rising line runs below.
-            let mut y = y + if fits_right { 5.0 } else { -11.0 };
-            let (mine_from, mine_to) = span(x, anchor);
-            let collides = |y: f64| {
-                places.iter().any(|(other_x, other_y, other_anchor)| {
-                    let (from, to) = span(*other_x, other_anchor);
-                    (y - other_y).abs() < LABEL_HEIGHT && mine_from < to && from < mine_to
-                })
+            let width = series.label.chars().count() as f64 * LABEL_CHARACTER;
+            let below = (1..=self.series.len()).map(|step| (x - 10.0, y + 5.0 + LABEL_HEIGHT * step as f64, "end"));
+            let near = [(x + 10.0, y + 5.0, "start"), (x + 4.0, y - 11.0, "end"), (x - 10.0, y + 5.0, "end")];
+            let candidates: Vec<_> = near.into_iter().chain(below).collect();
+            let is_free = |place: &&(f64, f64, &str)| {
+                let area = Area::of_label(**place, width);
+                let is_inside = area.right < self.size.0 && area.left >= 0.0;
+                is_inside && !taken.iter().any(|other| area.meets(other)) && !self.crosses_others(index, &area)
             };
-            for _ in 0..self.series.len() {
-                if collides(y) {
-                    y += LABEL_HEIGHT;
-                }
-            }
-            places.push((x, y, anchor));
+            let place = *candidates.iter().find(is_free).unwrap_or(&candidates[1]);
+            taken.push(Area::of_label(place, width));
+            places.push(place);
         }
         places
+    }
+
+    /// Whether another line than number `own` runs through `area`.
+    fn crosses_others(&self, own: usize, area: &Area) -> bool {
+        let others = self.series.iter().enumerate().filter(|(index, _)| *index != own);
+        others.flat_map(|(_, series)| thinned(&series.points)).any(|(x, y)| area.holds(self.at_x(x), self.at_y(y)))
+    }
+}
+
+/// A part of the picture.
+#[derive(Clone, Copy, Debug)]
+struct Area {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Area {
+    fn of_label((x, y, anchor): (f64, f64, &str), width: f64) -> Self {
+        let left = if anchor == "start" { x } else { x - width };
+        Self { left, right: left + width, top: y - 12.0, bottom: y + LABEL_HEIGHT - 12.0 }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.left < other.right && other.left < self.right && self.top < other.bottom && other.top < self.bottom
+    }
+
+    fn holds(&self, x: f64, y: f64) -> bool {
+        (self.left..self.right).contains(&x) && (self.top..self.bottom).contains(&y)
     }
 }
 
@@ -162,10 +196,16 @@ mod tests {
 
     #[test]
     fn labels_of_lines_that_end_together_stand_apart() {
-        let places = chart(vec![series("one", &[(5.0, 50.0)]), series("two", &[(5.0, 51.0)])]).label_places();
-        assert!((places[0].1 - places[1].1).abs() >= LABEL_HEIGHT, "{places:?}");
-        let far = chart(vec![series("one", &[(1.0, 50.0)]), series("two", &[(7.0, 50.0)])]).label_places();
-        assert_eq!(far[0].1, far[1].1);
+        let areas = |ends: [(f64, f64); 2]| {
+            let series = vec![series("one", &ends[..1]), series("two", &ends[1..])];
+            chart(series).label_places().into_iter().map(|place| Area::of_label(place, 24.0)).collect::<Vec<_>>()
+        };
+        for ends in [[(5.0, 50.0), (5.0, 51.0)], [(10.0, 99.0), (9.8, 99.0)], [(10.0, 100.0), (10.0, 100.0)]] {
+            let areas = areas(ends);
+            assert!(!areas[0].meets(&areas[1]) && areas.iter().all(|area| area.right < 468.0), "{areas:?}");
+        }
+        let far = areas([(1.0, 50.0), (7.0, 50.0)]);
+        assert_eq!(far[0].top, far[1].top, "those far apart stay beside their ends");
     }
 
     #[test]

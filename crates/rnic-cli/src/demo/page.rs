@@ -169,9 +169,11 @@ fn goodput(contest: &Contest) -> Figure {
     };
     Figure {
         title: "Goodput".to_owned(),
-        caption: "Payload by time. Hatched bars are simulated, on a scale of 100 Gbit/s; solid ones are real, on a \
-                  scale of their own: they show this machine's software, not RDMA hardware."
-            .to_owned(),
+        caption: format!(
+            "Payload by time. Hatched bars are simulated, on a scale of 100 Gbit/s. Solid ones are real, the median of \
+             {} transfers, on a scale of their own: they show this machine's software, not RDMA hardware.",
+            contest.transfers()
+        ),
         width: Width::Half,
         pictures: vec![chart.draw()],
     }
@@ -239,6 +241,16 @@ fn results(contest: &Contest) -> Facts {
     }
 }
 
+/// The goodputs of all real transfers: how far the median can be trusted.
+fn spread_of_transfers(contest: &Contest) -> String {
+    let real = contest.runs.iter().filter(|run| run.wire == Carrier::Udp && !run.goodputs_gbps.is_empty());
+    let line = |run: &Run| {
+        let all: Vec<String> = run.goodputs_gbps.iter().map(|goodput| number::short(*goodput)).collect();
+        format!("{} {} Gbit/s", run.transport, all.join(", "))
+    };
+    real.map(line).collect::<Vec<_>>().join("; ")
+}
+
 fn conditions_of(contest: &Contest) -> Facts {
     let Contest { file, bytes, loss, reorder, seed, write_bytes, depth, mtu, command, machine, .. } = contest;
     let pair = |name: &str, value: String| vec![name.to_owned(), value];
@@ -260,6 +272,7 @@ fn conditions_of(contest: &Contest) -> Facts {
                 "traffic",
                 format!("one queue pair, Writes of {write_bytes} bytes, {depth} in flight, {mtu} byte packets"),
             ),
+            pair("real transfers", spread_of_transfers(contest)),
             pair("machine", machine.summary()),
         ],
     }

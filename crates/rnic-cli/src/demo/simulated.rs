@@ -106,6 +106,7 @@ impl Course {
             transport: transport.to_owned(),
             wire: Carrier::Sim,
             goodput_gbps: self.bytes as f64 * 8.0 / elapsed_s / 1e9,
+            goodputs_gbps: Vec::new(),
             elapsed_s,
             packets_sent: stats.packets_sent + stats.packets_retransmitted,
             packets_retransmitted: stats.packets_retransmitted,

@@ -65,8 +65,9 @@ pub fn text(contest: &Contest) -> String {
         "THE FILE DID NOT ARRIVE AS IT WAS SENT."
     };
     format!(
-        "{}Real: software on {}; not RDMA hardware.\nSimulated: a link of 100 Gbit/s, {} each way. {verdict}\n",
+        "{}Real: the median of {} transfers; software on {}, not RDMA hardware.\nSimulated: a link of 100 Gbit/s, {} each way. {verdict}\n",
         table::results(&HEADS, rows(contest)),
+        contest.transfers(),
         contest.machine.summary(),
         link::DELAY
     )

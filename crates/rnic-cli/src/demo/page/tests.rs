@@ -18,6 +18,7 @@ fn run(transport: &str, wire: Carrier, elapsed_s: f64, stall_every: u32, resent:
         transport: transport.into(),
         wire,
         goodput_gbps: bytes as f64 * 8.0 / elapsed_s / 1e9,
+        goodputs_gbps: Vec::new(),
         elapsed_s,
         packets_sent: 9_600 + resent,
         packets_retransmitted: resent,
