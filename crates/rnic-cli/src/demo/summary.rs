@@ -65,7 +65,8 @@ pub fn text(contest: &Contest) -> String {
         "THE FILE DID NOT ARRIVE AS IT WAS SENT."
     };
     format!(
-        "{}Real: the median of {} transfers; software on {}, not RDMA hardware.\nSimulated: a link of 100 Gbit/s, {} each way. {verdict}\n",
+        "{}Real: the median of {} transfers; software on {}, not RDMA hardware.\n\
+         Simulated: a link of 100 Gbit/s, {} each way. {verdict}\n",
         table::results(&HEADS, rows(contest)),
         contest.transfers(),
         contest.machine.summary(),
