@@ -1,6 +1,10 @@
 //! Many runs, one seed after the other, until so many packets have been sent.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -22,6 +26,8 @@ pub struct Campaign {
     pub packets: u64,
     /// Packets of one run, at most.
     pub packets_per_run: u64,
+    /// Where every packet that a simulated host sends is written, as a capture.
+    pub capture: Option<PathBuf>,
 }
 
 /// What has been run.
@@ -80,10 +86,21 @@ impl Campaign {
     pub fn run_one(&self, seed: u64) -> Result<Tally, String> {
         let scenario = self.scenario(seed);
         let outcome = match self.place {
-            Place::Fabric => crate::fabric(&scenario).and_then(|mut fabric| Body::run(&mut fabric, &scenario)),
+            Place::Fabric => self.run_on_fabric(&scenario),
             Place::Sockets => crate::sockets(&scenario).and_then(|mut sockets| Body::run(&mut sockets, &scenario)),
         };
         outcome.map_err(|what| format!("{what}\n{scenario:#?}\nrun it again: {}", self.replay(seed)))
+    }
+
+    fn run_on_fabric(&self, scenario: &Scenario) -> Result<Tally, String> {
+        let mut fabric = crate::fabric(scenario)?;
+        if let Some(path) = &self.capture {
+            let named = |error: &dyn Display| format!("{}: {error}", path.display());
+            let file = File::create(path).map_err(|error| named(&error))?;
+            let capture = fabric.simulation().capture_to(BufWriter::new(file));
+            capture.map_err(|error| named(&error))?;
+        }
+        Body::run(&mut fabric, scenario)
     }
 
     /// The command that repeats the run of `seed`.

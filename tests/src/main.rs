@@ -1,6 +1,7 @@
 //! The semantics fuzz as a program: long runs, and the run of one seed again.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -29,6 +30,9 @@ struct Args {
     /// Packets of one run, at most
     #[arg(long, default_value_t = 40_000)]
     packets_per_run: u64,
+    /// Write what simulated hosts send to this file, as pcap; the last run's stays
+    #[arg(long)]
+    pcap: Option<PathBuf>,
     /// Go on after failures, and count them
     #[arg(long)]
     keep_going: bool,
@@ -51,8 +55,8 @@ fn main() -> ExitCode {
         Backend::Fabric => Place::Fabric,
         Backend::Sockets => Place::Sockets,
     };
-    let Args { transport, seed, runs, packets, packets_per_run, .. } = args;
-    let campaign = Campaign { place, transport, seed, runs, packets, packets_per_run };
+    let Args { transport, seed, runs, packets, packets_per_run, pcap, .. } = args;
+    let campaign = Campaign { place, transport, seed, runs, packets, packets_per_run, capture: pcap };
     let start = Instant::now();
     let (mut summary, mut failures) = (Summary::default(), 0);
     let mut seed = campaign.seed;

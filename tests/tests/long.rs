@@ -6,7 +6,8 @@ use rnic_conformance::campaign::Campaign;
 
 fn run(place: Place, transport: &str, packets: u64) {
     let transport = transport.to_owned();
-    let campaign = Campaign { place, transport, seed: 1 << 32, runs: u64::MAX, packets, packets_per_run: 40_000 };
+    let campaign =
+        Campaign { place, transport, seed: 1 << 32, runs: u64::MAX, packets, packets_per_run: 40_000, capture: None };
     let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
     assert!(summary.packets >= packets, "{summary:?}");
     println!("{summary:?}");

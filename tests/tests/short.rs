@@ -10,7 +10,7 @@ const TRANSPORTS: [&str; 2] = ["irn", "roce-gbn"];
 
 fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
     let transport = transport.to_owned();
-    Campaign { place, transport, seed, runs, packets: u64::MAX, packets_per_run: 2_000 }
+    Campaign { place, transport, seed, runs, packets: u64::MAX, packets_per_run: 2_000, capture: None }
 }
 
 fn run(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
