@@ -1,10 +1,12 @@
-//! What the README tells people to type works.
+//! What the README and `--help` tell people to type works.
 
 mod common;
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use common::{command, finish, root};
+use common::{finish, rnic, root};
 
 /// The commands of the README's console blocks, as they stand there.
 fn commands() -> Vec<String> {
@@ -21,36 +23,55 @@ fn commands() -> Vec<String> {
     commands
 }
 
-/// What makes a command of the README short. The rest of it stays as it is.
-fn shortening(words: &[&str]) -> Option<&'static [&'static str]> {
-    match words[0] {
+/// The commands among the examples of `rnic WORD --help`, without what explains them or reads their output.
+fn examples(word: &str) -> Vec<String> {
+    let help = rnic(&[word, "--help"]).ok().out;
+    let typed = help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("rnic "));
+    let alone = |line: &str| line.split("  ").next().and_then(|rest| rest.split(" | ").next()).unwrap_or("").to_owned();
+    typed.map(alone).collect()
+}
+
+/// What makes a command short; the rest of it stays as it is. None for those that need more than this machine.
+fn shortening(typed: &str) -> Option<&'static str> {
+    let mut words = typed.split_whitespace().skip(1);
+    match words.next() {
         // Needs two machines: see two_machines.rs.
-        "perf" if words.iter().any(|word| word.contains("10.0.0.1")) => None,
-        "perf" => Some(&["--count", "20"]),
-        "sim" => Some(&["--set", "run.limit=100us"]),
-        _ => Some(&[]),
+        Some("perf") if typed.contains("10.0.0.1") => None,
+        Some("perf") => Some("--count 20"),
+        Some("sim") => Some("--set run.limit=100us"),
+        // See demo.rs.
+        Some("demo") => None,
+        _ => Some(""),
     }
 }
 
+/// Types it into a shell, in a folder with nothing but the plans.
+fn type_in(typed: &str, more: &str, folder: &Path) -> common::Said {
+    let program = Path::new(env!("CARGO_BIN_EXE_rnic")).parent().expect("it is in a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{typed} {more}")]).env("PATH", path).current_dir(folder);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(shell.spawn().expect("there is a shell"))
+}
+
 #[test]
-fn every_command_of_the_readme_runs() {
+fn every_command_that_people_are_told_to_type_runs() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let plans = fs::canonicalize(root().join("plans")).expect("the plans");
     std::os::unix::fs::symlink(plans, folder.path().join("plans")).expect("a link");
+    let told = commands().into_iter().chain(["perf", "sim", "list", "demo"].into_iter().flat_map(examples));
     let mut ran = 0;
-    for typed in commands() {
-        let Some(rest) = typed.strip_prefix("rnic ") else { continue };
-        let mut words: Vec<&str> = rest.split_whitespace().collect();
-        let Some(more) = shortening(&words) else { continue };
-        words.extend(more);
-        let child = command(&words).current_dir(folder.path()).spawn().expect("the command starts");
-        let said = finish(child).ok();
-        if words.contains(&"--json") {
+    for typed in told.filter(|typed| typed.starts_with("rnic ")) {
+        let Some(more) = shortening(&typed) else { continue };
+        let said = type_in(&typed, more, folder.path());
+        assert!(said.status.success(), "{typed}: {said:#?}");
+        if typed.contains("--json") {
             said.json();
         }
         ran += 1;
     }
-    assert!(ran >= 10, "the README shows what the command can do: {ran}");
+    assert!(ran >= 18, "the README and the help show what the command can do: {ran}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Replace a key of the plan, such as transport.name=irn or links.rate=100Gbps
+    /// Replace a key of the plan, such as links.rate=100Gbps, or a whole table
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
@@ -35,11 +35,11 @@ pub struct SimArgs {
     pub json: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
+const EXAMPLES: &str = r#"Examples:
   rnic sim plans/irn-default.toml
-  rnic sim plans/irn-default.toml --set transport.name=roce-gbn --set switch.pfc.enabled=true
+  rnic sim plans/irn-default.toml --set switch.pfc.enabled=true
+  rnic sim plans/irn-default.toml --set 'transport={name="roce-gbn", rto="auto"}'
   rnic sim plans/incast.toml --seed 7 --out out/incast --json | jq .trace_hash
 
 A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that
-repeats the run.";
+repeats the run."#;
