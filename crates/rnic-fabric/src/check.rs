@@ -2,7 +2,7 @@
 //!
 //! | promise | who looks |
 //! |---|---|
-//! | each operation completes once at each side, in the order of posting | [`Ledger`], fed with posts and completions |
+//! | each operation completes once at each side, in the order of posting | the ledger, fed with posts and completions |
 //! | right bytes, nothing written beside them | [`crate::host::memory`], when the payload is carried |
 //! | nothing leaked: packets, buffers, queue pairs, memory | the end of the run, see [`crate::Simulation`] |
 //! | no deadlock, no standstill | the run itself: no useful packet for a bounded time, or nothing left to happen |
