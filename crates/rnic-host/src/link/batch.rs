@@ -216,10 +216,10 @@ const ACK_TRAINS: usize = 2;
 /// Packets of a batch beside acknowledgements, at most.
 const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 
-/// A batch is sent when it has so many bytes, one full train of large packets, and its last train is complete: in RoCE
-/// the first packet of a message is longer than those that follow, and trains cut short would cost more. Waiting for
-/// more would leave the receiver idle.
-const BYTES_ENOUGH: usize = 60_000;
+/// A batch is sent when it has so many bytes, four full trains of large packets (one at a time is 5 % slower, eight are
+/// no faster), and its last train is complete: in RoCE the first packet of a message is longer than those that follow,
+/// and trains cut short would cost more.
+const BYTES_ENOUGH: usize = 240_000;
 
 /// Bytes of a batch, at most: when there are nearly enough, another train may begin and become full; then
 /// acknowledgements, and the room that the last one's headers want while they are written.
