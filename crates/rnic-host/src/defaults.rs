@@ -91,8 +91,9 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
 
 /// Defaults by the name of the option; measured with `benches/` on two cores, see there.
 const DEFAULTS: &[(&str, &str)] = &[
-    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll.
-    ("rto_low", "500us"),
+    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll. Half of it
+    // makes 64 queue pairs repeat packets of a peer that is merely busy.
+    ("rto_low", "1ms"),
     // IRN, many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission stalls the whole
     // window for so long: at 1 % loss, twice as much costs a tenth of the goodput.
     ("rto_high", "1ms"),
@@ -124,9 +125,9 @@ mod tests {
     #[test]
     fn defaults_fill_in_what_is_not_given() {
         let plain = TransportChoice::named("irn", &[]).expect("a transport");
-        assert_eq!(option(&plain, "rto_low"), Duration::from_us(500).as_ps());
+        assert_eq!(option(&plain, "rto_low"), Duration::from_ms(1).as_ps());
         assert!(plain.adapts);
-        let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("legal");
+        let given = TransportChoice::named("irn", &[("rto_low", "1ms"), ("cap_packets", "0")]).expect("legal");
         assert_eq!(option(&given, "rto_low"), Duration::from_us(50).as_ps());
         assert_eq!(option(&given, "rto_high"), Duration::from_ms(1).as_ps());
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn mistakes_are_errors() {
         assert!(TransportChoice::named("tcp", &[]).is_err());
-        assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
+        assert!(TransportChoice::named("irn", &[("rto_low", "1ms")]).is_err());
     }
 
     #[test]
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(slow.timeout(), Some(Duration::from_ms(160)));
         let fast = plain.stretched_to(Duration::from_us(50));
         assert_eq!(option(&fast, "rto_low"), option(&plain, "rto_low"));
-        let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("legal");
+        let given = TransportChoice::named("irn", &[("rto_high", "1ms")]).expect("legal");
         assert_eq!(option(&given.stretched_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
         // No timeout, as under PFC, stays none.
         let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("legal");

