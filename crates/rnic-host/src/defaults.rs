@@ -127,7 +127,7 @@ mod tests {
         let plain = TransportChoice::named("irn", &[]).expect("a transport");
         assert_eq!(option(&plain, "rto_low"), Duration::from_ms(1).as_ps());
         assert!(plain.adapts);
-        let given = TransportChoice::named("irn", &[("rto_low", "1ms"), ("cap_packets", "0")]).expect("legal");
+        let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("legal");
         assert_eq!(option(&given, "rto_low"), Duration::from_us(50).as_ps());
         assert_eq!(option(&given, "rto_high"), Duration::from_ms(1).as_ps());
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn mistakes_are_errors() {
         assert!(TransportChoice::named("tcp", &[]).is_err());
-        assert!(TransportChoice::named("irn", &[("rto_low", "1ms")]).is_err());
+        assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(slow.timeout(), Some(Duration::from_ms(160)));
         let fast = plain.stretched_to(Duration::from_us(50));
         assert_eq!(option(&fast, "rto_low"), option(&plain, "rto_low"));
-        let given = TransportChoice::named("irn", &[("rto_high", "1ms")]).expect("legal");
+        let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("legal");
         assert_eq!(option(&given.stretched_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
         // No timeout, as under PFC, stays none.
         let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("legal");
