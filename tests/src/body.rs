@@ -85,7 +85,8 @@ pub struct Body<'b, B> {
     cqs: Vec<(usize, CqId)>,
     /// Ends by host and queue pair number.
     by_qpn: BTreeMap<(usize, u32), usize>,
-    transport: Arc<Transport>,
+    /// Of connections with even numbers, and with odd ones.
+    transports: [Arc<Transport>; 2],
     steps: RandomStream,
     log: Log,
     tally: Tally,

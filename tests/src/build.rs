@@ -17,12 +17,14 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
     let mtu = scenario.links.iter().map(|link| link.mtu).max().unwrap_or(1_024);
     let topology = match wiring.switch_buffer {
         None => "{ kind = \"point-to-point\" }".to_owned(),
+        Some(_) if wiring.is_tree => "{ kind = \"fat-tree\", k = 4 }".to_owned(),
         Some(_) => format!("{{ kind = \"star\", hosts = {} }}", wiring.hosts),
     };
     let marks = if wiring.marks { ", ecn = { kmin = \"4KB\", kmax = \"20KB\", pmax = \"10%\" }" } else { "" };
     let switch = wiring.switch_buffer.map_or(String::new(), |buffer| {
         let pfc = wiring.pauses;
-        format!("switch = {{ model = \"input-queued\", buffer = \"{buffer}B\", pfc = {{ enabled = {pfc} }}{marks} }}")
+        let model = if wiring.shares_buffer { "shared-buffer" } else { "input-queued" };
+        format!("switch = {{ model = \"{model}\", buffer = \"{buffer}B\", pfc = {{ enabled = {pfc} }}{marks} }}")
     });
     let (rate, delay) = (wiring.rate_gbps, wiring.delay);
     let text = format!(
@@ -32,12 +34,14 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
          run = {{ limit = \"1000s\" }}\n"
     );
     let mut plan = Plan::from_toml(&text).map_err(|error| format!("{error}\n{text}"))?;
+    // In the tree, each host is in another pod.
+    let stride = if wiring.is_tree { TREE_STRIDE } else { 1 };
     // Queue pairs are made with the scenario's own; the plan's is for the reports alone.
-    plan.transport = scenario.profile();
+    plan.transport = scenario.profile(0);
     for (host, trouble) in scenario.troubles.iter().enumerate() {
-        plan.faults.extend(faults(host, trouble));
+        plan.faults.extend(faults(host * stride, trouble));
     }
-    Fabric::new(&plan, scenario.seed).map_err(|error| error.to_string())
+    Fabric::new(&plan, scenario.seed, stride).map_err(|error| error.to_string())
 }
 
 /// What happens to packets on the way out of `host`.
@@ -108,3 +112,6 @@ fn impairment(seed: u64, trouble: &Trouble) -> Impairment {
         ..Impairment::default()
     }
 }
+
+/// Hosts of a pod of a fat-tree of four-port switches.
+const TREE_STRIDE: usize = 4;

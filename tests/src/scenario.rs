@@ -52,6 +52,8 @@ pub struct Scenario {
     pub place: Place,
     /// The transport.
     pub transport: Transport,
+    /// Another one, for every second connection.
+    pub guest: Option<Transport>,
     /// Network without faults.
     pub wiring: Wiring,
     /// What goes wrong on the way out of each host.
@@ -79,6 +81,9 @@ impl Scenario {
     pub fn draw(place: Place, transport: &str, seed: u64, packets: u64) -> Self {
         let streams = RandomStreams::new(seed);
         let random = &mut streams.stream("scenario");
+        let mut guests = streams.stream("scenario/guest");
+        let guest_name = if one_in(&mut guests, 2) { "irn" } else { "roce-gbn" };
+        let guest = one_in(&mut guests, 5).then(|| Transport::draw(place, guest_name, &mut guests));
         let transport = Transport::draw(place, transport, &mut streams.stream("scenario/transport"));
         let wiring = Wiring::draw(place, &mut streams.stream("scenario/wiring"));
         let mut troubled = streams.stream("scenario/trouble");
@@ -99,6 +104,7 @@ impl Scenario {
             seed,
             place,
             transport,
+            guest,
             wiring,
             troubles,
             links,
@@ -112,9 +118,10 @@ impl Scenario {
         }
     }
 
-    /// The profile of the transport.
-    pub fn profile(&self) -> Profile {
-        self.transport.profile.clone()
+    /// The profile of the transport of the `link`-th connection.
+    pub fn profile(&self, link: usize) -> Profile {
+        let guest = self.guest.as_ref().filter(|_| link % 2 == 1);
+        guest.unwrap_or(&self.transport).profile.clone()
     }
 }
 

@@ -4,8 +4,8 @@ use core::ops::ControlFlow;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, Key, MemoryRegion, PdId, PeerId, PostError, QpAttributes,
-    QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, MemoryRegion, PdId, PeerId, PostError,
+    QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_fabric::host::memory::Block;
 use rnic_fabric::{Plan, PlanError, Simulation};
@@ -22,23 +22,36 @@ struct Region {
 /// Hosts in a simulated network.
 pub struct Fabric {
     simulation: Simulation,
+    /// The body's n-th host is the fabric's n times this.
+    stride: usize,
     regions: Vec<Vec<Region>>,
 }
 
 impl Fabric {
-    /// The network of `plan`, whose workload must be `manual` and whose payload must be checked.
+    /// The network of `plan`, whose workload must be `manual` and whose payload must be checked. The body gets every
+    /// `stride`-th host.
     ///
     /// # Errors
     /// When the plan cannot be run.
-    pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
+    pub fn new(plan: &Plan, seed: u64, stride: usize) -> Result<Self, PlanError> {
         let hosts = plan.topology.hosts() as usize;
         let regions = (0..hosts).map(|_| Vec::new()).collect();
-        Ok(Self { simulation: Simulation::new(plan, seed)?, regions })
+        Ok(Self { simulation: Simulation::new(plan, seed)?, stride, regions })
     }
 
     /// The simulation itself, for a capture.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
+    }
+
+    /// A host's number in the fabric.
+    fn at(&self, host: usize) -> u32 {
+        (host * self.stride) as u32
+    }
+
+    fn with_engine<T>(&mut self, host: usize, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
+        let at = self.at(host);
+        self.simulation.with_engine(at, act)
     }
 
     fn region_at(&self, host: usize, region: RegionId) -> &Region {
@@ -65,13 +78,14 @@ impl Backend for Fabric {
     }
 
     fn domain(&self, host: usize) -> PdId {
-        self.simulation.protection_domain(host as u32)
+        self.simulation.protection_domain(self.at(host))
     }
 
     fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
         let pd = self.domain(host);
-        let (block, addr, all) = self.simulation.allocate(host as u32, len as u64);
-        let key = self.simulation.with_engine(host as u32, |engine, _| {
+        let at = self.at(host);
+        let (block, addr, all) = self.simulation.allocate(at, len as u64);
+        let key = self.with_engine(host, |engine, _| {
             engine.deregister(Key(all)).expect("it was registered just now");
             let region = MemoryRegion { pd, addr, len: block.len, local: block.local, access };
             engine.register(region).expect("a legal region")
@@ -87,32 +101,33 @@ impl Backend for Fabric {
 
     fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
         let Block { local, len } = self.region_at(host, region).block;
-        self.simulation.memory(host as u32).bytes_mut(local, len)
+        let at = self.at(host);
+        self.simulation.memory(at).bytes_mut(local, len)
     }
 
     fn deregister(&mut self, host: usize, region: RegionId) {
         let key = self.region_at(host, region).key;
         // A peer may have taken it back.
-        let _ = self.simulation.with_engine(host as u32, |engine, _| engine.deregister(key));
+        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.simulation.with_engine(host as u32, |engine, _| engine.create_cq(capacity)).expect("a legal size")
+        self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
-        let srq = self.simulation.with_engine(host as u32, |engine, _| engine.create_srq(pd, entries, sges));
+        let srq = self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges));
         srq.expect("legal sizes")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
-        self.simulation.with_engine(host as u32, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
+        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
     }
 
     fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
-        let connection = QpConnection { peer: PeerId(to as u32), ..*connection };
-        self.simulation.with_engine(host as u32, |engine, now| {
+        let connection = QpConnection { peer: PeerId(self.at(to)), ..*connection };
+        self.with_engine(host, |engine, now| {
             engine.modify_to_init(qpn).expect("from reset");
             engine.modify_to_rtr(qpn, &connection).expect("legal attributes");
             engine.modify_to_rts(now, qpn, timing).expect("legal attributes");
@@ -120,61 +135,61 @@ impl Backend for Fabric {
     }
 
     fn fail_qp(&mut self, host: usize, qpn: Qpn) {
-        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
     }
 
     fn reset_qp(&mut self, host: usize, qpn: Qpn) {
-        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
     }
 
     fn drain_qp(&mut self, host: usize, qpn: Qpn) {
-        self.simulation.with_engine(host as u32, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
+        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
     }
 
     fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
-        let resumed = self.simulation.with_engine(host as u32, |engine, now| engine.modify_to_rts(now, qpn, timing));
+        let resumed = self.with_engine(host, |engine, now| engine.modify_to_rts(now, qpn, timing));
         resumed.expect("it was drained");
     }
 
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
-        self.simulation.with_engine(host as u32, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
     }
 
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
-        let peer = PeerId(to as u32);
-        self.simulation.with_engine(host as u32, |engine, _| engine.set_peer_limit(peer, packets));
+        let peer = PeerId(self.at(to));
+        self.with_engine(host, |engine, _| engine.set_peer_limit(peer, packets));
     }
 
     fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.simulation.with_engine(host as u32, |engine, _| engine.post_send(qpn, request))
+        self.with_engine(host, |engine, _| engine.post_send(qpn, request))
     }
 
     fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.simulation.with_engine(host as u32, |engine, _| engine.post_recv(qpn, request))
+        self.with_engine(host, |engine, _| engine.post_recv(qpn, request))
     }
 
     fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.simulation.with_engine(host as u32, |engine, _| engine.post_srq_recv(srq, request))
+        self.with_engine(host, |engine, _| engine.post_srq_recv(srq, request))
     }
 
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
-        let level = self.simulation.engine(host as u32).cq_level(cq).map_or(0, |(level, _)| level);
+        let level = self.simulation.engine(self.at(host)).cq_level(cq).map_or(0, |(level, _)| level);
         if level == 0 {
             return None;
         }
-        self.simulation.with_engine(host as u32, |engine, _| engine.poll_cq_one(cq))
+        self.with_engine(host, |engine, _| engine.poll_cq_one(cq))
     }
 
     fn event(&mut self, host: usize) -> Option<AsyncEvent> {
-        self.simulation.with_engine(host as u32, |engine, _| engine.poll_event())
+        self.with_engine(host, |engine, _| engine.poll_event())
     }
 
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {
-        self.simulation.engine(host as u32).query_qp(qpn)
+        self.simulation.engine(self.at(host)).query_qp(qpn)
     }
 
     fn stats(&self, host: usize) -> EngineStats {
-        *self.simulation.engine(host as u32).stats()
+        *self.simulation.engine(self.at(host)).stats()
     }
 
     fn finish(&mut self) -> Result<Option<String>, String> {

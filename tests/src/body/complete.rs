@@ -100,7 +100,7 @@ impl<B: Backend> Body<'_, B> {
             return Ok(());
         }
         // RoCE: what was asked before a refused request cannot be asked again when its answer is lost.
-        let is_shared = self.scenario.profile().protocol == Protocol::Roce;
+        let is_shared = self.scenario.profile(end / 2).protocol == Protocol::Roce;
         let is_fetch = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
         if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
             return Ok(());

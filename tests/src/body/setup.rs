@@ -16,6 +16,10 @@ use crate::scenario::{Doom, Link, Scenario};
 impl<'b, B: Backend> Body<'b, B> {
     pub(super) fn new(backend: &'b mut B, scenario: &'b Scenario) -> Result<Self, String> {
         let streams = RandomStreams::new(scenario.seed);
+        let transport = |link| match Transport::new(scenario.profile(link)) {
+            Ok(transport) => Ok(Arc::new(transport)),
+            Err(error) => Err(error.to_string()),
+        };
         let mut body = Self {
             backend,
             scenario,
@@ -24,7 +28,7 @@ impl<'b, B: Backend> Body<'b, B> {
             links: vec![State::Alive; scenario.links.len()],
             cqs: Vec::new(),
             by_qpn: BTreeMap::new(),
-            transport: Arc::new(Transport::new(scenario.profile()).map_err(|error| error.to_string())?),
+            transports: [transport(0)?, transport(1)?],
             steps: streams.stream("body/steps"),
             log: Log::default(),
             tally: Tally::default(),
@@ -177,7 +181,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 max_send_sge: SGES,
                 max_recv_sge: SGES,
                 signal_all: false,
-                transport: Arc::clone(&self.transport),
+                transport: Arc::clone(&self.transports[index % 2]),
                 number: None,
             };
             let (host, qpn) = (end.host, self.backend.create_qp(end.host, &attributes));

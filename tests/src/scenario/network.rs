@@ -9,8 +9,12 @@ use super::{Place, one_in, pick};
 pub struct Wiring {
     /// Hosts: with two there may be no switch.
     pub hosts: usize,
-    /// Through a switch (fabric only): bytes of each of its input buffers.
+    /// Through switches (fabric only): bytes of each input buffer, or of a shared one.
     pub switch_buffer: Option<u64>,
+    /// Through a fat-tree of four-port switches instead of one, hosts far from each other (fabric only).
+    pub is_tree: bool,
+    /// The buffer is shared by all ports (fabric only).
+    pub shares_buffer: bool,
     /// The switch pauses its neighbours before it overflows (fabric only).
     pub pauses: bool,
     /// The switch marks packets (fabric only).
@@ -34,6 +38,8 @@ impl Wiring {
         Self {
             hosts,
             switch_buffer: switched.then(|| pick(random, buffers)),
+            is_tree: switched && one_in(random, 3),
+            shares_buffer: one_in(random, 3),
             pauses,
             marks: one_in(random, 3),
             rate_gbps: pick(random, &[10, 100, 100]),
