@@ -3,8 +3,9 @@
 //! To see that the fuzz finds what it is there for, break something in `rnic-engine` and run this: let a duplicate
 //! Write be placed again, acknowledge a packet too many, forget a fence, flush in another order.
 
-use rnic_conformance::Place;
 use rnic_conformance::campaign::{Campaign, Summary};
+use rnic_conformance::{Body, Place};
+use rnic_fabric::NodeOrder;
 
 const TRANSPORTS: [&str; 2] = ["irn", "roce-gbn"];
 
@@ -51,6 +52,22 @@ fn the_same_seed_gives_the_same_trace_on_the_fabric() {
         let first: Vec<_> = (1..=6).map(hashes).collect();
         assert!(first.iter().all(|[one, again]| one == again && one.trace_hash.is_some()), "{first:?}");
         assert!(first.windows(2).all(|pair| pair[0][0].trace_hash != pair[1][0].trace_hash), "another seed differs");
+    }
+}
+
+/// The order in which the fabric takes its nodes makes no difference to anybody.
+#[test]
+fn the_order_of_nodes_makes_no_difference() {
+    for transport in TRANSPORTS {
+        for seed in 7_000..7_008 {
+            let scenario = campaign(Place::Fabric, transport, 0, 1).scenario(seed);
+            let run = |order| {
+                let mut fabric = rnic_conformance::fabric(&scenario).expect("a plan that can be run");
+                fabric.simulation().set_node_order(order);
+                Body::run(&mut fabric, &scenario).unwrap_or_else(|what| panic!("seed {seed}: {what}"))
+            };
+            assert_eq!(run(NodeOrder::Forward), run(NodeOrder::Backward), "{transport}, seed {seed}");
+        }
     }
 }
 
