@@ -229,7 +229,9 @@ impl<'b, B: Backend> Body<'b, B> {
             _ => return Ok(()),
         };
         let Some(end) = self.by_qpn.get(&(host, qpn.get())) else { return Ok(()) };
-        let dooms = [end ^ 1, *end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
+        let end = *end;
+        self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
+        let dooms = [end ^ 1, end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
         // Who has few retries gives up as a responder too.
         let doom = dooms[0].or(dooms[1].filter(|doom| *doom == Doom::PeerVanishes));
         if doom.is_some_and(|doom| legal.contains(&doom)) {

@@ -61,6 +61,8 @@ impl<B: Backend> Body<'_, B> {
         if completion.status != WcStatus::Success {
             self.check_failure(end, &request, completion.status)?;
             self.ends[end].failed = true;
+            let refusals = [WcStatus::RemoteAccess, WcStatus::RemoteInvalidRequest];
+            self.ends[end].was_refused = refusals.contains(&completion.status);
             *self.tally.failures.entry(format!("{:?}", completion.status)).or_default() += 1;
             self.begin_to_die(end);
             return self.fall(end, request);

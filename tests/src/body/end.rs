@@ -127,6 +127,10 @@ pub(super) struct End {
     pub(super) drain: Drain,
     /// A request has not succeeded: from there on nothing does.
     pub(super) failed: bool,
+    /// The peer refused a request: then its program must have been told.
+    pub(super) was_refused: bool,
+    /// A notice says that a request of the other end was refused here.
+    pub(super) was_told: bool,
     /// What had not succeeded, kept until nothing can write to it any more.
     pub(super) fallen: Vec<Posted>,
     pub(super) fallen_receives: Vec<(Receive, Option<(u64, u64)>)>,

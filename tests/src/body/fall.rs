@@ -121,6 +121,9 @@ impl<B: Backend> Body<'_, B> {
             if left != (0, 0) {
                 return Err(format!("{left:?} requests and receives of end {end} were not flushed"));
             }
+            if self.ends[end].was_refused && !self.ends[end ^ 1].was_told {
+                return Err(format!("end {end} was refused, and nothing was said where that was done"));
+            }
         }
         for end in ends {
             self.check_fallen(end)?;
@@ -174,6 +177,7 @@ impl<B: Backend> Body<'_, B> {
             // Far from everything that may still be under way.
             own.psn = (own.psn + (1 << 23)) % (1 << 24);
             (own.doom, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
+            (own.was_refused, own.was_told) = (false, false);
             own.targets.clear();
             own.received = own.acknowledged;
         }

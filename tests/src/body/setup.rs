@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rnic_base::{Psn, RandomStream, RandomStreams, Time};
-use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpTiming, RnrTimer, Transport};
+use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, Transport};
 use rnic_wire::Qpn;
 
 use super::end::{Drain, End, State, Word};
@@ -152,6 +152,8 @@ impl<'b, B: Backend> Body<'b, B> {
                 psn: link.psns[side],
                 drain: Drain::No,
                 failed: false,
+                was_refused: false,
+                was_told: false,
                 fallen: Vec::new(),
                 fallen_receives: Vec::new(),
             });
@@ -235,6 +237,11 @@ impl<'b, B: Backend> Body<'b, B> {
         for index in 0..self.ends.len() {
             if self.links[index / 2] == State::Gone {
                 continue;
+            }
+            let End { host, qpn, .. } = self.ends[index];
+            let info = self.backend.query(host, qpn).ok_or_else(|| format!("end {index} is gone"))?;
+            if info.state != QpState::ReadyToSend || info.una != info.next {
+                return Err(format!("end {index} is not at rest: {info:?}"));
             }
             let there = self.ends[index ^ 1].host;
             let Word { block, value, .. } = self.ends[index].word;
