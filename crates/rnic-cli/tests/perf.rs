@@ -149,7 +149,7 @@ fn a_slow_and_distant_link_is_slow_and_distant() {
     let report = rnic(&words).json();
     assert_whole(&report);
     let goodput = report["goodput_gbps"].as_f64().expect("a number");
-    assert!((0.2..0.5).contains(&goodput), "{report}");
+    assert!((0.02..0.5).contains(&goodput), "{report}");
     assert!(report["latency_us"]["p50"].as_f64() > Some(4_000.0), "there and back: {report}");
 }
 
