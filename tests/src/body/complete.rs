@@ -111,7 +111,7 @@ impl<B: Backend> Body<'_, B> {
     }
 
     /// A request has succeeded: what it promises must be so.
-    fn succeed(&mut self, end: usize, request: Posted) -> Result<(), String> {
+    pub(super) fn succeed(&mut self, end: usize, request: Posted) -> Result<(), String> {
         self.tally.succeeded += 1;
         let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
         self.check_result(end, &request)

@@ -117,6 +117,7 @@ impl<B: Backend> Body<'_, B> {
     fn bury(&mut self, link: usize) -> Result<(), String> {
         let ends = [link * 2, link * 2 + 1];
         for end in ends {
+            self.finish_silent_run(end)?;
             let left = (self.ends[end].ops.len(), self.ends[end].receives.len());
             if left != (0, 0) {
                 return Err(format!("{left:?} requests and receives of end {end} were not flushed"));
@@ -148,6 +149,17 @@ impl<B: Backend> Body<'_, B> {
         self.links[link] = State::Gone;
         self.end_or_begin_again(link);
         Ok(())
+    }
+
+    /// Of a queue pair that had nothing left to flush, everything posted without a signal has succeeded.
+    fn finish_silent_run(&mut self, end: usize) -> Result<(), String> {
+        if self.ends[end].failed || self.ends[end].ops.iter().any(|op| op.signalled || op.doom.is_some()) {
+            return Ok(());
+        }
+        while let Some(request) = self.ends[end].ops.pop_front() {
+            self.succeed(end, request)?;
+        }
+        self.check_received()
     }
 
     /// Destroys the queue pairs of a connection, or makes it anew, with them or with others.
