@@ -200,6 +200,10 @@ impl Qp {
     /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
     #[inline(never)]
     fn receive_duplicate(&mut self, core: &mut Core, seq: Seq, packet: &Packet) -> RxOutcome {
+        if seq < self.responder.start {
+            // Of an earlier connection of this queue pair: nothing here is to be done again, least of all a read.
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
+        }
         core.stats.packets_duplicate += 1;
         if self.transport.split {
             // Responses have a space of their own: their loss is not the request's (I-19).

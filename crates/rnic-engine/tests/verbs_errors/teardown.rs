@@ -197,3 +197,32 @@ fn resets_do_not_add_turns() {
         assert!((49..=51).contains(&turns), "{transport}: {turns} of the first 100 packets");
     }
 }
+
+/// A read of an earlier connection comes in after the queue pair was reset and connected again, with numbers far from
+/// the old ones: it is not a duplicate of anything, and whatever it asks for is not looked at.
+#[test]
+fn a_straggler_of_an_earlier_connection_is_no_duplicate() {
+    for transport in TRANSPORTS {
+        let mut setup = setup(transport);
+        let mut pair = Pair::new(&setup);
+        pair.wire(|sent| match sent.packet.headers {
+            rnic_wire::Headers::ReadRequest { .. } => Fate::Late(Duration::from_us(50)),
+            _ => Fate::Deliver,
+        });
+        let sge = pair.left.sge(TARGET, 10);
+        let remote = pair.right.remote(0);
+        pair.left.post(0, SendOp::Read { remote: RemoteMemory { rkey: remote.rkey ^ 0x100, ..remote } }, &[sge]);
+        pair.run_until(us(10));
+        let (left, right) = (pair.left.qpn, pair.right.qpn);
+        setup.psn = setup.psn.plus(1 << 22);
+        for (side, own, other) in [(&mut pair.left, left, right), (&mut pair.right, right, left)] {
+            side.engine.modify_to_reset(own).expect("from anywhere");
+            side.connect_qp(own, &setup, other);
+        }
+        pair.run_until(us(100));
+        assert_eq!(pair.right.info().state, QpState::ReadyToSend, "{transport}");
+        write(&mut pair, 1, 10);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}");
+    }
+}
