@@ -32,6 +32,8 @@ struct Transport {
     paths: &'static str,
     schedule: &'static str,
     options: Vec<OptionSpec>,
+    /// Options that are otherwise over UDP, where software answers: name and value.
+    over_udp: Vec<(&'static str, String)>,
 }
 
 /// A policy of one of the four kinds, with the options that it brings.
@@ -97,7 +99,17 @@ fn transport(profile: &Profile) -> Transport {
         paths: profile.paths.policy.name,
         schedule: profile.schedule.policy.name,
         options: profile.options().map(|(spec, value)| option(spec, value)).collect(),
+        over_udp: over_udp(profile),
     }
+}
+
+fn over_udp(profile: &Profile) -> Vec<(&'static str, String)> {
+    let host = rnic_host::host_defaults(profile.clone(), |_| false).expect("its defaults are legal");
+    let pairs = profile.options().zip(host.options());
+    pairs
+        .filter(|((_, plain), (_, host))| plain != host)
+        .map(|(_, (spec, host))| (spec.name, spec.show(host)))
+        .collect()
 }
 
 fn policies() -> Vec<Policy> {
@@ -134,10 +146,14 @@ fn text(catalogue: &Catalogue) -> String {
     let mut text =
         "Transports (perf: --transport NAME, options by --set KEY=VALUE; sim: --set transport.KEY=VALUE)\n".to_owned();
     for transport in &catalogue.transports {
-        let Transport { name, summary, recovery, control, paths, schedule, options } = transport;
+        let Transport { name, summary, recovery, control, paths, schedule, options, over_udp } = transport;
         text += &format!("\n  {name}: {summary}\n");
         text += &format!("    recovery={recovery} control={control} paths={paths} schedule={schedule}\n");
         text += &table::explained(3, options.iter().map(option_row).collect());
+        if !over_udp.is_empty() {
+            let pairs: Vec<String> = over_udp.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            text += &format!("    over UDP, for software: {}\n", pairs.join(", "));
+        }
     }
     text += "\nPolicies (exchange a part of a transport: perf --set KIND=NAME, sim --set transport.KIND=NAME)\n";
     for kind in ["recovery", "control", "paths", "schedule"] {
