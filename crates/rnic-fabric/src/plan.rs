@@ -1,7 +1,9 @@
 //! A plan: everything about a run but its seed.
 //!
 //! Plans are TOML. Quantities are written with their unit in quotes (`"100Gbps"`, `"2us"`, `"240KB"`, `"1%"`); unknown
-//! keys, wrong units and impossible combinations are refused with one line that says what and where.
+//! keys, wrong units and impossible combinations are refused with one line that says what and where. Only what a
+//! network has no place for (`[switch]` without switches, `links.fabric` without links between them) may stand in a
+//! plan all the same, so that another topology can be tried with `--set`.
 //!
 //! ```toml
 //! name = "example"               # any text; in the report

@@ -186,3 +186,44 @@ impl Report {
         self.goodput_gbps = BitRate::from_transfer(self.bytes, elapsed).as_gbps_f64();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow that starts at `start` and takes `fct` microseconds; a packet of 1000 bytes would take one.
+    fn flow(start: u64, fct: u64, bytes: u64) -> FlowRecord {
+        let (start, fct) = (Time::from_us(start), Duration::from_us(fct));
+        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal: Duration::from_us(bytes.div_ceil(1_000)) }
+    }
+
+    /// Every figure that follows from flows, in its unit. Averages leave out the warm-up, totals do not.
+    #[test]
+    fn figures_follow_from_the_flows() {
+        let mut report = Report::empty();
+        // Before the warm-up ends a slow flow; after it a thousand of 2 to 2000 us, each tenth of one packet.
+        report.records.push(flow(10, 9_000, 1_000));
+        report
+            .records
+            .extend((1..=1_000).map(|index| flow(100, 2 * index, if index % 10 == 0 { 1_000 } else { 2_000 })));
+        report.summarise(Time::from_us(100), 1_000);
+        assert_eq!((report.flows, report.bytes), (1_001, 1_000 + 100 * 1_000 + 900 * 2_000));
+        assert_eq!((report.fct_avg_us, report.fct_p50_us), (1_001.0, 1_000.0));
+        assert_eq!((report.fct_p99_us, report.fct_p999_us), (1_980.0, 1_998.0));
+        let single = report.single_packet_fct_us.expect("there are some");
+        assert_eq!((single.count, single.p50, single.max), (100, 1_000.0, 2_000.0));
+        // 2, 4, .. 2000 for one packet in ten (20, 40, ..), half of that for two packets.
+        assert_eq!((report.slowdown_avg, report.slowdown_p50, report.slowdown_p99), (551.0, 526.0, 1_800.0));
+        // From 10 us, when the first one starts, to 9010 us: 1.901 MB in 9 ms.
+        assert_eq!(report.elapsed_us, 9_000.0);
+        assert!((report.goodput_gbps - 1.901e6 * 8.0 / 9e-3 / 1e9).abs() < 1e-6, "{}", report.goodput_gbps);
+    }
+
+    #[test]
+    fn no_flows_no_figures() {
+        let mut report = Report::empty();
+        report.summarise(Time::ZERO, 1_000);
+        assert_eq!((report.flows, report.fct_avg_us, report.goodput_gbps), (0, 0.0, 0.0));
+        assert_eq!(report.single_packet_fct_us, None);
+    }
+}

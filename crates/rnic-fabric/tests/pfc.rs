@@ -91,8 +91,9 @@ fn pauses_cascade_to_the_senders() {
 fn hosts_heed_pauses() {
     let with = [PFC, ("workload.bytes", "10MB"), ("transport", r#"{ name = "roce-gbn", rto = 0 }"#)];
     let report = run(STAR, &with, 1);
-    // Five hosts share one link: each must be silent most of the time.
-    assert!(report.pause_time_us > 2.5 * report.elapsed_us, "{} of {}", report.pause_time_us, report.elapsed_us);
+    // Five hosts share one link: each must be silent most of the time, four of five microseconds with fair turns.
+    let silent = report.pause_time_us / report.elapsed_us;
+    assert!((2.5..4.2).contains(&silent), "{} of {}", report.pause_time_us, report.elapsed_us);
     assert!(report.queue_max_bytes <= 5 * 60_000);
 }
 

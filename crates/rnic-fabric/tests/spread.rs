@@ -52,6 +52,39 @@ fn both_switch_models_mark() {
     }
 }
 
+/// Marks whatever waits.
+const MARK_ALL: (&str, &str) =
+    ("switch", r#"{ model = "input-queued", buffer = "1MB", ecn = { kmin = "1", kmax = "2", pmax = "100%" } }"#);
+
+/// The depth is that with the packet in it: the second of two packets that meet finds nobody waiting, and is marked.
+#[test]
+fn a_packet_counts_itself() {
+    let two = |jitter: &str| {
+        run(STAR, &[MARK_ALL, ("workload.senders", "2"), ("workload.bytes", "2048"), ("workload.jitter", jitter)], 1)
+    };
+    let meet = two("0");
+    assert_eq!((meet.packets_sent, meet.ecn_marks), (2, 1));
+    // It waits while the first one is sent, preamble and gap included, at one of six outputs.
+    let wait_us = (meet.queue_max_bytes + 20) as f64 * 8.0 / 100e3;
+    let mean = meet.queue_max_bytes as f64 * wait_us / meet.simulated_us / 6.0;
+    assert!((meet.queue_mean_bytes / mean - 1.0).abs() < 1e-6, "{} and {mean}", meet.queue_mean_bytes);
+    assert_eq!(two("1ms").ecn_marks, 0, "they do not meet");
+}
+
+/// Everybody sends to everybody, and acknowledgements wait as packets do, but only packets are marked.
+#[test]
+fn acknowledgements_are_not_marked() {
+    let pairs = (0..6).flat_map(|src| (0..6).map(move |dst| (src, dst))).filter(|(src, dst)| src != dst);
+    let lines: String = pairs.map(|(src, dst)| format!("0,{src},{dst},100KB\n")).collect();
+    let with = [MARK_ALL, ("workload", r#"{ kind = "trace", file = "flows.csv" }"#), ("mtu", "256")];
+    let plan = rnic_fabric::Plan::from_toml_with(STAR, &with, &mut |_| Ok(lines.clone())).expect("sound");
+    let report = finish(rnic_fabric::Simulation::new(&plan, 1).expect("sound"));
+    report.check().expect("every promise is kept");
+    assert!(report.acks_sent >= report.packets_sent, "IRN acknowledges every packet");
+    let share = report.ecn_marks as f64 / report.packets_sent as f64;
+    assert!((0.6..=1.0).contains(&share), "nearly every packet waits: {share}");
+}
+
 /// Steady state allocates nothing: not for a packet, not for a message.
 #[test]
 fn no_allocation_per_packet() {

@@ -123,7 +123,28 @@ fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
     }
 }
 
+/// Keys that this switch model does not have: whoever gives them a value expects it to matter.
+fn refuse_strangers(switch: &raw::Switch) -> Result<(), PlanError> {
+    let given = |key: fn(&raw::Pfc) -> OrAuto<Bytes>| {
+        switch.pfc.as_ref().is_some_and(|pfc| matches!(key(pfc), OrAuto::Given(_)))
+    };
+    let not_here = |key, what| Err(PlanError::value(key, what));
+    match switch.model {
+        SwitchModel::InputQueued if switch.alpha.is_some() => {
+            not_here("switch.alpha", "input-queued switches share no buffer: remove it")
+        }
+        SwitchModel::InputQueued if given(|pfc| pfc.headroom) => {
+            not_here("switch.pfc.headroom", "is what an input-queued switch has above its threshold: give that instead")
+        }
+        SwitchModel::SharedBuffer if given(|pfc| pfc.threshold) => {
+            not_here("switch.pfc.threshold", "is dynamic in a shared buffer: give alpha and headroom instead")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
+    refuse_strangers(raw)?;
     let buffer = raw.buffer.0.get();
     let skid = derived::skid(&plan.host_links, plan.mtu).max(derived::skid(&plan.fabric_links, plan.mtu)).get();
     let hysteresis = 2 * derived::largest_frame(plan.mtu);
@@ -134,9 +155,6 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
     };
     let (buffer, pfc) = match raw.model {
         SwitchModel::InputQueued => {
-            if raw.alpha.is_some() {
-                return Err(PlanError::value("switch.alpha", "input-queued switches share no buffer: remove it"));
-            }
             let pfc = wanted.map(|pfc| {
                 let threshold = given(pfc.threshold).unwrap_or(buffer.saturating_sub(skid));
                 PfcPlan { threshold, hysteresis, headroom: 0 }

@@ -3,7 +3,7 @@
 use rnic_base::{BitRate, Duration, Time};
 
 use super::*;
-use crate::switch::{BufferPlan, PfcPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, PfcPlan};
 
 const GOOD: &str = r#"
 name = "good"
@@ -104,6 +104,67 @@ fn overrides_replace_and_add() {
     assert!(matches!(plan.workload, WorkloadPlan::Poisson { load_ppm: 500_000, .. }));
 }
 
+/// Nothing that is written is passed over.
+#[test]
+fn every_number_of_a_switch_and_a_run_arrives() {
+    let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
+        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%" } }"#;
+    let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms" }"#;
+    let plan = read(&[("switch", switch), ("run", run)]).expect("sound");
+    let expected = SwitchPlan {
+        buffer: BufferPlan::Shared { total: 2_000_000, alpha: Alpha { numerator: 3, denominator: 8 } },
+        pfc: Some(PfcPlan {
+            threshold: 0,
+            hysteresis: plan.switch.and_then(|it| it.pfc).expect("on").hysteresis,
+            headroom: 41_000,
+        }),
+        ecn: Some(EcnPlan { kmin: 5_000, kmax: 200_000, pmax: rnic_base::Probability::ratio(7, 100) }),
+    };
+    assert_eq!(plan.switch, Some(expected));
+    let run = RunPlan {
+        limit: Time::ZERO + Duration::from_ms(3),
+        stall_after: Duration::from_ms(2),
+        warmup: Duration::from_ms(1),
+    };
+    assert_eq!(plan.run, run);
+}
+
+#[test]
+fn every_number_of_a_fault_arrives() {
+    use crate::fault::{FaultKind as Kind, Target};
+    let share = |percent| rnic_base::Probability::ratio(percent, 100);
+    let us = Duration::from_us;
+    // 1024 bytes of payload, all headers there are and what a link adds, at 40 Gbit/s: 5 packets of some 1.1 KB.
+    let faults = r#"[
+        { kind = "drop", probability = "2%", links = "edge-*>agg-*", packets = "acks" },
+        { kind = "burst", probability = "3%", end = "20%", loss = "60%", packets = "data" },
+        { kind = "burst", probability = "4%", length = 7 },
+        { kind = "reorder", probability = "5%", delay = "6us" },
+        { kind = "duplicate", probability = "8%" },
+        { kind = "corrupt", probability = "9%" },
+        { kind = "delay", delay = "10us", jitter = "11us" },
+        { kind = "down", from = "12us", until = "13us" },
+        { kind = "reorder", probability = "14%", displacement = 5 },
+    ]"#;
+    let plan = read(&[("fault", faults)]).expect("sound");
+    let (last, others) = plan.faults.split_last().expect("nine");
+    let expected = [
+        Kind::Drop(share(2)),
+        Kind::Burst { begin: share(3), end: share(20), loss: share(60) },
+        Kind::BurstOfLength { begin: share(4), packets: 7 },
+        Kind::Reorder { probability: share(5), delay: us(6) },
+        Kind::Duplicate(share(8)),
+        Kind::Corrupt(share(9)),
+        Kind::Delay { fixed: us(10), jitter: us(11) },
+        Kind::Down { from: Time::from_us(12), until: Time::from_us(13) },
+    ];
+    assert_eq!(others.iter().map(|fault| fault.kind).collect::<Vec<_>>(), expected);
+    assert_eq!((others[0].links.as_str(), others[0].target), ("edge-*>agg-*", Target::Acks));
+    assert_eq!((others[1].links.as_str(), others[1].target, others[2].target), ("*", Target::Data, Target::All));
+    let Kind::Reorder { delay, .. } = last.kind else { panic!("{last:?}") };
+    assert!((1.1..1.2).contains(&delay.as_us_f64()), "{delay}");
+}
+
 #[test]
 fn files_are_asked_for_by_name() {
     let trace = read(&[("workload", r#"{ kind = "trace", file = "flows.csv" }"#)]).expect("sound");
@@ -137,6 +198,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("switch.model", "magic", "switch.model: unknown variant"),
     ("switch.buffer", "100", "switch"),
     ("switch.alpha", "1/2", "switch.alpha: input-queued switches share no buffer"),
+    ("switch.pfc.headroom", "50KB", "switch.pfc.headroom: is what an input-queued switch has above"),
+    (
+        "switch",
+        r#"{ model = "shared-buffer", buffer = "1MB", pfc = { threshold = "9KB" } }"#,
+        "switch.pfc.threshold: is dynamic in a shared buffer",
+    ),
     ("switch.pfc.threshold", "300KB", "switch.pfc.threshold: must be between two packets"),
     ("switch", r#"{ model = "shared-buffer", buffer = "100KB", pfc = {} }"#, "switch.buffer: has room for 0 bytes"),
     ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
