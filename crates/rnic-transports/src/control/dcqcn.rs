@@ -148,6 +148,53 @@ mod tests {
     use super::*;
     use rnic_base::Time;
 
+    const LINE: ControlView =
+        ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
+
+    /// Megabits per second after each of `events`.
+    fn rates(state: &mut Dcqcn, events: impl IntoIterator<Item = ControlEvent>) -> Vec<f64> {
+        let params = Params::defaults(Dcqcn::PARAMS);
+        let rate = |event| state.on_event(&event, &LINE, &params).rate.map_or(0.0, |rate| rate.as_bps() as f64 / 1e6);
+        events.into_iter().map(rate).collect()
+    }
+
+    /// Section 3.1 with its parameters: two cuts by half (alpha is 1), five rounds half way back to the rate before the
+    /// last cut, then 40 Mbit/s a round, and 200 when timer and byte counter have both passed their five rounds.
+    #[test]
+    fn rates_recover_in_the_three_stages_of_the_paper() {
+        let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
+        assert_eq!(rates(&mut state, [ControlEvent::Cnp, ControlEvent::Cnp]), [50_000.0, 25_000.0]);
+        let fast = [37_500.0, 43_750.0, 46_875.0, 48_437.5, 49_218.75];
+        assert_eq!(rates(&mut state, [ControlEvent::Tick; 5]), fast);
+        assert_eq!(rates(&mut state, [ControlEvent::Tick]), [49_629.375], "half way to 50040");
+        let a_round = |parts: u64| (0..parts).map(move |_| ControlEvent::Sent { bytes: 10_000_000 / parts });
+        let counted = rates(&mut state, a_round(4));
+        assert_eq!(counted[..3], [0.0; 3], "ten million bytes make a round, not less");
+        assert_eq!(counted[3], 49_854.687_5, "half way to 50080");
+        rates(&mut state, (0..4).flat_map(|_| a_round(1)));
+        assert_eq!(state.target_bps, 50_240_000_000, "five rounds of bytes: additive");
+        rates(&mut state, a_round(1));
+        assert_eq!(state.target_bps, 50_440_000_000, "six rounds of both: hyper");
+    }
+
+    /// Alpha, the belief in congestion, fades by 1/256 in every period without a notification.
+    #[test]
+    fn the_longer_the_peace_the_smaller_the_cut() {
+        let cut_after = |periods: usize| {
+            let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
+            rates(&mut state, [ControlEvent::Cnp]);
+            // The period in which the notification came does not count.
+            rates(&mut state, vec![ControlEvent::Tick; periods + 1]);
+            let before = state.current_bps;
+            rates(&mut state, [ControlEvent::Cnp]);
+            (before - state.current_bps) as f64 / before as f64
+        };
+        for (periods, share) in [(0, 0.5), (177, 0.25), (2_000, 0.002)] {
+            let cut = cut_after(periods);
+            assert!((cut - share).abs() < 0.002, "after {periods} periods: {cut}");
+        }
+    }
+
     /// An idle queue pair does not tick for ever.
     #[test]
     fn the_timer_ends_with_recovery_and_starts_with_the_next_cnp() {
