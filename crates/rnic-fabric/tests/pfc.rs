@@ -31,6 +31,20 @@ fn nothing_is_dropped_with_room_for_what_is_under_way() {
     }
 }
 
+/// Two senders of 16 packets: half of what each sends waits. Its input passes 5 KB once, stops it, and lets it go on once
+/// two packets have left.
+#[test]
+fn pauses_and_their_time_are_counted() {
+    let with = [
+        ("switch.pfc", r#"{ threshold = "5KB" }"#),
+        ("workload", r#"{ kind = "incast", senders = 2, bytes = "32KiB", jitter = 0 }"#),
+        ("transport", r#"{ name = "roce-gbn", rto = 0 }"#),
+    ];
+    let report = run(STAR, &with, 1);
+    assert_eq!(report.pauses, 2);
+    assert!((3.0..4.0).contains(&report.pause_time_us), "two of some 1.7 us: {}", report.pause_time_us);
+}
+
 /// The threshold is not generous: with the buffer a few packets smaller and the same threshold, packets are lost.
 #[test]
 fn the_room_is_needed() {

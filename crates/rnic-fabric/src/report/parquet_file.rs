@@ -84,7 +84,7 @@ mod tests {
         let record = |id: u32| FlowRecord {
             id,
             src: 3,
-            dst: 5,
+            dst: u32::MAX,
             bytes: 1 << 33,
             start: Time::from_us(1),
             fct: Duration::from_ps(1_500),
@@ -97,6 +97,9 @@ mod tests {
         let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
         assert_eq!(rows.len(), 10);
         assert_eq!((rows[7].get_uint(0).expect("id"), rows[7].get_ulong(3).expect("bytes")), (7, 1 << 33));
+        assert_eq!((rows[7].get_uint(1).expect("src"), rows[7].get_uint(2).expect("dst")), (3, u32::MAX));
+        let times = [4, 5, 6].map(|column| rows[7].get_ulong(column).expect("a time"));
+        assert_eq!(times, [1_000_000, 1_500, 1_000], "start, completion and ideal time in picoseconds");
         assert_eq!(rows[7].get_double(7).expect("slowdown"), 1.5);
     }
 }
