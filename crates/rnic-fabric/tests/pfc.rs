@@ -31,8 +31,8 @@ fn nothing_is_dropped_with_room_for_what_is_under_way() {
     }
 }
 
-/// Two senders of 16 packets: half of what each sends waits. Its input passes 5 KB once, stops it, and lets it go on once
-/// two packets have left.
+/// Two senders of 16 packets: half of what each sends waits. Its input passes 5 KB once, stops it, and lets it go on
+/// once two packets have left.
 #[test]
 fn pauses_and_their_time_are_counted() {
     let with = [
