@@ -18,6 +18,7 @@ fn drops_happen_at_their_rate_and_are_repaired() {
     assert_eq!(report.packets_retransmitted, report.drops.fault, "selective repeat sends only what was lost");
     let report = with_fault(r#"[{ kind = "drop", packets = "data", probability = "1%" }]"#, TRANSPORTS[1]);
     assert!(report.packets_retransmitted > 5 * report.drops.fault, "go-back-N sends much again");
+    assert!(report.drops.unused > 5 * report.drops.fault, "because its receiver has no use for what is early");
 }
 
 #[test]
@@ -100,4 +101,17 @@ fn bursts_lose_so_many_packets_in_a_row() {
     let rate = report.drops.fault as f64 / sent as f64;
     assert!((0.013..0.027).contains(&rate), "{rate}");
     assert!(report.drops.fault.is_multiple_of(10) || report.timeouts > 0, "{}", report.drops.fault);
+}
+
+/// A packet that leaves at 0, 100 and 200 us finds the link down; the one of 300 us arrives.
+#[test]
+fn timeouts_are_counted_one_by_one() {
+    let with = [
+        ("fault", r#"[{ kind = "down", until = "250us", packets = "data" }]"#),
+        ("transport", TRANSPORTS[1]),
+        ("workload", r#"{ kind = "closed-loop", op = "write-imm", message = "1KB", count = 1 }"#),
+    ];
+    let report = run(WIRE, &with, 1);
+    assert_eq!((report.timeouts, report.packets_sent, report.packets_retransmitted), (3, 1, 3));
+    assert!((302.0..302.2).contains(&report.latency_us.expect("one").max), "{:?}", report.latency_us);
 }

@@ -116,6 +116,9 @@ pub enum ProfileError {
     /// The cap does not fit into the bitmaps.
     #[error("transport `{0}`: cap_packets {1} exceeds the widest bitmap, {max} packets", max = AnyRing::LARGEST)]
     CapExceedsWindow(&'static str, u32),
+    /// Every packet is acknowledged, asked or not.
+    #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
+    AcksNeedNoAsking(&'static str, u32),
 }
 
 impl Profile {
@@ -189,6 +192,9 @@ impl Profile {
         let recovery = &self.recovery;
         if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {
             return Err(ProfileError::ReorderingTakenForLoss(self.name, recovery.policy.name, self.paths.policy.name));
+        }
+        if self.acks == AckRule::EveryPacket && self.ack_every_packets != 1 {
+            return Err(ProfileError::AcksNeedNoAsking(self.name, self.ack_every_packets));
         }
         match self.cap_packets {
             Some(cap) if places && cap > AnyRing::LARGEST => Err(ProfileError::CapExceedsWindow(self.name, cap)),

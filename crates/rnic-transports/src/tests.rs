@@ -68,13 +68,14 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 6] = [
+    let refused: [Case; 7] = [
         ("tcp", &[], "roce-gbn, irn"),
         ("irn", &[("recovery", "magic")], "go-back-n, irn"),
         ("irn", &[("rto_lo", "1us")], "rto_low"),
         ("irn", &[("rto_low", "1 parsec")], "parsec"),
         ("irn", &[("cap_packets", "20000")], "16384"),
         ("irn", &[("paths", "spray")], "NACK threshold"),
+        ("irn", &[("ack_every_packets", "64")], "acknowledges every packet"),
     ];
     for (name, options, says) in refused {
         let error = select(name, options.iter().copied()).expect_err(says).to_string();
