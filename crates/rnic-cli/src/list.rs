@@ -166,7 +166,7 @@ fn text(catalogue: &Catalogue) -> String {
     for (head, kinds) in [
         ("Topologies (topology.kind of a plan)", &catalogue.topologies),
         ("Workloads (workload.kind of a plan)", &catalogue.workloads),
-        ("Faults (kind of a [[fault]] of a plan)", &catalogue.faults),
+        ("Faults (kind of a [[fault]] of a plan; each also takes links and packets)", &catalogue.faults),
     ] {
         text += &format!("\n{head}\n\n");
         let row = |kind: &Kind| [kind.name, kind.keys, kind.help].map(str::to_owned).to_vec();

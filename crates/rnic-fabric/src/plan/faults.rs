@@ -86,7 +86,10 @@ fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
         ("until", raw.until.is_some(), &[Down]),
     ];
     match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
-        Some((key, ..)) => Err(wrong(index, key, format!("means nothing for the fault `{:?}`", raw.kind))),
+        Some((key, ..)) => {
+            let kind = format!("{:?}", raw.kind).to_lowercase();
+            Err(wrong(index, key, format!("means nothing for the fault `{kind}`")))
+        }
         None => Ok(()),
     }
 }
