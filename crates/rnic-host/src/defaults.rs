@@ -4,7 +4,7 @@
 //! milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two processes a round trip
 //! takes some hundred microseconds. A timeout that is too early costs IRN one packet, and go-back-N everything that is
 //! in flight; a timeout that is too late costs both the time until it comes. So IRN's are short, and go-back-N's is
-//! long enough for a process that has lost its core for some ticks.
+//! long enough for a process that has lost its core for a tick.
 //!
 //! On a path that is slower than that, timeouts are stretched to a multiple of the round trip that setting up the
 //! connection took.
@@ -97,10 +97,9 @@ const DEFAULTS: &[(&str, &str)] = &[
     // IRN, many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission stalls the whole
     // window for so long: at 1 % loss, twice as much costs a tenth of the goodput.
     ("rto_high", "1ms"),
-    // Go-back-N: longer than a process stays off its core when four share it (20 ms were seen), because all that is in
-    // flight is resent in vain otherwise. Half of what verbs programs customarily ask hardware for (timeout 14, 67 ms).
-    // On an idle machine shorter ones serve it better under loss: README.md has figures.
-    ("rto", "32ms"),
+    // Go-back-N: two ticks of a process that is off its core. Without loss, 1 to 32 ms make no difference on an idle
+    // machine; with loss, shorter is faster (README.md has figures).
+    ("rto", "8ms"),
     // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's and half in the
     // receiver's train.
     ("cap_packets", "256"),
@@ -133,13 +132,13 @@ mod tests {
         assert_eq!(option(&given, "rto_high"), Duration::from_ms(1).as_ps());
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
-        assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(32).as_ps(), None));
+        assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
     }
 
     #[test]
     fn exchanged_parts_get_the_defaults_of_their_own_options() {
         let choice = TransportChoice::named("irn", &[("recovery", "go-back-n")]).expect("a variant of IRN");
-        assert_eq!(option(&choice, "rto"), Duration::from_ms(32).as_ps());
+        assert_eq!(option(&choice, "rto"), Duration::from_ms(8).as_ps());
     }
 
     #[test]
