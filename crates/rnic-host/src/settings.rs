@@ -1,0 +1,236 @@
+//! What people set: the `RNIC_*` variables, which programs that know nothing of us are started with.
+//!
+//! One table ([`VARIABLES`]) says what there is. `rnic run` makes its options from it, `rnic doctor` prints it, and the
+//! library under unmodified programs reads it by [`Settings::from_environment`]. A mistake is an error that names the
+//! variable, never a default in its place.
+
+mod capture;
+mod describe;
+mod variables;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rnic_base::Probability;
+
+pub use capture::CaptureFile;
+pub use variables::{VARIABLES, Variable};
+
+use crate::config::NicConfig;
+use crate::defaults::TransportChoice;
+use crate::impair::Impairment;
+
+/// What a program was started with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Name of the transport of reliable connections.
+    pub transport: String,
+    /// Its options.
+    pub options: Vec<(String, String)>,
+    /// The bad network, on what every process sends.
+    pub impairment: Impairment,
+    /// Largest wire MTU: payload bytes of a full packet.
+    pub mtu_max_bytes: u32,
+    /// Where to capture; see [`Settings::open_capture`].
+    pub capture: Option<PathBuf>,
+    /// Processes on one host may go past UDP.
+    pub bypass: bool,
+    /// Who works when the program does not call the library.
+    pub progress: Progress,
+    /// Let the kernel cut trains into packets, if it can.
+    pub segmentation: bool,
+    /// Let the kernel hand over trains of packets, if it can.
+    pub receive_offload: bool,
+    /// Do not say at the start what the device is.
+    pub quiet: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let NicConfig { mtu_max_bytes, segmentation, receive_offload, .. } = NicConfig::default();
+        Self {
+            transport: DEFAULT_TRANSPORT.to_owned(),
+            options: Vec::new(),
+            impairment: Impairment { rate_queue_bytes: RATE_QUEUE_BYTES, ..Impairment::default() },
+            mtu_max_bytes,
+            capture: None,
+            bypass: true,
+            progress: Progress::Auto,
+            segmentation,
+            receive_offload,
+            quiet: false,
+        }
+    }
+}
+
+/// Who drives the device while the program does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Progress {
+    /// A thread; and a signal to threads of the program that burn time outside of the library.
+    #[default]
+    Auto,
+    /// A thread alone: no signal ever interrupts the program.
+    Thread,
+    /// Nobody: things happen when the program calls the library.
+    Off,
+}
+
+impl Progress {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Thread, Self::Off];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Thread => "thread",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is wrong with a setting: one line, with where it stands and what would do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A variable has a value that it cannot have.
+    #[error("{name}={value}: {reason}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What is wrong with it, and what would do.
+        reason: String,
+    },
+    /// A variable that does not exist but looks as if somebody meant one that does.
+    #[error("{found} is no setting; did you mean {meant}? `rnic doctor` lists all of them")]
+    Unknown {
+        /// What was set.
+        found: String,
+        /// What is near.
+        meant: &'static str,
+    },
+    /// The transport, or one of its options, does not exist or cannot be so.
+    #[error("RNIC_TRANSPORT={transport}{}: {reason}; `rnic list` has what there is", options_part(options))]
+    Transport {
+        /// The transport that was asked for.
+        transport: String,
+        /// The options that were asked for, as one writes them.
+        options: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The capture cannot be written.
+    #[error("RNIC_PCAP={path}: {reason}; name a file in a folder that you may write to")]
+    Capture {
+        /// Where.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+fn options_part(options: &str) -> String {
+    if options.is_empty() { String::new() } else { format!(" RNIC_SET={options}") }
+}
+
+impl Settings {
+    /// What the environment of this process says.
+    ///
+    /// # Errors
+    /// When a variable has an illegal value, or one is set that is nearly a name of ours.
+    pub fn from_environment() -> Result<Self, SettingsError> {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        Self::from_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
+    }
+
+    /// What `variables` say; those that do not begin with `RNIC_` are somebody else's.
+    ///
+    /// # Errors
+    /// As [`Settings::from_environment`].
+    pub fn from_variables(
+        variables: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+    ) -> Result<Self, SettingsError> {
+        let mut settings = Self::default();
+        for (name, value) in variables {
+            let (name, value) = (name.as_ref(), value.as_ref());
+            match VARIABLES.iter().find(|variable| variable.name == name) {
+                // An empty variable is how shells unset one for a single command.
+                Some(_) if value.is_empty() => {}
+                Some(variable) => variable.set(&mut settings, value)?,
+                None => variables::refuse_near_miss(name)?,
+            }
+        }
+        settings.transport_choice()?;
+        Ok(settings)
+    }
+
+    /// The transport of reliable connections, with the timeouts of this room.
+    ///
+    /// # Errors
+    /// When there is no such transport, or an option is not one of its.
+    pub fn transport_choice(&self) -> Result<TransportChoice, SettingsError> {
+        let options: Vec<(&str, &str)> =
+            self.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        TransportChoice::named(&self.transport, &options).map_err(|error| SettingsError::Transport {
+            transport: self.transport.clone(),
+            options: self.options_text(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// `config`, with what is set: impairment, wire MTU, offloads, and a name for what is drawn from the seed.
+    pub fn to_nic_config(&self, config: NicConfig) -> NicConfig {
+        NicConfig {
+            name: self.stream_name(&config.name),
+            mtu_max_bytes: self.mtu_max_bytes,
+            segmentation: self.segmentation,
+            receive_offload: self.receive_offload,
+            impairment: self.impairment,
+            ..config
+        }
+    }
+
+    /// Whether processes on one host may go past UDP: not when packets shall be impaired or seen.
+    pub fn allows_bypass(&self) -> bool {
+        self.bypass && self.impairment.is_none() && self.capture.is_none()
+    }
+
+    /// Both ends of a connection have the same seed; they must not lose the same packets. What tells processes apart,
+    /// and is the same when somebody repeats a run, is their command line and their rank in a parallel job.
+    fn stream_name(&self, device: &str) -> String {
+        let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+        let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+        format!("{device}/{}/{rank}", String::from_utf8_lossy(&command))
+    }
+
+    fn options_text(&self) -> String {
+        self.options.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether packets are left to chance, so that the seed says something.
+    fn leaves_to_chance(&self) -> bool {
+        let Impairment { loss, corrupt, duplicate, reorder, jitter, .. } = self.impairment;
+        [loss, corrupt, duplicate, reorder].iter().any(|chance: &Probability| !chance.is_never())
+            || jitter > rnic_base::Duration::ZERO
+    }
+}
+
+/// What unmodified programs get when nobody says anything else.
+const DEFAULT_TRANSPORT: &str = "irn";
+
+/// Bytes that wait for a slow link: more than transports have in flight, for what gets lost is up to `RNIC_LOSS`.
+const RATE_QUEUE_BYTES: u64 = 16 << 20;
+
+/// How Open MPI, PMIx, MPICH and Slurm tell a process its rank.
+const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+#[cfg(test)]
+#[path = "settings/tests.rs"]
+mod tests;

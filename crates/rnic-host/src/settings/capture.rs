@@ -1,0 +1,163 @@
+//! The capture file of a process that may end at any moment, beside others that were told the same name.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Duration, Instant};
+
+use super::{Settings, SettingsError};
+
+/// A capture file. What is in it when a process is killed is whole but for the last moments.
+#[derive(Debug)]
+pub struct CaptureFile {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+    /// When the oldest byte in the buffer was put there.
+    since: Option<Instant>,
+}
+
+impl Settings {
+    /// Opens the capture that was asked for, if one was.
+    ///
+    /// Several processes may have been told the same name. `%p` in it is the process's number. Without one, the first
+    /// process takes the name as it is, and those that come while it runs put their number in front of the extension:
+    /// `out.pcap`, `out.4711.pcap`.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn open_capture(&self) -> Result<Option<CaptureFile>, SettingsError> {
+        let Some(path) = &self.capture else { return Ok(None) };
+        let refused =
+            |error: io::Error| SettingsError::Capture { path: path.display().to_string(), reason: error.to_string() };
+        CaptureFile::open(path, process::id()).map(Some).map_err(refused)
+    }
+}
+
+impl CaptureFile {
+    fn open(path: &Path, pid: u32) -> io::Result<Self> {
+        let text = path.to_string_lossy();
+        if text.contains(PLACEHOLDER) {
+            return Self::create(Path::new(&text.replace(PLACEHOLDER, &pid.to_string())));
+        }
+        Self::create(path).or_else(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Self::create_numbered(path, pid),
+            _ => Err(error),
+        })
+    }
+
+    /// The name with the process's number; and a count, when this process itself writes that one already.
+    fn create_numbered(path: &Path, pid: u32) -> io::Result<Self> {
+        for count in 1..=FILES_MAX {
+            match Self::create(&numbered(path, pid, count)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+        Err(io::Error::other("too many captures of one process"))
+    }
+
+    /// Creates or empties `path`, unless somebody is writing it.
+    fn create(path: &Path) -> io::Result<Self> {
+        // Not truncated on opening: it may be another process's.
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) | Err(std::fs::TryLockError::Error(_)) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+        }
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(Self { path: path.to_owned(), file, buffer: Vec::with_capacity(BUFFER_BYTES), since: None })
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Write for CaptureFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if self.buffer.len() >= BUFFER_BYTES || since.elapsed() >= HELD_AT_MOST {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.since = None;
+        let result = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        result
+    }
+}
+
+impl Drop for CaptureFile {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+/// `out.pcap` as `out.4711.pcap`; the second of one process as `out.4711-2.pcap`.
+fn numbered(path: &Path, pid: u32, count: u32) -> PathBuf {
+    let number = if count > 1 { format!("{pid}-{count}") } else { pid.to_string() };
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
+        None => path.with_extension(number),
+    }
+}
+
+/// Stands for the number of the process.
+const PLACEHOLDER: &str = "%p";
+/// As many packets as make the call of the kernel cheap.
+const BUFFER_BYTES: usize = 64 << 10;
+/// A process that is killed loses no more of its capture, as long as it has traffic.
+const HELD_AT_MOST: Duration = Duration::from_millis(5);
+/// Devices that one process captures at a time.
+const FILES_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: PathBuf) -> Settings {
+        Settings { capture: Some(path), ..Settings::default() }
+    }
+
+    #[test]
+    fn whoever_comes_later_takes_a_name_of_its_own() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let settings = settings(folder.path().join("out.pcap"));
+        let open = || settings.open_capture().expect("it can be written").expect("one was asked for");
+        let (mut first, second, third) = (open(), open(), open());
+        let pid = process::id();
+        let name = |file: &CaptureFile| file.path().file_name().expect("a name").to_string_lossy().into_owned();
+        assert_eq!(name(&first), "out.pcap");
+        assert_eq!(name(&second), format!("out.{pid}.pcap"));
+        assert_eq!(name(&third), format!("out.{pid}-2.pcap"));
+        first.write_all(b"abc").expect("it is written");
+        drop(first);
+        assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"abc");
+        // A later run takes the name again, and what was in it is gone.
+        assert_eq!(name(&open()), "out.pcap");
+        assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"");
+    }
+
+    #[test]
+    fn a_place_for_the_number_is_filled() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let file = settings(folder.path().join("a-%p.pcap")).open_capture().expect("writable").expect("asked for");
+        assert_eq!(file.path(), folder.path().join(format!("a-{}.pcap", process::id())));
+    }
+
+    #[test]
+    fn a_capture_that_cannot_be_written_is_one_clear_line() {
+        let error = settings(PathBuf::from("/nowhere/out.pcap")).open_capture().expect_err("no such folder");
+        let said = error.to_string();
+        assert!(said.starts_with("RNIC_PCAP=/nowhere/out.pcap: ") && said.lines().count() == 1, "{said}");
+    }
+}

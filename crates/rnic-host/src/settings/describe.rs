@@ -1,0 +1,62 @@
+//! The one line that says what the device is: nobody shall take it for hardware, or not know of a bad network.
+
+use rnic_base::Duration;
+
+use super::Settings;
+use crate::config::NicConfig;
+use crate::impair::Impairment;
+
+impl Settings {
+    /// What `device` is, over `wire` (in a few words: `RoCEv2 over UDP from 192.0.2.1`), and what has been set.
+    pub fn describe(&self, device: &str, wire: &str) -> String {
+        let mut parts = vec![format!("transport {}", self.transport_text()), wire.to_owned()];
+        parts.extend(self.impairment_parts());
+        parts.extend(self.other_parts());
+        format!("rnic: software device {device} (not hardware): {}", parts.join(", "))
+    }
+
+    fn transport_text(&self) -> String {
+        match self.options_text() {
+            options if options.is_empty() => self.transport.clone(),
+            options => format!("{} ({options})", self.transport),
+        }
+    }
+
+    /// The bad network, one part each; the seed when it decides anything.
+    pub fn impairment_parts(&self) -> Vec<String> {
+        let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, .. } = self.impairment;
+        let chances = [("loss", loss), ("reordering", reorder), ("duplication", duplicate), ("corruption", corrupt)];
+        let mut parts: Vec<String> = chances
+            .iter()
+            .filter(|(_, chance)| !chance.is_never())
+            .map(|(what, chance)| format!("{what} {chance}"))
+            .collect();
+        let times = [("delay", delay), ("jitter", jitter)];
+        parts.extend(
+            times.iter().filter(|(_, time)| *time > Duration::ZERO).map(|(what, time)| format!("{what} {time}")),
+        );
+        parts.extend(rate.map(|rate| format!("rate {rate}")));
+        parts.extend(self.leaves_to_chance().then(|| format!("seed {seed}")));
+        parts
+    }
+
+    /// What is otherwise than by default.
+    fn other_parts(&self) -> Vec<String> {
+        let default = NicConfig::default();
+        let mut parts = Vec::new();
+        if self.mtu_max_bytes != default.mtu_max_bytes {
+            parts.push(format!("packets of at most {} bytes", self.mtu_max_bytes));
+        }
+        let switches = [
+            ("same-host bypass", self.bypass),
+            ("segmentation offload", self.segmentation),
+            ("receive offload", self.receive_offload),
+        ];
+        parts.extend(switches.iter().filter(|(_, is_on)| !is_on).map(|(what, _)| format!("{what} off")));
+        if self.progress != super::Progress::default() {
+            parts.push(format!("progress {}", self.progress));
+        }
+        parts.extend(self.capture.as_ref().map(|path| format!("capture to {}", path.display())));
+        parts
+    }
+}

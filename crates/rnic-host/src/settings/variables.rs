@@ -1,0 +1,262 @@
+//! The table of variables: name, meaning, how a value is read.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rnic_base::limits::{MTU_MAX, MTU_MIN};
+use rnic_base::{BitRate, Bytes};
+
+use super::{Progress, Settings, SettingsError};
+
+/// A setting that people make.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name in the environment.
+    pub name: &'static str,
+    /// Its name as an option of `rnic run`, without the dashes.
+    pub option: &'static str,
+    /// What stands for its value in help.
+    pub value: &'static str,
+    /// What holds when nobody sets it, as people write it.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// Reads a value into the settings, or says what would do.
+    read: fn(&mut Settings, &str) -> Result<(), String>,
+}
+
+impl Variable {
+    /// Reads `value` into `settings`.
+    ///
+    /// # Errors
+    /// When it cannot have that value.
+    pub fn set(&self, settings: &mut Settings, value: &str) -> Result<(), SettingsError> {
+        let refused = |reason| SettingsError::Value { name: self.name, value: value.to_owned(), reason };
+        (self.read)(settings, value).map_err(refused)
+    }
+
+    /// Whether several values may be given, joined by commas.
+    pub fn is_list(&self) -> bool {
+        self.name == "RNIC_SET"
+    }
+}
+
+/// Everything that can be set.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "RNIC_TRANSPORT",
+        option: "transport",
+        value: "NAME",
+        default: "irn",
+        meaning: "Transport of reliable connections; see `rnic list`. Both ends need the same",
+        read: |settings, text| {
+            text.trim().clone_into(&mut settings.transport);
+            Ok(())
+        },
+    },
+    Variable {
+        name: "RNIC_SET",
+        option: "set",
+        value: "KEY=VALUE",
+        default: "",
+        meaning: "Options of the transport, such as rto_high=2ms; see `rnic list`",
+        read: read_options,
+    },
+    Variable {
+        name: "RNIC_LOSS",
+        option: "loss",
+        value: "P",
+        default: "0",
+        meaning: "Packets that vanish, each by itself, on what every process sends",
+        read: |settings, text| put(&mut settings.impairment.loss, text),
+    },
+    Variable {
+        name: "RNIC_REORDER",
+        option: "reorder",
+        value: "P",
+        default: "0",
+        meaning: "Packets that are overtaken by later ones",
+        read: |settings, text| put(&mut settings.impairment.reorder, text),
+    },
+    Variable {
+        name: "RNIC_DUPLICATE",
+        option: "duplicate",
+        value: "P",
+        default: "0",
+        meaning: "Packets that arrive twice",
+        read: |settings, text| put(&mut settings.impairment.duplicate, text),
+    },
+    Variable {
+        name: "RNIC_CORRUPT",
+        option: "corrupt",
+        value: "P",
+        default: "0",
+        meaning: "Packets that arrive with one bit wrong; the receiver's ICRC finds them",
+        read: |settings, text| put(&mut settings.impairment.corrupt, text),
+    },
+    Variable {
+        name: "RNIC_DELAY",
+        option: "delay",
+        value: "TIME",
+        default: "0",
+        meaning: "How much later every packet arrives",
+        read: |settings, text| put(&mut settings.impairment.delay, text),
+    },
+    Variable {
+        name: "RNIC_JITTER",
+        option: "jitter",
+        value: "TIME",
+        default: "0",
+        meaning: "How much later besides, at most, drawn for each packet",
+        read: |settings, text| put(&mut settings.impairment.jitter, text),
+    },
+    Variable {
+        name: "RNIC_RATE",
+        option: "rate",
+        value: "RATE",
+        default: "no limit",
+        meaning: "Rate of the slowest link on the way, framing included",
+        read: read_rate,
+    },
+    Variable {
+        name: "RNIC_SEED",
+        option: "seed",
+        value: "N",
+        default: "1",
+        meaning: "Decides which packets are lost, overtaken and so on",
+        read: |settings, text| {
+            let seed = text.trim().parse().map_err(|_| "expected a whole number from 0 to 2^64-1".to_owned());
+            settings.impairment.seed = seed?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "RNIC_MTU",
+        option: "mtu",
+        value: "BYTES",
+        default: "4096",
+        meaning: "Payload bytes of a full packet on the wire, at most; paths may carry less",
+        read: read_mtu,
+    },
+    Variable {
+        name: "RNIC_PCAP",
+        option: "pcap",
+        value: "FILE",
+        default: "no capture",
+        meaning: "Write what is sent and received, for Wireshark. %p is the process's number; without it, a process \
+                  that finds FILE being written puts its number in front of the extension",
+        read: |settings, text| {
+            settings.capture = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Variable {
+        name: "RNIC_BYPASS",
+        option: "bypass",
+        value: "on|off",
+        default: "on",
+        meaning: "Processes on one host may go past UDP. They do not when impairment or a capture is asked for",
+        read: |settings, text| switch(&mut settings.bypass, text),
+    },
+    Variable {
+        name: "RNIC_PROGRESS",
+        option: "progress",
+        value: "WHO",
+        default: "auto",
+        meaning: "Who works while the program does not call the library: auto (a thread, and a signal to threads that \
+                  spin on memory), thread (no signals), off (nobody)",
+        read: read_progress,
+    },
+    Variable {
+        name: "RNIC_SEGMENTATION",
+        option: "segmentation",
+        value: "on|off",
+        default: "on",
+        meaning: "Let the kernel cut trains into packets, if it can",
+        read: |settings, text| switch(&mut settings.segmentation, text),
+    },
+    Variable {
+        name: "RNIC_RECEIVE_OFFLOAD",
+        option: "receive-offload",
+        value: "on|off",
+        default: "on",
+        meaning: "Let the kernel hand over trains of packets, if it can",
+        read: |settings, text| switch(&mut settings.receive_offload, text),
+    },
+    Variable {
+        name: "RNIC_QUIET",
+        option: "quiet",
+        value: "on|off",
+        default: "off",
+        meaning: "Do not say on standard error what the device is",
+        read: |settings, text| switch(&mut settings.quiet, text),
+    },
+];
+
+fn put<T: FromStr<Err: ToString>>(place: &mut T, text: &str) -> Result<(), String> {
+    *place = text.parse().map_err(|error: T::Err| error.to_string())?;
+    Ok(())
+}
+
+fn switch(place: &mut bool, text: &str) -> Result<(), String> {
+    *place = match text.trim() {
+        "on" => true,
+        "off" => false,
+        _ => return Err("expected on or off".to_owned()),
+    };
+    Ok(())
+}
+
+fn read_options(settings: &mut Settings, text: &str) -> Result<(), String> {
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let option = part.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+        let option = option.filter(|(key, value)| !key.is_empty() && !value.is_empty());
+        settings.options.push(option.ok_or_else(|| "expected KEY=VALUE, or several with commas between".to_owned())?);
+    }
+    Ok(())
+}
+
+fn read_rate(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let rate: BitRate = text.parse().map_err(|error: rnic_base::UnitError| error.to_string())?;
+    if rate == BitRate::ZERO {
+        return Err("a rate must be above zero".to_owned());
+    }
+    settings.impairment.rate = Some(rate);
+    Ok(())
+}
+
+fn read_mtu(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
+    let mtu = u32::try_from(bytes).ok().filter(|mtu| (MTU_MIN..=MTU_MAX).contains(mtu) && mtu.is_multiple_of(4));
+    settings.mtu_max_bytes = mtu.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))?;
+    Ok(())
+}
+
+fn read_progress(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mode = Progress::ALL.into_iter().find(|mode| mode.name() == text.trim());
+    settings.progress = mode.ok_or_else(|| "expected auto, thread or off".to_owned())?;
+    Ok(())
+}
+
+/// Refuses a name that somebody has probably mistyped; others that begin with `RNIC_` are none of our business.
+pub(super) fn refuse_near_miss(name: &str) -> Result<(), SettingsError> {
+    if !name.starts_with("RNIC_") {
+        return Ok(());
+    }
+    match VARIABLES.iter().find(|variable| is_near(variable.name, name)) {
+        Some(variable) => Err(SettingsError::Unknown { found: name.to_owned(), meant: variable.name }),
+        None => Ok(()),
+    }
+}
+
+/// Whether one letter too many, too few or another one makes `b` out of `a`.
+fn is_near(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let same_front = short.iter().zip(long).take_while(|(x, y)| x == y).count();
+    match long.len() - short.len() {
+        0 => same_front == long.len() || short[same_front + 1..] == long[same_front + 1..],
+        1 => short[same_front..] == long[same_front + 1..],
+        _ => false,
+    }
+}
