@@ -12,6 +12,16 @@ use crate::impair::Impairment;
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
+    /// Every queue pair's number says which UDP port it lives on, so that any number of NICs share a machine's
+    /// addresses and peers need to know addresses only ([`crate::Nic::acquire_host`]). `bind` is ignored then: the NIC
+    /// takes a free port, on all addresses of both IP versions, and packets leave from port 4791. Connections are not
+    /// made by this NIC's connection manager.
+    pub shared: bool,
+    /// With `shared`: peers are adapters of other makes, or Linux's `rdma_rxe`. Packets go to port 4791 and are received
+    /// there, which one NIC of a machine can do; the wire MTU is one of InfiniBand's.
+    pub real_roce_peers: bool,
+    /// With `shared`: NICs of this user on this machine exchange packets through memory that they share.
+    pub bypass: bool,
     /// Own address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
     /// know it.
     pub bind: SocketAddr,
@@ -38,6 +48,9 @@ pub struct NicConfig {
 impl Default for NicConfig {
     fn default() -> Self {
         Self {
+            shared: false,
+            real_roce_peers: false,
+            bypass: true,
             bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT),
             name: "nic".to_owned(),
             line_rate: BitRate::gbps(100),
@@ -56,6 +69,11 @@ impl NicConfig {
     /// The defaults, bound to `bind`.
     pub fn at(bind: SocketAddr) -> Self {
         Self { bind, ..Self::default() }
+    }
+
+    /// The defaults of a NIC that shares its machine with others; see [`NicConfig::shared`](Self#structfield.shared).
+    pub fn shared() -> Self {
+        Self { shared: true, mtu_max_bytes: MTU_MAX, ..Self::default() }
     }
 
     /// Applies the environment: `RNIC_SEGMENTATION=off` and `RNIC_RECEIVE_OFFLOAD=off` do without the kernel's help.
@@ -79,6 +97,10 @@ impl NicConfig {
     }
 
     pub(crate) fn check(&self) -> Result<(), NicError> {
+        if self.real_roce_peers && !self.shared {
+            let (found, expected) = ("true".to_owned(), "false, without `shared`");
+            return Err(NicError::Setting { what: "real_roce_peers", found, expected });
+        }
         let mtu = self.mtu_max_bytes;
         if !(MTU_MIN..=MTU_MAX).contains(&mtu) || !mtu.is_multiple_of(4) {
             let expected = "a multiple of 4 between 256 and 8192";

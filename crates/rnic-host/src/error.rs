@@ -47,9 +47,20 @@ pub enum NicError {
     /// More peers than a NIC keeps.
     #[error("too many peers")]
     TooManyPeers,
+    /// This NIC's peers are whole hosts ([`crate::NicConfig::shared`]), or the other way round.
+    #[error("a NIC that {0}")]
+    Mode(&'static str),
     /// The address is of the other IP version.
     #[error("{0} is not of the IP version of this NIC")]
     IpVersion(SocketAddr),
+    /// The path carries packets that are too small to be of use.
+    #[error("{to}: the path carries {mtu_bytes} bytes a packet, too few")]
+    PathTooNarrow {
+        /// Who was looked for.
+        to: std::net::IpAddr,
+        /// IP packet size.
+        mtu_bytes: u32,
+    },
     /// The system failed.
     #[error("{doing}: {error}")]
     System {

@@ -141,8 +141,7 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
 
 fn socket(ip: IpAddr, receive_offload: bool) -> io::Result<UdpSocket> {
     let bind = SocketAddr::new(ip, 0);
-    let (receive_buffer_bytes, send_buffer_bytes) = (BUFFER_BYTES, BUFFER_BYTES);
-    UdpSocket::open(&SocketOptions { bind, receive_buffer_bytes, send_buffer_bytes, receive_offload })
+    UdpSocket::open(&SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, receive_offload))
 }
 
 fn send(socket: &UdpSocket, to: &socket2::SockAddr, parts: &[IoSlice<'_>], segment: Option<u16>) -> io::Result<()> {

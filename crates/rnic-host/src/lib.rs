@@ -45,6 +45,7 @@
 //!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
+mod addresses;
 mod capture;
 mod carry;
 mod clock;
@@ -63,12 +64,14 @@ mod nic;
 mod notice;
 mod peer;
 pub mod perf;
+mod ports;
 mod settings;
 mod stats;
 mod sys;
 pub mod transfer;
 mod window;
 
+pub use addresses::{LocalAddress, local_addresses};
 pub use cm::ConnectionId;
 pub use config::NicConfig;
 pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};

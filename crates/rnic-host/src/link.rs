@@ -9,32 +9,39 @@
 //! call the ICRC of all but the first packet of a train wrong. Captures that we write are right.
 
 pub(crate) mod batch;
+pub(crate) mod lane;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
 use rnic_engine::PeerId;
-use rnic_wire::Addresses;
+use rnic_wire::net::UDP_PORT;
+use rnic_wire::{Addresses, Qpn};
 
 use crate::capture::{CaptureTo, record};
 use crate::datagram::Datagram;
 use crate::impair::{DelayLine, Fate};
 use crate::notice::{Notice, Notices};
-use crate::peer::Peers;
+use crate::peer::{Peer, Peers};
+use crate::ports;
 use crate::stats::NicStats;
 use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, UdpSocket};
 
 use batch::{Batch, Train};
+use lane::Lane;
 
 /// The sending side of a NIC, and what both sides share.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) socket: UdpSocket,
-    /// Packets must say where they come from: the socket is bound to all addresses.
+    /// At least one; with several, one for each IP version.
+    pub(crate) lanes: ArrayVec<Lane, LANES_MAX>,
+    /// Packets must say where they come from: the sockets are bound to all addresses.
     is_wildcard: bool,
+    /// How a peer's UDP port is found.
+    pub(crate) ports: Ports,
     pub(crate) peers: Peers,
     /// The kernel cuts trains.
     pub(crate) segmentation: bool,
@@ -49,6 +56,17 @@ pub(crate) struct Link {
     pub(crate) capture: Option<CaptureTo>,
     pub(crate) stats: NicStats,
     pub(crate) notices: Notices,
+}
+
+/// How a peer's UDP port is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ports {
+    /// Each peer has one.
+    OfPeer,
+    /// Each queue pair's number names one ([`crate::ports`]).
+    OfQueuePair,
+    /// All have that of RoCEv2.
+    RoceV2,
 }
 
 /// What an error of the kernel means for the datagram or train that it was asked to send.
@@ -98,11 +116,12 @@ fn is_network_error(errno: i32) -> bool {
 }
 
 impl Link {
-    pub(crate) fn new(socket: UdpSocket, segmentation: bool) -> Self {
+    pub(crate) fn new(lanes: ArrayVec<Lane, LANES_MAX>, ports: Ports, segmentation: bool) -> Self {
         Self {
-            is_wildcard: socket.local_addr().ip().is_unspecified(),
-            segmentation: segmentation && socket.has_segmentation(),
-            socket,
+            is_wildcard: lanes[0].local_addr().ip().is_unspecified(),
+            segmentation: segmentation && lanes[0].sender().has_segmentation(),
+            lanes,
+            ports,
             peers: Peers::default(),
             held: VecDeque::new(),
             wide: VecDeque::new(),
@@ -125,8 +144,35 @@ impl Link {
         self.line.next_due()
     }
 
+    /// Own address and port.
+    #[inline]
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.lanes[0].local_addr()
+    }
+
+    /// The lane to `ip`. A NIC at one address knows peers of its IP version only.
+    #[inline]
+    fn lane_of(&self, ip: IpAddr) -> usize {
+        self.lanes.iter().position(|lane| lane.carries(ip)).unwrap_or(0)
+    }
+
+    /// The UDP port of `peer` that `dest_qpn` lives on.
+    #[inline]
+    pub(crate) fn port_of(&self, peer: &Peer, dest_qpn: Qpn) -> u16 {
+        match self.ports {
+            Ports::OfQueuePair => ports::port_of(dest_qpn),
+            Ports::OfPeer | Ports::RoceV2 => peer.addresses.dst().port(),
+        }
+    }
+
+    /// How the peer that sends from `source` is called.
+    #[inline]
+    pub(crate) fn peer_at(&self, source: SocketAddr) -> SocketAddr {
+        if self.ports == Ports::OfPeer { source } else { SocketAddr::new(source.ip(), UDP_PORT) }
+    }
+
     /// Our address that a socket bound to all of them must name.
-    pub(crate) fn source_of(&self, addresses: &Addresses) -> Option<std::net::IpAddr> {
+    pub(crate) fn source_of(&self, addresses: &Addresses) -> Option<IpAddr> {
         self.is_wildcard.then(|| addresses.src().ip())
     }
 
@@ -136,22 +182,23 @@ impl Link {
         record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, bytes);
     }
 
-    /// Decides what impairment does to a packet of `len` bytes to `peer`. `copy` makes the datagram when one is needed.
+    /// Decides what impairment does to a packet of `len` bytes to UDP port `port` of `peer`. `copy` makes the datagram when one is needed.
     /// Answers whether the packet leaves now.
     pub(crate) fn impair(
         &mut self,
         now: Time,
-        peer: PeerId,
+        (peer, port): (PeerId, u16),
         len: u32,
         copy: impl FnOnce(&Addresses) -> Vec<u8>,
     ) -> bool {
         let Self { peers, line, stats, .. } = self;
         let peer = peers.get_mut(peer);
+        let addresses = peer.way(port);
         let Some(impairment) = &mut peer.impairment else { return true };
         let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
         line.overtake(impairment, now);
         if !fate.copies.is_empty() {
-            let datagram = Datagram { addresses: peer.addresses, bytes: copy(&peer.addresses) };
+            let datagram = Datagram { addresses, bytes: copy(&addresses) };
             for late in &fate.copies {
                 if !line.insert(late, datagram.clone(), impairment) {
                     stats.impairment.queue_full += 1;
@@ -163,9 +210,9 @@ impl Link {
 
     /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
-        let peer = self.peers.find(addresses.dst(), addresses.src().ip());
+        let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
         if let Some(peer) = peer
-            && !self.impair(now, peer, bytes.len() as u32, |_| bytes.to_vec())
+            && !self.impair(now, (peer, addresses.dst().port()), bytes.len() as u32, |_| bytes.to_vec())
         {
             return;
         }
@@ -189,10 +236,10 @@ impl Link {
             return false;
         }
         let mut any = self.send_queue(now, false);
-        if !self.wide.is_empty() && self.socket.allow_fragments(true).is_ok() {
+        if !self.wide.is_empty() && self.lanes.iter_mut().all(|lane| lane.allow_fragments(true).is_ok()) {
             any |= self.send_queue(now, true);
             // When this fails nobody can be told; packets would be fragmented where they need not.
-            let _ = self.socket.allow_fragments(false);
+            self.lanes.iter_mut().for_each(|lane| drop(lane.allow_fragments(false)));
         }
         any
     }
@@ -238,16 +285,21 @@ impl Link {
     /// Offers the trains from `first` on to the kernel.
     #[inline]
     fn offer(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
+        let lane_to = |train: &Train| self.lane_of(self.peers.get(train.peer).addresses.dst().ip());
         let trains = &batch.trains()[first..];
+        let lane = lane_to(&trains[0]);
+        let count = trains.iter().take_while(|train| lane_to(train) == lane).count();
+        let trains = &trains[..count];
+        let to: ArrayVec<socket2::SockAddr, MESSAGES_MAX> =
+            trains.iter().map(|train| self.peers.get(train.peer).way(train.port).dst().into()).collect();
         let parts: ArrayVec<[IoSlice<'_>; 1], MESSAGES_MAX> =
             trains.iter().map(|train| [IoSlice::new(batch.bytes(train))]).collect();
         let mut messages = ArrayVec::<Outgoing<'_>, MESSAGES_MAX>::new();
-        for (train, parts) in trains.iter().zip(&parts) {
-            let peer = self.peers.get(train.peer);
+        for ((train, to), parts) in trains.iter().zip(&to).zip(&parts) {
             let segment = (train.count > 1).then_some(train.segment as u16);
-            messages.push(Outgoing { to: &peer.to, from: peer.from, parts, segment });
+            messages.push(Outgoing { to, from: self.peers.get(train.peer).from, parts, segment });
         }
-        self.socket.send(&messages)
+        self.lanes[lane].sender().send(&messages)
     }
 
     #[inline]
@@ -260,7 +312,7 @@ impl Link {
 
     #[cold]
     fn hold(&mut self, batch: &Batch<'_>, train: &Train) {
-        let addresses = self.peers.get(train.peer).addresses;
+        let addresses = self.peers.get(train.peer).way(train.port);
         self.stats.datagrams_held += u64::from(train.count);
         self.held.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
@@ -269,7 +321,7 @@ impl Link {
     #[cold]
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
-        let addresses = self.peers.get(train.peer).addresses;
+        let addresses = self.peers.get(train.peer).way(train.port);
         self.wide.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
 
@@ -284,7 +336,7 @@ impl Link {
 
     fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
         for train in batch.trains() {
-            let addresses = self.peers.get(train.peer).addresses;
+            let addresses = self.peers.get(train.peer).way(train.port);
             batch.packets(train).for_each(|bytes| self.capture(now, &addresses, bytes));
         }
     }
@@ -294,10 +346,9 @@ impl Link {
         let (mut any, mut tries) = (false, 0);
         loop {
             let queue = if fragmentable { &mut self.wide } else { &mut self.held };
-            if queue.is_empty() {
-                return any;
-            }
-            let error = match offer_datagrams(&self.socket, queue, self.is_wildcard) {
+            let Some(ip) = queue.front().map(|datagram| datagram.addresses.dst().ip()) else { return any };
+            let lane = self.lanes.iter().find(|lane| lane.carries(ip)).unwrap_or(&self.lanes[0]);
+            let error = match offer_datagrams(lane.sender(), queue, self.is_wildcard) {
                 Ok(count) => {
                     let bytes = queue.drain(..count).map(|datagram| datagram.bytes.len()).sum();
                     self.count_datagrams(count, bytes, fragmentable);
@@ -318,7 +369,7 @@ impl Link {
             match queue.pop_front() {
                 Some(datagram) if error == Refusal::TooLarge && !fragmentable => {
                     let way = datagram.addresses;
-                    if let Some(peer) = self.peers.find(way.dst(), way.src().ip()) {
+                    if let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip()) {
                         self.mark_narrow(now, peer);
                     }
                     self.wide.push_back(datagram);
@@ -341,11 +392,12 @@ impl Link {
     pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<(SocketAddr, i32), LATE_ERRORS_AT_ONCE> {
         let mut unreachable = ArrayVec::new();
         for _ in 0..LATE_ERRORS_AT_ONCE {
-            let Some(DeferredError { to, errno }) = self.socket.take_deferred_error() else {
+            let Some(DeferredError { to, errno }) = self.lanes.iter().find_map(Lane::take_deferred_error) else {
                 self.has_late_errors = false;
                 break;
             };
             let Some(to) = to else { continue };
+            let to = self.peer_at(to);
             if errno == libc::EMSGSIZE {
                 let peers: Vec<PeerId> = self.peers.at(to).collect();
                 peers.into_iter().for_each(|peer| self.mark_narrow(now, peer));
@@ -377,9 +429,11 @@ impl Link {
     }
 }
 
-/// Offers datagrams from the front of `queue` to the kernel.
+/// Offers datagrams of one IP version from the front of `queue` to the kernel.
 fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: bool) -> io::Result<usize> {
-    let next = || queue.iter().take(MESSAGES_MAX);
+    let is_ipv4 = queue.front().is_some_and(|datagram| datagram.addresses.dst().is_ipv4());
+    let same = move |datagram: &&Datagram| datagram.addresses.dst().is_ipv4() == is_ipv4;
+    let next = || queue.iter().take(MESSAGES_MAX).take_while(same);
     let to: ArrayVec<socket2::SockAddr, MESSAGES_MAX> =
         next().map(|datagram| datagram.addresses.dst().into()).collect();
     let parts: ArrayVec<[IoSlice<'_>; 1], MESSAGES_MAX> =
@@ -393,6 +447,9 @@ fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: 
         .collect();
     socket.send(&messages)
 }
+
+/// IP versions.
+const LANES_MAX: usize = 2;
 
 /// Times that an error of the network may be about something earlier, and sending is tried again at once.
 const LATE_ERRORS_MAX: u32 = 4;

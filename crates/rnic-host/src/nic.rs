@@ -5,11 +5,12 @@
 
 mod connect;
 mod receive;
+mod shared;
 mod verbs;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use rnic_engine::{
     Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryRegion, PdId, PeerId, Segment, Transmit, TransmitKind,
     Transport,
 };
+use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
 use crate::capture::CaptureTo;
@@ -27,8 +29,9 @@ use crate::config::NicConfig;
 use crate::connection::ConnectionEvent;
 use crate::error::NicError;
 use crate::impair::{Impairment, PeerImpairment};
-use crate::link::Link;
-use crate::link::batch::{Acks, Batch, SLAB_BYTES};
+use crate::link::batch::{Acks, Batch, SLAB_BYTES, Wrapping};
+use crate::link::lane::Lane;
+use crate::link::{Link, Ports};
 use crate::memory::{Memory, REGION_BYTES_MAX, Region};
 use crate::notice::Notice;
 use crate::stats::NicStats;
@@ -74,26 +77,22 @@ impl Nic {
     /// When the address is taken, is not one of this machine, or a setting makes no sense.
     pub fn open(config: NicConfig) -> Result<Self, NicError> {
         config.check()?;
-        let socket = UdpSocket::open(&SocketOptions {
-            bind: config.bind,
-            receive_buffer_bytes: config.receive_buffer_bytes,
-            send_buffer_bytes: config.send_buffer_bytes,
-            receive_offload: config.receive_offload,
-        })
-        .map_err(|error| NicError::opening(config.bind, error))?;
         let system = |doing| move |error| NicError::System { doing, error };
         let secret = match config.secret {
             Some(secret) => secret,
             None => sys::random_bits().map_err(system("drawing random bits"))?,
         };
-        let receive_buffer_bytes = socket.granted_receive_buffer().map_err(system("asking for the receive buffer"))?;
+        let link = open_link(&config, &mut RandomStreams::new(secret).stream("port"))?;
+        let granted = link.lanes.iter().flat_map(Lane::receivers).map(UdpSocket::granted_receive_buffer);
+        let granted = granted.collect::<Result<Vec<_>, _>>().map_err(system("asking for the receive buffer"))?;
+        let receive_buffer_bytes = granted.into_iter().min().unwrap_or_default();
         let mut random = RandomStreams::new(secret).stream("nic");
         Ok(Self {
             clock: Clock::start(),
             engine: Engine::new(EngineConfig { line_rate: config.line_rate, secret }),
             memory: Memory::default(),
             rx: Receiver::new(),
-            link: Link::new(socket, config.segmentation),
+            link,
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes,
             cm: Manager::new(secret),
@@ -122,7 +121,7 @@ impl Nic {
 
     /// Own address and port.
     pub fn local_addr(&self) -> SocketAddr {
-        self.link.socket.local_addr()
+        self.link.local_addr()
     }
 
     /// Time since it was opened: the engine's time.
@@ -299,6 +298,9 @@ impl Nic {
 
     /// The way to `address`: our and its address, and what the kernel knows of the path.
     pub(crate) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
+        if self.config.shared {
+            return Err(NicError::Mode("shares its machine has hosts as peers, and no connection manager"));
+        }
         let local = self.local_addr();
         if local.is_ipv4() != address.is_ipv4() {
             return Err(NicError::IpVersion(address));
@@ -342,21 +344,20 @@ impl Nic {
     /// # Errors
     /// When the system does not let us wait.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), NicError> {
-        let now = self.clock.now();
-        // What was received last may have called for answers.
-        self.flush(now);
-        let held_up = self.link.is_held_up();
-        let held_up_until = held_up.then(|| now + HELD_UP_WAIT);
-        let due = [self.engine.next_timeout(), self.cm.next_timeout(), self.link.next_due(), held_up_until];
-        let until_due = due.into_iter().flatten().min().map_or(Duration::MAX, |due| due.since(now));
-        let timeout = at_most.min(until_due);
+        if self.wants_progress() {
+            return Ok(());
+        }
+        let timeout = at_most.min(self.next_deadline().unwrap_or(Duration::MAX));
         if timeout == Duration::ZERO {
             return Ok(());
         }
         // Rounded up: waking too early would only mean waking twice.
         let timeout_ns = timeout.as_ps().div_ceil(1_000);
         let failed = |error| NicError::System { doing: "waiting for packets", error };
-        self.link.has_late_errors |= self.link.socket.wait(Some(timeout_ns), held_up).map_err(failed)?;
+        let held_up = self.link.is_held_up();
+        let has_errors = sys::wait(&self.raw_fds(), Some(timeout_ns), held_up).map_err(failed)?;
+        self.link.has_late_errors |= has_errors;
+        self.link.lanes.iter_mut().for_each(Lane::wake);
         Ok(())
     }
 
@@ -417,21 +418,43 @@ fn add_packet(
     payload: &[Segment],
 ) {
     let len = transmit.packet.udp_payload_len(transmit.format);
-    let peer = link.peers.get_mut(transmit.peer);
-    if !peer.is_special() {
-        let prefix = peer.sent_prefix(len);
-        return batch.add(transmit, len, payload, memory, prefix, link.segmentation);
+    let peer = link.peers.get(transmit.peer);
+    let port = link.port_of(peer, transmit.packet.dest_qpn);
+    if peer.is_special() {
+        let copy = |addresses: &Addresses| transmit_copy(transmit, payload, memory, addresses);
+        if !link.impair(now, (transmit.peer, port), len, copy) {
+            return;
+        }
+        if link.is_still_narrow(now, transmit.peer, len) {
+            let addresses = link.peers.get(transmit.peer).way(port);
+            return link.send_fragmentable(now, &addresses, copy(&addresses));
+        }
     }
-    let copy = |addresses: &Addresses| transmit_copy(transmit, payload, memory, addresses);
-    if !link.impair(now, transmit.peer, len, copy) {
-        return;
+    let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
+    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation });
+}
+
+/// Opens the sockets that `config` asks for.
+fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicError> {
+    let ports = match (config.shared, config.real_roce_peers) {
+        (false, _) => Ports::OfPeer,
+        (true, false) => Ports::OfQueuePair,
+        (true, true) => Ports::RoceV2,
+    };
+    if ports == Ports::OfPeer {
+        let (receive, send) = (config.receive_buffer_bytes, config.send_buffer_bytes);
+        let options = SocketOptions::at(config.bind, receive, send, config.receive_offload);
+        let socket = UdpSocket::open(&options).map_err(|error| NicError::opening(config.bind, error))?;
+        let lanes = [Lane::new(socket, None, false)].into_iter().collect();
+        return Ok(Link::new(lanes, ports, config.segmentation));
     }
-    let addresses = link.peers.get(transmit.peer).addresses;
-    if link.is_still_narrow(now, transmit.peer, len) {
-        return link.send_fragmentable(now, &addresses, copy(&addresses));
+    let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
+    let (lanes, refused) = crate::ports::open(config, random).map_err(|error| NicError::opening(roce, error))?;
+    let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
+    if let Some(error) = refused {
+        link.notices.push(Notice::SourcePortTaken(error.to_string()));
     }
-    let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len);
-    batch.add(transmit, len, payload, memory, prefix, link.segmentation);
+    Ok(link)
 }
 
 /// What happens to packets on the way to the `number`-th peer, if anything does.

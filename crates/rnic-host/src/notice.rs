@@ -13,6 +13,8 @@ pub enum Notice {
     PathWideAgain(SocketAddr),
     /// The kernel refuses to cut trains into packets for the way they take: from now on each is sent by itself.
     SegmentationRefused,
+    /// Packets do not leave from port 4791, because of this: captures will not show them as RoCEv2. Nothing else changes.
+    SourcePortTaken(String),
     /// The capture could not be written and has ended.
     CaptureEnded(String),
 }
@@ -23,6 +25,7 @@ impl std::fmt::Display for Notice {
             Self::PathTooNarrow(peer) => write!(f, "packets to {peer} are larger than the path carries: fragmenting"),
             Self::PathWideAgain(peer) => write!(f, "packets to {peer} fit the path again"),
             Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
+            Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),
             Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
         }
     }

@@ -9,17 +9,16 @@ use std::net::{IpAddr, SocketAddr};
 use rnic_base::Time;
 use rnic_engine::PeerId;
 use rnic_wire::{Addresses, IcrcPrefix};
-use socket2::SockAddr;
 
 use crate::impair::PeerImpairment;
 
 /// One other end.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// From us to the peer.
+    /// From us to the peer. When queue pairs name ports, the peer's port here is only that of RoCEv2.
     pub(crate) addresses: Addresses,
-    /// The peer's address as the kernel takes it.
-    pub(crate) to: SockAddr,
+    /// Payload bytes of a full packet that the path carries; 0 when nobody has looked.
+    pub(crate) wire_mtu: u32,
     /// Our address, when the socket has several.
     pub(crate) from: Option<IpAddr>,
     /// Connections and programs that use it.
@@ -40,34 +39,44 @@ impl Peer {
         self.impairment.is_some() || self.fragmenting.is_some()
     }
 
-    /// ICRC of the headers below ours of a datagram of `len` bytes to the peer.
+    /// The way to the peer's UDP port `port`.
     #[inline]
-    pub(crate) fn sent_prefix(&mut self, len: u32) -> IcrcPrefix {
-        let addresses = &self.addresses;
-        self.sent.get(len, || IcrcPrefix::new(addresses, len))
+    pub(crate) fn way(&self, port: u16) -> Addresses {
+        way_to(&self.addresses, port)
     }
 
-    /// The same for a datagram from the peer.
+    /// ICRC of the headers below ours of a datagram of `len` bytes to the peer's UDP port `port`.
     #[inline]
-    pub(crate) fn received_prefix(&mut self, len: u32) -> IcrcPrefix {
+    pub(crate) fn sent_prefix(&mut self, len: u32, port: u16) -> IcrcPrefix {
         let addresses = &self.addresses;
-        self.received.get(len, || IcrcPrefix::new(&addresses.reversed(), len))
+        self.sent.get(len, port, || IcrcPrefix::new(&way_to(addresses, port), len))
     }
+
+    /// The same for a datagram from the peer's UDP port `port`, which came to us on `way`.
+    #[inline]
+    pub(crate) fn received_prefix(&mut self, len: u32, port: u16, way: impl FnOnce() -> Addresses) -> IcrcPrefix {
+        self.received.get(len, port, || IcrcPrefix::new(&way(), len))
+    }
+}
+
+fn way_to(addresses: &Addresses, port: u16) -> Addresses {
+    let dst = SocketAddr::new(addresses.dst().ip(), port);
+    Addresses::new(addresses.src(), dst).expect("the IP versions are those of a peer")
 }
 
 /// The prefixes of the lengths that were used last. A connection has few: full packets, acknowledgements, the ends of
 /// messages.
 #[derive(Debug, Default)]
-struct PrefixCache([Option<(u32, IcrcPrefix)>; PREFIXES]);
+struct PrefixCache([Option<(u32, u16, IcrcPrefix)>; PREFIXES]);
 
 impl PrefixCache {
     #[inline]
-    fn get(&mut self, len: u32, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
-        // Lengths are multiples of four, and those of a connection differ by little.
-        let slot = &mut self.0[(len / 4) as usize % PREFIXES];
+    fn get(&mut self, len: u32, port: u16, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
+        // Lengths are multiples of four, and those of a connection differ by little; ports are mostly multiples of 16.
+        let slot = &mut self.0[(len / 4 + u32::from(port) / 16) as usize % PREFIXES];
         match slot {
-            Some((known, prefix)) if *known == len => *prefix,
-            _ => slot.insert((len, compute())).1,
+            Some((known_len, known_port, prefix)) if (*known_len, *known_port) == (len, port) => *prefix,
+            _ => slot.insert((len, port, compute())).2,
         }
     }
 }
@@ -103,7 +112,7 @@ impl Peers {
         }
         let peer = Peer {
             addresses: *addresses,
-            to: addresses.dst().into(),
+            wire_mtu: 0,
             from,
             users: 1,
             number: self.made,
@@ -174,6 +183,11 @@ impl Peers {
         self.slots[id.0 as usize].as_mut().expect("a peer lives as long as it has users")
     }
 
+    /// All of them.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PeerId> {
+        self.slots.iter().enumerate().filter(|(_, peer)| peer.is_some()).map(|(index, _)| PeerId(index as u32))
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.by_address.len()
@@ -184,7 +198,7 @@ impl Peers {
 const PEERS_MAX: usize = 4_096;
 
 /// Lengths that are remembered for each direction.
-const PREFIXES: usize = 16;
+const PREFIXES: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -229,8 +243,12 @@ mod tests {
         let peer = peers.get_mut(id);
         // Lengths that share a slot, in turn.
         for len in [24, 24 + 64, 24, 4_132, 24 + 64] {
-            assert_eq!(peer.sent_prefix(len), IcrcPrefix::new(&way, len));
-            assert_eq!(peer.received_prefix(len), IcrcPrefix::new(&way.reversed(), len));
+            for port in [4_000, 4_016, 4_000] {
+                let way = addresses("10.0.0.1:4791", &format!("10.0.0.2:{port}"));
+                assert_eq!(peer.sent_prefix(len, port), IcrcPrefix::new(&way, len));
+                let back = || way.reversed();
+                assert_eq!(peer.received_prefix(len, port, back), IcrcPrefix::new(&way.reversed(), len));
+            }
         }
     }
 }

@@ -17,16 +17,20 @@ pub enum RxDrop {
     Icrc,
     /// Its headers make no sense; [`NicStats::wire_errors`] says in what way.
     Malformed,
-    /// A management datagram that makes no sense; [`NicStats::cm_errors`] says in what way.
+    /// A management datagram that makes no sense; [`NicStats::cm_errors`] says in what way. Or one at a NIC that leaves
+    /// the connection manager to others.
     Management,
+    /// From an address that it may come from, but neither from port 4791 nor from that of the queue pair at the other
+    /// end.
+    ForeignPort,
 }
 
 impl RxDrop {
     /// How many there are.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Truncated, Self::UnknownPeer, Self::Icrc, Self::Malformed, Self::Management];
+        [Self::Truncated, Self::UnknownPeer, Self::Icrc, Self::Malformed, Self::Management, Self::ForeignPort];
 }
 
 /// Counters of one NIC.

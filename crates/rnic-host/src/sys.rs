@@ -7,10 +7,12 @@
 //! Why not a crate: `quinn-udp` sends one train a call and has no errors of the network; `socket2` has no call for many
 //! datagrams. Opening, binding and plain options are `socket2`'s.
 
+pub mod interfaces;
+
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 use arrayvec::ArrayVec;
@@ -37,6 +39,17 @@ pub struct SocketOptions {
     pub send_buffer_bytes: usize,
     /// Let the kernel hand over trains of segments as one.
     pub receive_offload: bool,
+    /// Share the address with other sockets of this user that say so too.
+    pub shares_port: bool,
+    /// Receive nothing: the kernel drops what comes in. Reported errors still do.
+    pub is_deaf: bool,
+}
+
+impl SocketOptions {
+    /// Ordinary: on `bind`, with these buffers, alone there.
+    pub fn at(bind: SocketAddr, receive_buffer_bytes: usize, send_buffer_bytes: usize, receive_offload: bool) -> Self {
+        Self { bind, receive_buffer_bytes, send_buffer_bytes, receive_offload, shares_port: false, is_deaf: false }
+    }
 }
 
 /// A datagram to send, or a train of them: every `segment` bytes of `parts` are one datagram, the last may be shorter.
@@ -109,6 +122,12 @@ impl UdpSocket {
         if options.receive_offload {
             // A kernel without it hands over single datagrams: nothing else changes.
             let _ = raw.set(libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        if options.shares_port {
+            raw.set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if options.is_deaf {
+            deafen(&socket)?;
         }
         socket.bind(&options.bind.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -218,30 +237,55 @@ impl UdpSocket {
         });
         Some(DeferredError { to, errno: errno.unwrap_or(0) })
     }
+}
 
-    /// Blocks until something can be received, something can be sent (if `writable`), an error is reported, or
-    /// `timeout_ns` is over; `None` waits for ever. A signal ends the wait early. Answers whether errors wait to be
-    /// taken.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn wait(&self, timeout_ns: Option<u64>, writable: bool) -> io::Result<bool> {
-        let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-        let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 };
-        let time = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        });
-        let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: one pollfd, a timeout that is null or lives until the end of this function, no signal mask.
-        let ready = unsafe { libc::ppoll(&mut poll, 1, time, ptr::null()) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
-        }
-        Ok(poll.revents & libc::POLLERR != 0)
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }
+
+/// Makes the kernel drop every datagram that comes to `socket`, before it takes room in a buffer or wakes anybody.
+fn deafen(socket: &socket2::Socket) -> io::Result<()> {
+    // One instruction: accept zero bytes.
+    let mut drop_all = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &mut drop_all };
+    let (place, len): (*const libc::sock_fprog, _) = (&program, size_of::<libc::sock_fprog>() as libc::socklen_t);
+    // SAFETY: `place` leads to a program of one instruction, both alive during the call, and `len` is its size; the
+    // kernel copies it.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, place.cast::<c_void>(), len)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Blocks until something can be received on one of `sockets`, something can be sent (if `writable`), an error is
+/// reported, or `timeout_ns` is over; `None` waits for ever. A signal ends the wait early. Answers whether errors wait
+/// to be taken.
+///
+/// # Errors
+/// What the kernel says.
+pub fn wait(sockets: &[RawFd], timeout_ns: Option<u64>, writable: bool) -> io::Result<bool> {
+    let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    let mut polls: ArrayVec<libc::pollfd, POLLED_MAX> =
+        sockets.iter().take(POLLED_MAX).map(|fd| libc::pollfd { fd: *fd, events, revents: 0 }).collect();
+    let time = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: `count` pollfds, a timeout that is null or lives until the end of this function, no signal mask.
+    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), count, time, ptr::null()) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+    }
+    Ok(polls.iter().any(|poll| poll.revents & libc::POLLERR != 0))
+}
+
+/// Sockets that [`wait`] looks at, at most: two IP versions, two sockets each, and the same-host wire.
+const POLLED_MAX: usize = 5;
 
 /// 64 bits that nobody can guess.
 ///

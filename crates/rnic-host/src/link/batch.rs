@@ -15,10 +15,11 @@ use crate::carry::Carrier;
 use crate::memory::Memory;
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
-/// Packets of one length to one peer.
+/// Packets of one length to one UDP port of one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
+    pub(crate) port: u16,
     /// Where it begins.
     start: usize,
     /// Bytes of every packet but the last.
@@ -37,6 +38,19 @@ impl Train {
     fn has_room(&self, len: u32) -> bool {
         self.open && len <= self.segment && self.count < SEGMENTS_MAX as u32 && self.bytes + len <= net::UDP_PAYLOAD_MAX
     }
+}
+
+/// What is around a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wrapping {
+    /// Bytes, headers to ICRC.
+    pub(crate) len: u32,
+    /// The peer's UDP port.
+    pub(crate) port: u16,
+    /// ICRC of everything below our headers.
+    pub(crate) prefix: IcrcPrefix,
+    /// It may be part of a train.
+    pub(crate) couple: bool,
 }
 
 /// What one call of the kernel sends, in a slab.
@@ -70,22 +84,15 @@ impl<'a> Batch<'a> {
         self.trains.last().is_some_and(|train| train.has_room(train.segment))
     }
 
-    /// Adds a packet of `len` bytes, headers to ICRC. `couple` says whether it may be part of a train.
+    /// Adds a packet.
     ///
     /// # Panics
     /// When the packet contradicts its format: the engine made it.
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        transmit: &Transmit,
-        len: u32,
-        payload: &[Segment],
-        memory: &Memory,
-        prefix: IcrcPrefix,
-        couple: bool,
-    ) {
-        if !self.couple(transmit.peer, len) {
-            self.start_train(transmit.peer, len, couple);
+    pub(crate) fn add(&mut self, transmit: &Transmit, payload: &[Segment], memory: &Memory, wrapping: Wrapping) {
+        let Wrapping { len, prefix, .. } = wrapping;
+        if !self.couple(transmit.peer, wrapping.port, len) {
+            self.start_train(transmit.peer, wrapping);
         }
         let free = &mut self.slab[self.end..];
         let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
@@ -112,9 +119,9 @@ impl<'a> Batch<'a> {
 
     /// Couples a packet of `len` bytes to the last train, if it fits there.
     #[inline]
-    fn couple(&mut self, peer: PeerId, len: u32) -> bool {
+    fn couple(&mut self, peer: PeerId, port: u16, len: u32) -> bool {
         let Some(train) = self.trains.last_mut() else { return false };
-        let fits = train.peer == peer && train.has_room(len);
+        let fits = train.peer == peer && train.port == port && train.has_room(len);
         if fits {
             train.count += 1;
             train.bytes += len;
@@ -123,8 +130,9 @@ impl<'a> Batch<'a> {
         fits
     }
 
-    fn start_train(&mut self, peer: PeerId, len: u32, open: bool) {
-        self.trains.push(Train { peer, start: self.end, segment: len, count: 1, bytes: len, open });
+    fn start_train(&mut self, peer: PeerId, wrapping: Wrapping) {
+        let Wrapping { len, port, couple: open, .. } = wrapping;
+        self.trains.push(Train { peer, port, start: self.end, segment: len, count: 1, bytes: len, open });
     }
 
     /// Whether there is nothing to send.
@@ -169,7 +177,13 @@ impl Acks {
             *last = ack;
             return true;
         }
-        let alike = self.packets.last().is_some_and(|last| last.peer == ack.peer && last.format == ack.format);
+        // Queue pairs of one peer may live on different ports: those with like numbers above do not.
+        let alike = self.packets.last().is_some_and(|last| {
+            let (one, other) = (&ack.packet, &last.packet);
+            last.peer == ack.peer
+                && last.format == ack.format
+                && crate::ports::port_of(one.dest_qpn) == crate::ports::port_of(other.dest_qpn)
+        });
         if !alike || !couple {
             self.trains += ACK_TRAINS;
         }

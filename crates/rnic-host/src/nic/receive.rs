@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
-use rnic_wire::{Addresses, cm, codec, gsi, icrc};
+use rnic_wire::net::UDP_PORT;
+use rnic_wire::{Addresses, Qpn, cm, codec, gsi, icrc};
 
 use super::Nic;
 use crate::carry;
 use crate::cm::Manager;
-use crate::link::Link;
+use crate::link::{Link, Ports};
 use crate::memory::{Memory, Placement};
+use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::ReceiveBatch;
 
@@ -45,34 +47,51 @@ impl Nic {
         any
     }
 
-    /// Takes in a batch of datagrams; answers whether there were any.
+    /// Takes in a batch of datagrams of every socket; answers whether there were any.
     fn receive(&mut self, now: Time) -> bool {
-        let Self { rx, link, .. } = self;
-        match link.socket.receive(&mut rx.batch, rx.wanted) {
-            Ok(0) => {
-                // Asking for one is cheapest, and most often one comes after none.
-                rx.wanted = 1;
-                false
-            }
-            Ok(count) => {
-                if count == rx.wanted {
-                    rx.wanted = (rx.wanted * 2).min(BUFFERS);
-                }
-                self.take_in(now);
-                true
-            }
-            Err(_) => {
-                // About something that was sent. Now that the kernel has said so, receiving goes on.
-                link.has_late_errors = true;
-                true
+        let mut any = false;
+        let lanes = self.link.lanes.len();
+        for lane in 0..lanes {
+            if self.link.lanes[lane].is_due(lanes == 1) {
+                let received = self.receive_lane(now, lane);
+                self.link.lanes[lane].note(received);
+                any |= received;
             }
         }
+        any
     }
 
-    fn take_in(&mut self, now: Time) {
+    fn receive_lane(&mut self, now: Time, lane: usize) -> bool {
+        let mut any = false;
+        for receiver in 0..self.link.lanes[lane].receivers().count() {
+            let Self { rx, link, .. } = self;
+            let Some(socket) = link.lanes[lane].receivers().nth(receiver) else { break };
+            match socket.receive(&mut rx.batch, rx.wanted) {
+                Ok(0) => {
+                    // Asking for one is cheapest, and most often one comes after none.
+                    rx.wanted = 1;
+                }
+                Ok(count) => {
+                    if count == rx.wanted {
+                        rx.wanted = (rx.wanted * 2).min(BUFFERS);
+                    }
+                    let bound = socket.local_addr();
+                    self.take_in(now, bound);
+                    any = true;
+                }
+                Err(_) => {
+                    // About something that was sent. Now that the kernel has said so, receiving goes on.
+                    link.has_late_errors = true;
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    fn take_in(&mut self, now: Time, bound: SocketAddr) {
         let Self { rx, engine, memory, link, cm, .. } = self;
         link.stats.receive_calls += 1;
-        let bound = link.socket.local_addr();
         for (incoming, bytes) in rx.batch.iter() {
             link.stats.bytes_received += bytes.len() as u64;
             let local = SocketAddr::new(incoming.local.unwrap_or(bound.ip()), bound.port());
@@ -81,7 +100,7 @@ impl Nic {
                 link.stats.drop_datagram(RxDrop::Truncated);
                 continue;
             }
-            let peer = link.peers.find(incoming.source, local.ip());
+            let peer = link.peers.find(link.peer_at(incoming.source), local.ip());
             let way = Way { source: incoming.source, local, peer };
             if bytes.is_empty() {
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
@@ -98,6 +117,18 @@ struct Way {
     source: SocketAddr,
     local: SocketAddr,
     peer: Option<PeerId>,
+}
+
+impl Way {
+    fn addresses(&self) -> Addresses {
+        Addresses::new(self.source, self.local).expect("a socket has one IP version")
+    }
+}
+
+/// Whether the queue pair that `qpn` is connected to lives on `port`.
+fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
+    // Of queue pairs that do not exist the engine keeps count.
+    engine.query_qp(qpn).is_none_or(|info| port_of(info.dest_qpn) == port)
 }
 
 #[inline]
@@ -117,6 +148,9 @@ fn take_in_datagram(
         link.capture(now, &addresses, datagram);
     }
     if gsi::is_gsi(datagram) {
+        if link.ports != Ports::OfPeer {
+            return link.stats.drop_datagram(RxDrop::Management);
+        }
         return take_in_message(link, cm, now, way, datagram);
     }
     let decoded = match codec::decode(datagram) {
@@ -124,9 +158,15 @@ fn take_in_datagram(
         Err(error) => return link.stats.drop_malformed(error),
     };
     let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
-    let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32);
+    let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
     if !carry::verify(prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
+    }
+    if link.ports == Ports::OfQueuePair
+        && way.source.port() != UDP_PORT
+        && !is_from_its_port(engine, decoded.packet.dest_qpn, way.source.port())
+    {
+        return link.stats.drop_datagram(RxDrop::ForeignPort);
     }
     let mut dma = Placement { memory, payload: &datagram[decoded.payload] };
     let meta = RxMeta { peer, congested: false };

@@ -55,11 +55,15 @@ impl Nic {
     }
 
     /// See [`rnic_engine::Engine::create_qp`]. Connections make their own; this is for queue pairs that are connected
-    /// by other means.
+    /// by other means. When numbers name ports ([`crate::NicConfig::shared`]), the NIC draws one of its own range
+    /// unless `attributes` give one.
     ///
     /// # Errors
-    /// When a size is out of range, something it refers to does not exist, or the number is taken.
+    /// When a size is out of range, something it refers to does not exist, or the number is taken, or all are.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        if self.config.shared && attributes.number.is_none() {
+            return self.create_numbered_qp(attributes);
+        }
         self.engine.create_qp(attributes)
     }
 

@@ -32,6 +32,10 @@ fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
     Transmit { packet, format: Format::Irn, peer, label: PathLabel::default(), from: Qpn::new(3), kind }
 }
 
+fn wrapping(len: u32, couple: bool) -> Wrapping {
+    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), couple }
+}
+
 /// Peer, segment and packets of a train.
 type Shape = (PeerId, u32, u32);
 
@@ -61,7 +65,7 @@ impl Bench {
             let pieces = [(100, first), (5_000, payload_len - first)].map(|(local, len)| Segment { local, len });
             let pieces: Vec<Segment> = pieces.into_iter().filter(|piece| piece.len > 0).collect();
             assert!(batch.has_room(&Acks::default()));
-            batch.add(&transmit, len, &pieces, &self.memory, IcrcPrefix::new(&addresses(), len), couple);
+            batch.add(&transmit, &pieces, &self.memory, wrapping(len, couple));
         }
         assert!(!batch.is_empty());
         let trains = batch.trains().iter().map(|train| (train.peer, train.segment, train.count)).collect();
@@ -130,11 +134,11 @@ fn a_batch_is_full_before_anything_overflows() {
                 let piece = Segment { local: 0, len: 1 };
                 let mut pieces = vec![piece; (payload_len as usize).min(SGE_MAX)];
                 pieces[0].len += payload_len - pieces.len() as u32;
-                batch.add(&packet, len, &pieces, &bench.memory, IcrcPrefix::new(&addresses(), len), couple);
+                batch.add(&packet, &pieces, &bench.memory, wrapping(len, couple));
             }
             for ack in acks.iter() {
                 let len = ack.packet.udp_payload_len(ack.format);
-                batch.add(ack, len, &[], &bench.memory, IcrcPrefix::new(&addresses(), len), couple);
+                batch.add(ack, &[], &bench.memory, wrapping(len, couple));
             }
             assert!(!batch.is_empty());
             let packets: u32 = batch.trains().iter().map(|train| train.count).sum();

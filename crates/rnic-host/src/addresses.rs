@@ -1,0 +1,81 @@
+//! The addresses that this machine can be reached at, in an order that does not change while they do not.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+use crate::sys::interfaces::interface_addresses;
+
+/// An address of this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface that has it.
+    pub interface: String,
+    /// Largest IP packet that the interface takes.
+    pub mtu_bytes: u32,
+    /// The address is for this machine alone.
+    pub is_loopback: bool,
+}
+
+/// The addresses of all interfaces that are up: global IPv4 first, then global IPv6, then those of the loopback
+/// interface; each in numerical order. Link-local IPv6 addresses are left out: without their scope they say too little.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
+    let mut found: Vec<LocalAddress> = interface_addresses()?
+        .into_iter()
+        .filter(|address| !is_link_local(address.ip))
+        .map(|address| LocalAddress {
+            ip: address.ip,
+            mtu_bytes: interface_mtu(&address.interface),
+            is_loopback: address.is_loopback,
+            interface: address.interface,
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        let key = |address: &LocalAddress| (address.is_loopback, address.ip.is_ipv6(), address.ip);
+        key(a).cmp(&key(b)).then_with(|| a.interface.cmp(&b.interface))
+    });
+    found.dedup_by(|a, b| a.ip == b.ip);
+    Ok(found)
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// What the interface takes; Ethernet's when the system hides it.
+fn interface_mtu(name: &str) -> u32 {
+    let file = format!("/sys/class/net/{name}/mtu");
+    fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(ETHERNET_MTU_BYTES)
+}
+
+const ETHERNET_MTU_BYTES: u32 = 1_500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_comes_last() {
+        let addresses = local_addresses().expect("the system tells");
+        let loopback = addresses.iter().position(|address| address.ip == IpAddr::from([127, 0, 0, 1]));
+        let first = addresses.iter().position(|address| address.is_loopback);
+        assert!(loopback.is_some(), "{addresses:?}");
+        assert_eq!(first, loopback, "the IPv4 one is the first of them");
+        assert!(addresses.iter().skip(first.unwrap_or(0)).all(|address| address.is_loopback));
+        let lo = &addresses[loopback.expect("found above")];
+        assert!(lo.mtu_bytes >= 16_384, "{lo:?}");
+        assert_eq!(addresses, local_addresses().expect("the system tells"), "the order is stable");
+    }
+
+    #[test]
+    fn link_local_addresses_are_left_out() {
+        assert!(is_link_local("fe80::1".parse().expect("an address")));
+        assert!(!is_link_local("fd00::1".parse().expect("an address")));
+        assert!(!is_link_local("169.254.1.1".parse().expect("an address")), "IPv4 needs no scope");
+    }
+}

@@ -1,0 +1,95 @@
+//! The sockets of one IP version: one to receive on, and one to send from when that is another.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::sys::{DeferredError, UdpSocket};
+
+/// Sockets of one IP version.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    receiver: UdpSocket,
+    /// Packets leave from here, not from `receiver`.
+    source: Option<UdpSocket>,
+    /// What comes to `source` is for us.
+    hears_source: bool,
+    /// Calls of progress since something came in, and calls to skip.
+    quiet: u32,
+    skipped: u32,
+}
+
+impl Lane {
+    pub(crate) fn new(receiver: UdpSocket, source: Option<UdpSocket>, hears_source: bool) -> Self {
+        Self { receiver, source, hears_source, quiet: 0, skipped: 0 }
+    }
+
+    /// Where packets leave from.
+    #[inline]
+    pub(crate) fn sender(&self) -> &UdpSocket {
+        self.source.as_ref().unwrap_or(&self.receiver)
+    }
+
+    fn sender_mut(&mut self) -> &mut UdpSocket {
+        self.source.as_mut().unwrap_or(&mut self.receiver)
+    }
+
+    /// See [`UdpSocket::allow_fragments`].
+    pub(crate) fn allow_fragments(&mut self, allow: bool) -> io::Result<()> {
+        self.sender_mut().allow_fragments(allow)
+    }
+
+    /// The sockets that packets for us come to.
+    #[inline]
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = &UdpSocket> {
+        [Some(&self.receiver), self.source.as_ref().filter(|_| self.hears_source)].into_iter().flatten()
+    }
+
+    /// Own address and port, as peers are told.
+    #[inline]
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.receiver.local_addr()
+    }
+
+    /// Whether packets to and from `ip` take this lane.
+    #[inline]
+    pub(crate) fn carries(&self, ip: IpAddr) -> bool {
+        self.receiver.local_addr().is_ipv4() == ip.is_ipv4()
+    }
+
+    /// Takes one error that was reported late.
+    pub(crate) fn take_deferred_error(&self) -> Option<DeferredError> {
+        self.sender().take_deferred_error().or_else(|| self.receiver.take_deferred_error())
+    }
+
+    /// Whether to look for packets in this turn: a lane on which nothing comes is looked at now and then, because
+    /// looking is a call of the kernel. `is_only` says that there is no other, nothing else to look at.
+    #[inline]
+    pub(crate) fn is_due(&mut self, is_only: bool) -> bool {
+        if is_only || self.quiet < QUIET_AFTER {
+            return true;
+        }
+        self.skipped += 1;
+        let due = self.skipped >= LOOK_EVERY;
+        if due {
+            self.skipped = 0;
+        }
+        due
+    }
+
+    /// Notes whether something was there.
+    #[inline]
+    pub(crate) fn note(&mut self, received: bool) {
+        self.quiet = if received { 0 } else { self.quiet.saturating_add(1) };
+    }
+
+    /// Nobody skips the next look: whoever waits may have been woken for it.
+    pub(crate) fn wake(&mut self) {
+        self.quiet = 0;
+    }
+}
+
+/// Looks in vain after which a lane counts as quiet: some microseconds' worth.
+const QUIET_AFTER: u32 = 64;
+
+/// A quiet lane is looked at in every so-manieth turn: the first packet after a pause comes some microseconds late.
+const LOOK_EVERY: u32 = 16;

@@ -1,0 +1,134 @@
+//! A NIC that shares its machine's addresses with others: hosts as peers, numbers that name ports, and what somebody
+//! needs who drives the NIC from an event loop of their own.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use arrayvec::ArrayVec;
+use rnic_base::Duration;
+use rnic_base::limits::MTU_MIN;
+use rnic_engine::{PeerId, QpAttributes, ResourceError};
+use rnic_wire::net::UDP_PORT;
+use rnic_wire::{Addresses, Qpn};
+
+use super::{HELD_UP_WAIT, Nic};
+use crate::error::NicError;
+use crate::link::lane::Lane;
+use crate::mtu::wire_mtu;
+use crate::ports::{QUEUE_PAIRS_OF_PORT, number_on};
+use crate::sys;
+use crate::window;
+
+impl Nic {
+    /// The number of the peer that has the address `remote`, for queue pairs that are connected without the connection
+    /// manager; packets go there from our address `local`, or the one that the system chooses. It stays until
+    /// [`Nic::release_peer`].
+    ///
+    /// Peers tell each other nothing: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each takes
+    /// the other for its like: what may be under way to a peer is what this NIC's own receive buffer takes, shared by
+    /// the peers that it has now. A peer with a smaller buffer, or with many more peers, loses packets, which are sent
+    /// again.
+    ///
+    /// # Errors
+    /// When there is no way to it, `local` is not ours, there are too many peers, or this NIC has one address only.
+    pub fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
+        if !self.config.shared {
+            return Err(NicError::Mode("has one address has no hosts as peers"));
+        }
+        let to = SocketAddr::new(remote.to_canonical(), UDP_PORT);
+        let carrying = self.link.lanes.iter().find(|lane| lane.carries(to.ip())).map(|lane| lane.sender().local_addr());
+        let source = carrying.ok_or(NicError::IpVersion(to))?;
+        let from = local.map_or(source.ip(), |ip| ip.to_canonical());
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(NicError::IpVersion(to));
+        }
+        let system = |error| NicError::System { doing: "looking for a way to the peer", error };
+        let route = sys::route(SocketAddr::new(from, 0), to).map_err(system)?;
+        let addresses = Addresses::new(SocketAddr::new(route.source, source.port()), to);
+        let addresses = addresses.map_err(|_| NicError::IpVersion(to))?;
+        let mtu = wire_mtu(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
+        let mtu = mtu.ok_or(NicError::PathTooNarrow { to: remote, mtu_bytes: route.mtu_bytes })?;
+        let mtu = if self.config.real_roce_peers { ib_mtu(mtu) } else { mtu };
+        let peer = self.acquire_peer_at(&addresses)?;
+        let is_new = self.link.peers.get(peer).wire_mtu == 0;
+        if is_new {
+            self.link.peers.get_mut(peer).wire_mtu = mtu;
+            self.share_windows();
+        }
+        Ok(peer)
+    }
+
+    /// Payload bytes of a full packet on the path to a peer from [`Nic::acquire_host`]: what its route carried when it
+    /// was first acquired, at most [`crate::NicConfig::mtu_max_bytes`]. Both ends must come to the same, so both must
+    /// see the same path and have the same setting. With real RoCEv2 peers it is the most that the path carries, and
+    /// programs say what they have agreed on.
+    pub fn wire_mtu_to(&self, peer: PeerId) -> u32 {
+        self.link.peers.get(peer).wire_mtu
+    }
+
+    /// The UDP port that packets for this NIC come to.
+    pub fn port(&self) -> u16 {
+        self.link.local_addr().port()
+    }
+
+    /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`] has
+    /// work. Ask [`Nic::wants_progress`] immediately before waiting.
+    pub fn raw_fds(&self) -> ArrayVec<RawFd, RAW_FDS_MAX> {
+        self.link.lanes.iter().flat_map(Lane::receivers).map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);
+        let due = [self.engine.next_timeout(), self.cm.next_timeout(), self.link.next_due(), held_up_until];
+        due.into_iter().flatten().min().map(|due| due.since(now))
+    }
+
+    /// Sends what is ready; answers whether there is more to do at once. When not, and until the next call of
+    /// [`Nic::progress`], whatever comes in makes one of [`Nic::raw_fds`] readable: only then may one sleep on them.
+    pub fn wants_progress(&mut self) -> bool {
+        let now = self.clock.now();
+        // What was received last may have called for answers.
+        self.flush(now) && !self.link.is_held_up()
+    }
+
+    /// Makes a queue pair with a number of the NIC's own range.
+    pub(super) fn create_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        let port = self.port();
+        let mut attributes = attributes.clone();
+        let first = self.random.bits() as u32;
+        for step in 0..QUEUE_PAIRS_OF_PORT {
+            // Drawn anew at first, then one after the other, so that the last free number is found too.
+            let index = if step < DRAWS { self.random.bits() as u32 } else { first.wrapping_add(step) };
+            attributes.number = Some(number_on(port, index));
+            match self.engine.create_qp(&attributes) {
+                Err(ResourceError::NumberTaken(_)) => {}
+                made => return made,
+            }
+        }
+        Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(QUEUE_PAIRS_OF_PORT) })
+    }
+
+    /// Divides what may be under way among all peers.
+    fn share_windows(&mut self) {
+        let Self { link, engine, receive_buffer_bytes, .. } = self;
+        let peers = link.peers.len();
+        for id in link.peers.ids() {
+            let datagram = crate::mtu::datagram_bytes(link.peers.get(id).wire_mtu);
+            let window = window::share(window::receive_window(*receive_buffer_bytes, datagram), peers);
+            engine.set_peer_limit(id, Some(u64::from(window)));
+        }
+    }
+}
+
+/// The largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.
+fn ib_mtu(mtu: u32) -> u32 {
+    [4_096, 2_048, 1_024, 512].into_iter().find(|size| *size <= mtu).unwrap_or(MTU_MIN)
+}
+
+/// Sockets of a NIC that packets come to, at most: two IP versions and two ports.
+const RAW_FDS_MAX: usize = 4;
+
+/// Numbers drawn before they are tried one after the other.
+const DRAWS: u32 = 64;

@@ -1,0 +1,69 @@
+//! The addresses of this machine's interfaces: getifaddrs(3).
+
+use std::ffi::CStr;
+use std::io;
+use std::net::IpAddr;
+use std::ptr;
+
+use super::socket_address;
+
+/// An address of an interface that is up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface.
+    pub interface: String,
+    /// The interface leads back to this machine.
+    pub is_loopback: bool,
+}
+
+/// All of them, in the kernel's order.
+///
+/// # Errors
+/// What the kernel says.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut first: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `first` is where the list's head goes.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: `next` is an entry of the list that has not been freed yet.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        let flags = entry.ifa_flags.cast_signed();
+        if entry.ifa_addr.is_null() || flags & libc::IFF_UP == 0 {
+            continue;
+        }
+        // SAFETY: the entry's address is as long as its family says, and nothing beyond is read.
+        let Some(address) = (unsafe { address_of(entry.ifa_addr) }) else { continue };
+        // SAFETY: the name is a string of the list that has not been freed yet.
+        let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        found.push(InterfaceAddress { ip: address, interface, is_loopback: flags & libc::IFF_LOOPBACK != 0 });
+    }
+    // SAFETY: the list came from getifaddrs, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// The IP address at `address`, if it is one.
+///
+/// # Safety
+/// `address` leads to a socket address of the length that its family has.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise; every socket address begins with its family.
+    let family = i32::from(unsafe { (*address).sa_family });
+    let len = match family {
+        libc::AF_INET => size_of::<libc::sockaddr_in>(),
+        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        _ => return None,
+    };
+    // SAFETY: an all-zero address is valid (of no family).
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    // SAFETY: the caller's promise: `len` bytes are there; storage has room for any address.
+    unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), ptr::from_mut(&mut storage).cast(), len) };
+    socket_address(&storage, len as libc::socklen_t).map(|address| address.ip())
+}

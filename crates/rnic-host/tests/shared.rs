@@ -1,0 +1,259 @@
+//! NICs that share their machine's addresses: queue pair numbers name ports, peers are hosts, programs exchange numbers.
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use common::{HALF, SharedFile, Side, drive, drive_for};
+use rnic_base::{Probability, Psn};
+use rnic_engine::{PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Transport, WcStatus};
+use rnic_host::{Impairment, Nic, NicConfig, NicError, RxDrop, TransportChoice};
+use rnic_wire::{Addresses, IcrcPrefix, Qpn};
+
+const V4: &str = "127.0.0.1";
+const V6: &str = "::1";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// One end of a pair of queue pairs.
+#[derive(Clone, Copy)]
+struct End {
+    qpn: Qpn,
+    peer: PeerId,
+}
+
+fn new_qp(side: &mut Side) -> Qpn {
+    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
+    let (cq, pd) = (side.cq, side.pd);
+    let attributes = attributes(pd, cq, transport);
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    qpn
+}
+
+fn attributes(pd: rnic_engine::PdId, cq: rnic_engine::CqId, transport: Arc<Transport>) -> QpAttributes {
+    QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        max_send_wr: 128,
+        max_recv_wr: 128,
+        max_send_sge: 2,
+        max_recv_sge: 2,
+        signal_all: false,
+        transport,
+        number: None,
+    }
+}
+
+fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
+    let mtu = side.nic.wire_mtu_to(peer);
+    let connection = QpConnection {
+        peer,
+        dest_qpn,
+        rq_psn: Psn::new(77),
+        mtu,
+        min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+        max_dest_rd_atomic: 16,
+    };
+    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+}
+
+/// Connects a queue pair of each side, as programs do that exchange addresses and numbers.
+fn link(left: &mut Side, right: &mut Side, address: &str) -> (End, End) {
+    let (from, to) = (new_qp(left), new_qp(right));
+    let there = left.nic.acquire_host(ip(address), None).expect("loopback");
+    let back = right.nic.acquire_host(ip(address), None).expect("loopback");
+    ready(left, from, to, there);
+    ready(right, to, from, back);
+    (End { qpn: from, peer: there }, End { qpn: to, peer: back })
+}
+
+fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: usize) {
+    let sent = left.nic.bytes(&left.region)[..len].to_vec();
+    right.nic.bytes_mut(&right.region)[HALF..HALF + len].fill(0xee);
+    let (sge, remote) = (left.sge(0, len as u32), right.region.remote(HALF));
+    left.post(from, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    let done = drive(left, right, |left, _| left.completions().pop());
+    assert_eq!(done.status, WcStatus::Success);
+    assert!(right.nic.bytes(&right.region)[HALF..HALF + len] == sent[..], "{len} bytes arrive as they were");
+}
+
+#[test]
+fn numbers_name_the_port_and_are_unique() {
+    let mut side = Side::open(NicConfig::shared());
+    let port = side.nic.port();
+    assert!(port.is_multiple_of(16) && port >= 1_024, "{port}");
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..500 {
+        let qpn = new_qp(&mut side);
+        assert_eq!(qpn.get() >> 12, u32::from(port) / 16);
+        assert!(seen.insert(qpn));
+    }
+    let mut sorted: Vec<_> = seen.iter().copied().collect();
+    sorted.dedup_by(|b, a| b.get() == a.get() + 1);
+    assert!(sorted.len() > 300, "numbers do not follow from each other: {}", sorted.len());
+}
+
+#[test]
+fn both_ip_versions_work_at_once_and_several_nics_of_a_process() {
+    let mut sides: Vec<Side> = (0..3).map(|_| Side::open(NicConfig::shared())).collect();
+    let ports: std::collections::BTreeSet<u16> = sides.iter().map(|side| side.nic.port()).collect();
+    assert_eq!(ports.len(), 3, "each has its own port");
+    let mut third = sides.pop().expect("three");
+    let mut second = sides.pop().expect("three");
+    let mut first = sides.pop().expect("three");
+    let (to_second, _) = link(&mut first, &mut second, V4);
+    let (to_third, _) = link(&mut first, &mut third, V4);
+    let (over_v6, _) = link(&mut first, &mut second, V6);
+    assert_eq!(to_second.peer, to_third.peer, "one host is one peer");
+    assert_ne!(to_second.peer, over_v6.peer);
+    for len in [1, 8, 4_097, 300_001] {
+        write_and_check(&mut first, &mut second, to_second.qpn, len);
+        write_and_check(&mut first, &mut third, to_third.qpn, len);
+        write_and_check(&mut first, &mut second, over_v6.qpn, len);
+    }
+}
+
+#[test]
+fn packets_leave_from_port_4791_and_go_to_the_port_of_the_number() {
+    let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
+    let file = SharedFile::default();
+    left.nic.start_capture(Box::new(file.clone())).expect("a file");
+    let (from, _) = link(&mut left, &mut right, V4);
+    write_and_check(&mut left, &mut right, from.qpn, 20_000);
+    drop(left.nic.stop_capture());
+    let frames = file.frames();
+    let is_outgoing = |frame: &&Vec<u8>| frame[36..38] == right.nic.port().to_be_bytes();
+    let outgoing: Vec<_> = frames.iter().filter(is_outgoing).collect();
+    assert!(!outgoing.is_empty());
+    let from_4791 = left.nic.poll_notice().is_none();
+    let expected = if from_4791 { 4_791 } else { left.nic.port() };
+    for frame in outgoing {
+        assert_eq!(frame[34..36], expected.to_be_bytes());
+        assert!(rnic_wire::icrc::verify_ip_packet(&frame[14..]), "as it was on the wire");
+    }
+}
+
+/// Without the shortcut through memory.
+fn udp() -> NicConfig {
+    NicConfig { bypass: false, ..NicConfig::shared() }
+}
+
+#[test]
+fn a_bad_network_is_survived() {
+    let impairment = Impairment {
+        loss: Probability::ratio(2, 100),
+        reorder: Probability::ratio(5, 100),
+        duplicate: Probability::ratio(1, 100),
+        corrupt: Probability::ratio(1, 100),
+        ..Impairment::default()
+    };
+    for bypass in [false, true] {
+        let side = |name: &str| {
+            Side::open(NicConfig {
+                impairment,
+                name: name.to_owned(),
+                bypass,
+                mtu_max_bytes: 1_024,
+                ..NicConfig::shared()
+            })
+        };
+        let (mut left, mut right) = (side("left"), side("right"));
+        let (from, _) = link(&mut left, &mut right, V4);
+        for _ in 0..4 {
+            write_and_check(&mut left, &mut right, from.qpn, 400_001);
+        }
+        let done = left.nic.stats().impairment;
+        assert!(done.lost > 0 && done.reordered > 0 && done.corrupted > 0 && done.duplicated > 0, "{done:?}");
+    }
+}
+
+/// A plain packet for `to`, as it would come from `source`.
+fn forged(to: Qpn, source: SocketAddr, target: SocketAddr) -> Vec<u8> {
+    let mut bytes = vec![0u8; 12];
+    bytes[0] = 0x04; // RC, Send Only
+    bytes[2..4].copy_from_slice(&0xffffu16.to_be_bytes());
+    bytes[5..8].copy_from_slice(&to.get().to_be_bytes()[1..]);
+    bytes[9..12].copy_from_slice(&77u32.to_be_bytes()[1..]);
+    bytes.extend_from_slice(&[0x55; 16]);
+    let way = Addresses::new(source, target).expect("one version");
+    let icrc = IcrcPrefix::new(&way, bytes.len() as u32 + 4).start(&bytes).finish();
+    bytes.extend_from_slice(&icrc);
+    bytes
+}
+
+#[test]
+fn packets_from_wrong_ports_and_strangers_are_dropped_and_counted() {
+    let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
+    let (from, to) = link(&mut left, &mut right, V4);
+    let target = SocketAddr::new(ip(V4), right.nic.port());
+    // The right address, a port that is neither 4791 nor that of the peer.
+    let stray = UdpSocket::bind((V4, 0)).expect("a free port");
+    let source = stray.local_addr().expect("bound");
+    stray.send_to(&forged(to.qpn, source, target), target).expect("loopback");
+    drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::ForeignPort) == 1).then_some(()));
+    // Another address of this machine, which nobody knows.
+    let stranger = UdpSocket::bind(("127.0.0.7", 0)).expect("a free port");
+    let source = stranger.local_addr().expect("bound");
+    stranger.send_to(&forged(to.qpn, source, target), target).expect("loopback");
+    drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::UnknownPeer) == 1).then_some(()));
+    // Nonsense, at both ports; connection management is not this NIC's.
+    for len in [0, 1, 11, 12, 40, 1_500] {
+        stray.send_to(&vec![0xa5; len], target).expect("loopback");
+        stray.send_to(&vec![0xa5; len], (V4, 4_791)).expect("loopback");
+    }
+    let mut management = forged(Qpn::new(1), source, target);
+    management[0] = 0x64;
+    stray.send_to(&management, target).expect("loopback");
+    drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::Management) == 1).then_some(()));
+    write_and_check(&mut left, &mut right, from.qpn, 100_000);
+    assert_eq!(right.nic.stats().dropped(RxDrop::Malformed), 6, "{:?}", right.nic.stats());
+}
+
+#[test]
+fn modes_are_not_mixed() {
+    let mut shared = Nic::open(NicConfig::shared()).expect("a free port");
+    let address = SocketAddr::new(ip(V4), 4_791);
+    assert!(matches!(shared.acquire_peer(address), Err(NicError::Mode(_))));
+    let mut fixed = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
+    assert!(matches!(fixed.acquire_host(ip(V4), None), Err(NicError::Mode(_))));
+    assert!(matches!(shared.acquire_host(ip(V4), Some(ip(V6))), Err(NicError::IpVersion(_))));
+    assert!(matches!(shared.acquire_host(ip(V4), Some(ip("192.0.2.1"))), Err(NicError::System { .. })));
+    let chosen = shared.acquire_host(ip("127.0.0.2"), Some(ip("127.0.0.3"))).expect("loopback");
+    let other = shared.acquire_host(ip("127.0.0.2"), None).expect("loopback");
+    assert_ne!(chosen, other, "which of our addresses a peer knows makes it another one");
+}
+
+#[test]
+fn an_event_loop_is_told_when_to_come_back() {
+    let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
+    let (from, _) = link(&mut left, &mut right, V4);
+    assert!(left.nic.raw_fds().len() >= 2, "both IP versions");
+    drive_for(&mut left, &mut right, std::time::Duration::from_millis(5));
+    assert_eq!(left.nic.next_deadline(), None, "nothing is under way");
+    let (sge, remote) = (left.sge(0, 8), right.region.remote(0));
+    left.post(from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    while left.nic.wants_progress() {}
+    assert!(left.nic.next_deadline().is_some(), "a retransmission");
+    // The other side sleeps until the packet comes, then answers; and so does this one.
+    while !right.nic.progress() {
+        right.nic.wait(rnic_base::Duration::from_secs(5)).expect("it may wait");
+    }
+    let done = loop {
+        right.nic.progress();
+        left.nic.wait(rnic_base::Duration::from_ms(100)).expect("it may wait");
+        left.nic.progress();
+        if let Some(done) = left.completions().pop() {
+            break done;
+        }
+    };
+    assert_eq!(done.status, WcStatus::Success);
+}
