@@ -17,8 +17,8 @@ pub struct NicConfig {
     /// takes a free port, on all addresses of both IP versions, and packets leave from port 4791. Connections are not
     /// made by this NIC's connection manager.
     pub shared: bool,
-    /// With `shared`: peers are adapters of other makes, or Linux's `rdma_rxe`. Packets go to port 4791 and are received
-    /// there, which one NIC of a machine can do; the wire MTU is one of InfiniBand's.
+    /// With `shared`: peers are adapters of other makes, or Linux's `rdma_rxe`. Packets go to port 4791 and are
+    /// received there, which one NIC of a machine can do; the wire MTU is one of InfiniBand's.
     pub real_roce_peers: bool,
     /// With `shared`: NICs of this user on this machine exchange packets through memory that they share.
     pub bypass: bool,

@@ -182,8 +182,8 @@ impl Link {
         record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, bytes);
     }
 
-    /// Decides what impairment does to a packet of `len` bytes to UDP port `port` of `peer`. `copy` makes the datagram when one is needed.
-    /// Answers whether the packet leaves now.
+    /// Decides what impairment does to a packet of `len` bytes to UDP port `port` of `peer`. `copy` makes the datagram
+    /// when one is needed. Answers whether the packet leaves now.
     pub(crate) fn impair(
         &mut self,
         now: Time,

@@ -13,7 +13,8 @@ pub enum Notice {
     PathWideAgain(SocketAddr),
     /// The kernel refuses to cut trains into packets for the way they take: from now on each is sent by itself.
     SegmentationRefused,
-    /// Packets do not leave from port 4791, because of this: captures will not show them as RoCEv2. Nothing else changes.
+    /// Packets do not leave from port 4791, because of this: captures will not show them as RoCEv2. Nothing else
+    /// changes.
     SourcePortTaken(String),
     /// The capture could not be written and has ended.
     CaptureEnded(String),

@@ -1,4 +1,5 @@
-//! NICs that share their machine's addresses: queue pair numbers name ports, peers are hosts, programs exchange numbers.
+//! NICs that share their machine's addresses: queue pair numbers name ports, peers are hosts, programs exchange
+//! numbers.
 
 mod common;
 

@@ -71,8 +71,8 @@ impl Nic {
         self.link.local_addr().port()
     }
 
-    /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`] has
-    /// work. Ask [`Nic::wants_progress`] immediately before waiting.
+    /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`]
+    /// has work. Ask [`Nic::wants_progress`] immediately before waiting.
     pub fn raw_fds(&self) -> ArrayVec<RawFd, RAW_FDS_MAX> {
         self.link.lanes.iter().flat_map(Lane::receivers).map(AsRawFd::as_raw_fd).collect()
     }
