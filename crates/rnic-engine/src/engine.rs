@@ -1,5 +1,6 @@
 //! The engine: routes inputs to queue pairs and drains what they want done.
 
+mod look;
 mod setup;
 mod table;
 
@@ -18,6 +19,7 @@ use crate::stats::EngineStats;
 use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
+pub use look::QpView;
 use table::QpTable;
 
 /// What the body knows about a packet beside its headers.

@@ -62,6 +62,7 @@ mod memory;
 mod mtu;
 mod nic;
 mod notice;
+pub mod observe;
 mod peer;
 pub mod perf;
 mod ports;

@@ -1,7 +1,9 @@
 //! The engine's calls, with the clock filled in. What they do is said there.
 
+use std::net::SocketAddr;
+
 use rnic_engine::{
-    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
+    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, QpView,
     RecvRequest, ResourceError, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
@@ -127,6 +129,11 @@ impl Nic {
     /// What there is to know about a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         self.engine.query_qp(qpn)
+    }
+
+    /// Every queue pair, and where its peer is, as far as it has one.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
+        self.engine.queue_pairs().map(|view| (view, self.link.peers.address_of(view.peer)))
     }
 
     /// See [`rnic_engine::Engine::post_send`]. It leaves with the next [`Nic::progress`]: what is posted together
