@@ -42,7 +42,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "cm_ip_request", check: cm_ip_request },
 ];
 
-/// RoCEv2 datagrams.
+/// RoCEv2 datagrams, of every service.
 ///
 /// # Panics
 /// When what decodes does not encode to the same bytes.
@@ -96,11 +96,12 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
     let extended = bth::LEN;
     let end = headers.len();
     headers[1] &= !0x40;
-    headers[1] |= if decoded.packet.headers == Headers::Cnp { 0 } else { 0x40 };
+    headers[1] |= if matches!(decoded.packet.headers, Headers::Cnp | Headers::Datagram { .. }) { 0 } else { 0x40 };
     headers[bth::VARIANT_BYTE] &= 0xc0;
     headers[8] &= 0x80;
     match decoded.packet.headers {
         Headers::Cnp => headers[extended..].fill(0),
+        Headers::Datagram { .. } => headers[extended + 4] = 0,
         Headers::AtomicRequest { op: AtomicOp::FetchAdd { .. }, .. } => headers[extended + 20..extended + 28].fill(0),
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! The way into the error state.
 
-use rnic_wire::NakCode;
+use rnic_wire::{NakCode, Qpn};
 
 use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
 use crate::core::Core;
@@ -94,6 +94,7 @@ impl Qp {
                 byte_len: 0,
                 word: 0,
                 flags: WcFlags::empty(),
+                source: Qpn::default(),
             };
             queue.head = queue.head.wrapping_add(1);
             core.complete(self.recv_cq, completion);

@@ -125,6 +125,16 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
             (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::FetchAdd, remote.addr, remote.rkey);
             wqe.operand = add;
         }
+        SendOp::Datagram { to, immediate } => {
+            if length > u64::from(mtu) {
+                return Err(PostError::DatagramTooLong { bytes: length, mtu });
+            }
+            if to.qpn.is_management() {
+                return Err(PostError::Destination(to.qpn));
+            }
+            (wqe.remote, wqe.sn, wqe.rkey) = (u64::from(to.peer.0), to.qpn.get(), to.qkey);
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Datagram, 0), |word| (WqeOp::DatagramImm, word));
+        }
     }
     if wqe.op.is_atomic() && length != 8 {
         return Err(PostError::AtomicLength(length));
@@ -148,6 +158,9 @@ impl Qp {
             return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
         }
         let mut wqe = compact(request, mtu)?;
+        if self.transport.operations & wqe.op.bit() == 0 {
+            return Err(PostError::Unsupported(self.transport.service));
+        }
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
         }

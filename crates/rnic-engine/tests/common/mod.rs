@@ -181,6 +181,7 @@ pub fn default_attributes(setup: &Setup, pd: PdId, cq: CqId) -> QpAttributes {
         max_send_sge: 4,
         max_recv_sge: 4,
         signal_all: setup.signal_all,
+        service: Service::ReliableConnection,
         transport: Arc::clone(&setup.transport),
         number: None,
     }

@@ -107,6 +107,11 @@ impl Qp {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
                 Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
             }
+            WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
+                queue_key: wqe.rkey,
+                source_qpn: self.number,
+                immediate: (wqe.op == WqeOp::DatagramImm).then_some(wqe.word),
+            },
         };
     }
 

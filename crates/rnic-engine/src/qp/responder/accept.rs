@@ -248,7 +248,8 @@ impl Qp {
             let (wr_id, opcode) = (wqe.wr_id, WcOpcode::Recv);
             queue.head = queue.head.wrapping_add(1);
             let qpn = self.number;
-            let completion = Completion { wr_id, qpn, status, opcode, byte_len: 0, word: 0, flags: WcFlags::empty() };
+            let (flags, source) = (WcFlags::empty(), rnic_wire::Qpn::default());
+            let completion = Completion { wr_id, qpn, status, opcode, byte_len: 0, word: 0, flags, source };
             core.complete(self.recv_cq, completion);
         }
         match status {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rnic_base::Psn;
-use rnic_engine::{QpAttributes, QpTiming, Transport};
+use rnic_engine::{QpAttributes, QpTiming, Service, Transport};
 use rnic_policy::Placement;
 use rnic_wire::cm::ip::IpRequest;
 use rnic_wire::cm::{
@@ -33,6 +33,7 @@ pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, 
         max_send_sge: queues.max_sge,
         max_recv_sge: queues.max_sge,
         signal_all: queues.signal_all,
+        service: Service::ReliableConnection,
         transport: Arc::clone(transport),
         number,
     }
