@@ -18,11 +18,13 @@
 //! pairs are `nic/connect.rs`'s business.
 
 mod exchange;
+mod lookup;
 mod manager;
 pub(crate) mod negotiate;
 
 pub(crate) use exchange::{Exchange, State};
-pub(crate) use manager::{Happening, Manager};
+pub(crate) use manager::Manager;
+pub use manager::{Happening, ServiceKind};
 
 /// A connection, or an attempt at one. Never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

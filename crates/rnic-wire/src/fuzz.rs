@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "icrc", check: icrc },
@@ -39,6 +39,8 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "cm_ready_to_use", check: cm_ready_to_use },
     Target { name: "cm_disconnect_request", check: cm_disconnect_request },
     Target { name: "cm_disconnect_reply", check: cm_disconnect_reply },
+    Target { name: "cm_lookup_request", check: cm_lookup_request },
+    Target { name: "cm_lookup_reply", check: cm_lookup_reply },
     Target { name: "cm_ip_request", check: cm_ip_request },
 ];
 
@@ -237,6 +239,22 @@ pub fn cm_disconnect_request(data: &[u8]) -> bool {
 /// When what parses does not come back.
 pub fn cm_disconnect_reply(data: &[u8]) -> bool {
     message(cm::DisconnectReply::ATTRIBUTE, data)
+}
+
+/// SIDR_REQ messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_lookup_request(data: &[u8]) -> bool {
+    message(cm::LookupRequest::ATTRIBUTE, data)
+}
+
+/// SIDR_REP messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_lookup_reply(data: &[u8]) -> bool {
+    message(cm::LookupReply::ATTRIBUTE, data)
 }
 
 /// Parses `data` as a message behind the header that says so.

@@ -341,6 +341,7 @@ fn message_fields(message: &Message) -> Numbers {
             ("infiniband.cm.drsp.localcommid", u64::from(message.local_comm_id)),
             ("infiniband.cm.drsp.remotecommid", u64::from(message.remote_comm_id)),
         ],
+        Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
     }
 }
 
@@ -442,6 +443,8 @@ fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
         Message::Reply(message) => vec![("infiniband.cm.rep.private", hex(&message.private_data.0))],
         Message::ReadyToUse(message) => vec![("infiniband.cm.rtu.private", hex(&message.private_data.0))],
         Message::DisconnectRequest(message) => vec![("infiniband.cm.dreq.private", hex(&message.private_data.0))],
+        // The dissector knows these by name only.
+        Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
         Message::DisconnectReply(message) => vec![("infiniband.cm.drsp.private", hex(&message.private_data.0))],
     }
 }
