@@ -49,7 +49,7 @@ mod addresses;
 mod capture;
 mod carry;
 mod clock;
-mod cm;
+pub mod cm;
 mod config;
 mod connection;
 mod datagram;

@@ -93,10 +93,7 @@ impl Exchange {
 
     /// Whether the other side has asked us and we have not finished answering: what a stranger can make us remember.
     pub(crate) fn is_half_open(&self) -> bool {
-        matches!(
-            self.state,
-            State::RequestReceived | State::ReplySent | State::LookupReceived | State::LookupAnswered
-        )
+        matches!(self.state, State::RequestReceived | State::ReplySent | State::LookupReceived | State::LookupAnswered)
     }
 
     /// Whether the program has to decide.

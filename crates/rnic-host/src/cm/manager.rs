@@ -123,6 +123,11 @@ impl Manager {
         self.services.remove(&service);
     }
 
+    /// Whether there is any connection, or attempt at one.
+    pub(crate) fn has_exchanges(&self) -> bool {
+        !self.exchanges.is_empty()
+    }
+
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Exchange> {
         self.exchanges.get(&id)
     }
@@ -260,8 +265,7 @@ impl Manager {
     }
 
     fn those_with(&self, address: SocketAddr, states: &[State]) -> Vec<ConnectionId> {
-        let concerned =
-            |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
+        let concerned = |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
         self.exchanges.values().filter(concerned).map(|exchange| exchange.id).collect()
     }
 
