@@ -18,8 +18,8 @@
 //! ```
 //!
 //! This is a state machine without a socket: messages and time come in, messages and [`Happening`]s come out. Queue
-//! pairs are `nic/connect.rs`'s business, and those of verbs programs are `rnic-verbs`', which gives the machine sockets of
-//! its own ([`Endpoint`]).
+//! pairs are `nic/connect.rs`'s business. For verbs programs, [`Endpoint`] gives the machine sockets of its own, and
+//! queue pairs are `rnic-verbs`' business.
 
 mod endpoint;
 mod exchange;

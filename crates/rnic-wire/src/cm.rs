@@ -16,8 +16,8 @@
 //! For datagrams, SIDR_REQ asks and SIDR_REP says which queue pair serves them.
 //!
 //! Here are formats only; who answers what and when is a body's business. **Not spoken:** MRA, LAP, APR (path
-//! migration): [`parse`] refuses them by attribute. Fields of other services (EE contexts, RDC) are reserved to us: zero
-//! when sent, ignored when received.
+//! migration): [`parse`] refuses them by attribute. Fields of other services (EE contexts, RDC) are reserved to us:
+//! zero when sent, ignored when received.
 
 mod disconnect;
 mod field;
