@@ -6,7 +6,7 @@
 //! * [`fetch`]: the peer's reads and atomics, and the responses to them;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
-//! * [`unreliable`]: both halves of a queue pair of an unreliable service, which share the queues with all of the above;
+//! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
 //! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
 
 pub(crate) mod clock;

@@ -32,8 +32,8 @@ pub struct DatagramAddress {
     pub peer: PeerId,
     /// The queue pair there.
     pub qpn: Qpn,
-    /// Its queue key. When the high bit is set, the sending queue pair's own key travels instead (IBA 10.2.5): such keys
-    /// are for those who may set them.
+    /// Its queue key. When the high bit is set, the sending queue pair's own key travels instead (IBA 10.2.5): such
+    /// keys are for those who may set them.
     pub qkey: u32,
 }
 

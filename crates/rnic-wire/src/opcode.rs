@@ -1,8 +1,8 @@
 //! The opcodes of the base transport header, and what each asks of the payload.
 //!
-//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode say what a packet
-//! does, the three high ones for which service: 000 reliable connections, 001 unreliable connections, 011 unreliable
-//! datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service that the format is for.
+//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode say what a
+//! packet does, the three high ones for which service: 000 reliable connections, 001 unreliable connections, 011
+//! unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service that the format is for.
 //! [`Opcode::ReadAck`] is ours, one of the eight values that the table leaves unused, for IRN (section 5.2).
 
 use crate::packet::Format;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services: a
-//! request that fails there hurts nobody but the requests behind it, and receiving goes on. A queue pair goes into it by
-//! itself.
+//! request that fails there hurts nobody but the requests behind it, and receiving goes on. A queue pair goes into it
+//! by itself.
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

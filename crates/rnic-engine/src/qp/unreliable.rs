@@ -2,8 +2,8 @@
 
 use crate::PeerId;
 
-/// What a queue pair of an unreliable service has beside its queues: the peer of a connection, or the key that datagrams
-/// must have. One word, so that reliable connections do not grow.
+/// What a queue pair of an unreliable service has beside its queues: the peer of a connection, or the key that
+/// datagrams must have. One word, so that reliable connections do not grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unreliable(u32);
 
