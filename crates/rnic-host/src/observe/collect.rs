@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_engine::{QpState, QpView};
+use rnic_engine::{QpState, QpView, Service};
 
 use super::snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
 use crate::nic::Nic;
@@ -96,6 +96,7 @@ fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),
+        service: service(info.service).to_owned(),
         state: format!("{:?}", info.state),
         transport: (*transport).to_owned(),
         peer: peer.filter(|_| is_connected).map(|peer| peer.to_string()).unwrap_or_default(),
@@ -108,6 +109,15 @@ fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
         ..QueuePairSnapshot::default()
+    }
+}
+
+/// As people abbreviate it.
+fn service(service: Service) -> &'static str {
+    match service {
+        Service::ReliableConnection => "RC",
+        Service::UnreliableConnection => "UC",
+        Service::UnreliableDatagram => "UD",
     }
 }
 

@@ -43,13 +43,25 @@ fn every_variable_is_read() {
     assert_eq!((delay, jitter, rate), (Duration::from_us(5), Duration::from_ms(1), Some(BitRate::gbps(10))));
     assert_eq!((settings.mtu_max_bytes, settings.progress), (Some(1_024), Progress::Thread));
     assert_eq!(settings.capture.as_deref(), Some(std::path::Path::new("out.pcap")));
-    assert!(settings.real_roce_peers && !settings.bypass && !settings.segmentation && !settings.receive_offload && settings.quiet);
+    assert!(
+        settings.real_roce_peers
+            && !settings.bypass
+            && !settings.segmentation
+            && !settings.receive_offload
+            && settings.quiet
+    );
     // None was forgotten: each of them differs from the default.
     let default = Settings::default();
     for variable in VARIABLES {
         let mut one = default.clone();
         let value = [("RNIC_TRANSPORT", "roce-gbn"), ("RNIC_SET", "a=b"), ("RNIC_RATE", "1Gbps"), ("RNIC_SEED", "9")];
-        let more = [("RNIC_PROGRESS", "off"), ("RNIC_MTU", "512"), ("RNIC_PCAP", "x"), ("RNIC_PEERS", "roce"), ("RNIC_QUIET", "on")];
+        let more = [
+            ("RNIC_PROGRESS", "off"),
+            ("RNIC_MTU", "512"),
+            ("RNIC_PCAP", "x"),
+            ("RNIC_PEERS", "roce"),
+            ("RNIC_QUIET", "on"),
+        ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
         let switch = variable.value == "on|off";

@@ -155,8 +155,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "peers",
         value: "rnic|roce",
         default: "rnic",
-        meaning: "Who is at the other end: processes like this one, or adapters of other makes and Linux's rdma_rxe (roce), \
-                  which takes port 4791 of the machine for one process and needs --transport roce-gbn",
+        meaning: "Who is at the other end: processes like this one (rnic), or adapters of other makes and Linux's \
+                  rdma_rxe (roce), which takes port 4791 for one process alone and needs --transport roce-gbn",
         read: |settings, text| {
             settings.real_roce_peers = match text.trim() {
                 "rnic" => false,
@@ -244,7 +244,8 @@ fn read_rate(settings: &mut Settings, text: &str) -> Result<(), String> {
 fn read_mtu(settings: &mut Settings, text: &str) -> Result<(), String> {
     let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
     let mtu = u32::try_from(bytes).ok().filter(|mtu| (MTU_MIN..=MTU_MAX).contains(mtu) && mtu.is_multiple_of(4));
-    settings.mtu_max_bytes = Some(mtu.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))?);
+    settings.mtu_max_bytes =
+        Some(mtu.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))?);
     Ok(())
 }
 
