@@ -155,10 +155,20 @@ impl Engine {
             return RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp));
         };
         if qp.peer != meta.peer || qp.transport.format != format {
-            let reason = qp.why_foreign(meta.peer);
-            return RxOutcome::Dropped(self.core.drop_packet(reason));
+            return self.receive_unreliable(format, packet, meta, dma);
         }
         let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
+        if !self.core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        outcome
+    }
+
+    /// A packet that no reliable connection expects.
+    #[inline(never)]
+    fn receive_unreliable<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
+        let qp = self.qps.find_mut(packet.dest_qpn).expect("the caller has found it");
+        let outcome = qp.receive_unreliable(&mut self.core, format, packet, meta.peer, dma);
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }

@@ -177,9 +177,11 @@ pub enum DropReason {
     Unsolicited,
     /// A datagram with another key than the queue pair's.
     QueueKey,
+    /// Seen before, or overtaken by later ones, in an unreliable connection.
+    Duplicate,
 }
 
 impl DropReason {
     /// How many there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 }

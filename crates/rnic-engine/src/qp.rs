@@ -187,12 +187,19 @@ impl Qp {
         }
     }
 
-    /// Why a packet from `peer`, which is not the peer or speaks another protocol, is none of ours.
+    /// Why a packet from `peer`, which is not the peer or speaks another protocol, or comes too late for an unreliable
+    /// service, is none of ours.
     #[cold]
     pub(crate) fn why_foreign(&self, peer: PeerId) -> DropReason {
+        let expected = match self.transport.service {
+            Service::ReliableConnection => self.peer,
+            Service::UnreliableConnection => self.unreliable.peer(),
+            Service::UnreliableDatagram => peer,
+        };
         match self.state {
             QpState::Reset | QpState::Init => DropReason::State,
-            _ if self.peer != peer => DropReason::WrongPeer,
+            _ if expected != peer => DropReason::WrongPeer,
+            QpState::Error if self.peer == NOBODY => DropReason::State,
             _ => DropReason::WrongFormat,
         }
     }

@@ -43,8 +43,8 @@ impl WqeOp {
         let answered = Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
         match service {
             Service::ReliableConnection => unacknowledged | answered,
-            // Until these are built, they take nothing.
-            Service::UnreliableConnection | Service::UnreliableDatagram => 0,
+            Service::UnreliableConnection => unacknowledged,
+            Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
         }
     }
 
@@ -56,7 +56,7 @@ impl WqeOp {
 
     #[inline]
     pub(crate) const fn is_send(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate)
+        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm)
     }
 
     /// Whether it consumes a receive request at the far end.

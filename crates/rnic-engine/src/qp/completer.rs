@@ -253,7 +253,7 @@ impl Qp {
         }
     }
 
-    fn notice_drained(&mut self, core: &mut Core) {
+    pub(super) fn notice_drained(&mut self, core: &mut Core) {
         let queue = &self.requester.queue;
         if queue.head == queue.next && self.requester.sent_of_next == 0 {
             core.notice(AsyncEvent::SendQueueDrained(self.number));

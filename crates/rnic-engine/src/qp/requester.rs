@@ -12,7 +12,7 @@ use crate::completion::WcStatus;
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::error::PostError;
-use crate::qp::{Qp, QpState};
+use crate::qp::{NOBODY, Qp, QpState};
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -148,7 +148,7 @@ impl Qp {
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
         let mtu = self.mtu();
         let queue = &mut self.requester.queue;
-        if !matches!(self.state, QpState::ReadyToSend | QpState::SendQueueDrained | QpState::Error) {
+        if !self.state.takes_sends() {
             return Err(PostError::State(self.state));
         }
         if queue.is_full() {
@@ -169,10 +169,10 @@ impl Qp {
             wqe.packets = 1;
         }
         queue.push(wqe, request.sges);
-        if self.state == QpState::Error {
-            self.flush(core);
-        } else {
+        if self.state.sends() {
             self.wake_requester(core);
+        } else {
+            self.flush_sends(core);
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Qp {
 
     /// A packet has left: go on with the turn, or go to the end of the ring.
     #[inline]
-    fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
         if self.regulator.is_some() {
             self.count_served(core, now, core.out.packet.payload_len);
         }
@@ -239,6 +239,9 @@ impl Qp {
         self.requester.queued = false;
         if !self.state.sends() {
             return false;
+        }
+        if self.peer == NOBODY {
+            return self.transmit_unreliable(core, now);
         }
         if self.requester.pause.is_set() {
             core.count_wait(WaitReason::ReceiverNotReady);
@@ -396,15 +399,15 @@ impl Qp {
 
 /// Which packet of an entry to make.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+pub(super) struct Piece {
     /// Its place among the entry's sequence numbers.
-    index: u32,
+    pub(super) index: u32,
     /// How many of them it takes: one, but for reads in a shared space.
-    takes: u32,
+    pub(super) takes: u32,
     /// It should ask for an acknowledgement, for a reason of the window's.
-    asks: bool,
+    pub(super) asks: bool,
     /// It was sent before.
-    again: bool,
+    pub(super) again: bool,
 }
 
 /// Until the step to `ReadyToSend` sets it, responses are repeated as often as verbs' three bits can say.

@@ -56,6 +56,12 @@ impl QpState {
         matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained | Self::SendQueueError)
     }
 
+    /// Whether send requests may be posted. Those that come too late are flushed.
+    #[inline]
+    pub(crate) fn takes_sends(self) -> bool {
+        !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
+    }
+
     /// Whether own requests may be under way.
     #[inline]
     pub(crate) fn sends(self) -> bool {
