@@ -1,9 +1,9 @@
 //! Unreliable services: nothing is acknowledged, nothing is sent again.
 //!
-//! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request completes
-//! when its last packet has been handed out; what arrives is delivered or dropped without a word. No window, no timer,
-//! no congestion control, no bound on what is under way to a peer: those all live on acknowledgements. [`connection`] and
-//! [`datagram`] hold what the two services do with a packet that comes in.
+//! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request
+//! completes when its last packet has been handed out; what arrives is delivered or dropped without a word. No window,
+//! no timer, no congestion control, no bound on what is under way to a peer: those all live on acknowledgements.
+//! [`connection`] and [`datagram`] hold what the two services do with a packet that comes in.
 //!
 //! Queue pairs of these services have nobody for a peer, as far as the packet path of reliable connections can see. So
 //! their packets fall through its first comparison, and it needs none of its own for them.
@@ -176,8 +176,8 @@ impl Qp {
         self.claim_receives(core, counter).map_err(|_| DropReason::ReceiverNotReady)
     }
 
-    /// The keys of the oldest receive do not cover its memory: that is the program's own error, and the end of the queue
-    /// pair (IBA 9.9.3.1.3, class A).
+    /// The keys of the oldest receive do not cover its memory: that is the program's own error, and the end of the
+    /// queue pair (IBA 9.9.3.1.3, class A).
     fn fail_oldest_receive(&mut self, core: &mut Core) -> DropReason {
         let queue = &mut self.responder.queue;
         let completion = Completion {

@@ -1,12 +1,12 @@
 //! Unreliable connections, at the receiver.
 //!
-//! Source: InfiniBand Architecture volume 1, section 9.8.2 (validation: any packet that is not the one expected ends the
-//! message under way, and the next first packet begins another), table 38 (Sends and Writes, nothing else). The receive
-//! that the lost message was using is used again; what a lost Write has written stays written.
+//! Source: InfiniBand Architecture volume 1, section 9.8.2 (validation: any packet that is not the one expected ends
+//! the message under way, and the next first packet begins another), table 38 (Sends and Writes, nothing else). The
+//! receive that the lost message was using is used again; what a lost Write has written stays written.
 //!
-//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS`], is a straggler or a copy and
-//! dropped. By the letter it would begin a message: on an InfiniBand link nothing overtakes, on an IP network it does, and
-//! a message would be delivered twice, or after a later one.
+//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS`], is a straggler or a copy
+//! and dropped. By the letter it would begin a message: on an InfiniBand link nothing overtakes, on an IP network it
+//! does, and a message would be delivered twice, or after a later one.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, Packet, Position, Reth, SendTail};
