@@ -16,7 +16,7 @@ use rnic_base::Psn;
 use rnic_base::limits::MTU_MAX;
 use rnic_engine::{
     Access, CqId, PdId, QpAttributes, QpConnection, QpTiming, RecvRequest, RemoteMemory, RnrTimer, SendFlags, SendOp,
-    SendRequest, Transport, WcStatus,
+    SendRequest, Service, Transport, WcStatus,
 };
 use rnic_host::floor::OnProcessor;
 use rnic_host::{Nic, NicConfig, Region, TransportChoice, floor};
@@ -125,6 +125,7 @@ impl Side {
 fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
     let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
     QpAttributes {
+        service: Service::ReliableConnection,
         pd,
         send_cq: cq,
         recv_cq: cq,

@@ -56,6 +56,7 @@ mod datagram;
 mod defaults;
 mod error;
 pub mod floor;
+mod grh;
 mod impair;
 mod link;
 mod memory;
