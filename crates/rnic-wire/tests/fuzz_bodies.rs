@@ -121,11 +121,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         short.map(assemble).collect()
     };
     match name {
-        // One version, three services.
-        "roce" => [Format::RoceV2, Format::UnreliableConnection, Format::UnreliableDatagram]
-            .into_iter()
-            .flat_map(datagrams)
-            .collect(),
+        "roce" => datagrams(Format::RoceV2),
         "irn" => datagrams(Format::Irn),
         "icrc" => datagrams(Format::Irn)
             .into_iter()

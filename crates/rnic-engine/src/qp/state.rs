@@ -2,15 +2,13 @@
 //!
 //! ```text
 //!   Reset --> Init --> ReadyToReceive --> ReadyToSend <--> SendQueueDrained
-//!     ^          \           |               |   ^              |
-//!     |           `----------+------.--------+---+--------------'
-//!     |                             v        v   |
-//!     `---- (from any) ---------- Error   SendQueueError
+//!     ^          \           |               |                  |
+//!     |           `----------+------.--------+------------------'
+//!     |                             v
+//!     `---- (from any) ---------- Error
 //! ```
 //!
-//! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services: a
-//! request that fails there hurts nobody but the requests behind it, and receiving goes on. A queue pair goes into it
-//! by itself.
+//! InfiniBand Architecture volume 1, section 10.3.1. Its send-queue-error state exists only for unreliable transports.
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,8 +23,6 @@ pub enum QpState {
     ReadyToSend,
     /// No new requests leave; those under way complete.
     SendQueueDrained,
-    /// A send request of an unreliable service has failed: those behind it are flushed, and receiving goes on.
-    SendQueueError,
     /// Everything posted is flushed.
     Error,
 }
@@ -41,7 +37,6 @@ const TRANSITIONS: &[(QpState, QpState)] = &[
     (QpState::ReadyToSend, QpState::SendQueueDrained),
     (QpState::SendQueueDrained, QpState::ReadyToSend),
     (QpState::SendQueueDrained, QpState::SendQueueDrained),
-    (QpState::SendQueueError, QpState::ReadyToSend),
 ];
 
 impl QpState {
@@ -53,13 +48,7 @@ impl QpState {
     /// Whether the peer's requests are served.
     #[inline]
     pub(crate) fn receives(self) -> bool {
-        matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained | Self::SendQueueError)
-    }
-
-    /// Whether send requests may be posted. Those that come too late are flushed.
-    #[inline]
-    pub(crate) fn takes_sends(self) -> bool {
-        !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
+        matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained)
     }
 
     /// Whether own requests may be under way.
@@ -77,7 +66,7 @@ mod tests {
     #[test]
     fn the_table_of_transitions() {
         use QpState::*;
-        let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError, Error];
+        let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, Error];
         let table: Vec<String> = all
             .iter()
             .map(|from| {
@@ -94,7 +83,6 @@ mod tests {
                 "ReadyToReceive -> Reset ReadyToSend Error",
                 "ReadyToSend -> Reset ReadyToSend SendQueueDrained Error",
                 "SendQueueDrained -> Reset ReadyToSend SendQueueDrained Error",
-                "SendQueueError -> Reset ReadyToSend Error",
                 "Error -> Reset Error",
             ]
         );

@@ -166,6 +166,5 @@ fn kind(headers: &Headers) -> u64 {
         Headers::Ack { .. } => 7,
         Headers::ReadAck { .. } => 8,
         Headers::Cnp => 9,
-        Headers::Datagram { .. } => 10,
     }
 }

@@ -1,9 +1,7 @@
 //! The engine's calls, with the clock filled in. What they do is said there.
 
-use std::net::SocketAddr;
-
 use rnic_engine::{
-    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, QpView,
+    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
     RecvRequest, ResourceError, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
@@ -131,9 +129,22 @@ impl Nic {
         self.engine.query_qp(qpn)
     }
 
-    /// Every queue pair, and where its peer is, as far as it has one.
-    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
-        self.engine.queue_pairs().map(|view| (view, self.link.peers.address_of(view.peer)))
+    /// See [`rnic_engine::Engine::send_queue_room`].
+    pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
+        self.engine.send_queue_room(qpn)
+    }
+
+    /// See [`rnic_engine::Engine::cq_level`].
+    pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
+        self.engine.cq_level(cq)
+    }
+
+    /// See [`rnic_engine::Engine::set_srq_limit`].
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
+        self.engine.set_srq_limit(srq, limit)
     }
 
     /// See [`rnic_engine::Engine::post_send`]. It leaves with the next [`Nic::progress`]: what is posted together

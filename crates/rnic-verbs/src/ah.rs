@@ -1,0 +1,162 @@
+//! Address handles, and addresses in what has been received.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::abi::*;
+use crate::core::{Ah, Core};
+use crate::device::{self, PORT};
+use crate::errno::{Errno, Result, number, pointer};
+use crate::object::{self, AhObject};
+use crate::wire;
+
+/// Where `attr` leads: the address there and ours.
+///
+/// # Errors
+/// When there is no address in it, or one that is not ours to send from.
+pub(crate) fn way(attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
+    if attr.is_global == 0 || attr.port_num != PORT {
+        // Ethernet has no local identifiers: without a GID there is no address.
+        return Err(Errno::INVALID);
+    }
+    let remote = wire::ip_of(&attr.grh.dgid).ok_or(Errno::INVALID)?;
+    let local = device::address(i64::from(attr.grh.sgid_index))?.ip;
+    Ok((remote, local))
+}
+
+fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
+    let (remote, local) = way(attr)?;
+    let peer = wire::acquire(&mut core.nic, remote, local)?;
+    core.pds.get_mut(pd).ok_or(Errno::INVALID)?.address_handles += 1;
+    Ok(core.ahs.insert(Ah { peer, pd }))
+}
+
+/// `ibv_create_ah`.
+///
+/// # Safety
+/// `pd` is a living protection domain, `attr` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    // SAFETY: the caller's promise.
+    let (context, handle, attr) = unsafe { ((*pd).context, (*pd).handle, &*attr) };
+    // SAFETY: as above.
+    let guard = unsafe { object::context(context) }.shared.enter();
+    pointer(guard.and_then(|mut core| {
+        let handle = create(&mut core, handle, attr)?;
+        Ok(Box::into_raw(Box::new(AhObject { c: ibv_ah { context, pd, handle } })).cast())
+    }))
+}
+
+/// `ibv_destroy_ah`.
+///
+/// # Safety
+/// `ah` is a living address handle, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*ah).context), (*ah).handle) };
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.ahs.remove(handle).ok_or(Errno::INVALID)?;
+        core.nic.release_peer(known.peer);
+        if let Some(pd) = core.pds.get_mut(known.pd) {
+            pd.address_handles -= 1;
+        }
+        // SAFETY: `ibv_create_ah` made a box of it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(ah.cast::<AhObject>()) });
+        Ok(())
+    }))
+}
+
+/// Where the 40 bytes in front of a datagram say that it came from, and went to.
+///
+/// An IPv4 header stands in the last 20 of them; the first ones are then not an IPv6 header's.
+fn addresses_of(grh: &ibv_grh) -> (IpAddr, IpAddr) {
+    // The last 20 bytes: the destination GID and the last four bytes of the source GID.
+    let mut v4 = [0u8; 20];
+    v4[..4].copy_from_slice(&grh.sgid.raw[12..]);
+    v4[4..].copy_from_slice(&grh.dgid.raw);
+    let is_v6 = u32::from_be(grh.version_tclass_flow) >> 28 == 6;
+    if v4[0] == 0x45 && !is_v6 {
+        let at = |offset: usize| IpAddr::from(Ipv4Addr::new(v4[offset], v4[offset + 1], v4[offset + 2], v4[offset + 3]));
+        return (at(12), at(16));
+    }
+    let ip = |gid: &ibv_gid| IpAddr::from(gid.raw).to_canonical();
+    (ip(&grh.sgid), ip(&grh.dgid))
+}
+
+fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
+    if port != PORT || wc.wc_flags & IBV_WC_GRH == 0 || grh.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the program hands over the header that the completion speaks of; buffers need not be aligned.
+    let grh = unsafe { grh.read_unaligned() };
+    let (theirs, ours) = addresses_of(&grh);
+    let index = wire::addresses().iter().position(|address| address.ip == ours).ok_or(Errno::INVALID)?;
+    let first_word = u32::from_be(grh.version_tclass_flow);
+    Ok(ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: wire::gid_of(theirs),
+            flow_label: first_word & 0xf_ffff,
+            sgid_index: index as u8,
+            hop_limit: u8::MAX,
+            traffic_class: (first_word >> 20) as u8,
+        },
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        static_rate: 0,
+        is_global: 1,
+        port_num: port,
+    })
+}
+
+/// `ibv_init_ah_from_wc`.
+///
+/// # Safety
+/// `wc` may be read, `grh` is null or may be read, `attr` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    _context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let wc = unsafe { &*wc };
+    number(from_completion(port, wc, grh).map(|found| {
+        // SAFETY: the caller's promise.
+        unsafe { *attr = found };
+    }))
+}
+
+/// `ibv_create_ah_from_wc`.
+///
+/// # Safety
+/// `pd` is a living protection domain, `wc` may be read, `grh` is null or may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    // SAFETY: the caller's promise.
+    let wc = unsafe { &*wc };
+    match from_completion(port, wc, grh) {
+        // SAFETY: the caller's promise.
+        Ok(mut attr) => unsafe { ibv_create_ah(pd, &raw mut attr) },
+        Err(errno) => pointer(Err(errno)),
+    }
+}
+
+/// `ibv_resolve_eth_l2_from_gid`: there is no Ethernet header that we would write.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_resolve_eth_l2_from_gid(
+    _context: *mut ibv_context,
+    _attr: *mut ibv_ah_attr,
+    _mac: *mut u8,
+    _vlan: *mut u16,
+) -> c_int {
+    number(Err(Errno::UNSUPPORTED))
+}

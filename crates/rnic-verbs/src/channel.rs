@@ -1,0 +1,121 @@
+//! Completion channels and asynchronous events.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one, number, pointer};
+use crate::event::EventQueue;
+use crate::object::{self, ChannelObject, CqObject, Element, QpObject, SrqObject};
+
+fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
+    // SAFETY: a program hands over contexts that it has opened.
+    drop(unsafe { object::context(context) }.shared.enter()?);
+    let events = EventQueue::new()?;
+    let c = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
+    Ok(Box::into_raw(Box::new(ChannelObject { c, events })).cast())
+}
+
+/// `ibv_create_comp_channel`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    pointer(create_channel(context))
+}
+
+/// `ibv_destroy_comp_channel`.
+///
+/// # Safety
+/// `channel` is from `ibv_create_comp_channel`, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    // SAFETY: the caller's promise.
+    let context = unsafe { object::context((*channel).context) };
+    number(context.shared.enter().and_then(|_guard| {
+        // SAFETY: the count changes with the lock held, which it is.
+        if unsafe { (*channel).refcnt } > 0 {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY: `ibv_create_comp_channel` made a box of it, no completion queue names it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
+        Ok(())
+    }))
+}
+
+/// `ibv_get_cq_event`.
+///
+/// # Safety
+/// `channel` is a living channel; `cq` and `cq_context` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let events = &unsafe { object::channel(channel) }.events;
+    minus_one(events.pop().map(|of| {
+        // SAFETY: a completion queue takes its events out of the channel before it goes, and the caller lets us write.
+        unsafe {
+            (*of.0).completions.fetched();
+            *cq = of.0.cast();
+            *cq_context = (*of.0).c.cq.cq_context;
+        }
+    }))
+}
+
+/// `ibv_ack_cq_events`.
+///
+/// # Safety
+/// `cq` is a living completion queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { object::cq(cq) }.completions.acknowledge(count);
+}
+
+/// `ibv_get_async_event`.
+///
+/// # Safety
+/// `context` is open, `event` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    // SAFETY: the caller's promise.
+    let events = &unsafe { object::context(context) }.shared.events;
+    minus_one(events.pop().map(|waiting| {
+        // SAFETY: an object takes its events out of the queue before it goes, and the caller lets us write.
+        unsafe {
+            match waiting.element {
+                Element::Qp(qp) => (*qp.0).events.fetched(),
+                Element::Cq(cq) => (*cq.0).events.fetched(),
+                Element::Srq(srq) => (*srq.0).events.fetched(),
+            }
+            ptr::write(
+                event,
+                ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type },
+            );
+        }
+    }))
+}
+
+/// `ibv_ack_async_event`.
+///
+/// # Safety
+/// `event` is one that `ibv_get_async_event` has written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: the caller's promise; an object waits for its acknowledgements before it goes.
+    unsafe {
+        let element = (*event).element;
+        match (*event).event_type {
+            IBV_EVENT_CQ_ERR => (*element.cast::<CqObject>()).events.acknowledge(1),
+            IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR | IBV_EVENT_COMM_EST
+            | IBV_EVENT_SQ_DRAINED | IBV_EVENT_PATH_MIG | IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                (*element.cast::<QpObject>()).events.acknowledge(1);
+            }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                (*element.cast::<SrqObject>()).events.acknowledge(1);
+            }
+            _ => {}
+        }
+    }
+}

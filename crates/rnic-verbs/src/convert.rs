@@ -1,0 +1,64 @@
+//! Between what programs say and what the engine does.
+
+use rnic_engine::{Completion, WcFlags, WcOpcode, WcStatus};
+
+use crate::abi::*;
+
+/// A completion, as programs see it.
+#[inline]
+pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
+    let with_imm = completion.flags.contains(WcFlags::WITH_IMM);
+    let with_inv = completion.flags.contains(WcFlags::WITH_INV);
+    let mut wc_flags = 0;
+    if with_imm {
+        wc_flags |= IBV_WC_WITH_IMM;
+    }
+    if with_inv {
+        wc_flags |= IBV_WC_WITH_INV;
+    }
+    ibv_wc {
+        wr_id: completion.wr_id,
+        status: status(completion.status),
+        opcode: opcode(completion.opcode),
+        vendor_err: 0,
+        byte_len: completion.byte_len,
+        imm_data: if with_imm { completion.word.to_be() } else { completion.word },
+        qp_num: completion.qpn.get(),
+        src_qp: 0,
+        wc_flags,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+#[inline]
+fn status(status: WcStatus) -> u32 {
+    match status {
+        WcStatus::Success => IBV_WC_SUCCESS,
+        WcStatus::LocalLength => IBV_WC_LOC_LEN_ERR,
+        WcStatus::LocalQpOperation => IBV_WC_LOC_QP_OP_ERR,
+        WcStatus::LocalProtection => IBV_WC_LOC_PROT_ERR,
+        WcStatus::WrFlushed => IBV_WC_WR_FLUSH_ERR,
+        WcStatus::BadResponse => IBV_WC_BAD_RESP_ERR,
+        WcStatus::RemoteInvalidRequest => IBV_WC_REM_INV_REQ_ERR,
+        WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
+        WcStatus::RemoteOperational => IBV_WC_REM_OP_ERR,
+        WcStatus::RetryExceeded => IBV_WC_RETRY_EXC_ERR,
+        WcStatus::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
+    }
+}
+
+#[inline]
+fn opcode(opcode: WcOpcode) -> u32 {
+    match opcode {
+        WcOpcode::RdmaWrite => IBV_WC_RDMA_WRITE,
+        WcOpcode::Send => IBV_WC_SEND,
+        WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
+        WcOpcode::CompareSwap => IBV_WC_COMP_SWAP,
+        WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::Recv => IBV_WC_RECV,
+        WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
+    }
+}

@@ -1,0 +1,187 @@
+//! What a context's lock protects: the NIC, and what the library knows of its objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rnic_base::Duration;
+use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SrqId, Transport};
+use rnic_host::{Nic, Region};
+use rnic_wire::Qpn;
+
+use crate::abi::*;
+use crate::event::EventQueue;
+use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
+use crate::slab::Slab;
+
+/// An asynchronous event that waits for `ibv_get_async_event`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) element: Element,
+    pub(crate) event_type: u32,
+}
+
+/// A protection domain.
+#[derive(Debug)]
+pub(crate) struct Pd {
+    pub(crate) id: PdId,
+    /// Address handles in it; the engine counts everything else.
+    pub(crate) address_handles: u32,
+}
+
+/// A memory region.
+#[derive(Debug)]
+pub(crate) struct Mr {
+    pub(crate) region: Region,
+    /// What it was registered with.
+    pub(crate) start: usize,
+    pub(crate) access: u32,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    pub(crate) id: CqId,
+    pub(crate) object: Ptr<CqObject>,
+    pub(crate) channel: Option<Ptr<ChannelObject>>,
+}
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct Srq {
+    pub(crate) id: SrqId,
+    pub(crate) object: Ptr<SrqObject>,
+    pub(crate) attr: ibv_srq_attr,
+}
+
+/// An address handle: whom datagrams with it go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ah {
+    pub(crate) peer: PeerId,
+    pub(crate) pd: u32,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) qpn: Qpn,
+    pub(crate) object: Ptr<QpObject>,
+    pub(crate) pd: PdId,
+    /// What it was made with, as granted.
+    pub(crate) cap: ibv_qp_cap,
+    pub(crate) signal_all: bool,
+    pub(crate) qp_type: u32,
+    /// What it has been told since, as `ibv_query_qp` answers.
+    pub(crate) attr: ibv_qp_attr,
+    /// Whom it is connected to.
+    pub(crate) peer: Option<PeerId>,
+    /// Where inline data waits: one place for each entry of the send queue.
+    pub(crate) inline: Option<Region>,
+    /// Sends posted so far; entry `n` of the queue uses the place `n` modulo its size.
+    pub(crate) posted: u64,
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) nic: Nic,
+    /// How reliable connections deliver.
+    pub(crate) transport: Arc<Transport>,
+    /// How long its longest timeout is: what patience is counted in.
+    pub(crate) timeout: Duration,
+    pub(crate) pds: Slab<Pd>,
+    pub(crate) mrs: Slab<Mr>,
+    pub(crate) cqs: Slab<Cq>,
+    pub(crate) srqs: Slab<Srq>,
+    pub(crate) ahs: Slab<Ah>,
+    pub(crate) qps: Slab<Qp>,
+    /// Handles by number. Never iterated.
+    pub(crate) by_qpn: HashMap<Qpn, u32>,
+    pub(crate) by_cq: HashMap<CqId, u32>,
+}
+
+impl Core {
+    pub(crate) fn new(nic: Nic, transport: Transport) -> Self {
+        let timeouts = transport.profile().options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
+        let longest = timeouts.map(|(_, value)| Duration::from_ps(value)).max();
+        Self {
+            nic,
+            timeout: longest.filter(|timeout| *timeout > Duration::ZERO).unwrap_or(TIMEOUT_UNKNOWN),
+            transport: Arc::new(transport),
+            pds: Slab::new(),
+            mrs: Slab::new(),
+            cqs: Slab::new(),
+            srqs: Slab::new(),
+            ahs: Slab::new(),
+            qps: Slab::new(),
+            by_qpn: HashMap::new(),
+            by_cq: HashMap::new(),
+        }
+    }
+
+    /// Makes what was posted leave: once for all of it.
+    #[inline]
+    pub(crate) fn leave(&mut self) {
+        self.nic.wants_progress();
+    }
+
+    /// Hands the NIC's notices to whoever waits for them.
+    #[inline]
+    pub(crate) fn deliver(&mut self, events: &EventQueue<Waiting>) {
+        while let Some(event) = self.nic.poll_event() {
+            self.deliver_one(event, events);
+        }
+    }
+
+    fn deliver_one(&mut self, event: AsyncEvent, events: &EventQueue<Waiting>) {
+        let (element, event_type) = match event {
+            AsyncEvent::CqNotify(id) => return self.notify(id),
+            AsyncEvent::CqOverrun(id) => (self.element_of_cq(id), IBV_EVENT_CQ_ERR),
+            AsyncEvent::SrqLimitReached(id) => (self.element_of_srq(id), IBV_EVENT_SRQ_LIMIT_REACHED),
+            AsyncEvent::CommunicationEstablished(qpn) => (self.element_of_qp(qpn), IBV_EVENT_COMM_EST),
+            AsyncEvent::QpFatal(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_FATAL),
+            AsyncEvent::QpAccessError(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_ACCESS_ERR),
+            AsyncEvent::QpRequestError(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_REQ_ERR),
+            AsyncEvent::SendQueueDrained(qpn) => {
+                let wants = |qp: &Qp| qp.attr.en_sqd_async_notify != 0;
+                let element = self.qp_of(qpn).filter(|qp| wants(qp)).map(|qp| Element::Qp(qp.object));
+                (element, IBV_EVENT_SQ_DRAINED)
+            }
+        };
+        // Its object may be gone already.
+        if let Some(element) = element {
+            events.push(Waiting { element, event_type });
+        }
+    }
+
+    /// A completion has come in that somebody wants to hear of.
+    fn notify(&self, id: CqId) {
+        let cq = self.by_cq.get(&id).and_then(|handle| self.cqs.get(*handle));
+        if let Some(Cq { object, channel: Some(channel), .. }) = cq {
+            // SAFETY: a channel outlives its completion queues: `ibv_destroy_comp_channel` refuses otherwise.
+            let channel = unsafe { &*channel.0 };
+            channel.events.push(*object);
+        }
+    }
+
+    fn qp_of(&self, qpn: Qpn) -> Option<&Qp> {
+        self.qps.get(*self.by_qpn.get(&qpn)?)
+    }
+
+    fn element_of_qp(&self, qpn: Qpn) -> Option<Element> {
+        self.qp_of(qpn).map(|qp| Element::Qp(qp.object))
+    }
+
+    fn element_of_cq(&self, id: CqId) -> Option<Element> {
+        self.cqs.get(*self.by_cq.get(&id)?).map(|cq| Element::Cq(cq.object))
+    }
+
+    fn element_of_srq(&self, id: SrqId) -> Option<Element> {
+        self.srqs.iter().find(|srq| srq.id == id).map(|srq| Element::Srq(srq.object))
+    }
+}
+
+/// Options of transports that are timeouts.
+const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];
+
+/// What patience is counted in when the transport has no timeout of its own.
+const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

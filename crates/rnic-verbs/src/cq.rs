@@ -1,0 +1,148 @@
+//! Completion queues.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+
+use rnic_base::limits::COMPLETIONS_MAX;
+
+use crate::abi::*;
+use crate::core::Cq;
+use crate::device::COMPLETION_VECTORS;
+use crate::errno::{Errno, Result, number, pointer};
+use crate::event::Unacknowledged;
+use crate::object::{self, ChannelObject, CqObject, Ptr};
+use crate::poll;
+
+/// What a completion queue is made with.
+struct Wanted {
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: u32,
+}
+
+fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
+    if wanted.cqe == 0 || wanted.cqe > COMPLETIONS_MAX || wanted.vector >= COMPLETION_VECTORS as u32 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: a program hands over contexts that it has opened.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let id = core.nic.create_cq(wanted.cqe)?;
+    // SAFETY: null functions, zeros and empty locks of C are all valid.
+    let mut c: ibv_cq_ex = unsafe { std::mem::zeroed() };
+    c.cq.context = context;
+    c.cq.channel = wanted.channel;
+    c.cq.cq_context = wanted.cq_context;
+    c.cq.cqe = wanted.cqe as c_int;
+    poll::fill(&mut c);
+    let object = Box::into_raw(Box::new(CqObject {
+        c,
+        current: UnsafeCell::new(ibv_wc::default()),
+        completions: Unacknowledged::default(),
+        events: Unacknowledged::default(),
+    }));
+    let channel = (!wanted.channel.is_null()).then(|| Ptr(wanted.channel.cast::<ChannelObject>()));
+    let handle = core.cqs.insert(Cq { id, object: Ptr(object), channel });
+    core.by_cq.insert(id, handle);
+    // SAFETY: the object is new; the channel is one that the program has made, and its count changes under the lock.
+    unsafe {
+        (*object).c.cq.handle = handle;
+        if let Some(channel) = channel {
+            (*channel.0).c.refcnt += 1;
+        }
+    }
+    Ok(object)
+}
+
+/// `ibv_create_cq`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let wanted = Wanted {
+        cqe: u32::try_from(cqe).unwrap_or(0),
+        cq_context,
+        channel,
+        vector: u32::try_from(comp_vector).unwrap_or(u32::MAX),
+    };
+    pointer(create(context, &wanted).map(<*mut CqObject>::cast))
+}
+
+/// What `ibv_create_cq_ex` calls.
+///
+/// # Safety
+/// `attr` may be read.
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    // SAFETY: the caller's promise.
+    let attr = unsafe { &*attr };
+    let known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    if attr.comp_mask & !known != 0 {
+        return pointer(Err(Errno::INVALID));
+    }
+    // One thread polls or several: the lock does not mind. Ignoring an overrun would lose completions silently.
+    let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 { 0 } else { attr.flags };
+    let has_parent = attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 && !attr.parent_domain.is_null();
+    if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 || has_parent {
+        return pointer(Err(Errno::UNSUPPORTED));
+    }
+    let wanted =
+        Wanted { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };
+    pointer(create(context, &wanted).map(<*mut CqObject>::cast))
+}
+
+/// What `ibv_modify_cq` calls: there are no interrupts to be moderated.
+pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// `ibv_resize_cq`.
+///
+/// # Safety
+/// `cq` is a living completion queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    let _ = (cq, cqe);
+    number(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_destroy_cq`: waits until all its events are acknowledged.
+///
+/// # Safety
+/// `cq` is a living completion queue, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*cq).context), (*cq).handle) };
+    let object = cq.cast::<CqObject>();
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.cqs.get(handle).ok_or(Errno::INVALID)?;
+        let (id, channel) = (known.id, known.channel);
+        core.nic.destroy_cq(id)?;
+        core.cqs.remove(handle);
+        core.by_cq.remove(&id);
+        if let Some(channel) = channel {
+            // SAFETY: a channel outlives its completion queues; its count changes under the lock, which is held.
+            unsafe {
+                (*channel.0).events.forget(|of| of.0 == object);
+                (*channel.0).c.refcnt -= 1;
+            }
+        }
+        drop(core);
+        context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
+        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
+        // waits; `create` made a box of it, and the caller gives it up.
+        unsafe {
+            (*object).completions.wait();
+            (*object).events.wait();
+            drop(Box::from_raw(object));
+        }
+        Ok(())
+    }))
+}

@@ -1,0 +1,145 @@
+//! Queues of events behind a file descriptor that programs poll.
+//!
+//! The descriptor counts the events that wait: it is readable exactly as long as there are some, which is what programs
+//! that mix it into their own event loop rely on.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use crate::errno::{Errno, Result};
+
+/// Takes a lock. Nothing that panics is called with one held, and if it were, the process would end at the C boundary.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Events that wait to be fetched.
+#[derive(Debug)]
+pub(crate) struct EventQueue<T> {
+    fd: OwnedFd,
+    waiting: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: makes a new descriptor.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, waiting: Mutex::new(VecDeque::new()) })
+    }
+
+    pub(crate) fn fd(&self) -> c_int {
+        self.fd.as_raw_fd()
+    }
+
+    /// Adds an event.
+    pub(crate) fn push(&self, event: T) {
+        lock(&self.waiting).push_back(event);
+        let one = 1u64;
+        // SAFETY: writes eight bytes of a local variable. It can only fail when 2^64 events wait.
+        unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking.
+    pub(crate) fn pop(&self) -> Result<T> {
+        loop {
+            let mut count = 0u64;
+            // SAFETY: reads eight bytes into a local variable.
+            let got = unsafe { libc::read(self.fd(), (&raw mut count).cast(), size_of::<u64>()) };
+            if got < 0 {
+                return Err(Errno::last());
+            }
+            // Empty when the event's object has been destroyed meanwhile.
+            if let Some(event) = lock(&self.waiting).pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Forgets the events of an object that goes.
+    pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
+        let mut waiting = lock(&self.waiting);
+        let before = waiting.len();
+        waiting.retain(|event| !is_gone(event));
+        for _ in waiting.len()..before {
+            let mut count = 0u64;
+            let mut into = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: size_of::<u64>() };
+            // SAFETY: reads eight bytes into a local variable. It does not wait: another thread may just take the last
+            // count, and finds no event for it.
+            unsafe { libc::preadv2(self.fd(), &raw mut into, 1, -1, libc::RWF_NOWAIT) };
+        }
+    }
+}
+
+/// Events of an object that the program has fetched and not acknowledged. The object cannot go before.
+#[derive(Debug, Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl Unacknowledged {
+    pub(crate) fn fetched(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    pub(crate) fn acknowledge(&self, count: u32) {
+        let mut left = lock(&self.count);
+        *left = left.saturating_sub(count);
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything is acknowledged.
+    pub(crate) fn wait(&self) {
+        let mut left = lock(&self.count);
+        while *left > 0 {
+            left = self.changed.wait(left).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(queue: &EventQueue<u32>) -> bool {
+        let mut poll = libc::pollfd { fd: queue.fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_events_wait() {
+        let queue = EventQueue::new().expect("an eventfd");
+        assert!(!is_readable(&queue));
+        for event in [1, 2, 1, 3] {
+            queue.push(event);
+        }
+        assert_eq!(queue.pop(), Ok(1));
+        queue.forget(|event| *event == 1);
+        assert_eq!(queue.pop(), Ok(2));
+        assert!(is_readable(&queue));
+        assert_eq!(queue.pop(), Ok(3));
+        assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn destroying_waits_for_acknowledgements() {
+        let events = Unacknowledged::default();
+        events.fetched();
+        events.fetched();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| events.wait());
+            events.acknowledge(1);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            events.acknowledge(1);
+        });
+    }
+}

@@ -1,0 +1,48 @@
+//! `libibverbs.so.1` and `librdmacm.so.1` without hardware: what an unmodified RDMA program is linked against.
+//!
+//! ```text
+//! ROOM     rnic-verbs (amber: change with a program that shows the difference)
+//! Purpose  C structures, objects, errno values, events; who makes progress; the shared object under its two names
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-host
+//! Must not panic across the boundary; block with the lock held; answer success for what it does not do
+//! Add here a verb, a query, a version node (symbols.txt)
+//! Not here what a queue pair does (rnic-engine), sockets (rnic-host), settings (rnic-host), the launcher (rnic-cli)
+//! Proved by tests/ here: the header's layout, the system library's symbols, calls through the C interface, Debian's programs
+//! ```
+//!
+//! A program holds pointers to C structures. Each of them is the first part of a structure of ours (`object.rs`), whose
+//! `handle` finds the rest in the context's tables (`core.rs`), behind the context's one lock.
+
+#[expect(
+    missing_docs,
+    non_camel_case_types,
+    reason = "names are those of the C header, and documented there"
+)]
+pub mod abi;
+
+mod ah;
+mod channel;
+mod context;
+mod convert;
+mod core;
+mod cq;
+mod device;
+mod errno;
+mod event;
+mod fork;
+mod mr;
+mod object;
+mod poll;
+mod post;
+mod progress;
+mod qp;
+mod slab;
+mod srq;
+mod strings;
+mod sysfs;
+mod wire;
+mod wr;
+
+#[cfg(feature = "shared-object")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,0 +1,313 @@
+//! Protection domains and memory regions.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use rnic_engine::{Access, PdId};
+
+use crate::abi::*;
+use crate::core::{Core, Mr, Pd};
+use crate::errno::{Errno, Result, number, pointer};
+use crate::object::{self, MrObject, PdObject};
+
+/// `ibv_alloc_pd`.
+///
+/// # Safety
+/// `context` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    // SAFETY: the caller's promise.
+    let guard = unsafe { object::context(context) }.shared.enter();
+    pointer(guard.map(|mut core| {
+        let id = core.nic.create_pd();
+        let handle = core.pds.insert(Pd { id, address_handles: 0 });
+        Box::into_raw(Box::new(PdObject { c: ibv_pd { context, handle } })).cast()
+    }))
+}
+
+/// `ibv_dealloc_pd`.
+///
+/// # Safety
+/// `pd` is from `ibv_alloc_pd`, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*pd).context), (*pd).handle) };
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.pds.get(handle).ok_or(Errno::INVALID)?;
+        let (id, address_handles) = (known.id, known.address_handles);
+        if address_handles > 0 {
+            return Err(Errno::BUSY);
+        }
+        core.nic.destroy_pd(id)?;
+        core.pds.remove(handle);
+        // SAFETY: `ibv_alloc_pd` made a box of it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(pd.cast::<PdObject>()) });
+        Ok(())
+    }))
+}
+
+/// The engine's name of a protection domain.
+pub(crate) fn pd_id(core: &Core, handle: u32) -> Result<PdId> {
+    core.pds.get(handle).map(|pd| pd.id).ok_or(Errno::INVALID)
+}
+
+/// What `flags` grant.
+///
+/// # Errors
+/// When they contradict each other, or ask for what there is not.
+pub(crate) fn access(flags: u32) -> Result<Access> {
+    let known = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_MW_BIND
+        | IBV_ACCESS_ZERO_BASED
+        | IBV_ACCESS_HUGETLB
+        // Hints: they may be ignored.
+        | IBV_ACCESS_OPTIONAL_RANGE;
+    if flags & IBV_ACCESS_ON_DEMAND != 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    if flags & !known != 0 {
+        return Err(Errno::INVALID);
+    }
+    let mut access = Access::empty();
+    for (flag, right) in [
+        (IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
+        (IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
+        (IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
+        (IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+    ] {
+        if flags & flag != 0 {
+            access |= right;
+        }
+    }
+    // Whoever knows a key may give it up with a Send that invalidates it.
+    if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
+        access |= Access::REMOTE_INVALIDATE;
+    }
+    Ok(access)
+}
+
+/// Whether there is memory everywhere in a range: the kernel would refuse to pin it otherwise.
+fn check_mapped(start: usize, len: usize) -> Result<()> {
+    const PAGE: usize = 4_096;
+    const PAGES_AT_ONCE: usize = 4_096;
+    let end = start.checked_add(len).ok_or(Errno::INVALID)?;
+    let mut present = [0u8; PAGES_AT_ONCE];
+    let mut from = start & !(PAGE - 1);
+    while from < end {
+        let bytes = (end - from).min(PAGES_AT_ONCE * PAGE);
+        // SAFETY: asks about a range without touching it; the answer has a byte for each of its pages.
+        if unsafe { libc::mincore(from as *mut c_void, bytes, present.as_mut_ptr()) } != 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+        from += bytes;
+    }
+    Ok(())
+}
+
+/// What a region is registered with.
+#[derive(Clone, Copy)]
+struct Wanted {
+    start: usize,
+    len: usize,
+    iova: u64,
+    flags: u32,
+}
+
+fn register(core: &mut Core, pd: PdId, wanted: &Wanted) -> Result<Mr> {
+    let access = access(wanted.flags)?;
+    let iova = if wanted.flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { wanted.iova };
+    let start = NonNull::new(wanted.start as *mut u8).ok_or(Errno(libc::EFAULT))?;
+    if wanted.len == 0 {
+        return Err(Errno::INVALID);
+    }
+    check_mapped(wanted.start, wanted.len)?;
+    // SAFETY: a program registers memory that stays until it deregisters it, as verbs demands; that it is there has
+    // just been checked.
+    let region = unsafe { core.nic.register_raw(pd, start, wanted.len, iova, access) }?;
+    Ok(Mr { region, start: wanted.start, access: wanted.flags })
+}
+
+fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
+    // SAFETY: a program hands over protection domains that it has made.
+    let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
+    // SAFETY: as above.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let id = pd_id(&core, pd_handle)?;
+    let mr = register(&mut core, id, &wanted)?;
+    let key = mr.region.key().0;
+    let handle = core.mrs.insert(mr);
+    let c = ibv_mr {
+        context,
+        pd,
+        addr: wanted.start as *mut c_void,
+        length: wanted.len,
+        handle,
+        lkey: key,
+        rkey: key,
+    };
+    Ok(Box::into_raw(Box::new(MrObject { c })).cast())
+}
+
+/// `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+    ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as u32)
+}
+
+/// `ibv_reg_mr_iova`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    ibv_reg_mr_iova2(pd, addr, length, iova, access as u32)
+}
+
+/// `ibv_reg_mr_iova2`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> *mut ibv_mr {
+    pointer(reg_mr(pd, Wanted { start: addr as usize, len: length, iova, flags: access }))
+}
+
+/// `ibv_reg_dmabuf_mr`: there is no device that could reach such a buffer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_dmabuf_mr(
+    _pd: *mut ibv_pd,
+    _offset: u64,
+    _length: usize,
+    _iova: u64,
+    _fd: c_int,
+    _access: c_int,
+) -> *mut ibv_mr {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_rereg_mr`: answers 0 or a negative number of its own enumeration, with `errno` set.
+///
+/// # Safety
+/// `mr` is a living region, `pd` a living protection domain if `flags` name it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let flags = flags as u32;
+    let changes = |flag: u32| flags & flag != 0;
+    let known = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    let lacks = (changes(IBV_REREG_MR_CHANGE_TRANSLATION) && (addr.is_null() || length == 0))
+        || (changes(IBV_REREG_MR_CHANGE_PD) && pd.is_null());
+    if flags & !known != 0 || flags == 0 || lacks {
+        Errno::INVALID.set();
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    // SAFETY: the caller's promise.
+    let (mr, context) = unsafe { (&mut *mr, object::context((*mr).context)) };
+    let changed = context.shared.enter().and_then(|mut core| {
+        let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { mr.pd };
+        // SAFETY: a region's domain lives as long as it does, and the caller's promise.
+        let id = pd_id(&core, unsafe { (*new_pd).handle })?;
+        let old = core.mrs.get(mr.handle).ok_or(Errno::INVALID)?;
+        let mut wanted =
+            Wanted { start: old.start, len: old.region.len(), iova: old.region.addr(), flags: old.access };
+        if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
+            wanted = Wanted { start: addr as usize, len: length, iova: addr as u64, ..wanted };
+        }
+        if changes(IBV_REREG_MR_CHANGE_ACCESS) {
+            wanted.flags = access as u32;
+        }
+        let new = register(&mut core, id, &wanted)?;
+        let key = new.region.key().0;
+        let slot = core.mrs.get_mut(mr.handle).ok_or(Errno::INVALID)?;
+        let old = std::mem::replace(slot, new);
+        core.nic.deregister(old.region);
+        (mr.pd, mr.addr, mr.length) = (new_pd, wanted.start as *mut c_void, wanted.len);
+        (mr.lkey, mr.rkey) = (key, key);
+        Ok(())
+    });
+    match changed {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            IBV_REREG_MR_ERR_CMD
+        }
+    }
+}
+
+/// `ibv_dereg_mr`.
+///
+/// # Safety
+/// `mr` is a living region, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*mr).context), (*mr).handle) };
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.mrs.remove(handle).ok_or(Errno::INVALID)?;
+        core.nic.deregister(known.region);
+        // SAFETY: registering made a box of it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(mr.cast::<MrObject>()) });
+        Ok(())
+    }))
+}
+
+/// Memory windows are not supported.
+pub(crate) unsafe extern "C" fn alloc_mw(_pd: *mut ibv_pd, _kind: u32) -> *mut c_void {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// As [`alloc_mw`].
+pub(crate) unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut c_void, _bind: *mut c_void) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// As [`alloc_mw`].
+pub(crate) unsafe extern "C" fn dealloc_mw(_mw: *mut c_void) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// `ibv_import_pd`: see `ibv_import_device`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_unimport_pd`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_unimport_pd(_pd: *mut ibv_pd) {}
+
+/// `ibv_import_mr`: see `ibv_import_device`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_unimport_mr`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_unimport_mr(_mr: *mut ibv_mr) {}
+
+/// `ibv_import_dm`: see `ibv_import_device`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_unimport_dm`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {}

@@ -1,0 +1,193 @@
+//! Taking completions, and asking to be told of them.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use rnic_engine::{Completion, CqId, WcFlags, WcOpcode, WcStatus};
+use rnic_wire::Qpn;
+
+use crate::abi::*;
+use crate::context::NicGuard;
+use crate::convert::work_completion;
+use crate::device::time_stamp;
+use crate::errno::{Errno, Result};
+use crate::object::{self, CqObject};
+
+/// Completions that are taken at a time, at most: they wait on the stack in between.
+const BATCH: usize = 32;
+
+/// Enters on behalf of a completion queue.
+#[inline]
+fn enter(cq: &CqObject) -> Result<(NicGuard<'_>, CqId)> {
+    // SAFETY: a completion queue's context is open as long as it lives.
+    let core = unsafe { object::context(cq.c.cq.context) }.shared.enter()?;
+    let id = core.cqs.get(cq.c.cq.handle).ok_or(Errno::INVALID)?.id;
+    Ok((core, id))
+}
+
+/// What `ibv_poll_cq` calls.
+///
+/// # Safety
+/// `cq` is a living completion queue, `into` leads to room for `count` completions.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's promise.
+    let Ok((mut core, id)) = enter(unsafe { object::cq(cq) }) else { return -1 };
+    let wanted = usize::try_from(count).unwrap_or(0);
+    let mut taken = 0;
+    let mut has_looked = false;
+    while taken < wanted {
+        let mut batch = [BLANK; BATCH];
+        let room = (wanted - taken).min(BATCH);
+        let got = core.nic.poll_cq(id, &mut batch[..room]);
+        for (index, completion) in batch[..got].iter().enumerate() {
+            // SAFETY: `taken + index` is below `count`.
+            unsafe { ptr::write(into.add(taken + index), work_completion(completion)) };
+        }
+        taken += got;
+        if got == 0 {
+            // An empty queue is a good moment to see what has come in, once.
+            if taken > 0 || has_looked {
+                break;
+            }
+            core.nic.progress();
+            has_looked = true;
+        } else if got < room {
+            break;
+        }
+    }
+    if taken == 0 && is_dead(&core, id) {
+        return -1;
+    }
+    taken as c_int
+}
+
+/// Whether more completions came in than the queue holds: nothing will come any more.
+fn is_dead(core: &NicGuard<'_>, id: CqId) -> bool {
+    core.nic.cq_level(id).is_some_and(|(_, overrun)| overrun)
+}
+
+/// What `ibv_req_notify_cq` calls.
+///
+/// # Safety
+/// `cq` is a living completion queue.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    match enter(unsafe { object::cq(cq) }) {
+        Ok((mut core, id)) => {
+            core.nic.request_notify(id, solicited_only != 0);
+            0
+        }
+        Err(errno) => errno.0,
+    }
+}
+
+/// Takes the next completion for the functions behind `read_*`.
+fn take_one(object: &CqObject, may_look: bool) -> c_int {
+    let Ok((mut core, id)) = enter(object) else { return libc::EIO };
+    let mut completion = core.nic.poll_cq_one(id);
+    if completion.is_none() && may_look {
+        core.nic.progress();
+        completion = core.nic.poll_cq_one(id);
+    }
+    let Some(completion) = completion else { return libc::ENOENT };
+    drop(core);
+    let wc = work_completion(&completion);
+    // SAFETY: one thread at a time polls a completion queue of this kind, as its interface demands, and it is this one.
+    unsafe {
+        *object.current.get() = wc;
+        let c = (&raw const object.c).cast_mut();
+        (*c).wr_id = wc.wr_id;
+        (*c).status = wc.status;
+    }
+    0
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: C hands over what the header says.
+    if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
+        return libc::EINVAL;
+    }
+    // SAFETY: as above.
+    take_one(unsafe { object::cq_ex(cq) }, true)
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: C hands over what the header says.
+    take_one(unsafe { object::cq_ex(cq) }, false)
+}
+
+unsafe extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+
+/// Functions that read one field of the present completion.
+macro_rules! readers {
+    ($($name:ident: $kind:ty = |$wc:ident| $value:expr;)*) => { $(
+        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
+            // SAFETY: C calls it between `start_poll` and `end_poll`, in the thread that polls.
+            let $wc = unsafe { &*object::cq_ex(cq).current.get() };
+            $value
+        }
+    )* };
+}
+
+readers! {
+    read_opcode: u32 = |wc| wc.opcode;
+    read_vendor_err: u32 = |wc| wc.vendor_err;
+    read_byte_len: u32 = |wc| wc.byte_len;
+    read_imm_data: u32 = |wc| wc.imm_data;
+    read_qp_num: u32 = |wc| wc.qp_num;
+    read_src_qp: u32 = |wc| wc.src_qp;
+    read_wc_flags: u32 = |wc| wc.wc_flags;
+    read_slid: u32 = |wc| u32::from(wc.slid);
+    read_sl: u8 = |wc| wc.sl;
+    read_dlid_path_bits: u8 = |wc| wc.dlid_path_bits;
+}
+
+unsafe extern "C" fn read_completion_ts(_cq: *mut ibv_cq_ex) -> u64 {
+    time_stamp()
+}
+
+unsafe extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What [`fill`] knows to answer.
+pub(crate) const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
+    | IBV_WC_EX_WITH_IMM
+    | IBV_WC_EX_WITH_QP_NUM
+    | IBV_WC_EX_WITH_SRC_QP
+    | IBV_WC_EX_WITH_SLID
+    | IBV_WC_EX_WITH_SL
+    | IBV_WC_EX_WITH_DLID_PATH_BITS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+/// Fills in the functions of an extended completion queue.
+pub(crate) fn fill(c: &mut ibv_cq_ex) {
+    c.start_poll = Some(start_poll);
+    c.next_poll = Some(next_poll);
+    c.end_poll = Some(end_poll);
+    c.read_opcode = Some(read_opcode);
+    c.read_vendor_err = Some(read_vendor_err);
+    c.read_byte_len = Some(read_byte_len);
+    c.read_imm_data = Some(read_imm_data);
+    c.read_qp_num = Some(read_qp_num);
+    c.read_src_qp = Some(read_src_qp);
+    c.read_wc_flags = Some(read_wc_flags);
+    c.read_slid = Some(read_slid);
+    c.read_sl = Some(read_sl);
+    c.read_dlid_path_bits = Some(read_dlid_path_bits);
+    c.read_completion_ts = Some(read_completion_ts);
+    c.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+/// What lies in a batch before completions do.
+const BLANK: Completion = Completion {
+    wr_id: 0,
+    qpn: Qpn::new(0),
+    status: WcStatus::Success,
+    opcode: WcOpcode::Send,
+    byte_len: 0,
+    word: 0,
+    flags: WcFlags::empty(),
+};

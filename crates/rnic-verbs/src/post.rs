@@ -1,0 +1,278 @@
+//! Posting work.
+
+use std::ffi::c_int;
+
+use rnic_base::limits::SGE_MAX;
+use rnic_engine::{Access, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+
+use crate::abi::*;
+use crate::core::Core;
+use crate::errno::{Errno, Result};
+use crate::object;
+
+/// A scatter/gather list, as the engine takes it.
+pub(crate) struct List {
+    sges: [Sge; SGE_MAX],
+    len: usize,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { sges: [Sge { addr: 0, len: 0, lkey: 0 }; SGE_MAX], len: 0 };
+
+    /// Adds an entry. One without bytes says nothing, and its key is not looked at.
+    #[inline]
+    pub(crate) fn push(&mut self, sge: &ibv_sge) -> Result<()> {
+        if sge.length > 0 {
+            *self.sges.get_mut(self.len).ok_or(Errno::INVALID)? =
+                Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey };
+            self.len += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        &self.sges[..self.len]
+    }
+
+    /// The list that a request of C leads to.
+    ///
+    /// # Safety
+    /// `first` leads to `count` entries.
+    #[inline]
+    unsafe fn of(first: *const ibv_sge, count: c_int, limit: u32) -> Result<Self> {
+        let mut list = Self::EMPTY;
+        let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
+        if count > limit as usize {
+            return Err(Errno::INVALID);
+        }
+        for index in 0..count {
+            // SAFETY: the caller's promise.
+            list.push(unsafe { &*first.add(index) })?;
+        }
+        Ok(list)
+    }
+}
+
+/// The flags of a request, as the engine takes them.
+#[inline]
+pub(crate) fn flags(flags: u32) -> SendFlags {
+    let mut all = SendFlags::empty();
+    all.set(SendFlags::SIGNALED, flags & IBV_SEND_SIGNALED != 0);
+    all.set(SendFlags::SOLICITED, flags & IBV_SEND_SOLICITED != 0);
+    all.set(SendFlags::FENCE, flags & IBV_SEND_FENCE != 0);
+    all
+}
+
+/// What a request does.
+#[inline]
+fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
+    let immediate = u32::from_be(wr.imm_data);
+    // SAFETY: every bit pattern is valid in the fields that are read, and the operation says which are meant.
+    let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
+    let remote = RemoteMemory { addr: rdma.remote_addr, rkey: rdma.rkey };
+    let word = RemoteMemory { addr: atomic.remote_addr, rkey: atomic.rkey };
+    Ok(match wr.opcode {
+        IBV_WR_RDMA_WRITE => SendOp::Write { remote, immediate: None },
+        IBV_WR_RDMA_WRITE_WITH_IMM => SendOp::Write { remote, immediate: Some(immediate) },
+        IBV_WR_SEND => SendOp::Send { immediate: None },
+        IBV_WR_SEND_WITH_IMM => SendOp::Send { immediate: Some(immediate) },
+        IBV_WR_SEND_WITH_INV => SendOp::SendInvalidate { rkey: wr.imm_data },
+        IBV_WR_RDMA_READ => SendOp::Read { remote },
+        IBV_WR_ATOMIC_CMP_AND_SWP => {
+            SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
+        }
+        IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
+        _ => return Err(Errno::INVALID),
+    })
+}
+
+/// Copies inline data into its place; answers where that is.
+///
+/// # Safety
+/// The entries lead to as many bytes as they say.
+pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, usize)]) -> Result<List> {
+    let Core { nic, qps, .. } = core;
+    let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
+    let mut list = List::EMPTY;
+    let total = buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len));
+    if total > qp.cap.max_inline_data as usize {
+        return Err(Errno::INVALID);
+    }
+    if total == 0 {
+        return Ok(list);
+    }
+    let each = qp.cap.max_inline_data as usize;
+    // One more than entries: when the queue is full, the next place is still nobody's.
+    let places = u64::from(qp.cap.max_send_wr) + 1;
+    if qp.inline.is_none() {
+        qp.inline = Some(nic.register(qp.pd, each * places as usize, Access::empty())?);
+    }
+    let Some(region) = &qp.inline else { return Err(Errno::NO_MEMORY) };
+    let first = (qp.posted % places) as usize * each;
+    let place = &mut nic.bytes_mut(region)[first..first + total];
+    let mut at = 0;
+    for (addr, len) in buffers.iter().filter(|(_, len)| *len > 0) {
+        // SAFETY: the caller's promise; nobody has a reference to the region, which is our own.
+        unsafe { std::ptr::copy_nonoverlapping(*addr as *const u8, place[at..].as_mut_ptr(), *len) };
+        at += len;
+    }
+    let sge = region.sge(first, total as u32);
+    list.push(&ibv_sge { addr: sge.addr, length: sge.len, lkey: sge.lkey })?;
+    Ok(list)
+}
+
+/// Queues one request.
+///
+/// # Safety
+/// What the request leads to may be read.
+#[inline]
+unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()> {
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let limit = qp.cap.max_send_sge;
+    let op = operation(wr)?;
+    let list = if wr.send_flags & IBV_SEND_INLINE != 0 {
+        check_inline(core, handle, &op)?;
+        let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
+        let mut buffers = [(0, 0); SGE_MAX];
+        let buffers = buffers.get_mut(..count).ok_or(Errno::INVALID)?;
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            let sge = unsafe { &*wr.sg_list.add(index) };
+            *buffer = (sge.addr, sge.length as usize);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { put_inline(core, handle, buffers) }?
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { List::of(wr.sg_list, wr.num_sge, limit) }?
+    };
+    let request = SendRequest { wr_id: wr.wr_id, op, sges: list.as_slice(), flags: flags(wr.send_flags) };
+    queue(core, handle, &request)
+}
+
+/// Queues a request in the engine's form.
+#[inline]
+pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>) -> Result<()> {
+    let qp = core.qps.get_mut(handle).ok_or(Errno::INVALID)?;
+    core.nic.post_send(qp.qpn, request)?;
+    qp.posted += 1;
+    Ok(())
+}
+
+/// Inline data goes with what sends data.
+pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> {
+    let sends = matches!(op, SendOp::Write { .. } | SendOp::Send { .. } | SendOp::SendInvalidate { .. });
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    if !sends || qp.cap.max_send_wr == 0 {
+        return Err(Errno::INVALID);
+    }
+    Ok(())
+}
+
+/// What `ibv_post_send` calls.
+///
+/// # Safety
+/// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
+pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let mut next = wr;
+    let posted = context.shared.enter().and_then(|mut core| {
+        let mut posted = Ok(());
+        while posted.is_ok() && !next.is_null() {
+            // SAFETY: the caller's promise.
+            let wr = unsafe { &*next };
+            // SAFETY: as above.
+            posted = unsafe { send_one(&mut core, handle, wr) };
+            if posted.is_ok() {
+                next = wr.next;
+            }
+        }
+        core.leave();
+        posted
+    });
+    report(posted, next, bad)
+}
+
+/// Says which request could not be posted.
+#[inline]
+fn report<T>(posted: Result<()>, at: *mut T, bad: *mut *mut T) -> c_int {
+    match posted {
+        Ok(()) => 0,
+        Err(errno) => {
+            if !bad.is_null() {
+                // SAFETY: the program lets us write there.
+                unsafe { *bad = at };
+            }
+            errno.0
+        }
+    }
+}
+
+/// Posts a list of receives with `post`, entry by entry.
+///
+/// # Safety
+/// `wr` is a list of requests.
+#[inline]
+unsafe fn receive_all(
+    wr: *mut ibv_recv_wr,
+    limit: u32,
+    mut post: impl FnMut(&RecvRequest<'_>) -> Result<()>,
+) -> (Result<()>, *mut ibv_recv_wr) {
+    let mut next = wr;
+    while !next.is_null() {
+        // SAFETY: the caller's promise.
+        let wr = unsafe { &*next };
+        // SAFETY: as above.
+        let list = unsafe { List::of(wr.sg_list, wr.num_sge, limit) };
+        let posted = list.and_then(|list| post(&RecvRequest { wr_id: wr.wr_id, sges: list.as_slice() }));
+        if posted.is_err() {
+            return (posted, next);
+        }
+        next = wr.next;
+    }
+    (Ok(()), next)
+}
+
+/// What `ibv_post_recv` calls.
+///
+/// # Safety
+/// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
+pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let mut at = wr;
+    let posted = context.shared.enter().and_then(|mut core| {
+        let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
+        let (qpn, limit) = (known.qpn, known.cap.max_recv_sge);
+        // SAFETY: the caller's promise.
+        let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_recv(qpn, request)?)) };
+        at = stopped;
+        posted
+    });
+    report(posted, at, bad)
+}
+
+/// What `ibv_post_srq_recv` calls.
+///
+/// # Safety
+/// `srq` is a living shared receive queue, `wr` a list of requests, `bad` may be written.
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let mut at = wr;
+    let posted = context.shared.enter().and_then(|mut core| {
+        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        let (id, limit) = (known.id, known.attr.max_sge);
+        // SAFETY: the caller's promise.
+        let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_srq_recv(id, request)?)) };
+        at = stopped;
+        posted
+    });
+    report(posted, at, bad)
+}

@@ -1,0 +1,314 @@
+//! Queue pairs: making, asking, ending.
+
+mod modify;
+mod table;
+
+use std::ffi::c_int;
+use std::ptr;
+
+use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
+use rnic_engine::{QpAttributes, QpState};
+
+use crate::abi::*;
+use crate::core::{Core, Qp};
+use crate::device::INLINE_MAX;
+use crate::errno::{Errno, Result, number, pointer};
+use crate::event::Unacknowledged;
+use crate::mr::pd_id;
+use crate::object::{self, Ptr, QpObject};
+use crate::wr::{self, Builder};
+
+/// What an extended creation may name; the rest belongs to what is not supported.
+const CREATE_MASK: u32 =
+    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+/// Checks what a queue pair shall have, and says what it gets.
+fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
+    if !matches!(init.qp_type, IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_UD) {
+        return Err(Errno::UNSUPPORTED);
+    }
+    let mut cap = init.cap;
+    let sges = SGE_MAX as u32;
+    let too_much = cap.max_send_wr > WORK_REQUESTS_MAX
+        || cap.max_recv_wr > WORK_REQUESTS_MAX
+        || cap.max_send_sge > sges
+        || cap.max_recv_sge > sges
+        || cap.max_inline_data > INLINE_MAX;
+    if too_much || init.send_cq.is_null() || init.recv_cq.is_null() {
+        return Err(Errno::INVALID);
+    }
+    if !init.srq.is_null() {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+    // Inline data needs an entry for its place.
+    if cap.max_inline_data > 0 {
+        cap.max_send_sge = cap.max_send_sge.max(1);
+    }
+    Ok(cap)
+}
+
+fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObject> {
+    if pd.is_null() {
+        return Err(Errno::INVALID);
+    }
+    let cap = granted(init)?;
+    // SAFETY: a program hands over objects that it has made.
+    let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
+    // SAFETY: as above.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let domain = pd_id(&core, pd_handle)?;
+    // SAFETY: as above.
+    let (send_cq, recv_cq, srq) = unsafe {
+        let srq = (!init.srq.is_null()).then(|| (*init.srq).handle);
+        ((*init.send_cq).handle, (*init.recv_cq).handle, srq)
+    };
+    let cq_id = |core: &Core, handle| core.cqs.get(handle).map(|cq| cq.id).ok_or(Errno::INVALID);
+    let (send_cq, recv_cq) = (cq_id(&core, send_cq)?, cq_id(&core, recv_cq)?);
+    let srq = match srq {
+        Some(handle) => Some(core.srqs.get(handle).ok_or(Errno::INVALID)?.id),
+        None => None,
+    };
+    let transport = core.transport.clone();
+    let qpn = core.nic.create_qp(&QpAttributes {
+        pd: domain,
+        send_cq,
+        recv_cq,
+        srq,
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        signal_all: init.sq_sig_all != 0,
+        transport,
+        number: None,
+    })?;
+    let object = Box::into_raw(Box::new(object_of(context, pd, init, qpn.get())));
+    let handle = core.qps.insert(Qp {
+        qpn,
+        object: Ptr(object),
+        pd: domain,
+        cap,
+        signal_all: init.sq_sig_all != 0,
+        qp_type: init.qp_type,
+        attr: ibv_qp_attr::default(),
+        peer: None,
+        inline: None,
+        posted: 0,
+    });
+    core.by_qpn.insert(qpn, handle);
+    // SAFETY: the object is new.
+    unsafe { (*object).c.qp_base.handle = handle };
+    init.cap = cap;
+    Ok(object)
+}
+
+fn object_of(context: *mut ibv_context, pd: *mut ibv_pd, init: &ibv_qp_init_attr_ex, qpn: u32) -> QpObject {
+    // SAFETY: null functions, null pointers and zeros are all valid.
+    let mut c: ibv_qp_ex = unsafe { std::mem::zeroed() };
+    c.qp_base = ibv_qp {
+        context,
+        qp_context: init.qp_context,
+        pd,
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        handle: 0,
+        qp_num: qpn,
+        state: IBV_QPS_RESET,
+        qp_type: init.qp_type,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let is_extended = init.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    if is_extended {
+        wr::fill(&mut c, init.send_ops_flags);
+    }
+    QpObject { c, is_extended, builder: Builder::default(), events: Unacknowledged::default() }
+}
+
+/// `ibv_create_qp`.
+///
+/// # Safety
+/// `pd` is a living protection domain; `init` may be read and written, and names living objects.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: the caller's promise.
+    let init = unsafe { &mut *init };
+    // SAFETY: null pointers and zeros are all valid.
+    let mut all: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+    all.qp_context = init.qp_context;
+    (all.send_cq, all.recv_cq, all.srq) = (init.send_cq, init.recv_cq, init.srq);
+    (all.cap, all.qp_type, all.sq_sig_all) = (init.cap, init.qp_type, init.sq_sig_all);
+    let made = create(pd, &mut all);
+    if made.is_ok() {
+        init.cap = all.cap;
+    }
+    pointer(made.map(<*mut QpObject>::cast))
+}
+
+/// What `ibv_create_qp_ex` calls.
+///
+/// # Safety
+/// `init` may be read and written, and names living objects.
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: the caller's promise.
+    let init = unsafe { &mut *init };
+    let has = |mask: u32| init.comp_mask & mask != 0;
+    if !has(IBV_QP_INIT_ATTR_PD) {
+        return pointer(Err(Errno::INVALID));
+    }
+    let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags != 0;
+    let asks_too_much = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && !wr::supports(init.qp_type, init.send_ops_flags);
+    if init.comp_mask & !CREATE_MASK != 0 || has_flags || asks_too_much {
+        return pointer(Err(Errno::UNSUPPORTED));
+    }
+    pointer(create(init.pd, init).map(<*mut QpObject>::cast))
+}
+
+/// `ibv_qp_to_qp_ex`: null for one that was made without the functions.
+///
+/// # Safety
+/// `qp` is a living queue pair.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: the caller's promise.
+    if unsafe { object::qp(qp) }.is_extended { qp.cast() } else { ptr::null_mut() }
+}
+
+/// The state as programs number it.
+pub(crate) fn state_number(state: QpState) -> u32 {
+    match state {
+        QpState::Reset => IBV_QPS_RESET,
+        QpState::Init => IBV_QPS_INIT,
+        QpState::ReadyToReceive => IBV_QPS_RTR,
+        QpState::ReadyToSend => IBV_QPS_RTS,
+        QpState::SendQueueDrained => IBV_QPS_SQD,
+        QpState::Error => IBV_QPS_ERR,
+    }
+}
+
+/// The state that the engine has a queue pair in.
+pub(crate) fn state_of(core: &Core, qp: &Qp) -> u32 {
+    core.nic.query_qp(qp.qpn).map_or(IBV_QPS_ERR, |info| state_number(info.state))
+}
+
+/// `ibv_query_qp`.
+///
+/// # Safety
+/// `qp` is a living queue pair; `attr` and `init` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    number(context.shared.enter().and_then(|core| {
+        let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
+        let state = state_of(&core, known);
+        // SAFETY: the caller's promise; the state is a field that programs read, and changes under the lock.
+        unsafe {
+            (*qp).state = state;
+            *attr = ibv_qp_attr { qp_state: state, cur_qp_state: state, cap: known.cap, ..known.attr };
+            *init = ibv_qp_init_attr {
+                qp_context: (*qp).qp_context,
+                send_cq: (*qp).send_cq,
+                recv_cq: (*qp).recv_cq,
+                srq: (*qp).srq,
+                cap: known.cap,
+                qp_type: known.qp_type,
+                sq_sig_all: c_int::from(known.signal_all),
+            };
+        }
+        Ok(())
+    }))
+}
+
+/// `ibv_modify_qp`.
+///
+/// # Safety
+/// `qp` is a living queue pair, `attr` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle, attr) = unsafe { (object::context((*qp).context), (*qp).handle, &*attr) };
+    number(context.shared.enter().and_then(|mut core| {
+        let changed = modify::modify(&mut core, handle, attr, mask as u32);
+        if let Some(known) = core.qps.get(handle) {
+            // SAFETY: a field that programs read, and that changes under the lock.
+            unsafe { (*qp).state = state_of(&core, known) };
+        }
+        // What was flushed must be told at once.
+        core.nic.progress();
+        changed
+    }))
+}
+
+/// `ibv_destroy_qp`: waits until all its events are acknowledged.
+///
+/// # Safety
+/// `qp` is a living queue pair, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let object = qp.cast::<QpObject>();
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;
+        // Acknowledgements that are owed still leave: the peer may wait for them.
+        core.nic.wants_progress();
+        core.nic.destroy_qp(known.qpn)?;
+        core.by_qpn.remove(&known.qpn);
+        if let Some(peer) = known.peer {
+            core.nic.release_peer(peer);
+        }
+        if let Some(inline) = known.inline {
+            core.nic.deregister(inline);
+        }
+        drop(core);
+        context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
+        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
+        // waits; `create` made a box of it, and the caller gives it up.
+        unsafe {
+            (*object).events.wait();
+            drop(Box::from_raw(object));
+        }
+        Ok(())
+    }))
+}
+
+/// `ibv_query_qp_data_in_order`: packets may be placed as they come.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
+    0
+}
+
+/// `ibv_attach_mcast`: there are no multicast groups.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_attach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
+    number(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_detach_mcast`: as `ibv_attach_mcast`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_detach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
+    number(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_set_ece`: there are no enhancements to agree on.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+    number(Err(Errno::UNSUPPORTED))
+}
+
+/// `ibv_query_ece`: as `ibv_set_ece`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+    number(Err(Errno::UNSUPPORTED))
+}

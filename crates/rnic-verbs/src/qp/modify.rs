@@ -1,0 +1,181 @@
+//! Changing queue pairs: checks what a program says, then tells the engine.
+
+use rnic_base::{Duration, Psn};
+use rnic_engine::{QpConnection, QpTiming, RnrTimer};
+use rnic_wire::Qpn;
+
+use super::{state_of, table};
+use crate::abi::*;
+use crate::core::{Core, Qp};
+use crate::device::{PORT, attributes};
+use crate::errno::{Errno, Result};
+use crate::strings::mtu_bytes;
+use crate::{ah, mr, wire};
+
+/// Whether every attribute that `mask` names has a value that it can have.
+fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
+    let device = attributes();
+    let has = |flag: u32| mask & flag != 0;
+    let psn_max = 0xff_ffff;
+    let checks = [
+        (IBV_QP_PKEY_INDEX, attr.pkey_index == 0),
+        (IBV_QP_PORT, attr.port_num == PORT),
+        (IBV_QP_ACCESS_FLAGS, mr::access(attr.qp_access_flags).is_ok()),
+        (IBV_QP_PATH_MTU, mtu_bytes(attr.path_mtu).is_some()),
+        (IBV_QP_TIMEOUT, attr.timeout < 32),
+        (IBV_QP_RETRY_CNT, attr.retry_cnt < 8),
+        (IBV_QP_RNR_RETRY, attr.rnr_retry < 8),
+        (IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer < 32),
+        (IBV_QP_RQ_PSN, attr.rq_psn <= psn_max),
+        (IBV_QP_SQ_PSN, attr.sq_psn <= psn_max),
+        (IBV_QP_DEST_QPN, attr.dest_qp_num <= psn_max),
+        (IBV_QP_MAX_QP_RD_ATOMIC, i32::from(attr.max_rd_atomic) <= device.max_qp_init_rd_atom),
+        (IBV_QP_MAX_DEST_RD_ATOMIC, i32::from(attr.max_dest_rd_atomic) <= device.max_qp_rd_atom),
+        // One port, one path.
+        (IBV_QP_ALT_PATH, false),
+        (IBV_QP_PATH_MIG_STATE, attr.path_mig_state == IBV_MIG_MIGRATED),
+    ];
+    checks.iter().all(|(flag, holds)| !has(*flag) || *holds)
+}
+
+/// Changes queue pair `handle` as `attr` says, as far as `mask` names it.
+pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let has = |flag: u32| mask & flag != 0;
+    let from = state_of(core, qp);
+    if has(IBV_QP_CUR_STATE) && attr.cur_qp_state != from {
+        return Err(Errno::INVALID);
+    }
+    let to = if has(IBV_QP_STATE) { attr.qp_state } else { from };
+    if !table::is_legal(from, to, qp.qp_type, mask) || !is_in_range(attr, mask) {
+        return Err(Errno::INVALID);
+    }
+    let mut merged = qp.attr;
+    merge(&mut merged, attr, mask);
+    let (qpn, qp_type) = (qp.qpn, qp.qp_type);
+    match to {
+        IBV_QPS_RESET => {
+            core.nic.modify_to_reset(qpn)?;
+            forget(core, handle);
+            merged = ibv_qp_attr::default();
+        }
+        IBV_QPS_ERR => core.nic.modify_to_error(qpn)?,
+        IBV_QPS_INIT => core.nic.modify_to_init(qpn)?,
+        IBV_QPS_RTR => become_ready_to_receive(core, handle, &merged)?,
+        IBV_QPS_RTS => core.nic.modify_to_rts(qpn, &timing(core, qp_type, &merged))?,
+        IBV_QPS_SQD => core.nic.modify_to_sqd(qpn)?,
+        _ => return Err(Errno::INVALID),
+    }
+    if let Some(qp) = core.qps.get_mut(handle) {
+        qp.attr = merged;
+    }
+    Ok(())
+}
+
+/// Takes over what `mask` names.
+fn merge(into: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: u32) {
+    macro_rules! take {
+        ($($flag:ident: $($field:ident),*;)*) => {
+            $(if mask & $flag != 0 { $(into.$field = from.$field;)* })*
+        };
+    }
+    take! {
+        IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+        IBV_QP_ACCESS_FLAGS: qp_access_flags;
+        IBV_QP_PKEY_INDEX: pkey_index;
+        IBV_QP_PORT: port_num;
+        IBV_QP_QKEY: qkey;
+        IBV_QP_AV: ah_attr;
+        IBV_QP_PATH_MTU: path_mtu;
+        IBV_QP_TIMEOUT: timeout;
+        IBV_QP_RETRY_CNT: retry_cnt;
+        IBV_QP_RNR_RETRY: rnr_retry;
+        IBV_QP_RQ_PSN: rq_psn;
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer;
+        IBV_QP_SQ_PSN: sq_psn;
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        IBV_QP_PATH_MIG_STATE: path_mig_state;
+        IBV_QP_DEST_QPN: dest_qp_num;
+    }
+}
+
+/// Gives back what a connection took.
+fn forget(core: &mut Core, handle: u32) {
+    if let Some(peer) = core.qps.get_mut(handle).and_then(|qp| qp.peer.take()) {
+        core.nic.release_peer(peer);
+    }
+}
+
+fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {
+    let Some(&Qp { qpn, .. }) = core.qps.get(handle) else { return Err(Errno::INVALID) };
+    let (remote, local) = ah::way(&attr.ah_attr)?;
+    let peer = wire::acquire(&mut core.nic, remote, local)?;
+    let connection = QpConnection {
+        peer,
+        dest_qpn: Qpn::new(attr.dest_qp_num),
+        rq_psn: Psn::new(attr.rq_psn),
+        // Both ends take what the path carries; what the program names bounds nothing but datagrams.
+        mtu: core.nic.wire_mtu_to(peer),
+        min_rnr_timer: RnrTimer::from_code(attr.min_rnr_timer),
+        max_dest_rd_atomic: u32::from(attr.max_dest_rd_atomic),
+    };
+    if let Err(error) = core.nic.modify_to_rtr(qpn, &connection) {
+        core.nic.release_peer(peer);
+        return Err(error.into());
+    }
+    if let Some(qp) = core.qps.get_mut(handle) {
+        qp.peer = Some(peer);
+    }
+    Ok(())
+}
+
+fn timing(core: &Core, _qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
+    QpTiming {
+        sq_psn: Psn::new(attr.sq_psn),
+        retry_count: retries(attr.timeout, attr.retry_cnt, core.timeout),
+        // Seven stands for ever.
+        rnr_retry: (attr.rnr_retry < 7).then_some(u32::from(attr.rnr_retry)),
+        max_rd_atomic: u32::from(attr.max_rd_atomic),
+    }
+}
+
+/// How often the transport's timeout may pass in a row, so that a peer is given up after as long as verbs says:
+/// `4.096 us * 2^timeout` for the first try and each of `retry_cnt` more. A timeout of zero is none.
+fn retries(timeout: u8, retry_cnt: u8, each: Duration) -> u32 {
+    if timeout == 0 {
+        return u32::MAX;
+    }
+    let once = Duration::from_ns(4_096).saturating_mul(1 << timeout);
+    let patience = once.saturating_mul(u64::from(retry_cnt) + 1).max(PATIENCE_MIN);
+    u32::try_from(patience.as_ps().div_ceil(each.as_ps().max(1))).unwrap_or(u32::MAX)
+}
+
+/// A process may be off its core for longer than a NIC would be silent: nobody is given up sooner.
+const PATIENCE_MIN: Duration = Duration::from_ms(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_become_retries_of_the_transport() {
+        let ms = Duration::from_ms;
+        assert_eq!(retries(0, 7, ms(1)), u32::MAX);
+        // 4.096 us * 2^14 = 67.1 ms, eight times.
+        assert_eq!(retries(14, 7, ms(1)), 537);
+        assert_eq!(retries(14, 7, ms(8)), 68);
+        assert_eq!(retries(1, 0, ms(1)), 100, "a process is not a NIC");
+        assert_eq!(retries(31, 7, ms(1)), 70_368_744);
+    }
+
+    #[test]
+    fn ranges_are_checked_where_the_mask_names_them() {
+        let attr = ibv_qp_attr { timeout: 32, ..ibv_qp_attr::default() };
+        assert!(is_in_range(&attr, IBV_QP_STATE));
+        assert!(!is_in_range(&attr, IBV_QP_TIMEOUT));
+        assert!(!is_in_range(&attr, IBV_QP_PORT), "ports begin at one");
+        assert!(!is_in_range(&attr, IBV_QP_PATH_MTU), "no MTU is zero");
+        assert!(!is_in_range(&attr, IBV_QP_ALT_PATH));
+    }
+}

@@ -1,0 +1,148 @@
+//! Shared receive queues.
+
+use std::ffi::c_int;
+
+use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
+
+use crate::abi::*;
+use crate::core::Srq;
+use crate::errno::{Errno, Result, number, pointer};
+use crate::event::Unacknowledged;
+use crate::mr::pd_id;
+use crate::object::{self, Ptr, SrqObject};
+
+fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
+    if attr.max_wr == 0 || attr.max_wr > WORK_REQUESTS_MAX || attr.max_sge > SGE_MAX as u32 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: a program hands over protection domains that it has made.
+    let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
+    // SAFETY: as above.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let domain = pd_id(&core, pd_handle)?;
+    // A queue without entries for data is legal in verbs, and takes one here.
+    attr.max_sge = attr.max_sge.max(1);
+    let id = core.nic.create_srq(domain, attr.max_wr, attr.max_sge)?;
+    let c = ibv_srq {
+        context,
+        srq_context,
+        pd,
+        handle: 0,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let object = Box::into_raw(Box::new(SrqObject { c, events: Unacknowledged::default() }));
+    let attr = ibv_srq_attr { srq_limit: 0, ..*attr };
+    let handle = core.srqs.insert(Srq { id, object: Ptr(object), attr });
+    // SAFETY: the object is new.
+    unsafe { (*object).c.handle = handle };
+    Ok(object.cast())
+}
+
+/// `ibv_create_srq`.
+///
+/// # Safety
+/// `pd` is a living protection domain, `init` may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    // SAFETY: the caller's promise.
+    let init = unsafe { &mut *init };
+    pointer(create(pd, init.srq_context, &mut init.attr))
+}
+
+/// What `ibv_create_srq_ex` calls.
+///
+/// # Safety
+/// `init` may be read and written, and names living objects.
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    // SAFETY: the caller's promise.
+    let init = unsafe { &mut *init };
+    let is_basic = init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type == IBV_SRQT_BASIC;
+    if !is_basic || init.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0 {
+        return pointer(Err(Errno::UNSUPPORTED));
+    }
+    if init.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || init.pd.is_null() {
+        return pointer(Err(Errno::INVALID));
+    }
+    pointer(create(init.pd, init.srq_context, &mut init.attr))
+}
+
+/// What `ibv_get_srq_num` calls: only those of XRC have numbers.
+pub(crate) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u32) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// `ibv_modify_srq`: sets the limit; the size stays.
+///
+/// # Safety
+/// `srq` is a living shared receive queue, `attr` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle, attr) = unsafe { (object::context((*srq).context), (*srq).handle, &*attr) };
+    let mask = mask as u32;
+    number(context.shared.enter().and_then(|mut core| {
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        if mask & !IBV_SRQ_LIMIT != 0 {
+            return Err(Errno::INVALID);
+        }
+        if mask & IBV_SRQ_LIMIT == 0 {
+            return Ok(());
+        }
+        let known = core.srqs.get_mut(handle).ok_or(Errno::INVALID)?;
+        if attr.srq_limit > known.attr.max_wr {
+            return Err(Errno::INVALID);
+        }
+        known.attr.srq_limit = attr.srq_limit;
+        let id = known.id;
+        core.nic.set_srq_limit(id, attr.srq_limit)?;
+        Ok(())
+    }))
+}
+
+/// `ibv_query_srq`.
+///
+/// # Safety
+/// `srq` is a living shared receive queue, `attr` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    number(context.shared.enter().and_then(|core| {
+        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        // SAFETY: the caller's promise.
+        unsafe { *attr = known.attr };
+        Ok(())
+    }))
+}
+
+/// `ibv_destroy_srq`: waits until all its events are acknowledged.
+///
+/// # Safety
+/// `srq` is a living shared receive queue, and not used again if this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let object = srq.cast::<SrqObject>();
+    number(context.shared.enter().and_then(|mut core| {
+        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
+        core.nic.destroy_srq(id)?;
+        core.srqs.remove(handle);
+        drop(core);
+        context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
+        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
+        // waits; `create` made a box of it, and the caller gives it up.
+        unsafe {
+            (*object).events.wait();
+            drop(Box::from_raw(object));
+        }
+        Ok(())
+    }))
+}

@@ -1,0 +1,276 @@
+//! The functions behind `ibv_wr_*`: requests are built call by call and posted together.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest};
+
+use crate::abi::*;
+use crate::core::Core;
+use crate::errno::{Errno, Result};
+use crate::object::{self, QpObject};
+use crate::post::{self, List};
+
+/// Requests between `wr_start` and `wr_complete`.
+#[derive(Default)]
+pub(crate) struct Builder {
+    /// Held by the thread between the two.
+    taken: AtomicBool,
+    state: UnsafeCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    requests: Vec<Request>,
+    failed: Option<Errno>,
+}
+
+/// A request that is being built.
+struct Request {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    data: Data,
+}
+
+enum Data {
+    List(List),
+    /// Copied already: the program may change it from here on.
+    Inline(Vec<u8>),
+}
+
+impl Builder {
+    fn take(&self) {
+        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn give_back(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// What is being built.
+    ///
+    /// # Safety
+    /// The caller is between `wr_start` and the end, and makes one reference at a time.
+    #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of what this leads to")]
+    unsafe fn state(&self) -> &mut State {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.state.get() }
+    }
+}
+
+/// Begins a request.
+///
+/// # Safety
+/// C calls it between `wr_start` and `wr_complete`.
+unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
+    // SAFETY: the caller's promise; the identifier and the flags are fields that the program sets before.
+    let (object, wr_id, flags) = unsafe { (object::qp_ex(qp), (*qp).wr_id, (*qp).wr_flags) };
+    // SAFETY: the caller's promise.
+    let state = unsafe { object.builder.state() };
+    state.requests.push(Request { wr_id, op, flags: post::flags(flags), data: Data::List(List::EMPTY) });
+}
+
+/// Gives the latest request its data.
+///
+/// # Safety
+/// As [`begin`].
+unsafe fn set_data(qp: *mut ibv_qp_ex, data: Result<Data>) {
+    // SAFETY: the caller's promise.
+    let state = unsafe { object::qp_ex(qp).builder.state() };
+    match (state.requests.last_mut(), data) {
+        (Some(request), Ok(data)) => request.data = data,
+        (None, _) => state.failed = Some(Errno::INVALID),
+        (_, Err(errno)) => state.failed = Some(errno),
+    }
+}
+
+unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: u64, swap: u64) {
+    // SAFETY: C calls it between `wr_start` and `wr_complete`.
+    unsafe { begin(qp, SendOp::CompareSwap { remote: RemoteMemory { addr, rkey }, compare, swap }) };
+}
+
+unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add }) };
+}
+
+unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::Read { remote: RemoteMemory { addr, rkey } }) };
+}
+
+unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None }) };
+}
+
+unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, immediate: u32) {
+    let immediate = Some(u32::from_be(immediate));
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate }) };
+}
+
+unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::Send { immediate: None }) };
+}
+
+unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::Send { immediate: Some(u32::from_be(immediate)) }) };
+}
+
+unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::SendInvalidate { rkey }) };
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: as above.
+    unsafe { wr_set_sge_list(qp, 1, &ibv_sge { addr, length, lkey }) };
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
+    let mut list = List::EMPTY;
+    let mut pushed = Ok(());
+    for index in 0..count {
+        // SAFETY: C hands over so many entries.
+        pushed = pushed.and_then(|()| list.push(unsafe { &*first.add(index) }));
+    }
+    // SAFETY: C calls it between `wr_start` and `wr_complete`.
+    unsafe { set_data(qp, pushed.map(|()| Data::List(list))) };
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    // SAFETY: as above.
+    unsafe { wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length }) };
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
+    let mut bytes = Vec::new();
+    for index in 0..count {
+        // SAFETY: C hands over so many entries.
+        let buffer = unsafe { &*first.add(index) };
+        if buffer.length > 0 {
+            // SAFETY: an entry leads to as many bytes as it says.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.addr.cast(), buffer.length) });
+        }
+    }
+    // SAFETY: C calls it between `wr_start` and `wr_complete`.
+    unsafe { set_data(qp, Ok(Data::Inline(bytes))) };
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
+    let _ = (ah, remote_qpn, remote_qkey);
+    // SAFETY: as above.
+    unsafe { set_data(qp, Err(Errno::UNSUPPORTED)) };
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    // SAFETY: C hands over a living queue pair.
+    let builder = unsafe { &object::qp_ex(qp).builder };
+    builder.take();
+    // SAFETY: the lock is ours.
+    let state = unsafe { builder.state() };
+    state.requests.clear();
+    state.failed = None;
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: C hands over a living queue pair.
+    unsafe { object::qp_ex(qp) }.builder.give_back();
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: C hands over a living queue pair.
+    let object = unsafe { object::qp_ex(qp) };
+    // SAFETY: C calls it after `wr_start`, which took the lock.
+    let posted = post_all(object, unsafe { object.builder.state() });
+    object.builder.give_back();
+    posted.err().map_or(0, |errno| errno.0)
+}
+
+/// Posts all or nothing: what can be wrong is looked at before anything is queued.
+fn post_all(object: &QpObject, state: &State) -> Result<()> {
+    if let Some(errno) = state.failed {
+        return Err(errno);
+    }
+    // SAFETY: a queue pair's context is open as long as it lives.
+    let mut core = unsafe { object::context(object.c.qp_base.context) }.shared.enter()?;
+    let handle = object.c.qp_base.handle;
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let (qpn, cap) = (qp.qpn, qp.cap);
+    let room = core.nic.send_queue_room(qpn).ok_or(Errno::INVALID)?;
+    if state.requests.len() > room as usize {
+        return Err(Errno::NO_MEMORY);
+    }
+    let fits = |request: &Request| match &request.data {
+        Data::List(list) => list.as_slice().len() <= cap.max_send_sge as usize,
+        Data::Inline(bytes) => bytes.len() <= cap.max_inline_data as usize,
+    };
+    if !state.requests.iter().all(fits) {
+        return Err(Errno::INVALID);
+    }
+    let posted = state.requests.iter().try_for_each(|request| post_one(&mut core, handle, request));
+    core.leave();
+    posted
+}
+
+fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
+    let placed;
+    let list = match &request.data {
+        Data::List(list) => list,
+        Data::Inline(bytes) => {
+            post::check_inline(core, handle, &request.op)?;
+            // SAFETY: the bytes are a vector of ours.
+            placed = unsafe { post::put_inline(core, handle, &[(bytes.as_ptr() as u64, bytes.len())]) }?;
+            &placed
+        }
+    };
+    let Request { wr_id, op, flags, .. } = *request;
+    post::queue(core, handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags })
+}
+
+const DATAGRAM: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+const UNRELIABLE: u64 =
+    DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV;
+const RELIABLE: u64 = UNRELIABLE
+    | IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+/// Whether a queue pair of this type can do all of `operations`.
+pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {
+    let all = match qp_type {
+        IBV_QPT_RC => RELIABLE,
+        IBV_QPT_UC => UNRELIABLE,
+        IBV_QPT_UD => DATAGRAM,
+        _ => 0,
+    };
+    operations & !all == 0
+}
+
+/// Fills in the functions that were asked for.
+pub(crate) fn fill(c: &mut ibv_qp_ex, operations: u64) {
+    let asked = |operation: u64| operations & operation != 0;
+    c.wr_rdma_write = asked(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write as _);
+    c.wr_rdma_write_imm = asked(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm as _);
+    c.wr_send = asked(IBV_QP_EX_WITH_SEND).then_some(wr_send as _);
+    c.wr_send_imm = asked(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm as _);
+    c.wr_send_inv = asked(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv as _);
+    c.wr_rdma_read = asked(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
+    c.wr_atomic_cmp_swp = asked(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
+    c.wr_atomic_fetch_add = asked(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
+    c.wr_set_ud_addr = Some(wr_set_ud_addr);
+    c.wr_set_inline_data = Some(wr_set_inline_data);
+    c.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    c.wr_set_sge = Some(wr_set_sge);
+    c.wr_set_sge_list = Some(wr_set_sge_list);
+    c.wr_start = Some(wr_start);
+    c.wr_complete = Some(wr_complete);
+    c.wr_abort = Some(wr_abort);
+}
