@@ -8,7 +8,7 @@ mod context;
 mod objects;
 mod requests;
 
-pub use consts::*;
-pub use context::*;
-pub use objects::*;
-pub use requests::*;
+pub(crate) use consts::*;
+pub(crate) use context::*;
+pub(crate) use objects::*;
+pub(crate) use requests::*;

@@ -77,7 +77,8 @@ fn addresses_of(grh: &ibv_grh) -> (IpAddr, IpAddr) {
     v4[4..].copy_from_slice(&grh.dgid.raw);
     let is_v6 = u32::from_be(grh.version_tclass_flow) >> 28 == 6;
     if v4[0] == 0x45 && !is_v6 {
-        let at = |offset: usize| IpAddr::from(Ipv4Addr::new(v4[offset], v4[offset + 1], v4[offset + 2], v4[offset + 3]));
+        let at =
+            |offset: usize| IpAddr::from(Ipv4Addr::new(v4[offset], v4[offset + 1], v4[offset + 2], v4[offset + 3]));
         return (at(12), at(16));
     }
     let ip = |gid: &ibv_gid| IpAddr::from(gid.raw).to_canonical();

@@ -89,10 +89,7 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
                 Element::Cq(cq) => (*cq.0).events.fetched(),
                 Element::Srq(srq) => (*srq.0).events.fetched(),
             }
-            ptr::write(
-                event,
-                ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type },
-            );
+            ptr::write(event, ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type });
         }
     }))
 }
@@ -108,8 +105,14 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
         let element = (*event).element;
         match (*event).event_type {
             IBV_EVENT_CQ_ERR => (*element.cast::<CqObject>()).events.acknowledge(1),
-            IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR | IBV_EVENT_COMM_EST
-            | IBV_EVENT_SQ_DRAINED | IBV_EVENT_PATH_MIG | IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+            IBV_EVENT_QP_FATAL
+            | IBV_EVENT_QP_REQ_ERR
+            | IBV_EVENT_QP_ACCESS_ERR
+            | IBV_EVENT_COMM_EST
+            | IBV_EVENT_SQ_DRAINED
+            | IBV_EVENT_PATH_MIG
+            | IBV_EVENT_PATH_MIG_ERR
+            | IBV_EVENT_QP_LAST_WQE_REACHED => {
                 (*element.cast::<QpObject>()).events.acknowledge(1);
             }
             IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {

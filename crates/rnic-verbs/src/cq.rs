@@ -92,12 +92,12 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 || has_parent {
         return pointer(Err(Errno::UNSUPPORTED));
     }
-    let wanted =
-        Wanted { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };
+    let wanted = Wanted { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };
     pointer(create(context, &wanted).map(<*mut CqObject>::cast))
 }
 
 /// What `ibv_modify_cq` calls: there are no interrupts to be moderated.
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
     libc::EOPNOTSUPP
 }

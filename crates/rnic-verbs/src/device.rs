@@ -97,9 +97,8 @@ fn guid_of_host() -> u64 {
         .filter_map(|path| std::fs::read(path).ok())
         .flatten();
     // FNV-1a: the file says who we are, nothing here keeps a secret.
-    let hash = identity.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash =
+        identity.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     hash & 0x00ff_ffff_ffff_ffff | 0x0200_0000_0000_0000
 }
 
@@ -371,12 +370,7 @@ pub(crate) fn address(index: i64) -> Result<wire::Address> {
 /// # Safety
 /// `gid` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(
-    _context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    gid: *mut ibv_gid,
-) -> c_int {
+pub unsafe extern "C" fn ibv_query_gid(_context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
     minus_one(check_port(u32::from(port)).and_then(|()| address(i64::from(index))).map(|address| {
         // SAFETY: the caller's promise.
         unsafe { *gid = address.gid() };

@@ -140,15 +140,7 @@ fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
     let mr = register(&mut core, id, &wanted)?;
     let key = mr.region.key().0;
     let handle = core.mrs.insert(mr);
-    let c = ibv_mr {
-        context,
-        pd,
-        addr: wanted.start as *mut c_void,
-        length: wanted.len,
-        handle,
-        lkey: key,
-        rkey: key,
-    };
+    let c = ibv_mr { context, pd, addr: wanted.start as *mut c_void, length: wanted.len, handle, lkey: key, rkey: key };
     Ok(Box::into_raw(Box::new(MrObject { c })).cast())
 }
 
@@ -224,8 +216,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: a region's domain lives as long as it does, and the caller's promise.
         let id = pd_id(&core, unsafe { (*new_pd).handle })?;
         let old = core.mrs.get(mr.handle).ok_or(Errno::INVALID)?;
-        let mut wanted =
-            Wanted { start: old.start, len: old.region.len(), iova: old.region.addr(), flags: old.access };
+        let mut wanted = Wanted { start: old.start, len: old.region.len(), iova: old.region.addr(), flags: old.access };
         if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
             wanted = Wanted { start: addr as usize, len: length, iova: addr as u64, ..wanted };
         }
@@ -268,16 +259,19 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 }
 
 /// Memory windows are not supported.
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 pub(crate) unsafe extern "C" fn alloc_mw(_pd: *mut ibv_pd, _kind: u32) -> *mut c_void {
     pointer(Err(Errno::UNSUPPORTED))
 }
 
 /// As [`alloc_mw`].
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 pub(crate) unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut c_void, _bind: *mut c_void) -> c_int {
     libc::EOPNOTSUPP
 }
 
 /// As [`alloc_mw`].
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 pub(crate) unsafe extern "C" fn dealloc_mw(_mw: *mut c_void) -> c_int {
     libc::EOPNOTSUPP
 }

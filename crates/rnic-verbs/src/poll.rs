@@ -102,6 +102,7 @@ fn take_one(object: &CqObject, may_look: bool) -> c_int {
     0
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: C hands over what the header says.
     if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
@@ -111,16 +112,19 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     take_one(unsafe { object::cq_ex(cq) }, true)
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: C hands over what the header says.
     take_one(unsafe { object::cq_ex(cq) }, false)
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
 
 /// Functions that read one field of the present completion.
 macro_rules! readers {
     ($($name:ident: $kind:ty = |$wc:ident| $value:expr;)*) => { $(
+        // SAFETY: C calls it, by the pointer in the structure, with what the header says.
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
             // SAFETY: C calls it between `start_poll` and `end_poll`, in the thread that polls.
             let $wc = unsafe { &*object::cq_ex(cq).current.get() };
@@ -142,10 +146,12 @@ readers! {
     read_dlid_path_bits: u8 = |wc| wc.dlid_path_bits;
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn read_completion_ts(_cq: *mut ibv_cq_ex) -> u64 {
     time_stamp()
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)

@@ -19,8 +19,7 @@ use crate::object::{self, Ptr, QpObject};
 use crate::wr::{self, Builder};
 
 /// What an extended creation may name; the rest belongs to what is not supported.
-const CREATE_MASK: u32 =
-    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+const CREATE_MASK: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 /// Checks what a queue pair shall have, and says what it gets.
 fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {

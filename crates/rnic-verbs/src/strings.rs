@@ -87,8 +87,7 @@ pub extern "C" fn ibv_node_type_str(node_type: i32) -> *const c_char {
 /// `ibv_port_state_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_port_state_str(port_state: u32) -> *const c_char {
-    const NAMES: [&CStr; 6] =
-        [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
+    const NAMES: [&CStr; 6] = [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     name(&NAMES, i64::from(port_state), c"unknown")
 }
 

@@ -35,7 +35,7 @@ struct Request {
 }
 
 enum Data {
-    List(List),
+    List(Box<List>),
     /// Copied already: the program may change it from here on.
     Inline(Vec<u8>),
 }
@@ -71,7 +71,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     let (object, wr_id, flags) = unsafe { (object::qp_ex(qp), (*qp).wr_id, (*qp).wr_flags) };
     // SAFETY: the caller's promise.
     let state = unsafe { object.builder.state() };
-    state.requests.push(Request { wr_id, op, flags: post::flags(flags), data: Data::List(List::EMPTY) });
+    state.requests.push(Request { wr_id, op, flags: post::flags(flags), data: Data::List(Box::new(List::EMPTY)) });
 }
 
 /// Gives the latest request its data.
@@ -88,52 +88,62 @@ unsafe fn set_data(qp: *mut ibv_qp_ex, data: Result<Data>) {
     }
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: u64, swap: u64) {
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
     unsafe { begin(qp, SendOp::CompareSwap { remote: RemoteMemory { addr, rkey }, compare, swap }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Read { remote: RemoteMemory { addr, rkey } }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, immediate: u32) {
     let immediate = Some(u32::from_be(immediate));
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Send { immediate: None }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Send { immediate: Some(u32::from_be(immediate)) }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::SendInvalidate { rkey }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: as above.
     unsafe { wr_set_sge_list(qp, 1, &ibv_sge { addr, length, lkey }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
     let mut list = List::EMPTY;
     let mut pushed = Ok(());
@@ -142,14 +152,16 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, first: *c
         pushed = pushed.and_then(|()| list.push(unsafe { &*first.add(index) }));
     }
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
-    unsafe { set_data(qp, pushed.map(|()| Data::List(list))) };
+    unsafe { set_data(qp, pushed.map(|()| Data::List(Box::new(list)))) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: as above.
     unsafe { wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length }) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
     let mut bytes = Vec::new();
     for index in 0..count {
@@ -164,12 +176,14 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, f
     unsafe { set_data(qp, Ok(Data::Inline(bytes))) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
     let _ = (ah, remote_qpn, remote_qkey);
     // SAFETY: as above.
     unsafe { set_data(qp, Err(Errno::UNSUPPORTED)) };
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: C hands over a living queue pair.
     let builder = unsafe { &object::qp_ex(qp).builder };
@@ -180,11 +194,13 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     state.failed = None;
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: C hands over a living queue pair.
     unsafe { object::qp_ex(qp) }.builder.give_back();
 }
 
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: C hands over a living queue pair.
     let object = unsafe { object::qp_ex(qp) };
@@ -238,10 +254,8 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
 const DATAGRAM: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 const UNRELIABLE: u64 =
     DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV;
-const RELIABLE: u64 = UNRELIABLE
-    | IBV_QP_EX_WITH_RDMA_READ
-    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+const RELIABLE: u64 =
+    UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 /// Whether a queue pair of this type can do all of `operations`.
 pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {

@@ -3,10 +3,10 @@
 /// Declares the numbers of a C enumeration, each under its C name.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $kind:ty { $($name:ident = $value:expr),* $(,)? })*) => {
-        $($(pub const $name: $kind = $value;)*)*
+        $($(pub(crate) const $name: $kind = $value;)*)*
 
         /// Every number here by name, for the comparison with the header.
-        pub const NUMBERS: &[(&str, i64)] = &[$($((stringify!($name), $value as i64)),*),*];
+        pub(crate) const NUMBERS: &[(&str, i64)] = &[$($((stringify!($name), $value as i64)),*),*];
     };
 }
 

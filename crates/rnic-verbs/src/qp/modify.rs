@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(retries(14, 7, ms(1)), 537);
         assert_eq!(retries(14, 7, ms(8)), 68);
         assert_eq!(retries(1, 0, ms(1)), 100, "a process is not a NIC");
-        assert_eq!(retries(31, 7, ms(1)), 70_368_744);
+        assert_eq!(retries(31, 7, ms(1)), 70_368_745);
     }
 
     #[test]

@@ -58,14 +58,7 @@ const ROWS: &[Row] = &[
         SQD,
         RC,
         0,
-        PORT | IBV_QP_AV
-            | TIMING
-            | IBV_QP_MAX_QP_RD_ATOMIC
-            | IBV_QP_MAX_DEST_RD_ATOMIC
-            | ACCESS
-            | KEY
-            | RNR
-            | PATHS,
+        PORT | IBV_QP_AV | TIMING | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | ACCESS | KEY | RNR | PATHS,
     ),
     row(SQD, SQD, UC, 0, IBV_QP_AV | ACCESS | KEY | PATHS),
     row(SQD, SQD, UD, 0, KEY | QKEY),
