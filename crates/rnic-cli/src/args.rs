@@ -3,6 +3,7 @@
 mod demo;
 mod list;
 mod perf;
+mod run;
 mod sim;
 pub mod values;
 
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand};
 pub use demo::DemoArgs;
 pub use list::ListArgs;
 pub use perf::PerfArgs;
+pub use run::RunArgs;
 pub use sim::SimArgs;
 
 use crate::console;
@@ -34,6 +36,9 @@ pub struct Cli {
 pub enum Command {
     /// Move a file through a lossy network, for real and simulated, and compare transports
     Demo(DemoArgs),
+
+    /// Run an unmodified RDMA program on the software device
+    Run(RunArgs),
 
     /// Measure one kind of operation, over UDP between processes or machines, or simulated
     Perf(PerfArgs),

@@ -24,6 +24,7 @@ mod machine;
 mod number;
 mod output;
 mod perf;
+mod run;
 mod shell;
 mod sim;
 mod table;
@@ -36,11 +37,14 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    console::end_on_interrupt();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return args::report(&error),
     };
+    // What becomes another program leaves signals as that program shall find them.
+    if !matches!(cli.command, Command::Run(_)) {
+        console::end_on_interrupt();
+    }
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -55,6 +59,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args),
         Command::List(args) => list::run(args),
         Command::Perf(args) => perf::run(args),
+        Command::Run(args) => run::run(args),
         Command::Sim(args) => sim::run(args),
     }
 }

@@ -42,6 +42,7 @@ impl End {
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 signal_all: false,
+                service: Service::ReliableConnection,
                 transport: Arc::clone(transport),
                 number: None,
             })
@@ -114,6 +115,7 @@ const BLANK: Completion = Completion {
     byte_len: 0,
     word: 0,
     flags: WcFlags::empty(),
+    source: Qpn::new(0),
 };
 
 /// Carries every packet that `from` has over to `to`.

@@ -59,6 +59,8 @@ bitflags! {
         const WITH_INV = 2;
         /// The sender asked for a solicited event.
         const SOLICITED = 4;
+        /// A datagram: the first [`crate::GRH_LEN`] bytes received are its global route header, and `source` is set.
+        const GRH = 8;
     }
 }
 
@@ -73,10 +75,12 @@ pub struct Completion {
     pub status: WcStatus,
     /// What it was. Meaningful also on errors, unlike in verbs.
     pub opcode: WcOpcode,
-    /// For receives and reads: bytes transferred.
+    /// For receives and reads: bytes transferred. For datagrams the global route header counts.
     pub byte_len: u32,
     /// Immediate data or invalidated key, see `flags`.
     pub word: u32,
     /// What `word` means.
     pub flags: WcFlags,
+    /// The queue pair that a datagram comes from; else 0.
+    pub source: Qpn,
 }

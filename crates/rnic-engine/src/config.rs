@@ -6,7 +6,7 @@ use rnic_base::{BitRate, Psn};
 use rnic_wire::Qpn;
 
 use crate::rnr::RnrTimer;
-use crate::transport::Transport;
+use crate::transport::{Service, Transport};
 use crate::{CqId, PdId, PeerId, SrqId};
 
 /// An engine's own settings.
@@ -46,7 +46,9 @@ pub struct QpAttributes {
     pub max_recv_sge: u32,
     /// Every send request completes visibly, whatever its flags.
     pub signal_all: bool,
-    /// How the queue pair delivers.
+    /// What it promises. Unreliable services use no recovery, congestion control or scheduling of `transport`.
+    pub service: Service,
+    /// How the queue pair delivers. Unreliable services take no more from it than its way of choosing a path.
     pub transport: Arc<Transport>,
     /// Its number; `None` lets the engine choose.
     pub number: Option<Qpn>,

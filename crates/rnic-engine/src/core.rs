@@ -146,7 +146,7 @@ impl Core {
     }
 
     pub(crate) fn srq(&mut self, id: SrqId) -> &mut Srq {
-        self.srqs[id.0 as usize].as_mut().expect("a queue pair keeps its shared receive queue alive")
+        self.srqs[id.index()].as_mut().expect("a queue pair keeps its shared receive queue alive")
     }
 
     #[inline]

@@ -42,7 +42,8 @@ impl Segments {
 /// key, range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must
 /// see their effects.
 pub trait Dma {
-    /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`.
+    /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`. Before the payload of
+    /// a datagram stand the [`crate::GRH_LEN`] bytes of its global route header, and count.
     fn place(&mut self, offset: u32, target: Segment);
 
     /// Stores the eight bytes of an atomic response, in the host's byte order.

@@ -1,5 +1,6 @@
 //! The engine: routes inputs to queue pairs and drains what they want done.
 
+mod look;
 mod setup;
 mod table;
 
@@ -18,6 +19,7 @@ use crate::stats::EngineStats;
 use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
+pub use look::QpView;
 use table::QpTable;
 
 /// What the body knows about a packet beside its headers.
@@ -126,7 +128,7 @@ impl Engine {
     /// # Errors
     /// When the queue is full or not there, or the request breaks a limit.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let queue = self.core.srqs.get_mut(srq.0 as usize).and_then(Option::as_mut).ok_or(PostError::UnknownQp)?;
+        let queue = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut).ok_or(PostError::UnknownQp)?;
         if queue.is_full() {
             return Err(PostError::QueueFull);
         }
@@ -153,10 +155,20 @@ impl Engine {
             return RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp));
         };
         if qp.peer != meta.peer || qp.transport.format != format {
-            let reason = qp.why_foreign(meta.peer);
-            return RxOutcome::Dropped(self.core.drop_packet(reason));
+            return self.receive_unreliable(format, packet, meta, dma);
         }
         let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
+        if !self.core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        outcome
+    }
+
+    /// A packet that no reliable connection expects.
+    #[inline(never)]
+    fn receive_unreliable<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
+        let qp = self.qps.find_mut(packet.dest_qpn).expect("the caller has found it");
+        let outcome = qp.receive_unreliable(&mut self.core, format, packet, meta.peer, dma);
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }

@@ -5,7 +5,10 @@
 
 use rnic_base::limits;
 
+use rnic_wire::Qpn;
+
 use crate::qp::QpState;
+use crate::transport::Service;
 
 /// Why a resource could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -87,6 +90,20 @@ pub enum PostError {
     /// An atomic's result needs exactly eight local bytes.
     #[error("an atomic operation needs eight bytes of local memory, not {0}")]
     AtomicLength(u64),
+    /// A datagram longer than a packet.
+    #[error("a datagram of {bytes} bytes exceeds the MTU, {mtu}")]
+    DatagramTooLong {
+        /// Its length.
+        bytes: u64,
+        /// What fits.
+        mtu: u32,
+    },
+    /// The queue pair's service has no such operation.
+    #[error("a queue pair of service {0:?} has no such operation")]
+    Unsupported(Service),
+    /// Programs have no business with management queue pairs.
+    #[error("queue pair {0} belongs to management")]
+    Destination(Qpn),
     /// A receive was posted to a queue pair that has a shared receive queue.
     #[error("receives go to the shared receive queue")]
     HasSrq,
@@ -106,6 +123,9 @@ pub enum ModifyError {
         /// Wanted state.
         to: QpState,
     },
+    /// The queue pair's service has no such attribute, or is connected in another way.
+    #[error("not for a queue pair of service {0:?}")]
+    Service(Service),
     /// An attribute is out of range.
     #[error("{what}: {asked} is outside {min} to {max}")]
     Attribute {
@@ -155,9 +175,13 @@ pub enum DropReason {
     Refused,
     /// An acknowledgement of something never sent, or a response to nothing asked.
     Unsolicited,
+    /// A datagram with another key than the queue pair's.
+    QueueKey,
+    /// Seen before, or overtaken by later ones, in an unreliable connection.
+    Duplicate,
 }
 
 impl DropReason {
     /// How many there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 11;
 }

@@ -50,17 +50,22 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, NoDma, Segment};
-pub use engine::{Engine, RxMeta, Transmit, TransmitKind};
+pub use engine::{Engine, QpView, RxMeta, Transmit, TransmitKind};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};
 pub use qp::{QpInfo, QpState};
 pub use rnr::RnrTimer;
 pub use stats::{EngineStats, QpStats, WaitReason};
-pub use transport::Transport;
-pub use wr::{RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+pub use transport::{Service, Transport};
+pub use wr::{DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
 
 use ::core::fmt;
+use ::core::num::NonZeroU32;
+
+/// Bytes of the global route header that stands before a received datagram: the body supplies it, as the first bytes of
+/// the payload that it hands to its [`Dma`] (over IPv4: 20 bytes of nothing, then the IP header; annex A17.4.5.1).
+pub const GRH_LEN: u32 = 40;
 
 /// A protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -72,7 +77,18 @@ pub struct CqId(pub(crate) u32);
 
 /// A shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub(crate) u32);
+pub struct SrqId(NonZeroU32);
+
+impl SrqId {
+    /// The one at `index` of the engine's table. Numbers start at 1, so that having none takes no room in a queue pair.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(NonZeroU32::new(index as u32 + 1).expect("fewer than 2^32 shared receive queues"))
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a
 /// queue pair must come from the peer that the queue pair is connected to.

@@ -6,6 +6,7 @@
 //! * [`fetch`]: the peer's reads and atomics, and the responses to them;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
+//! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
 //! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
 
 pub(crate) mod clock;
@@ -17,6 +18,7 @@ pub(crate) mod regulator;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod state;
+pub(crate) mod unreliable;
 
 use std::sync::Arc;
 
@@ -28,10 +30,11 @@ use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
+use crate::mr::Access;
 use crate::rnr::RnrTimer;
 use crate::stats::QpStats;
 use crate::timer::Deadline;
-use crate::transport::Transport;
+use crate::transport::{Service, Transport};
 use crate::{CqId, PdId, PeerId, SrqId};
 
 use completer::ResponseWindow;
@@ -39,6 +42,7 @@ use regulator::Regulator;
 use requester::Requester;
 use responder::Responder;
 pub use state::QpState;
+use unreliable::Unreliable;
 
 /// What can be asked about a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,12 @@ pub struct QpInfo {
     pub number: Qpn,
     /// Its state.
     pub state: QpState,
+    /// What it promises.
+    pub service: Service,
+    /// What its peer may do by the rights of the queue pair itself.
+    pub access: Access,
+    /// The key that datagrams for it must have.
+    pub qkey: u32,
     /// The queue pair it is connected to.
     pub dest_qpn: Qpn,
     /// The first request packet not yet acknowledged.
@@ -70,6 +80,9 @@ pub(crate) struct Qp {
     /// Index in the engine's table: how timers and rings name it.
     pub(crate) slot: u32,
     pub(crate) state: QpState,
+    /// What the peer may do, whatever a key grants.
+    pub(crate) access: Access,
+    /// Who is at the other end: [`NOBODY`] in unreliable services, whose packets come in by another way.
     pub(crate) peer: PeerId,
     pub(crate) dest_qpn: Qpn,
     mtu: u16,
@@ -93,18 +106,24 @@ pub(crate) struct Qp {
     /// Responses to our reads, in split sequence spaces; made with the first read.
     pub(crate) responses: Option<Box<ResponseWindow>>,
     pub(crate) regulator: Option<Box<Regulator>>,
+    /// What only unreliable services need.
+    pub(crate) unreliable: Unreliable,
     pub(crate) stats: QpStats,
 }
 
+/// No peer: what the peer of a packet never is.
+pub(crate) const NOBODY: PeerId = PeerId(u32::MAX);
+
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
-        let transport = Arc::clone(&attributes.transport);
+        let transport = attributes.transport.for_service(attributes.service);
         let start = Seq::UNSET;
         Self {
             number,
             slot,
             state: QpState::Reset,
-            peer: PeerId::default(),
+            access: Access::all(),
+            peer: if transport.service == Service::ReliableConnection { PeerId::default() } else { NOBODY },
             dest_qpn: Qpn::default(),
             // Nothing is cut into packets before a connection says how; what is posted in the error state is still
             // measured.
@@ -124,6 +143,7 @@ impl Qp {
             responder: Responder::new(attributes, start, &transport),
             responses: None,
             regulator: None,
+            unreliable: Unreliable::default(),
             transport,
             stats: QpStats::default(),
         }
@@ -141,6 +161,7 @@ impl Qp {
             max_send_sge: self.requester.queue.sge_limit() as u32,
             max_recv_sge: self.responder.queue.sge_limit() as u32,
             signal_all: self.signal_all,
+            service: self.transport.service,
             transport: Arc::clone(&self.transport),
             number: Some(self.number),
         };
@@ -153,6 +174,9 @@ impl Qp {
         QpInfo {
             number: self.number,
             state: self.state,
+            service: self.transport.service,
+            access: self.access,
+            qkey: if self.transport.service == Service::UnreliableDatagram { self.unreliable.qkey() } else { 0 },
             dest_qpn: self.dest_qpn,
             una,
             next: self.requester.window.next,
@@ -163,12 +187,19 @@ impl Qp {
         }
     }
 
-    /// Why a packet from `peer`, which is not the peer or speaks another protocol, is none of ours.
+    /// Why a packet from `peer`, which is not the peer or speaks another protocol, or comes too late for an unreliable
+    /// service, is none of ours.
     #[cold]
     pub(crate) fn why_foreign(&self, peer: PeerId) -> DropReason {
+        let expected = match self.transport.service {
+            Service::ReliableConnection => self.peer,
+            Service::UnreliableConnection => self.unreliable.peer(),
+            Service::UnreliableDatagram => peer,
+        };
         match self.state {
             QpState::Reset | QpState::Init => DropReason::State,
-            _ if self.peer != peer => DropReason::WrongPeer,
+            _ if expected != peer => DropReason::WrongPeer,
+            QpState::Error if self.peer == NOBODY => DropReason::State,
             _ => DropReason::WrongFormat,
         }
     }

@@ -1,16 +1,37 @@
 //! A profile, prepared: what the packet path asks of it, answered once.
 
+use std::sync::Arc;
+
 use rnic_base::{AnyRing, Duration};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
 use rnic_policy::{AckRule, Placement, Profile, ProfileError, Protocol, SequenceSpaces};
 use rnic_wire::Format;
 
+use crate::wq::WqeOp;
+
+/// What a queue pair promises: `ibv_qp_type`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Service {
+    /// Messages arrive once, whole and in order, or the queue pair fails.
+    #[default]
+    ReliableConnection,
+    /// Messages arrive whole and in order, or not at all. Sends and Writes only.
+    UnreliableConnection,
+    /// Messages of one packet, each to a peer of its own, arrive or do not.
+    UnreliableDatagram,
+}
+
 /// A [`Profile`] that has been checked and unfolded. Queue pairs share one by reference.
 #[derive(Clone, Debug)]
 pub struct Transport {
     pub(crate) profile: Profile,
     pub(crate) format: Format,
+    pub(crate) service: Service,
+    /// What may be posted: a bit for each kind of send queue entry.
+    pub(crate) operations: u16,
+    /// The same for unreliable connections and for unreliable datagrams.
+    unreliable: Option<[Arc<Self>; 2]>,
     /// Requests and responses have sequence spaces of their own.
     pub(crate) split: bool,
     /// Early packets are placed, not dropped.
@@ -42,11 +63,14 @@ impl Transport {
         profile.check()?;
         let places_early = profile.placement() == Placement::PlaceOutOfOrder;
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
-        Ok(Self {
+        let mut transport = Self {
             format: match profile.protocol {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
             },
+            service: Service::ReliableConnection,
+            operations: WqeOp::allowed(Service::ReliableConnection),
+            unreliable: None,
             split: profile.spaces == SequenceSpaces::Split,
             places_early,
             early_reach: if places_early { window_bits } else { 1 },
@@ -61,6 +85,40 @@ impl Transport {
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
             schedule_listens: (profile.schedule.policy.listens)(&profile.schedule.params),
             profile,
+        };
+        let services = [Service::UnreliableConnection, Service::UnreliableDatagram];
+        transport.unreliable = Some(services.map(|service| Arc::new(transport.as_unreliable(service))));
+        Ok(transport)
+    }
+
+    /// What is left of it for `service`.
+    fn as_unreliable(&self, service: Service) -> Self {
+        Self {
+            format: match service {
+                Service::UnreliableDatagram => Format::UnreliableDatagram,
+                _ => Format::UnreliableConnection,
+            },
+            service,
+            operations: WqeOp::allowed(service),
+            split: false,
+            places_early: false,
+            early_reach: 1,
+            acks_every_packet: false,
+            schedule_listens: false,
+            ..self.clone()
+        }
+    }
+
+    /// This transport for queue pairs of `service`.
+    pub(crate) fn for_service(self: &Arc<Self>, service: Service) -> Arc<Self> {
+        let [connection, datagram] = match &self.unreliable {
+            Some(unreliable) => unreliable,
+            None => return Arc::clone(self),
+        };
+        Arc::clone(match service {
+            Service::ReliableConnection => self,
+            Service::UnreliableConnection => connection,
+            Service::UnreliableDatagram => datagram,
         })
     }
 
@@ -69,7 +127,7 @@ impl Transport {
         &self.profile
     }
 
-    /// The headers of its packets.
+    /// The headers of the packets of its reliable connections.
     pub fn format(&self) -> Format {
         self.format
     }

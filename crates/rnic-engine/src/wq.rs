@@ -6,6 +6,7 @@
 
 use rnic_base::Seq;
 
+use crate::transport::Service;
 use crate::wr::{SendFlags, Sge};
 
 /// What a send queue entry does; the compact form of [`crate::SendOp`].
@@ -20,6 +21,8 @@ pub(crate) enum WqeOp {
     Read,
     CompareSwap,
     FetchAdd,
+    Datagram,
+    DatagramImm,
 }
 
 impl WqeOp {
@@ -34,9 +37,26 @@ impl WqeOp {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
     }
 
+    /// What may be posted to a queue pair of `service`, as bits.
+    pub(crate) const fn allowed(service: Service) -> u16 {
+        let unacknowledged = Self::Write.bit() | Self::WriteImm.bit() | Self::Send.bit() | Self::SendImm.bit();
+        let answered = Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
+        match service {
+            Service::ReliableConnection => unacknowledged | answered,
+            Service::UnreliableConnection => unacknowledged,
+            Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
+        }
+    }
+
+    /// Its bit among those of [`WqeOp::allowed`].
+    #[inline]
+    pub(crate) const fn bit(self) -> u16 {
+        1 << self as u8
+    }
+
     #[inline]
     pub(crate) const fn is_send(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate)
+        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm)
     }
 
     /// Whether it consumes a receive request at the far end.
@@ -60,13 +80,14 @@ pub(crate) enum WqeState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
-    /// Remote address of Write, Read and atomics.
+    /// Remote address of Write, Read and atomics; peer of a datagram.
     pub(crate) remote: u64,
     /// Sequence number of the first packet, once it has been sent.
     pub(crate) first: Seq,
     /// Compare operand, or summand.
     pub(crate) operand: u64,
     pub(crate) swap: u64,
+    /// Remote key; queue key of a datagram.
     pub(crate) rkey: u32,
     /// Bytes of the message.
     pub(crate) length: u32,
@@ -74,7 +95,7 @@ pub(crate) struct SendWqe {
     pub(crate) packets: u32,
     /// Immediate data, or the key to invalidate.
     pub(crate) word: u32,
-    /// `recv_WQE_SN` or `read_WQE_SN`.
+    /// `recv_WQE_SN` or `read_WQE_SN`; queue pair that a datagram is for.
     pub(crate) sn: u32,
     pub(crate) op: WqeOp,
     pub(crate) flags: SendFlags,

@@ -1,6 +1,9 @@
 //! Work requests: what a program asks for.
 
 use bitflags::bitflags;
+use rnic_wire::Qpn;
+
+use crate::PeerId;
 
 /// A piece of registered local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,6 +23,18 @@ pub struct RemoteMemory {
     pub addr: u64,
     /// Remote key.
     pub rkey: u32,
+}
+
+/// Whom a datagram is for, and the key that lets it in there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DatagramAddress {
+    /// The peer.
+    pub peer: PeerId,
+    /// The queue pair there.
+    pub qpn: Qpn,
+    /// Its queue key. When the high bit is set, the sending queue pair's own key travels instead (IBA 10.2.5): such
+    /// keys are for those who may set them.
+    pub qkey: u32,
 }
 
 /// What a send request does.
@@ -62,6 +77,14 @@ pub enum SendOp {
         remote: RemoteMemory,
         /// Summand.
         add: u64,
+    },
+    /// Send local data, one packet of it at most, to a queue pair of the service
+    /// [`crate::Service::UnreliableDatagram`]. The only operation there is for that service, and for no other.
+    Datagram {
+        /// Whom to.
+        to: DatagramAddress,
+        /// Four bytes for the receiver's completion.
+        immediate: Option<u32>,
     },
 }
 

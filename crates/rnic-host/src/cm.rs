@@ -12,17 +12,25 @@
 //!   Established ----- RTU (after the program knows) -->  Established
 //!   DisconnectSent -- DREQ -------------------------->   (gone)
 //!   (gone) <--------- DREP ---------------------------
+//!
+//!   LookupSent ------ SIDR_REQ ---------------------->   LookupReceived      the program decides
+//!   (gone) <--------- SIDR_REP -----------------------   LookupAnswered      kept for a while
 //! ```
 //!
 //! This is a state machine without a socket: messages and time come in, messages and [`Happening`]s come out. Queue
-//! pairs are `nic/connect.rs`'s business.
+//! pairs are `nic/connect.rs`'s business. For verbs programs, [`Endpoint`] gives the machine sockets of its own, and
+//! queue pairs are `rnic-verbs`' business.
 
+mod endpoint;
 mod exchange;
+mod lookup;
 mod manager;
 pub(crate) mod negotiate;
 
+pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};
 pub(crate) use exchange::{Exchange, State};
-pub(crate) use manager::{Happening, Manager};
+pub(crate) use manager::Manager;
+pub use manager::{Happening, ServiceKind};
 
 /// A connection, or an attempt at one. Never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

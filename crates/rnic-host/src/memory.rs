@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
 
+use crate::grh::Grh;
+
 /// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
 ///
 /// The buffer lives until it is deregistered or its NIC is dropped, not until this handle is.
@@ -227,14 +229,27 @@ impl Memory {
 /// A received packet's way into memory.
 pub(crate) struct Placement<'a> {
     pub(crate) memory: &'a mut Memory,
+    /// A datagram's global route header, which counts as the beginning of its payload.
+    pub(crate) grh: Option<&'a Grh>,
     pub(crate) payload: &'a [u8],
 }
 
 impl Dma for Placement<'_> {
     #[inline]
     fn place(&mut self, offset: u32, target: Segment) {
-        let from = offset as usize;
-        self.memory.place(target, &self.payload[from..from + target.len as usize]);
+        let (from, len) = (offset as usize, target.len as usize);
+        let Some(grh) = self.grh else {
+            return self.memory.place(target, &self.payload[from..from + len]);
+        };
+        let of_grh = grh.len().saturating_sub(from).min(len);
+        if of_grh > 0 {
+            self.memory.place(target, &grh[from..from + of_grh]);
+        }
+        if of_grh < len {
+            let target = Segment { local: target.local + of_grh as u64, len: (len - of_grh) as u32 };
+            let from = from + of_grh - grh.len();
+            self.memory.place(target, &self.payload[from..from + len - of_grh]);
+        }
     }
 
     fn store(&mut self, local: u64, value: u64) {
@@ -286,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_placed_is_gathered() {
         let (mut memory, local) = memory(100);
-        let mut placement = Placement { memory: &mut memory, payload: b"abcdefgh" };
+        let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh" };
         placement.place(2, Segment { local: local + 97, len: 3 });
         placement.store(local + 8, 0x1122_3344_5566_7788);
         assert_eq!(memory.gather(Segment { local: local + 96, len: 4 }), b"\0cde");
@@ -294,10 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn a_route_header_counts_as_the_beginning_of_the_payload() {
+        let grh: Grh = std::array::from_fn(|at| at as u8);
+        for (offset, len) in [(0, 48), (0, 40), (0, 8), (36, 8), (40, 8), (44, 4)] {
+            let (mut memory, local) = memory(100);
+            let mut placement = Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh" };
+            placement.place(offset, Segment { local, len });
+            let all: Vec<u8> = grh.iter().chain(b"abcdefgh").copied().collect();
+            let (from, len) = (offset as usize, len as usize);
+            assert_eq!(memory.bytes(0)[..len], all[from..from + len], "{len} bytes from {offset}");
+            assert_eq!(memory.bytes(0)[len..], vec![0; 100 - len]);
+        }
+    }
+
+    #[test]
     fn atomics_change_words_aligned_or_not() {
         for at in [8, 13] {
             let (mut memory, local) = memory(64);
-            let mut placement = Placement { memory: &mut memory, payload: &[] };
+            let mut placement = Placement { memory: &mut memory, grh: None, payload: &[] };
             assert_eq!(placement.fetch_add(local + at, 5), 0);
             assert_eq!(placement.fetch_add(local + at, u64::MAX), 5, "wraps");
             assert_eq!(placement.compare_swap(local + at, 3, 9), 4, "differs: stays");

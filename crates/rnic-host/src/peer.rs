@@ -173,6 +173,11 @@ impl Peers {
         self.slots.iter().enumerate().filter(move |(_, peer)| of(peer)).map(|(index, _)| PeerId(index as u32))
     }
 
+    /// Where the peer is, if there is one of that number.
+    pub(crate) fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
+        self.slots.get(id.0 as usize)?.as_ref().map(|peer| peer.addresses.dst())
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: PeerId) -> &Peer {
         self.slots[id.0 as usize].as_ref().expect("a peer lives as long as it has users")

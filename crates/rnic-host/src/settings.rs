@@ -29,10 +29,12 @@ pub struct Settings {
     pub options: Vec<(String, String)>,
     /// The bad network, on what every process sends.
     pub impairment: Impairment,
-    /// Largest wire MTU: payload bytes of a full packet.
-    pub mtu_max_bytes: u32,
+    /// Largest wire MTU: payload bytes of a full packet; `None` is as much as the path carries.
+    pub mtu_max_bytes: Option<u32>,
     /// Where to capture; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
+    /// Peers are adapters of other makes.
+    pub real_roce_peers: bool,
     /// Processes on one host may go past UDP.
     pub bypass: bool,
     /// Who works when the program does not call the library.
@@ -47,13 +49,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let NicConfig { mtu_max_bytes, segmentation, receive_offload, .. } = NicConfig::default();
+        let NicConfig { real_roce_peers, segmentation, receive_offload, .. } = NicConfig::default();
         Self {
             transport: DEFAULT_TRANSPORT.to_owned(),
             options: Vec::new(),
             impairment: Impairment { rate_queue_bytes: RATE_QUEUE_BYTES, ..Impairment::default() },
-            mtu_max_bytes,
+            mtu_max_bytes: None,
             capture: None,
+            real_roce_peers,
             bypass: true,
             progress: Progress::Auto,
             segmentation,
@@ -167,8 +170,21 @@ impl Settings {
                 None => variables::refuse_near_miss(name)?,
             }
         }
-        settings.transport_choice()?;
+        settings.check()?;
         Ok(settings)
+    }
+
+    /// What no single variable can say: that they fit together.
+    fn check(&self) -> Result<(), SettingsError> {
+        self.transport_choice()?;
+        if self.real_roce_peers && self.transport != ROCE_TRANSPORT {
+            return Err(SettingsError::Transport {
+                transport: self.transport.clone(),
+                options: String::new(),
+                reason: format!("adapters of other makes (RNIC_PEERS=roce) speak {ROCE_TRANSPORT} only"),
+            });
+        }
+        Ok(())
     }
 
     /// The transport of reliable connections, with the timeouts of this room.
@@ -189,7 +205,9 @@ impl Settings {
     pub fn to_nic_config(&self, config: NicConfig) -> NicConfig {
         NicConfig {
             name: self.stream_name(&config.name),
-            mtu_max_bytes: self.mtu_max_bytes,
+            mtu_max_bytes: self.mtu_max_bytes.unwrap_or(config.mtu_max_bytes),
+            real_roce_peers: self.real_roce_peers,
+            bypass: self.allows_bypass(),
             segmentation: self.segmentation,
             receive_offload: self.receive_offload,
             impairment: self.impairment,
@@ -221,6 +239,9 @@ impl Settings {
             || jitter > rnic_base::Duration::ZERO
     }
 }
+
+/// What adapters of other makes speak.
+const ROCE_TRANSPORT: &str = "roce-gbn";
 
 /// What unmodified programs get when nobody says anything else.
 const DEFAULT_TRANSPORT: &str = "irn";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{HALF, SharedFile, Side, drive, drive_for};
 use rnic_base::{Probability, Psn};
-use rnic_engine::{PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Transport, WcStatus};
+use rnic_engine::{PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus};
 use rnic_host::{Impairment, Nic, NicConfig, NicError, RxDrop, TransportChoice};
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
 
@@ -47,6 +47,7 @@ fn attributes(pd: rnic_engine::PdId, cq: rnic_engine::CqId, transport: Arc<Trans
         max_send_sge: 2,
         max_recv_sge: 2,
         signal_all: false,
+        service: Service::ReliableConnection,
         transport,
         number: None,
     }

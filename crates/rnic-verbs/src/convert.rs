@@ -16,6 +16,9 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     if with_inv {
         wc_flags |= IBV_WC_WITH_INV;
     }
+    if completion.flags.contains(WcFlags::GRH) {
+        wc_flags |= IBV_WC_GRH;
+    }
     ibv_wc {
         wr_id: completion.wr_id,
         status: status(completion.status),
@@ -24,7 +27,7 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         byte_len: completion.byte_len,
         imm_data: if with_imm { completion.word.to_be() } else { completion.word },
         qp_num: completion.qpn.get(),
-        src_qp: 0,
+        src_qp: completion.source.get(),
         wc_flags,
         pkey_index: 0,
         slid: 0,

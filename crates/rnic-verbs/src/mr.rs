@@ -57,24 +57,34 @@ pub(crate) fn pd_id(core: &Core, handle: u32) -> Result<PdId> {
 /// # Errors
 /// When they contradict each other, or ask for what there is not.
 pub(crate) fn access(flags: u32) -> Result<Access> {
-    let known = IBV_ACCESS_LOCAL_WRITE
-        | IBV_ACCESS_REMOTE_WRITE
-        | IBV_ACCESS_REMOTE_READ
-        | IBV_ACCESS_REMOTE_ATOMIC
-        | IBV_ACCESS_MW_BIND
-        | IBV_ACCESS_ZERO_BASED
-        | IBV_ACCESS_HUGETLB
-        // Hints: they may be ignored.
-        | IBV_ACCESS_OPTIONAL_RANGE;
     if flags & IBV_ACCESS_ON_DEMAND != 0 {
         return Err(Errno::UNSUPPORTED);
     }
-    if flags & !known != 0 {
+    if flags & !ACCESS_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
+    let mut access = remote_rights(flags);
+    if flags & IBV_ACCESS_LOCAL_WRITE != 0 {
+        access |= Access::LOCAL_WRITE;
+    }
+    Ok(access)
+}
+
+/// Flags that there are, but for the one that asks for paging.
+pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_HUGETLB
+    // Hints: they may be ignored.
+    | IBV_ACCESS_OPTIONAL_RANGE;
+
+/// What `flags` let peers do.
+pub(crate) fn remote_rights(flags: u32) -> Access {
     let mut access = Access::empty();
     for (flag, right) in [
-        (IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
         (IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
         (IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
         (IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
@@ -87,7 +97,7 @@ pub(crate) fn access(flags: u32) -> Result<Access> {
     if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
         access |= Access::REMOTE_INVALIDATE;
     }
-    Ok(access)
+    access
 }
 
 /// Whether there is memory everywhere in a range: the kernel would refuse to pin it otherwise.

@@ -196,4 +196,5 @@ const BLANK: Completion = Completion {
     byte_len: 0,
     word: 0,
     flags: WcFlags::empty(),
+    source: Qpn::new(0),
 };

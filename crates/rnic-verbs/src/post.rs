@@ -3,7 +3,9 @@
 use std::ffi::c_int;
 
 use rnic_base::limits::SGE_MAX;
-use rnic_engine::{Access, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+
+use rnic_wire::Qpn;
 
 use crate::abi::*;
 use crate::core::Core;
@@ -129,8 +131,16 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
 #[inline]
 unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
-    let limit = qp.cap.max_send_sge;
-    let op = operation(wr)?;
+    let (limit, is_datagram) = (qp.cap.max_send_sge, qp.qp_type == IBV_QPT_UD);
+    let mut op = operation(wr)?;
+    if is_datagram {
+        // SAFETY: every bit pattern is valid in the fields; a request for datagrams names an address handle.
+        let to = unsafe {
+            let ud = wr.wr.ud;
+            (!ud.ah.is_null()).then(|| Target { handle: (*ud.ah).handle, qpn: ud.remote_qpn, qkey: ud.remote_qkey })
+        };
+        op = addressed(core, handle, op, to)?;
+    }
     let list = if wr.send_flags & IBV_SEND_INLINE != 0 {
         check_inline(core, handle, &op)?;
         let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
@@ -151,6 +161,28 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
     queue(core, handle, &request)
 }
 
+/// Whom a datagram goes to.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    /// Of the address handle.
+    pub(crate) handle: u32,
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+}
+
+/// The operation for this type of queue pair: what a Send is depends on it.
+pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>) -> Result<SendOp> {
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    if qp.qp_type != IBV_QPT_UD {
+        return Ok(op);
+    }
+    let SendOp::Send { immediate } = op else { return Err(Errno::INVALID) };
+    let to = to.ok_or(Errno::INVALID)?;
+    let peer = core.ahs.get(to.handle).ok_or(Errno::INVALID)?.peer;
+    let to = DatagramAddress { peer, qpn: Qpn::new(to.qpn & 0xff_ffff), qkey: to.qkey };
+    Ok(SendOp::Datagram { to, immediate })
+}
+
 /// Queues a request in the engine's form.
 #[inline]
 pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>) -> Result<()> {
@@ -162,7 +194,10 @@ pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>) -> 
 
 /// Inline data goes with what sends data.
 pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> {
-    let sends = matches!(op, SendOp::Write { .. } | SendOp::Send { .. } | SendOp::SendInvalidate { .. });
+    let sends = matches!(
+        op,
+        SendOp::Write { .. } | SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Datagram { .. }
+    );
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     if !sends || qp.cap.max_send_wr == 0 {
         return Err(Errno::INVALID);

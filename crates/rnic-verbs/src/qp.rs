@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
-use rnic_engine::{QpAttributes, QpState};
+use rnic_engine::{QpAttributes, QpState, Service};
 
 use crate::abi::*;
 use crate::core::{Core, Qp};
@@ -21,11 +21,19 @@ use crate::wr::{self, Builder};
 /// What an extended creation may name; the rest belongs to what is not supported.
 const CREATE_MASK: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
+/// What a type of queue pair promises.
+fn service(qp_type: u32) -> Result<Service> {
+    match qp_type {
+        IBV_QPT_RC => Ok(Service::ReliableConnection),
+        IBV_QPT_UC => Ok(Service::UnreliableConnection),
+        IBV_QPT_UD => Ok(Service::UnreliableDatagram),
+        _ => Err(Errno::UNSUPPORTED),
+    }
+}
+
 /// Checks what a queue pair shall have, and says what it gets.
 fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
-    if !matches!(init.qp_type, IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_UD) {
-        return Err(Errno::UNSUPPORTED);
-    }
+    service(init.qp_type)?;
     let mut cap = init.cap;
     let sges = SGE_MAX as u32;
     let too_much = cap.max_send_wr > WORK_REQUESTS_MAX
@@ -78,6 +86,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         max_send_sge: cap.max_send_sge,
         max_recv_sge: cap.max_recv_sge,
         signal_all: init.sq_sig_all != 0,
+        service: service(init.qp_type)?,
         transport,
         number: None,
     })?;
@@ -186,6 +195,7 @@ pub(crate) fn state_number(state: QpState) -> u32 {
         QpState::ReadyToReceive => IBV_QPS_RTR,
         QpState::ReadyToSend => IBV_QPS_RTS,
         QpState::SendQueueDrained => IBV_QPS_SQD,
+        QpState::SendQueueError => IBV_QPS_SQE,
         QpState::Error => IBV_QPS_ERR,
     }
 }

@@ -47,8 +47,7 @@ pub(crate) fn ip_of(gid: &ibv_gid) -> Option<IpAddr> {
 /// # Errors
 /// As [`Nic::open`].
 pub(crate) fn open(settings: &Settings) -> Result<Nic, NicError> {
-    let config = NicConfig { bypass: settings.allows_bypass(), ..NicConfig::shared() };
-    Nic::open(settings.to_nic_config(config))
+    Nic::open(settings.to_nic_config(NicConfig::shared()))
 }
 
 /// Addresses of this host, in the order of the GID table.

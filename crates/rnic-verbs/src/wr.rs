@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::core::Core;
 use crate::errno::{Errno, Result};
 use crate::object::{self, QpObject};
-use crate::post::{self, List};
+use crate::post::{self, List, Target};
 
 /// Requests between `wr_start` and `wr_complete`.
 #[derive(Default)]
@@ -32,6 +32,8 @@ struct Request {
     op: SendOp,
     flags: SendFlags,
     data: Data,
+    /// Whom a datagram goes to.
+    to: Option<Target>,
 }
 
 enum Data {
@@ -71,7 +73,13 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     let (object, wr_id, flags) = unsafe { (object::qp_ex(qp), (*qp).wr_id, (*qp).wr_flags) };
     // SAFETY: the caller's promise.
     let state = unsafe { object.builder.state() };
-    state.requests.push(Request { wr_id, op, flags: post::flags(flags), data: Data::List(Box::new(List::EMPTY)) });
+    state.requests.push(Request {
+        wr_id,
+        op,
+        flags: post::flags(flags),
+        data: Data::List(Box::new(List::EMPTY)),
+        to: None,
+    });
 }
 
 /// Gives the latest request its data.
@@ -178,9 +186,15 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, f
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
-    let _ = (ah, remote_qpn, remote_qkey);
-    // SAFETY: as above.
-    unsafe { set_data(qp, Err(Errno::UNSUPPORTED)) };
+    // SAFETY: as above; the address handle is one that the program has made.
+    let (state, to) = unsafe {
+        let handle = (!ah.is_null()).then(|| (*ah).handle);
+        (object::qp_ex(qp).builder.state(), handle)
+    };
+    match (state.requests.last_mut(), to) {
+        (Some(request), Some(handle)) => request.to = Some(Target { handle, qpn: remote_qpn, qkey: remote_qkey }),
+        _ => state.failed = Some(Errno::INVALID),
+    }
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -248,6 +262,7 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
         }
     };
     let Request { wr_id, op, flags, .. } = *request;
+    let op = post::addressed(core, handle, op, request.to)?;
     post::queue(core, handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags })
 }
 

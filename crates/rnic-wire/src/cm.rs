@@ -13,9 +13,11 @@
 //!          <-------------------------  DREP
 //! ```
 //!
+//! For datagrams, SIDR_REQ asks and SIDR_REP says which queue pair serves them.
+//!
 //! Here are formats only; who answers what and when is a body's business. **Not spoken:** MRA, LAP, APR (path
-//! migration), SIDR (service lookup for datagrams): [`parse`] refuses them by attribute. Fields of other services (EE
-//! contexts, RDC) are reserved to us: zero when sent, ignored when received.
+//! migration): [`parse`] refuses them by attribute. Fields of other services (EE contexts, RDC) are reserved to us:
+//! zero when sent, ignored when received.
 
 mod disconnect;
 mod field;
@@ -25,14 +27,16 @@ mod reject;
 mod reply;
 mod request;
 mod rtu;
+mod sidr;
 
 pub use disconnect::{DisconnectReply, DisconnectRequest};
-pub use field::{Bits, Gid, PathMtu, PrivateData, ServiceId};
+pub use field::{Bits, Gid, PathMtu, PrivateData, ServiceId, Vendor};
 pub use mad::{CmError, MadHeader};
 pub use reject::{Reject, RejectInfo, RejectReason, Rejected};
 pub use reply::{Failover, Reply};
 pub use request::{Path, Request, TransportService};
 pub use rtu::ReadyToUse;
+pub use sidr::{LookupReply, LookupRequest, LookupStatus};
 
 use crate::gsi::MAD_LEN;
 
@@ -52,6 +56,10 @@ pub enum Message {
     DisconnectRequest(DisconnectRequest),
     /// DREP: confirms the end.
     DisconnectReply(DisconnectReply),
+    /// SIDR_REQ: asks for a queue pair that serves datagrams.
+    LookupRequest(LookupRequest),
+    /// SIDR_REP: names it.
+    LookupReply(LookupReply),
 }
 
 impl Message {
@@ -65,6 +73,18 @@ impl Message {
             Self::ReadyToUse(_) => ReadyToUse::ATTRIBUTE,
             Self::DisconnectRequest(_) => DisconnectRequest::ATTRIBUTE,
             Self::DisconnectReply(_) => DisconnectReply::ATTRIBUTE,
+            Self::LookupRequest(_) => LookupRequest::ATTRIBUTE,
+            Self::LookupReply(_) => LookupReply::ATTRIBUTE,
+        }
+    }
+
+    /// The attribute modifier: options of the messages that name a vendor.
+    const fn modifier(&self) -> u32 {
+        match self {
+            Self::Request(message) => message.vendor.options,
+            Self::Reply(message) => message.vendor.options,
+            Self::LookupReply(message) => message.vendor.options,
+            _ => 0,
         }
     }
 }
@@ -88,12 +108,14 @@ pub fn parse(mad: &[u8; MAD_LEN]) -> Result<Mad, CmError> {
     let (header, body) = mad::split(mad);
     let header = MadHeader::parse(header)?;
     let message = match header.attribute {
-        Request::ATTRIBUTE => Message::Request(Request::parse(body)),
+        Request::ATTRIBUTE => Message::Request(Request::parse(body, header.modifier)),
         Reject::ATTRIBUTE => Message::Reject(Reject::parse(body)?),
-        Reply::ATTRIBUTE => Message::Reply(Reply::parse(body)),
+        Reply::ATTRIBUTE => Message::Reply(Reply::parse(body, header.modifier)),
         ReadyToUse::ATTRIBUTE => Message::ReadyToUse(ReadyToUse::parse(body)),
         DisconnectRequest::ATTRIBUTE => Message::DisconnectRequest(DisconnectRequest::parse(body)),
         DisconnectReply::ATTRIBUTE => Message::DisconnectReply(DisconnectReply::parse(body)),
+        LookupRequest::ATTRIBUTE => Message::LookupRequest(LookupRequest::parse(body)),
+        LookupReply::ATTRIBUTE => Message::LookupReply(LookupReply::parse(body, header.modifier)),
         _ => return Err(CmError::Attribute),
     };
     Ok(Mad { transaction_id: header.transaction_id, message })
@@ -104,7 +126,8 @@ pub fn parse(mad: &[u8; MAD_LEN]) -> Result<Mad, CmError> {
 pub fn emit(mad: &Mad) -> [u8; MAD_LEN] {
     let mut out = [0; MAD_LEN];
     let (header, body) = mad::split_mut(&mut out);
-    MadHeader { transaction_id: mad.transaction_id, attribute: mad.message.attribute() }.emit(header);
+    let (attribute, modifier) = (mad.message.attribute(), mad.message.modifier());
+    MadHeader { transaction_id: mad.transaction_id, attribute, modifier }.emit(header);
     match &mad.message {
         Message::Request(message) => message.emit(body),
         Message::Reject(message) => message.emit(body),
@@ -112,6 +135,8 @@ pub fn emit(mad: &Mad) -> [u8; MAD_LEN] {
         Message::ReadyToUse(message) => message.emit(body),
         Message::DisconnectRequest(message) => message.emit(body),
         Message::DisconnectReply(message) => message.emit(body),
+        Message::LookupRequest(message) => message.emit(body),
+        Message::LookupReply(message) => message.emit(body),
     }
     out
 }

@@ -1,10 +1,11 @@
-//! Packets to bytes and back, in both formats.
+//! Packets to bytes and back, in every format.
 //!
 //! A datagram is a UDP payload: base transport header, extended headers, payload, padding, ICRC. [`encode_headers`]
 //! writes what stands before the payload and [`decode`] reads it; neither touches payload or ICRC ([`crate::icrc`]),
 //! because a body has its payload in registered memory. [`assemble`] does all of it for whoever wants one buffer.
 //!
-//! Scope: reliable connections and CNPs. Management datagrams have their own door, [`crate::gsi`].
+//! Scope: reliable and unreliable connections, unreliable datagrams, CNPs. Datagrams for queue pairs 0 and 1 are
+//! management's, which has its own door, [`crate::gsi`].
 //!
 //! The layouts are in [`crate::header`], one file each; what IRN adds and why is in [`crate::header::irn`].
 
@@ -15,7 +16,7 @@ use crate::header::{bth, irn};
 use crate::icrc::IcrcPrefix;
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
-use crate::opcode::Opcode;
+use crate::opcode::{Opcode, service_of};
 use crate::packet::{Format, Packet};
 
 pub use crate::length::HEADERS_MAX;
@@ -58,7 +59,7 @@ pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MA
 pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
     let (header, rest) = bth::BthView::split(datagram)?;
     let format = match header.version() {
-        irn::VERSION_ROCE => Format::RoceV2,
+        irn::VERSION_ROCE => service_of(header.opcode()),
         irn::VERSION_IRN => Format::Irn,
         _ => return Err(WireError::Version),
     };

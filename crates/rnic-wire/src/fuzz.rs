@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "icrc", check: icrc },
@@ -39,10 +39,12 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "cm_ready_to_use", check: cm_ready_to_use },
     Target { name: "cm_disconnect_request", check: cm_disconnect_request },
     Target { name: "cm_disconnect_reply", check: cm_disconnect_reply },
+    Target { name: "cm_lookup_request", check: cm_lookup_request },
+    Target { name: "cm_lookup_reply", check: cm_lookup_reply },
     Target { name: "cm_ip_request", check: cm_ip_request },
 ];
 
-/// RoCEv2 datagrams.
+/// RoCEv2 datagrams, of every service.
 ///
 /// # Panics
 /// When what decodes does not encode to the same bytes.
@@ -96,11 +98,12 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
     let extended = bth::LEN;
     let end = headers.len();
     headers[1] &= !0x40;
-    headers[1] |= if decoded.packet.headers == Headers::Cnp { 0 } else { 0x40 };
+    headers[1] |= if matches!(decoded.packet.headers, Headers::Cnp | Headers::Datagram { .. }) { 0 } else { 0x40 };
     headers[bth::VARIANT_BYTE] &= 0xc0;
     headers[8] &= 0x80;
     match decoded.packet.headers {
         Headers::Cnp => headers[extended..].fill(0),
+        Headers::Datagram { .. } => headers[extended + 4] = 0,
         Headers::AtomicRequest { op: AtomicOp::FetchAdd { .. }, .. } => headers[extended + 20..extended + 28].fill(0),
         _ => {}
     }
@@ -236,6 +239,22 @@ pub fn cm_disconnect_request(data: &[u8]) -> bool {
 /// When what parses does not come back.
 pub fn cm_disconnect_reply(data: &[u8]) -> bool {
     message(cm::DisconnectReply::ATTRIBUTE, data)
+}
+
+/// SIDR_REQ messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_lookup_request(data: &[u8]) -> bool {
+    message(cm::LookupRequest::ATTRIBUTE, data)
+}
+
+/// SIDR_REP messages.
+///
+/// # Panics
+/// When what parses does not come back.
+pub fn cm_lookup_reply(data: &[u8]) -> bool {
+    message(cm::LookupReply::ATTRIBUTE, data)
 }
 
 /// Parses `data` as a message behind the header that says so.

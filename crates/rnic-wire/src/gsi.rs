@@ -70,11 +70,12 @@ impl GsiPacket<'_> {
     }
 }
 
-/// Whether a datagram is for [`decode`] rather than [`crate::codec::decode`], judged by its opcode alone.
+/// Whether a datagram is for [`decode`] rather than [`crate::codec::decode`], judged by its opcode and the queue pair
+/// that it is for.
 #[inline]
 #[must_use]
 pub fn is_gsi(datagram: &[u8]) -> bool {
-    datagram.first() == Some(&OPCODE)
+    datagram.first() == Some(&OPCODE) && datagram.get(5..8) == Some(&[0, 0, 1])
 }
 
 /// Reads a management datagram. The ICRC is not checked, see [`crate::icrc::verify`].

@@ -1,6 +1,6 @@
 //! How long a packet is on the wire, without encoding it: the fabric asks for every packet.
 
-use crate::header::{aeth, atomic_ack_eth, atomic_eth, bth, cnp, ieth, immdt, irn, reth};
+use crate::header::{aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, ieth, immdt, irn, reth};
 use crate::net::{self, IpVersion};
 use crate::packet::{Format, Headers, Packet, SendTail};
 
@@ -38,6 +38,7 @@ impl Packet {
             Headers::AtomicRequest { read_sn, .. } => atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN),
             Headers::AtomicResponse { .. } => aeth::LEN + atomic_ack_eth::LEN,
             Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + when(irn, irn::SACK_LEN),
+            Headers::Datagram { immediate, .. } => deth::LEN + when(immediate.is_some(), immdt::LEN),
             Headers::Cnp => cnp::LEN,
         };
         (bth::LEN + extended) as u32

@@ -1,11 +1,13 @@
 //! The opcodes of the base transport header, and what each asks of the payload.
 //!
-//! Source: InfiniBand Architecture volume 1, table 38 (reliable connections: the three high bits are 000), annex A17
-//! (CNP). [`Opcode::ReadAck`] is ours, one of the eight values that the table leaves unused, for IRN (section 5.2).
+//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode say what a
+//! packet does, the three high ones for which service: 000 reliable connections, 001 unreliable connections, 011
+//! unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service that the format is for.
+//! [`Opcode::ReadAck`] is ours, one of the eight values that the table leaves unused, for IRN (section 5.2).
 
 use crate::packet::Format;
 
-/// What kind of packet, and where in its message it stands.
+/// What kind of packet, and where in its message it stands. The values are those of reliable connections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -108,13 +110,25 @@ impl Opcode {
         match format {
             Format::RoceV2 => ROCE[byte as usize],
             Format::Irn => IRN[byte as usize],
+            Format::UnreliableConnection => UNRELIABLE_CONNECTION[byte as usize],
+            Format::UnreliableDatagram => UNRELIABLE_DATAGRAM[byte as usize],
         }
     }
 
-    /// The byte that stands for it.
+    /// The byte that stands for it in `format`.
     #[inline]
-    pub const fn byte(self) -> u8 {
-        self as u8
+    pub const fn byte(self, format: Format) -> u8 {
+        self as u8 | service(format)
+    }
+
+    /// Whether packets of `format` can have it.
+    const fn is_of(self, format: Format) -> bool {
+        match format {
+            Format::RoceV2 => !matches!(self, Self::ReadAck),
+            Format::Irn => true,
+            Format::UnreliableConnection => (self as u8) < Self::ReadRequest as u8,
+            Format::UnreliableDatagram => matches!(self, Self::SendOnly | Self::SendOnlyImmediate),
+        }
     }
 
     /// What it asks of the payload.
@@ -163,16 +177,40 @@ impl PayloadRule {
 }
 
 /// What every byte means in each format: one look-up for each packet.
-static ROCE: [Option<Opcode>; 256] = meanings(false);
-static IRN: [Option<Opcode>; 256] = meanings(true);
+static ROCE: [Option<Opcode>; 256] = meanings(Format::RoceV2);
+static IRN: [Option<Opcode>; 256] = meanings(Format::Irn);
+static UNRELIABLE_CONNECTION: [Option<Opcode>; 256] = meanings(Format::UnreliableConnection);
+static UNRELIABLE_DATAGRAM: [Option<Opcode>; 256] = meanings(Format::UnreliableDatagram);
 
-const fn meanings(irn: bool) -> [Option<Opcode>; 256] {
+/// The service's part of an opcode: its three high bits.
+const fn service(format: Format) -> u8 {
+    match format {
+        Format::RoceV2 | Format::Irn => 0,
+        Format::UnreliableConnection => UNRELIABLE_CONNECTION_BITS,
+        Format::UnreliableDatagram => UNRELIABLE_DATAGRAM_BITS,
+    }
+}
+
+/// The service that the opcode `byte` of a RoCEv2 packet names; CNPs and what we do not know count as reliable.
+#[inline]
+pub(crate) const fn service_of(byte: u8) -> Format {
+    match byte & 0xe0 {
+        UNRELIABLE_CONNECTION_BITS => Format::UnreliableConnection,
+        UNRELIABLE_DATAGRAM_BITS => Format::UnreliableDatagram,
+        _ => Format::RoceV2,
+    }
+}
+
+const UNRELIABLE_CONNECTION_BITS: u8 = 0x20;
+const UNRELIABLE_DATAGRAM_BITS: u8 = 0x60;
+
+const fn meanings(format: Format) -> [Option<Opcode>; 256] {
     let mut table = [None; 256];
     let mut index = 0;
     while index < Opcode::ALL.len() {
         let opcode = Opcode::ALL[index];
-        if irn || !matches!(opcode, Opcode::ReadAck) {
-            table[opcode as usize] = Some(opcode);
+        if opcode.is_of(format) {
+            table[opcode.byte(format) as usize] = Some(opcode);
         }
         index += 1;
     }
@@ -187,10 +225,24 @@ mod tests {
     fn every_byte_has_one_meaning_or_none() {
         for format in [Format::RoceV2, Format::Irn] {
             for byte in 0..=u8::MAX {
-                let expected = Opcode::ALL.into_iter().find(|opcode| opcode.byte() == byte);
+                let expected = Opcode::ALL.into_iter().find(|opcode| opcode.byte(format) == byte);
                 let expected = expected.filter(|opcode| format == Format::Irn || *opcode != Opcode::ReadAck);
                 assert_eq!(Opcode::from_byte(format, byte), expected, "{byte:#x} in {format:?}");
             }
+        }
+    }
+
+    #[test]
+    fn unreliable_services_have_the_ranges_of_table_38() {
+        let used = |format| (0..=u8::MAX).filter(|byte| Opcode::from_byte(format, *byte).is_some()).collect::<Vec<_>>();
+        assert_eq!(used(Format::UnreliableConnection), (0x20..=0x2b).collect::<Vec<_>>());
+        assert_eq!(used(Format::UnreliableDatagram), [0x64, 0x65]);
+        for format in [Format::RoceV2, Format::UnreliableConnection, Format::UnreliableDatagram] {
+            assert!(used(format).into_iter().all(|byte| service_of(byte) == format), "{format:?}");
+        }
+        for byte in used(Format::UnreliableConnection) {
+            let opcode = Opcode::from_byte(Format::UnreliableConnection, byte).expect("used");
+            assert_eq!((opcode as u8, opcode.byte(Format::UnreliableConnection)), (byte - 0x20, byte));
         }
     }
 
@@ -199,6 +251,6 @@ mod tests {
         let used: Vec<u8> = (0..0x20).filter(|byte| Opcode::from_byte(Format::RoceV2, *byte).is_some()).collect();
         let expected: Vec<u8> = (0..=0x14).chain([0x16, 0x17]).collect();
         assert_eq!(used, expected, "table 38; 0x15 is reserved, 0x18 to 0x1f are the eight unused values");
-        assert_eq!(Opcode::ReadAck.byte(), 0x18);
+        assert_eq!(Opcode::ReadAck.byte(Format::Irn), 0x18);
     }
 }

@@ -20,6 +20,15 @@ pub enum Format {
     /// RoCEv2 with IRN's extensions: RETH in every Write packet, WQE sequence numbers, offsets, a SACK field in every
     /// acknowledgement, acknowledgements for Read responses.
     Irn,
+    /// RoCEv2's unreliable connections: Sends and Writes that nobody acknowledges.
+    UnreliableConnection,
+    /// RoCEv2's unreliable datagrams: a message is one packet, which says whom it comes from.
+    UnreliableDatagram,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::RoceV2, Self::Irn, Self::UnreliableConnection, Self::UnreliableDatagram];
 }
 
 /// A queue pair number: 24 bits, chosen by the receiver of packets that carry it.
@@ -43,6 +52,12 @@ impl Qpn {
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    /// Whether it belongs to management (IBA 10.3.1.1): 0 for subnet, 1 for general services.
+    #[inline]
+    pub const fn is_management(self) -> bool {
+        self.0 < 2
     }
 }
 
@@ -276,6 +291,15 @@ pub enum Headers {
         aeth: Aeth,
         /// See `Ack`.
         sack: Option<Psn>,
+    },
+    /// A message in one packet for whoever has the queue key ([`Format::UnreliableDatagram`] only).
+    Datagram {
+        /// The key that lets it in.
+        queue_key: u32,
+        /// The queue pair that it comes from.
+        source_qpn: Qpn,
+        /// Four bytes for the receiver's completion.
+        immediate: Option<u32>,
     },
     /// Congestion notification packet: the sender's data met congestion.
     Cnp,

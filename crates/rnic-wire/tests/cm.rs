@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use rnic_base::Psn;
 use rnic_wire::cm::{
-    self, Bits, CmError, DisconnectReply, DisconnectRequest, Failover, Gid, Mad, Message, Path, PathMtu, PrivateData,
-    ReadyToUse, Reject, RejectInfo, RejectReason, Rejected, Reply, Request, ServiceId, TransportService,
+    self, Bits, CmError, DisconnectReply, DisconnectRequest, Failover, Gid, LookupReply, LookupRequest, LookupStatus,
+    Mad, Message, Path, PathMtu, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason, Rejected, Reply, Request,
+    ServiceId, TransportService, Vendor,
 };
 use rnic_wire::{Qpn, gsi, icrc};
 
@@ -41,11 +42,15 @@ fn each_check_has_its_error() {
 fn reserved_bits_are_ignored() {
     for golden in messages::all() {
         let mut bytes = golden.bytes;
-        // Status, class specific bytes, what follows the attribute, and the modifier mean nothing.
-        for at in [4, 5, 6, 7, 18, 19, 20, 21, 22, 23] {
+        // Status, class specific bytes and what follows the attribute mean nothing.
+        for at in [4, 5, 6, 7, 18, 19] {
             bytes[at] = 0xff;
         }
         assert_eq!(cm::parse(&bytes).as_ref(), Ok(&golden.mad), "{}", golden.name);
+        // Nor does the modifier, unless there is a vendor whose options it holds.
+        bytes[20..24].copy_from_slice(&[0xff; 4]);
+        let vendor = matches!(golden.mad.message, Message::Request(_) | Message::Reply(_) | Message::LookupReply(_));
+        assert_eq!(cm::parse(&bytes).as_ref() == Ok(&golden.mad), !vendor, "{}", golden.name);
     }
 }
 
@@ -64,11 +69,14 @@ fn known_bits(attribute: u16) -> [u8; 256] {
 #[test]
 fn every_bit_of_the_tables_is_known() {
     let reserved_bits = |attribute: u16| known_bits(attribute)[24..].iter().map(|byte| byte.count_zeros()).sum::<u32>();
-    // Reserved words at 4 and 24, two EE context numbers, RDC, and in each path 6 + 3 + 3 bits; SAP support is one of
+    // A byte at 4, a word at 24, two EE context numbers, RDC, and in each path 6 + 3 + 3 bits; SAP support is one of
     // the last three of the alternate path.
-    assert_eq!(reserved_bits(Request::ATTRIBUTE), 32 + 32 + 24 + 24 + 1 + 2 * (6 + 3 + 3));
-    // EE context number with its byte, two bytes after 24-bit numbers, four bits after SRQ.
-    assert_eq!(reserved_bits(Reply::ATTRIBUTE), 32 + 8 + 8 + 4);
+    assert_eq!(reserved_bits(Request::ATTRIBUTE), 8 + 32 + 24 + 24 + 1 + 2 * (6 + 3 + 3));
+    // EE context number, four bits after SRQ.
+    assert_eq!(reserved_bits(Reply::ATTRIBUTE), 24 + 4);
+    // Two bytes after the partition key; information length and additional information.
+    assert_eq!(reserved_bits(LookupRequest::ATTRIBUTE), 16);
+    assert_eq!(reserved_bits(LookupReply::ATTRIBUTE), 8 + 72 * 8);
     assert_eq!(reserved_bits(ReadyToUse::ATTRIBUTE), 0);
     assert_eq!(reserved_bits(DisconnectRequest::ATTRIBUTE), 8);
     assert_eq!(reserved_bits(DisconnectReply::ATTRIBUTE), 0);
@@ -82,6 +90,10 @@ fn bits<const WIDTH: u32>() -> impl Strategy<Value = Bits<WIDTH>> {
 
 fn private<const LEN: usize>() -> impl Strategy<Value = PrivateData<LEN>> {
     prop::collection::vec(any::<u8>(), 0..=LEN).prop_map(|bytes| PrivateData::new(&bytes).expect("at most LEN bytes"))
+}
+
+fn vendor() -> impl Strategy<Value = Vendor> {
+    (bits(), any::<u32>()).prop_map(|(id, options)| Vendor { id, options })
 }
 
 fn path() -> impl Strategy<Value = Path> {
@@ -116,11 +128,11 @@ fn request() -> impl Strategy<Value = Request> {
     let timeouts = (bits(), bits(), bits(), bits(), bits(), bits(), bits());
     // All zeros is how the wire says "none".
     let alternate = prop::option::of(path()).prop_map(|path| path.filter(|path| *path != Path::default()));
-    let rest = (any::<(bool, bool)>(), service, path(), alternate, private());
+    let rest = (any::<(bool, bool)>(), service, path(), alternate, vendor(), private());
     (numbers, timeouts, rest).prop_map(|(numbers, timeouts, rest)| {
         let (comm, service_id, guid, key, qpn, psn, resources, depth, partition_key) = numbers;
         let (remote_timeout, local_timeout, retry, mtu, rnr, cm_retries, extended) = timeouts;
-        let ((flow_control, srq), transport_service, primary, alternate, private_data) = rest;
+        let ((flow_control, srq), transport_service, primary, alternate, vendor, private_data) = rest;
         Request {
             local_comm_id: comm,
             service_id: ServiceId(service_id),
@@ -143,6 +155,7 @@ fn request() -> impl Strategy<Value = Request> {
             extended_transport: extended,
             primary,
             alternate,
+            vendor,
             private_data,
         }
     })
@@ -176,25 +189,28 @@ fn reply() -> impl Strategy<Value = Reply> {
         Just(Failover::Reserved),
     ];
     let numbers = any::<(u32, u32, u32, u32, u32, u8, u8, u64, bool, bool)>();
-    (numbers, bits(), bits(), failover, private()).prop_map(|(numbers, delay, rnr, failover, private_data)| {
-        let (local, remote, key, qpn, psn, resources, depth, guid, flow_control, srq) = numbers;
-        Reply {
-            local_comm_id: local,
-            remote_comm_id: remote,
-            local_queue_key: key,
-            local_qpn: Qpn::new(qpn),
-            starting_psn: Psn::new(psn),
-            responder_resources: resources,
-            initiator_depth: depth,
-            target_ack_delay: delay,
-            failover,
-            flow_control,
-            rnr_retry_count: rnr,
-            shared_receive_queue: srq,
-            local_ca_guid: guid,
-            private_data,
-        }
-    })
+    (numbers, bits(), bits(), failover, vendor(), private()).prop_map(
+        |(numbers, delay, rnr, failover, vendor, data)| {
+            let (local, remote, key, qpn, psn, resources, depth, guid, flow_control, srq) = numbers;
+            Reply {
+                local_comm_id: local,
+                remote_comm_id: remote,
+                local_queue_key: key,
+                local_qpn: Qpn::new(qpn),
+                starting_psn: Psn::new(psn),
+                responder_resources: resources,
+                initiator_depth: depth,
+                target_ack_delay: delay,
+                failover,
+                flow_control,
+                rnr_retry_count: rnr,
+                shared_receive_queue: srq,
+                local_ca_guid: guid,
+                vendor,
+                private_data: data,
+            }
+        },
+    )
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -212,6 +228,16 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (ids(), private()).prop_map(|((local_comm_id, remote_comm_id, _), private_data)| {
             Message::DisconnectReply(DisconnectReply { local_comm_id, remote_comm_id, private_data })
+        }),
+        (any::<(u32, u16, u64)>(), private()).prop_map(|((request_id, partition_key, service), private_data)| {
+            let service_id = ServiceId(service);
+            Message::LookupRequest(LookupRequest { request_id, partition_key, service_id, private_data })
+        }),
+        (any::<(u32, u8, u32, u64, u32)>(), vendor(), private()).prop_map(|(numbers, vendor, private_data)| {
+            let (request_id, status, qpn, service, queue_key) = numbers;
+            let (status, qpn, service_id) = (LookupStatus(status), Qpn::new(qpn), ServiceId(service));
+            let reply = LookupReply { request_id, status, qpn, service_id, queue_key, vendor, private_data };
+            Message::LookupReply(reply)
         }),
     ]
 }
@@ -234,13 +260,15 @@ proptest! {
     }
 
     #[test]
-    fn every_known_bit_is_kept(body in prop::collection::vec(any::<u8>(), 232), kind in 0..5usize) {
+    fn every_known_bit_is_kept(body in prop::collection::vec(any::<u8>(), 232), kind in 0..7usize) {
         let attribute = [
             Request::ATTRIBUTE,
             Reply::ATTRIBUTE,
             ReadyToUse::ATTRIBUTE,
             DisconnectRequest::ATTRIBUTE,
             DisconnectReply::ATTRIBUTE,
+            LookupRequest::ATTRIBUTE,
+            LookupReply::ATTRIBUTE,
         ][kind];
         let mut bytes = [0; 256];
         bytes[..4].copy_from_slice(&[1, 7, 2, 3]);

@@ -121,7 +121,11 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         short.map(assemble).collect()
     };
     match name {
-        "roce" => datagrams(Format::RoceV2),
+        // One version, three services.
+        "roce" => [Format::RoceV2, Format::UnreliableConnection, Format::UnreliableDatagram]
+            .into_iter()
+            .flat_map(datagrams)
+            .collect(),
         "irn" => datagrams(Format::Irn),
         "icrc" => datagrams(Format::Irn)
             .into_iter()

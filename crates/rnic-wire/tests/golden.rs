@@ -1,4 +1,4 @@
-//! Every opcode of both formats, byte for byte.
+//! Every opcode of every format, byte for byte.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn headers_are_read_as_the_specification_draws_them() {
 
 #[test]
 fn no_opcode_is_forgotten() {
-    for format in [Format::RoceV2, Format::Irn] {
+    for format in Format::ALL {
         let all = golden::all();
         let seen: BTreeSet<u8> =
             all.iter().filter(|golden| golden.format == format).map(|golden| golden.bytes[0]).collect();

@@ -26,8 +26,18 @@ type Numbers = Vec<(&'static str, u64)>;
 
 #[test]
 fn roce_packets_dissect_field_by_field() {
-    let packets = golden::of_format(Format::RoceV2);
-    let Some(dissected) = dissect("roce", &datagrams(&packets)) else { return };
+    for (name, format) in [
+        ("roce", Format::RoceV2),
+        ("unreliable_connection", Format::UnreliableConnection),
+        ("unreliable_datagram", Format::UnreliableDatagram),
+    ] {
+        packets_dissect_field_by_field(name, format);
+    }
+}
+
+fn packets_dissect_field_by_field(name: &str, format: Format) {
+    let packets = golden::of_format(format);
+    let Some(dissected) = dissect(name, &datagrams(&packets)) else { return };
     for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
         frame.check_clean(&way);
@@ -199,7 +209,9 @@ impl Frame<'_> {
             assert_eq!(unhex(self.text("data.data")), payload, "{}", self.name);
         }
         match golden.packet.headers {
-            Headers::Send { tail: SendTail::Immediate(value), .. } | Headers::Write { immediate: Some(value), .. } => {
+            Headers::Send { tail: SendTail::Immediate(value), .. }
+            | Headers::Write { immediate: Some(value), .. }
+            | Headers::Datagram { immediate: Some(value), .. } => {
                 assert_eq!(unhex(self.text("infiniband.immdt")), value.to_be_bytes(), "{}", self.name);
             }
             Headers::Send { tail: SendTail::Invalidate(rkey), .. } => {
@@ -215,7 +227,7 @@ fn base_header(golden: &golden::Golden) -> Numbers {
     vec![
         ("infiniband.bth.opcode", u64::from(golden.bytes[0])),
         ("infiniband.bth.se", u64::from(packet.flags.solicited)),
-        ("infiniband.bth.m", u64::from(packet.headers != Headers::Cnp)),
+        ("infiniband.bth.m", u64::from(!matches!(packet.headers, Headers::Cnp | Headers::Datagram { .. }))),
         ("infiniband.bth.padcnt", u64::from(packet.pad_len())),
         ("infiniband.bth.tver", u64::from(golden.format == Format::Irn)),
         ("infiniband.bth.p_key", 0xffff),
@@ -229,6 +241,10 @@ fn extended_headers(packet: &Packet) -> Numbers {
     match packet.headers {
         Headers::Send { .. } | Headers::Cnp | Headers::ReadAck { .. } => vec![],
         Headers::Write { reth, .. } => reth.as_ref().map(reth_fields).unwrap_or_default(),
+        Headers::Datagram { queue_key, source_qpn, .. } => vec![
+            ("infiniband.deth.q_key", u64::from(queue_key)),
+            ("infiniband.deth.srcqp", u64::from(source_qpn.get())),
+        ],
         Headers::ReadRequest { reth, .. } => reth_fields(&reth),
         Headers::ReadResponse { aeth, .. } => aeth.as_ref().map(aeth_fields).unwrap_or_default(),
         Headers::Ack { aeth, .. } => aeth_fields(&aeth),
@@ -325,6 +341,7 @@ fn message_fields(message: &Message) -> Numbers {
             ("infiniband.cm.drsp.localcommid", u64::from(message.local_comm_id)),
             ("infiniband.cm.drsp.remotecommid", u64::from(message.remote_comm_id)),
         ],
+        Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
     }
 }
 
@@ -426,6 +443,8 @@ fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
         Message::Reply(message) => vec![("infiniband.cm.rep.private", hex(&message.private_data.0))],
         Message::ReadyToUse(message) => vec![("infiniband.cm.rtu.private", hex(&message.private_data.0))],
         Message::DisconnectRequest(message) => vec![("infiniband.cm.dreq.private", hex(&message.private_data.0))],
+        // The dissector knows these by name only.
+        Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
         Message::DisconnectReply(message) => vec![("infiniband.cm.drsp.private", hex(&message.private_data.0))],
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rnic_base::{Psn, RandomStream, RandomStreams, Time};
-use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, Transport};
+use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, Service, Transport};
 use rnic_wire::Qpn;
 
 use super::end::{Drain, End, State, Word};
@@ -183,6 +183,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 max_send_sge: SGES,
                 max_recv_sge: SGES,
                 signal_all: false,
+                service: Service::ReliableConnection,
                 transport: Arc::clone(&self.transports[index % 2]),
                 number: None,
             };

@@ -9,9 +9,10 @@ use super::Engine;
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::cq::{Cq, Notify};
 use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
-use crate::mr::{Key, MemoryRegion};
+use crate::mr::{Access, Key, MemoryRegion};
 use crate::qp::{Qp, QpInfo, QpState};
 use crate::srq::Srq;
+use crate::transport::Service;
 use crate::window::{ReceiveWindow, SendWindow};
 use crate::wr::RecvRequest;
 use crate::{CqId, PdId, PeerId, SrqId};
@@ -30,6 +31,16 @@ fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), M
         return Ok(());
     }
     Err(ModifyError::Attribute { what, asked: u64::from(asked), min: u64::from(min), max: u64::from(max) })
+}
+
+/// Checks a path MTU.
+fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
+    attribute("path MTU", mtu, MTU_MIN, MTU_MAX)?;
+    if mtu.is_multiple_of(4) {
+        return Ok(());
+    }
+    let (asked, min, max) = (u64::from(mtu), u64::from(MTU_MIN), u64::from(MTU_MAX));
+    Err(ModifyError::Attribute { what: "path MTU (a multiple of 4)", asked, min, max })
 }
 
 impl Engine {
@@ -124,7 +135,7 @@ impl Engine {
         size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
         size("scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
         self.core.srqs.push(Some(Srq::new(pd, max_wr, max_sge)));
-        Ok(SrqId(self.core.srqs.len() as u32 - 1))
+        Ok(SrqId::at(self.core.srqs.len() - 1))
     }
 
     /// Ends a shared receive queue. What is posted to it is forgotten.
@@ -132,7 +143,7 @@ impl Engine {
     /// # Errors
     /// When it does not exist or a queue pair uses it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
-        let slot = self.core.srqs.get_mut(srq.0 as usize).filter(|slot| slot.is_some());
+        let slot = self.core.srqs.get_mut(srq.index()).filter(|slot| slot.is_some());
         let slot = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
         if slot.as_ref().is_some_and(|srq| srq.users > 0) {
             return Err(ResourceError::Busy("shared receive queue"));
@@ -146,14 +157,14 @@ impl Engine {
     /// # Errors
     /// When it does not exist.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
-        let slot = self.core.srqs.get_mut(srq.0 as usize).and_then(Option::as_mut);
+        let slot = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut);
         slot.ok_or(ResourceError::Unknown("shared receive queue"))?.set_limit(limit);
         Ok(())
     }
 
     /// How many receives are posted to `srq`.
     pub fn srq_level(&self, srq: SrqId) -> Option<usize> {
-        self.core.srqs.get(srq.0 as usize)?.as_ref().map(Srq::len)
+        self.core.srqs.get(srq.index())?.as_ref().map(Srq::len)
     }
 
     /// Makes a queue pair, in state `Reset`; answers its number.
@@ -172,7 +183,7 @@ impl Engine {
             return Err(ResourceError::Unknown("completion queue"));
         }
         if let Some(id) = attributes.srq {
-            let srq = self.core.srqs.get_mut(id.0 as usize).and_then(Option::as_mut);
+            let srq = self.core.srqs.get_mut(id.index()).and_then(Option::as_mut);
             let srq =
                 srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
             // Receives are claimed with their whole list.
@@ -248,21 +259,62 @@ impl Engine {
         Ok(())
     }
 
-    /// `Init` to `ReadyToReceive`: packets are taken in.
+    /// What the peer may do to memory, by the rights of the queue pair itself: of `access` the remote rights count, and
+    /// the key must grant them too. Everything, until this says otherwise; legal in any state.
     ///
     /// # Errors
-    /// When the state or an attribute forbids it.
-    pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
-        attribute("path MTU", connection.mtu, MTU_MIN, MTU_MAX)?;
-        attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        if !connection.mtu.is_multiple_of(4) {
-            let (asked, min, max) = (u64::from(connection.mtu), u64::from(MTU_MIN), u64::from(MTU_MAX));
-            return Err(ModifyError::Attribute { what: "path MTU (a multiple of 4)", asked, min, max });
+    /// When the queue pair is not there.
+    pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
+        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.access = access;
+        Ok(())
+    }
+
+    /// The key that datagrams for this queue pair must have, and that those which it sends have instead of a privileged
+    /// one; 0 until this says otherwise. Legal in any state.
+    ///
+    /// # Errors
+    /// When the queue pair is not there, or of another service than [`Service::UnreliableDatagram`].
+    pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
+        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        let service = qp.transport.service;
+        if service != Service::UnreliableDatagram {
+            return Err(ModifyError::Service(service));
         }
+        qp.unreliable.set_qkey(qkey);
+        Ok(())
+    }
+
+    /// `Init` to `ReadyToReceive` for [`Service::UnreliableDatagram`]: packets of up to `mtu` bytes are taken in, from
+    /// anybody, and will be sent.
+    ///
+    /// # Errors
+    /// When the state, the service or the MTU forbids it.
+    pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
+        check_mtu(mtu)?;
+        let qp = self.change(qpn, QpState::ReadyToReceive)?;
+        if qp.transport.service != Service::UnreliableDatagram {
+            return Err(ModifyError::Service(qp.transport.service));
+        }
+        qp.state = QpState::ReadyToReceive;
+        qp.set_mtu(mtu);
+        Ok(())
+    }
+
+    /// `Init` to `ReadyToReceive`, for connections: packets are taken in.
+    ///
+    /// # Errors
+    /// When the state, the service or an attribute forbids it.
+    pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        check_mtu(connection.mtu)?;
+        attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
         let qp = self.change(qpn, QpState::ReadyToReceive)?;
         let start = Seq::start(connection.rq_psn);
+        match qp.transport.service {
+            Service::ReliableConnection => qp.peer = connection.peer,
+            Service::UnreliableConnection => qp.unreliable.set_peer(connection.peer),
+            service @ Service::UnreliableDatagram => return Err(ModifyError::Service(service)),
+        }
         qp.state = QpState::ReadyToReceive;
-        qp.peer = connection.peer;
         qp.dest_qpn = connection.dest_qpn;
         qp.set_mtu(connection.mtu);
         qp.min_rnr_timer = connection.min_rnr_timer;
@@ -273,7 +325,8 @@ impl Engine {
         Ok(())
     }
 
-    /// `ReadyToReceive` or `SendQueueDrained` to `ReadyToSend`: fully operational.
+    /// `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully operational. To queue pairs of
+    /// unreliable services only `sq_psn` matters.
     ///
     /// # Errors
     /// When the state or an attribute forbids it.

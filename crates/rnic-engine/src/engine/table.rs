@@ -68,6 +68,10 @@ impl QpTable {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Qp> {
+        self.slots.iter().flatten()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
         self.slots.iter_mut().flatten()
     }

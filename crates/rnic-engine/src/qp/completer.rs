@@ -26,7 +26,7 @@ impl WqeOp {
     pub(crate) fn wc_opcode(self) -> WcOpcode {
         match self {
             Self::Write | Self::WriteImm => WcOpcode::RdmaWrite,
-            Self::Send | Self::SendImm | Self::SendInvalidate => WcOpcode::Send,
+            Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm => WcOpcode::Send,
             Self::Read => WcOpcode::RdmaRead,
             Self::CompareSwap => WcOpcode::CompareSwap,
             Self::FetchAdd => WcOpcode::FetchAdd,
@@ -253,7 +253,7 @@ impl Qp {
         }
     }
 
-    fn notice_drained(&mut self, core: &mut Core) {
+    pub(super) fn notice_drained(&mut self, core: &mut Core) {
         let queue = &self.requester.queue;
         if queue.head == queue.next && self.requester.sent_of_next == 0 {
             core.notice(AsyncEvent::SendQueueDrained(self.number));
@@ -272,5 +272,6 @@ pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStat
         byte_len: if wqe.op.is_fetch() { wqe.length } else { 0 },
         word: 0,
         flags: WcFlags::empty(),
+        source: rnic_wire::Qpn::default(),
     }
 }

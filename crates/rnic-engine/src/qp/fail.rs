@@ -1,6 +1,6 @@
 //! The way into the error state.
 
-use rnic_wire::NakCode;
+use rnic_wire::{NakCode, Qpn};
 
 use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
 use crate::core::Core;
@@ -76,6 +76,12 @@ impl Qp {
 
     /// Completes everything posted as flushed.
     pub(crate) fn flush(&mut self, core: &mut Core) {
+        self.flush_sends(core);
+        self.flush_receives(core);
+    }
+
+    /// Completes every send request as flushed.
+    pub(crate) fn flush_sends(&mut self, core: &mut Core) {
         let queue = &mut self.requester.queue;
         while !queue.is_empty() {
             let completion = send_completion(self.number, queue.get(queue.head), WcStatus::WrFlushed);
@@ -84,6 +90,9 @@ impl Qp {
         }
         queue.next = queue.tail;
         self.requester.sent_of_next = 0;
+    }
+
+    fn flush_receives(&mut self, core: &mut Core) {
         let queue = &mut self.responder.queue;
         while queue.len() > 0 {
             let completion = Completion {
@@ -94,6 +103,7 @@ impl Qp {
                 byte_len: 0,
                 word: 0,
                 flags: WcFlags::empty(),
+                source: Qpn::default(),
             };
             queue.head = queue.head.wrapping_add(1);
             core.complete(self.recv_cq, completion);

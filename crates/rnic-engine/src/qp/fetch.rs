@@ -176,7 +176,9 @@ impl Qp {
     pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
         let mtu = self.mtu();
         let expected = self.responder.window.expected;
-        if self.responder.fetches_max == 0 {
+        // What is refused the first time is refused as a copy, too; atomics are not done again.
+        let denied = reth.is_some() && !self.access.contains(Access::REMOTE_READ);
+        if self.responder.fetches_max == 0 || denied {
             return;
         }
         if let FetchServer::Shared(server) = self.fetches() {

@@ -11,6 +11,7 @@ use rnic_policy::{
 use crate::core::{Control, ControlPacket, Core};
 use crate::qp::Qp;
 use crate::timer::Deadline;
+use crate::transport::Service;
 
 /// The decisions in force, and the states of the policies that make them.
 #[derive(Debug)]
@@ -47,11 +48,13 @@ impl Qp {
         let (schedule_state, schedule_actions) = (schedule.policy.start)(&schedule.params, &view);
         self.turn_packets = turn(schedule_actions.turn_packets).unwrap_or(1);
         self.turn_left = self.turn_packets;
+        // Without acknowledgements there is nothing to regulate by.
+        let unreliable = self.transport.service != Service::ReliableConnection;
         let inert = control.policy.state_bytes == 0
             && actions == ControlActions::default()
             && !self.transport.schedule_listens
             && schedule_actions.dequeue_rate.is_none();
-        if inert {
+        if inert || unreliable {
             self.regulator = None;
             return;
         }

@@ -12,7 +12,7 @@ use crate::completion::WcStatus;
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::error::PostError;
-use crate::qp::{Qp, QpState};
+use crate::qp::{NOBODY, Qp, QpState};
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -125,6 +125,16 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
             (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::FetchAdd, remote.addr, remote.rkey);
             wqe.operand = add;
         }
+        SendOp::Datagram { to, immediate } => {
+            if length > u64::from(mtu) {
+                return Err(PostError::DatagramTooLong { bytes: length, mtu });
+            }
+            if to.qpn.is_management() {
+                return Err(PostError::Destination(to.qpn));
+            }
+            (wqe.remote, wqe.sn, wqe.rkey) = (u64::from(to.peer.0), to.qpn.get(), to.qkey);
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Datagram, 0), |word| (WqeOp::DatagramImm, word));
+        }
     }
     if wqe.op.is_atomic() && length != 8 {
         return Err(PostError::AtomicLength(length));
@@ -138,7 +148,7 @@ impl Qp {
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
         let mtu = self.mtu();
         let queue = &mut self.requester.queue;
-        if !matches!(self.state, QpState::ReadyToSend | QpState::SendQueueDrained | QpState::Error) {
+        if !self.state.takes_sends() {
             return Err(PostError::State(self.state));
         }
         if queue.is_full() {
@@ -148,6 +158,9 @@ impl Qp {
             return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
         }
         let mut wqe = compact(request, mtu)?;
+        if self.transport.operations & wqe.op.bit() == 0 {
+            return Err(PostError::Unsupported(self.transport.service));
+        }
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
         }
@@ -156,10 +169,10 @@ impl Qp {
             wqe.packets = 1;
         }
         queue.push(wqe, request.sges);
-        if self.state == QpState::Error {
-            self.flush(core);
-        } else {
+        if self.state.sends() {
             self.wake_requester(core);
+        } else {
+            self.flush_sends(core);
         }
         Ok(())
     }
@@ -206,7 +219,7 @@ impl Qp {
 
     /// A packet has left: go on with the turn, or go to the end of the ring.
     #[inline]
-    fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
         if self.regulator.is_some() {
             self.count_served(core, now, core.out.packet.payload_len);
         }
@@ -226,6 +239,9 @@ impl Qp {
         self.requester.queued = false;
         if !self.state.sends() {
             return false;
+        }
+        if self.peer == NOBODY {
+            return self.transmit_unreliable(core, now);
         }
         if self.requester.pause.is_set() {
             core.count_wait(WaitReason::ReceiverNotReady);
@@ -383,15 +399,15 @@ impl Qp {
 
 /// Which packet of an entry to make.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+pub(super) struct Piece {
     /// Its place among the entry's sequence numbers.
-    index: u32,
+    pub(super) index: u32,
     /// How many of them it takes: one, but for reads in a shared space.
-    takes: u32,
+    pub(super) takes: u32,
     /// It should ask for an acknowledgement, for a reason of the window's.
-    asks: bool,
+    pub(super) asks: bool,
     /// It was sent before.
-    again: bool,
+    pub(super) again: bool,
 }
 
 /// Until the step to `ReadyToSend` sets it, responses are repeated as often as verbs' three bits can say.

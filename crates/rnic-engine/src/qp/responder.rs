@@ -6,7 +6,7 @@
 //! again when its turn has come: so errors, too, come in order.
 
 mod accept;
-mod execute;
+pub(in crate::qp) mod execute;
 
 use rnic_base::{Seq, Time};
 use rnic_wire::{Headers, NakCode, Packet};
@@ -119,9 +119,7 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let window_bits = self.transport.early_reach;
-        if !self.responder.established {
-            self.note_established(core);
-        }
+        self.note_first_packet(core);
         match self.responder.window.classify(seq, window_bits) {
             Arrival::InOrder => self.receive_in_order(core, seq, packet, dma),
             Arrival::Early => self.receive_early(core, seq, packet, dma),
@@ -134,6 +132,14 @@ impl Qp {
                 let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
                 RxOutcome::Dropped(core.drop_packet(reason))
             }
+        }
+    }
+
+    /// A packet of the peer has come in.
+    #[inline]
+    pub(super) fn note_first_packet(&mut self, core: &mut Core) {
+        if !self.responder.established {
+            self.note_established(core);
         }
     }
 

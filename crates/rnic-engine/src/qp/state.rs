@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   Reset --> Init --> ReadyToReceive --> ReadyToSend <--> SendQueueDrained
-//!     ^          \           |               |                  |
-//!     |           `----------+------.--------+------------------'
-//!     |                             v
-//!     `---- (from any) ---------- Error
+//!     ^          \           |               |   ^              |
+//!     |           `----------+------.--------+---+--------------'
+//!     |                             v        v   |
+//!     `---- (from any) ---------- Error   SendQueueError
 //! ```
 //!
-//! InfiniBand Architecture volume 1, section 10.3.1. Its send-queue-error state exists only for unreliable transports.
+//! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services: a
+//! request that fails there hurts nobody but the requests behind it, and receiving goes on. A queue pair goes into it
+//! by itself.
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,6 +25,8 @@ pub enum QpState {
     ReadyToSend,
     /// No new requests leave; those under way complete.
     SendQueueDrained,
+    /// A send request of an unreliable service has failed: those behind it are flushed, and receiving goes on.
+    SendQueueError,
     /// Everything posted is flushed.
     Error,
 }
@@ -37,6 +41,7 @@ const TRANSITIONS: &[(QpState, QpState)] = &[
     (QpState::ReadyToSend, QpState::SendQueueDrained),
     (QpState::SendQueueDrained, QpState::ReadyToSend),
     (QpState::SendQueueDrained, QpState::SendQueueDrained),
+    (QpState::SendQueueError, QpState::ReadyToSend),
 ];
 
 impl QpState {
@@ -48,7 +53,13 @@ impl QpState {
     /// Whether the peer's requests are served.
     #[inline]
     pub(crate) fn receives(self) -> bool {
-        matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained)
+        matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained | Self::SendQueueError)
+    }
+
+    /// Whether send requests may be posted. Those that come too late are flushed.
+    #[inline]
+    pub(crate) fn takes_sends(self) -> bool {
+        !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
     }
 
     /// Whether own requests may be under way.
@@ -66,7 +77,7 @@ mod tests {
     #[test]
     fn the_table_of_transitions() {
         use QpState::*;
-        let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, Error];
+        let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError, Error];
         let table: Vec<String> = all
             .iter()
             .map(|from| {
@@ -83,6 +94,7 @@ mod tests {
                 "ReadyToReceive -> Reset ReadyToSend Error",
                 "ReadyToSend -> Reset ReadyToSend SendQueueDrained Error",
                 "SendQueueDrained -> Reset ReadyToSend SendQueueDrained Error",
+                "SendQueueError -> Reset ReadyToSend Error",
                 "Error -> Reset Error",
             ]
         );

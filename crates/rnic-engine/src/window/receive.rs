@@ -101,6 +101,12 @@ impl ReceiveWindow {
         }
     }
 
+    /// Expect `seq` next, wherever that is.
+    #[inline]
+    pub(crate) fn expect(&mut self, seq: Seq) {
+        self.expected = seq;
+    }
+
     /// In a space where one request takes several numbers: expect the one `packets` on.
     #[inline]
     pub(crate) fn advance_by(&mut self, packets: u64) {

@@ -55,6 +55,7 @@ impl<D> Side<D> {
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 signal_all: true,
+                service: Service::ReliableConnection,
                 transport: Arc::clone(&shape.transport),
                 number: None,
             };

@@ -19,6 +19,11 @@ pub const MEMORY: usize = 1 << 20;
 /// Address that the memory has for work requests.
 pub const BASE: u64 = 0x10_0000;
 
+/// The key of datagrams.
+pub const QKEY: u32 = 0x1122_3344;
+/// What stands before datagrams.
+pub const GRH: [u8; GRH_LEN as usize] = [0x6f; GRH_LEN as usize];
+
 /// What lies in the memory of the two sides at first: different everywhere.
 static CONTENTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let fill =
@@ -132,6 +137,7 @@ impl Dma for Ram<'_> {
 /// What differs from test to test.
 #[derive(Clone)]
 pub struct Setup {
+    pub service: Service,
     pub transport: Arc<Transport>,
     pub mtu: u32,
     pub psn: Psn,
@@ -154,6 +160,7 @@ impl Setup {
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
         let psn = Psn::new(0xff_fffa);
         Self {
+            service: Service::ReliableConnection,
             transport,
             mtu: MTU,
             psn,
@@ -181,6 +188,7 @@ pub fn default_attributes(setup: &Setup, pd: PdId, cq: CqId) -> QpAttributes {
         max_send_sge: 4,
         max_recv_sge: 4,
         signal_all: setup.signal_all,
+        service: setup.service,
         transport: Arc::clone(&setup.transport),
         number: None,
     }
@@ -227,7 +235,12 @@ impl Side {
     /// Takes queue pair `qpn` from `Reset` all the way to `ReadyToSend`.
     pub fn connect_qp(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn) {
         self.engine.modify_to_init(qpn).expect("from reset");
-        self.engine.modify_to_rtr(qpn, &connection(setup, dest_qpn)).expect("from init");
+        if setup.service == Service::UnreliableDatagram {
+            self.engine.set_qkey(qpn, QKEY).expect("datagrams have keys");
+            self.engine.modify_to_rtr_unconnected(qpn, setup.mtu).expect("from init");
+        } else {
+            self.engine.modify_to_rtr(qpn, &connection(setup, dest_qpn)).expect("from init");
+        }
         self.engine.modify_to_rts(Time::ZERO, qpn, &timing(setup)).expect("from ready to receive");
     }
 
@@ -248,6 +261,13 @@ impl Side {
 
     pub fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
         self.engine.post_recv(self.qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
+    }
+
+    /// Takes a packet in, with what a body puts before datagrams.
+    pub fn receive(&mut self, now: Time, format: Format, packet: &Packet, meta: RxMeta, payload: &[u8]) -> RxOutcome {
+        let grh: &[u8] = if format == Format::UnreliableDatagram { &GRH } else { &[] };
+        let mut ram = Ram { memory: &mut self.memory, payload: &[grh, payload].concat() };
+        self.engine.receive(now, format, packet, meta, &mut ram)
     }
 
     pub fn completions(&mut self) -> Vec<Completion> {
@@ -366,9 +386,9 @@ impl Pair {
                 From::Left => &mut self.right,
                 From::Right => &mut self.left,
             };
-            let mut ram = Ram { memory: &mut side.memory, payload: &payload };
+            assert_eq!(transmit.peer, PeerId(7));
             let meta = RxMeta { peer: PeerId(7), congested };
-            side.engine.receive(self.now, transmit.format, &transmit.packet, meta, &mut ram);
+            side.receive(self.now, transmit.format, &transmit.packet, meta, &payload);
             if self.batch {
                 continue;
             }

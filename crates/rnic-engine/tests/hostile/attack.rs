@@ -223,6 +223,6 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             0 => *said = aeth(random),
             _ => *sack = Some(psn(random, &aim.info)),
         },
-        Headers::AtomicResponse { .. } | Headers::Cnp => {}
+        Headers::AtomicResponse { .. } | Headers::Datagram { .. } | Headers::Cnp => {}
     }
 }

@@ -98,6 +98,7 @@ impl World {
                 max_send_sge: 2,
                 max_recv_sge: 2,
                 signal_all: true,
+                service: Service::ReliableConnection,
                 transport: Arc::clone(&transport),
                 number: None,
             };

@@ -21,6 +21,7 @@ fn modify(pair: &mut Pair, setup: &Setup, to: QpState) -> Result<(), ModifyError
         QpState::ReadyToSend => engine.modify_to_rts(Time::ZERO, qpn, &timing(setup)),
         QpState::SendQueueDrained => engine.modify_to_sqd(qpn),
         QpState::Error => engine.modify_to_error(qpn),
+        QpState::SendQueueError => unreachable!("reliable connections have no such state"),
     }
 }
 

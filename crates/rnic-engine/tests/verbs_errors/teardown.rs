@@ -36,6 +36,7 @@ fn bring_to(pair: &mut Pair, state: QpState) {
         QpState::ReadyToSend => {}
         QpState::SendQueueDrained => engine.modify_to_sqd(qpn).expect("from ready to send"),
         QpState::Error => engine.modify_to_error(qpn).expect("always"),
+        QpState::SendQueueError => unreachable!("reliable connections have no such state"),
     }
 }
 

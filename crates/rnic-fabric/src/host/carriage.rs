@@ -166,5 +166,6 @@ fn kind(headers: &Headers) -> u64 {
         Headers::Ack { .. } => 7,
         Headers::ReadAck { .. } => 8,
         Headers::Cnp => 9,
+        Headers::Datagram { .. } => 10,
     }
 }

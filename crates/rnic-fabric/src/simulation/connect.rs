@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Psn, Time};
-use rnic_engine::{Access, Key, MemoryRegion, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer};
+use rnic_engine::{
+    Access, Key, MemoryRegion, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, Service,
+};
 use rnic_wire::Qpn;
 use std::sync::Arc;
 
@@ -142,6 +144,7 @@ impl Simulation {
                 max_send_sge: if sizes.sends > 0 { sizes.sges } else { 0 },
                 max_recv_sge: if sizes.receives > 0 { sizes.sges } else { 0 },
                 signal_all: false,
+                service: Service::ReliableConnection,
                 transport: Arc::clone(&self.transport),
                 number: Some(qpns[side]),
             };

@@ -93,6 +93,7 @@ fn a_second_completion_is_found() {
         byte_len: 0,
         word: 0,
         flags: WcFlags::empty(),
+        source: Qpn::new(0),
     };
     let now = simulation.now;
     let crate::host::Host { sessions, engine, memory, violations, .. } = &mut simulation.hosts[1];

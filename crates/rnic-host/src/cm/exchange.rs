@@ -2,7 +2,7 @@
 
 use rnic_base::{Duration, Time};
 use rnic_wire::Addresses;
-use rnic_wire::cm::Message;
+use rnic_wire::cm::{Message, ServiceId};
 
 use super::ConnectionId;
 
@@ -21,6 +21,12 @@ pub(crate) enum State {
     Established,
     /// DREQ is out.
     DisconnectSent,
+    /// SIDR_REQ is out.
+    LookupSent,
+    /// SIDR_REQ is here; the program has not decided yet.
+    LookupReceived,
+    /// SIDR_REP is out, and kept in case that it gets lost.
+    LookupAnswered,
     /// Over.
     Gone,
 }
@@ -38,6 +44,10 @@ const TRANSITIONS: &[(State, State)] = &[
     (State::Established, State::DisconnectSent),
     (State::Established, State::Gone),
     (State::DisconnectSent, State::Gone),
+    (State::LookupSent, State::Gone),
+    (State::LookupReceived, State::LookupAnswered),
+    (State::LookupReceived, State::Gone),
+    (State::LookupAnswered, State::Gone),
 ];
 
 /// What is known about a connection.
@@ -53,6 +63,8 @@ pub(crate) struct Exchange {
     /// Of the exchange that is going on.
     pub(crate) transaction_id: u64,
     pub(crate) state: State,
+    /// What we were asked for, when the other side asked.
+    pub(crate) service: Option<ServiceId>,
     /// What is sent again until it is answered.
     pub(crate) message: Option<Box<Message>>,
     /// When.
@@ -81,7 +93,12 @@ impl Exchange {
 
     /// Whether the other side has asked us and we have not finished answering: what a stranger can make us remember.
     pub(crate) fn is_half_open(&self) -> bool {
-        matches!(self.state, State::RequestReceived | State::ReplySent)
+        matches!(self.state, State::RequestReceived | State::ReplySent | State::LookupReceived | State::LookupAnswered)
+    }
+
+    /// Whether the program has to decide.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::RequestReceived | State::LookupReceived)
     }
 }
 
@@ -93,7 +110,9 @@ mod tests {
     #[test]
     fn the_table_of_transitions() {
         use State::*;
-        let all = [RequestSent, ReplyReceived, RequestReceived, ReplySent, Established, DisconnectSent, Gone];
+        let connections = [RequestSent, ReplyReceived, RequestReceived, ReplySent, Established, DisconnectSent];
+        let lookups = [LookupSent, LookupReceived, LookupAnswered, Gone];
+        let all: Vec<State> = connections.into_iter().chain(lookups).collect();
         let table: Vec<String> = all
             .iter()
             .map(|from| {
@@ -111,6 +130,9 @@ mod tests {
                 "ReplySent -> Established Gone",
                 "Established -> DisconnectSent Gone",
                 "DisconnectSent -> Gone",
+                "LookupSent -> Gone",
+                "LookupReceived -> LookupAnswered Gone",
+                "LookupAnswered -> Gone",
                 "Gone -> ",
             ]
         );

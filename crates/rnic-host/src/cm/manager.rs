@@ -8,15 +8,15 @@ use rnic_base::{Duration, RandomStream, RandomStreams, Time};
 use rnic_wire::Addresses;
 use rnic_wire::Qpn;
 use rnic_wire::cm::{
-    DisconnectReply, DisconnectRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason,
-    Rejected, Reply, Request, ServiceId, TransportService,
+    DisconnectReply, DisconnectRequest, LookupReply, LookupRequest, Mad, Message, PrivateData, ReadyToUse, Reject,
+    RejectInfo, RejectReason, Rejected, Reply, Request, ServiceId, TransportService,
 };
 
 use super::{ConnectionId, Exchange, State};
 
 /// Something that the queue pairs' side must act on.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Happening {
+pub enum Happening {
     /// Somebody asks for a connection.
     Requested(ConnectionId, Box<Request>),
     /// Our request was accepted; so long after it was sent.
@@ -31,24 +31,59 @@ pub(crate) enum Happening {
     Unreachable(ConnectionId, i32),
     /// An established connection is over, because the other side or we have ended it.
     Disconnected(ConnectionId),
+    /// Somebody asks for the queue pair of a datagram service.
+    LookedUp(ConnectionId, Box<LookupRequest>),
+    /// The answer to our question for one.
+    Found(ConnectionId, Box<LookupReply>),
+}
+
+/// What a service is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServiceKind {
+    /// Reliable connections only.
+    ReliableConnections,
+    /// Connections, reliable or not.
+    Connections,
+    /// The queue pair for datagrams.
+    Datagrams,
+}
+
+impl ServiceKind {
+    /// Whether a connection of this kind may be asked for.
+    fn makes(self, transport: TransportService) -> bool {
+        match self {
+            Self::ReliableConnections => transport == TransportService::Reliable,
+            Self::Connections => matches!(transport, TransportService::Reliable | TransportService::Unreliable),
+            Self::Datagrams => false,
+        }
+    }
+}
+
+/// Somebody who waits for requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    pub(super) kind: ServiceKind,
+    /// Requests that may wait for a decision.
+    backlog: usize,
+    /// Those that do.
+    waiting: usize,
 }
 
 /// Connections and the services that wait for them.
 #[derive(Debug)]
 pub(crate) struct Manager {
-    exchanges: BTreeMap<ConnectionId, Exchange>,
+    pub(super) exchanges: BTreeMap<ConnectionId, Exchange>,
     /// By our communication id. Never iterated.
     by_comm_id: HashMap<u32, ConnectionId>,
     /// Requests of others, by who asked and how he calls it: finds duplicates. Never iterated.
-    by_request: HashMap<(SocketAddr, u32), ConnectionId>,
-    /// Services, and how many of their requests may wait for a decision.
-    services: BTreeMap<ServiceId, usize>,
-    timers: BinaryHeap<Reverse<(Time, ConnectionId)>>,
-    out: VecDeque<(Addresses, Mad)>,
-    happenings: VecDeque<Happening>,
+    pub(super) by_request: HashMap<(SocketAddr, u32), ConnectionId>,
+    pub(super) services: BTreeMap<ServiceId, Service>,
+    pub(super) timers: BinaryHeap<Reverse<(Time, ConnectionId)>>,
+    pub(super) out: VecDeque<(Addresses, Mad)>,
+    pub(super) happenings: VecDeque<Happening>,
     half_open: usize,
     next_id: u64,
-    random: RandomStream,
+    pub(super) random: RandomStream,
     /// Messages that fitted nothing.
     pub(crate) strays: u64,
 }
@@ -71,10 +106,10 @@ impl Manager {
     }
 
     /// Starts waiting for requests; false when somebody does already.
-    pub(crate) fn listen(&mut self, service: ServiceId, backlog: usize) -> bool {
+    pub(crate) fn listen(&mut self, service: ServiceId, kind: ServiceKind, backlog: usize) -> bool {
         let free = !self.services.contains_key(&service);
         if free {
-            self.services.insert(service, backlog);
+            self.services.insert(service, Service { kind, backlog, waiting: 0 });
         }
         free
     }
@@ -86,6 +121,11 @@ impl Manager {
     /// Stops waiting; requests that wait are refused when they time out.
     pub(crate) fn unlisten(&mut self, service: ServiceId) {
         self.services.remove(&service);
+    }
+
+    /// Whether there is any connection, or attempt at one.
+    pub(crate) fn has_exchanges(&self) -> bool {
+        !self.exchanges.is_empty()
     }
 
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Exchange> {
@@ -120,8 +160,7 @@ impl Manager {
 
     /// Accepts a request. `reply` lacks both names, which are filled in; false when the request waits no longer.
     pub(crate) fn accept(&mut self, now: Time, id: ConnectionId, mut reply: Reply, patience: Duration) -> bool {
-        let Some(exchange) = self.waiting(id) else { return false };
-        exchange.become_(State::ReplySent);
+        let Some(exchange) = self.decide(id, State::RequestReceived, State::ReplySent) else { return false };
         (reply.local_comm_id, reply.remote_comm_id) = (exchange.local_comm_id, exchange.remote_comm_id);
         self.send_until_answered(now, id, Message::Reply(reply), patience);
         true
@@ -193,12 +232,41 @@ impl Manager {
 
     /// Nobody is at `address`, says the network.
     pub(crate) fn unreachable(&mut self, address: SocketAddr, errno: i32) {
-        let asked = |exchange: &&Exchange| exchange.state == State::RequestSent && exchange.addresses.dst() == address;
-        let ids: Vec<ConnectionId> = self.exchanges.values().filter(asked).map(|exchange| exchange.id).collect();
-        for id in ids {
+        for id in self.those_with(address, &[State::RequestSent, State::LookupSent]) {
             self.remove(id);
             self.happenings.push_back(Happening::Unreachable(id, errno));
         }
+    }
+
+    /// Nobody has the port of `address` any more, says its host: what was established with it is over.
+    ///
+    /// Only for sockets that carry nothing but connection management: there a port is somebody's for as long as his
+    /// connections live.
+    pub(crate) fn vanished(&mut self, address: SocketAddr) {
+        for id in self.those_with(address, &[State::Established, State::DisconnectSent]) {
+            self.finish(id);
+        }
+        for id in self.those_with(address, &[State::ReplyReceived, State::RequestReceived, State::ReplySent]) {
+            self.remove(id);
+            self.happenings.push_back(Happening::TimedOut(id, Duration::ZERO));
+        }
+        for id in self.those_with(address, &[State::LookupReceived, State::LookupAnswered]) {
+            self.remove(id);
+        }
+    }
+
+    /// Sends every other side of an established connection, once for each address, a message that changes nothing (an
+    /// RTU once more), so that the network may say that nobody is there.
+    pub(crate) fn probe(&mut self) {
+        let established = self.exchanges.values().filter(|exchange| exchange.state == State::Established);
+        let one_each: BTreeMap<(SocketAddr, SocketAddr), ConnectionId> =
+            established.map(|exchange| ((exchange.addresses.dst(), exchange.addresses.src()), exchange.id)).collect();
+        one_each.into_values().for_each(|id| self.send_ready(id));
+    }
+
+    fn those_with(&self, address: SocketAddr, states: &[State]) -> Vec<ConnectionId> {
+        let concerned = |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
+        self.exchanges.values().filter(concerned).map(|exchange| exchange.id).collect()
     }
 
     /// Takes in a message. `way` is from the sender to us.
@@ -214,6 +282,8 @@ impl Manager {
             },
             Message::Reject(reject) => self.receive_reject(way, transaction_id, reject),
             Message::DisconnectRequest(request) => self.receive_disconnect(way, transaction_id, &request),
+            Message::LookupRequest(request) => self.receive_lookup(now, way, transaction_id, request),
+            Message::LookupReply(reply) => self.receive_found(way, transaction_id, reply),
             Message::DisconnectReply(reply) => match self.addressed(way, reply.remote_comm_id, reply.local_comm_id) {
                 Some((id, State::DisconnectSent)) => self.finish(id),
                 _ => self.strays += 1,
@@ -236,11 +306,11 @@ impl Manager {
             ..Reject::default()
         };
         let reason = match self.services.get(&request.service_id) {
-            None => Some(RejectReason::INVALID_SERVICE_ID),
-            Some(_) if request.transport_service != TransportService::Reliable => {
+            None | Some(Service { kind: ServiceKind::Datagrams, .. }) => Some(RejectReason::INVALID_SERVICE_ID),
+            Some(service) if !service.kind.makes(request.transport_service) => {
                 Some(RejectReason::INVALID_TRANSPORT_SERVICE)
             }
-            Some(backlog) if self.half_open >= *backlog.min(&HALF_OPEN_MAX) => Some(RejectReason::NO_RESOURCES),
+            Some(service) if self.is_full(service) => Some(RejectReason::NO_RESOURCES),
             Some(_) => None,
         };
         if let Some(reason) = reason {
@@ -251,10 +321,25 @@ impl Manager {
             let reject = refuse(RejectReason::NO_RESOURCES);
             return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
         };
-        self.by_request.insert((way.src(), remote), id);
-        self.half_open += 1;
-        self.wait_for_program(now, id);
+        self.note_asked(now, id, request.service_id);
         self.happenings.push_back(Happening::Requested(id, Box::new(request)));
+    }
+
+    /// Whether no further request may wait.
+    pub(super) fn is_full(&self, service: &Service) -> bool {
+        service.waiting >= service.backlog || self.half_open >= HALF_OPEN_MAX
+    }
+
+    /// Files a request that the program has to decide about.
+    pub(super) fn note_asked(&mut self, now: Time, id: ConnectionId, service: ServiceId) {
+        let exchange = self.exchanges.get_mut(&id).expect("the caller has added it");
+        exchange.service = Some(service);
+        self.by_request.insert((exchange.addresses.dst(), exchange.remote_comm_id), id);
+        self.half_open += 1;
+        if let Some(service) = self.services.get_mut(&service) {
+            service.waiting += 1;
+        }
+        self.wait_for_program(now, id);
     }
 
     fn receive_reply(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: Reply) {
@@ -322,7 +407,7 @@ impl Manager {
     }
 
     /// The connection that `way` and our communication id name.
-    fn find(&self, way: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
+    pub(super) fn find(&self, way: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
         let id = *self.by_comm_id.get(&local_comm_id)?;
         (self.exchanges[&id].addresses == way.reversed()).then_some(id)
     }
@@ -334,12 +419,23 @@ impl Manager {
         (exchange.remote_comm_id == remote_comm_id).then_some((id, exchange.state))
     }
 
-    /// A request that the program has not decided about.
-    fn waiting(&mut self, id: ConnectionId) -> Option<&mut Exchange> {
-        self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::RequestReceived)
+    /// The program has decided about a request in state `from`, if it is still there.
+    pub(super) fn decide(&mut self, id: ConnectionId, from: State, to: State) -> Option<&mut Exchange> {
+        let exchange = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == from)?;
+        exchange.become_(to);
+        self.waits_no_longer(id);
+        self.exchanges.get_mut(&id)
     }
 
-    fn add(
+    fn waits_no_longer(&mut self, id: ConnectionId) {
+        let service = self.exchanges.get(&id).and_then(|exchange| exchange.service);
+        if let Some(service) = service.and_then(|service| self.services.get_mut(&service)) {
+            // The service may be another one by now, under the old name.
+            service.waiting = service.waiting.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn add(
         &mut self,
         now: Time,
         addresses: Addresses,
@@ -366,6 +462,7 @@ impl Manager {
             remote_comm_id,
             transaction_id,
             state,
+            service: None,
             message: None,
             resend_at: None,
             interval: RESEND_FIRST,
@@ -384,7 +481,10 @@ impl Manager {
         self.happenings.push_back(Happening::Disconnected(id));
     }
 
-    fn remove(&mut self, id: ConnectionId) {
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        if self.exchanges.get(&id).is_some_and(Exchange::is_waiting) {
+            self.waits_no_longer(id);
+        }
         let Some(mut exchange) = self.exchanges.remove(&id) else { return };
         self.half_open -= usize::from(exchange.is_half_open());
         exchange.become_(State::Gone);
@@ -406,7 +506,7 @@ impl Manager {
     }
 
     /// Sends a message, and again until it is answered or `patience` is over.
-    fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
+    pub(super) fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         exchange.message = Some(Box::new(message));
         (exchange.sent_at, exchange.patience) = (now, patience);
@@ -414,7 +514,7 @@ impl Manager {
         self.send_again(now, id);
     }
 
-    fn send_again(&mut self, now: Time, id: ConnectionId) {
+    pub(super) fn send_again(&mut self, now: Time, id: ConnectionId) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         let Some(message) = &exchange.message else { return };
         self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
@@ -425,7 +525,7 @@ impl Manager {
     }
 
     /// A request waits for the program, but not for ever.
-    fn wait_for_program(&mut self, now: Time, id: ConnectionId) {
+    pub(super) fn wait_for_program(&mut self, now: Time, id: ConnectionId) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         let at = now + PROGRAM_PATIENCE;
         (exchange.give_up_at, exchange.patience) = (at, PROGRAM_PATIENCE);
@@ -472,6 +572,7 @@ impl Manager {
         }
         match state {
             State::DisconnectSent => self.finish(id),
+            State::LookupAnswered => self.remove(id),
             _ => {
                 self.remove(id);
                 self.happenings.push_back(Happening::TimedOut(id, patience));
@@ -490,7 +591,7 @@ impl Manager {
     }
 }
 
-fn mad(transaction_id: u64, message: Message) -> Mad {
+pub(super) fn mad(transaction_id: u64, message: Message) -> Mad {
     Mad { transaction_id, message }
 }
 

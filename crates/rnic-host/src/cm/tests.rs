@@ -27,7 +27,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (active, mut passive) = (Manager::new(1), Manager::new(2));
-        assert!(passive.listen(SERVICE, 4));
+        assert!(passive.listen(SERVICE, ServiceKind::ReliableConnections, 4));
         Self { active, passive, now: Time::ZERO }
     }
 
@@ -269,7 +269,7 @@ fn nobody_listens_nobody_answers_and_no_more_than_the_backlog_wait() {
         })
         .collect();
     assert_eq!(refused, [RejectReason::NO_RESOURCES], "the backlog is four");
-    assert!(!bench.passive.listen(SERVICE, 1), "somebody listens already");
+    assert!(!bench.passive.listen(SERVICE, ServiceKind::Connections, 1), "somebody listens already");
 }
 
 #[test]

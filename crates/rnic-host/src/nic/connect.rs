@@ -13,8 +13,8 @@ use rnic_wire::cm::{RejectInfo, RejectReason, Request, ServiceId};
 use rnic_wire::{Addresses, Qpn};
 
 use super::Nic;
-use crate::cm::ConnectionId;
 use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
+use crate::cm::{ConnectionId, ServiceKind};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::error::{ConnectError, ListenError, NicError};
 use crate::mtu::wire_mtu;
@@ -64,7 +64,11 @@ impl Nic {
         if self.cm.services() >= SERVICES_MAX {
             return Err(ListenError::TooMany);
         }
-        if self.cm.listen(service, backlog.max(1)) { Ok(service) } else { Err(ListenError::ServiceInUse(service)) }
+        if self.cm.listen(service, ServiceKind::ReliableConnections, backlog.max(1)) {
+            Ok(service)
+        } else {
+            Err(ListenError::ServiceInUse(service))
+        }
     }
 
     /// Stops waiting for connections to `service`.

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Qpn, cm, codec, gsi, icrc};
+use rnic_wire::{Addresses, Format, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
 use super::Nic;
 use crate::carry;
 use crate::cm::Manager;
+use crate::grh::grh;
 use crate::link::{Link, Ports};
 use crate::memory::{Memory, Placement};
 use crate::ports::port_of;
@@ -157,6 +158,9 @@ fn take_in_datagram(
         Ok(decoded) => decoded,
         Err(error) => return link.stats.drop_malformed(error),
     };
+    if decoded.format == Format::UnreliableDatagram {
+        return take_in_stranger(engine, memory, link, now, way, datagram, &decoded);
+    }
     let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
     let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
     if !carry::verify(prefix, datagram) {
@@ -168,11 +172,39 @@ fn take_in_datagram(
     {
         return link.stats.drop_datagram(RxDrop::ForeignPort);
     }
-    let mut dma = Placement { memory, payload: &datagram[decoded.payload] };
+    let mut dma = Placement { memory, grh: None, payload: &datagram[decoded.payload] };
     let meta = RxMeta { peer, congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
 }
+
+/// A datagram of [`Format::UnreliableDatagram`]: whoever knows the queue key may send one, from anywhere.
+fn take_in_stranger(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    link: &mut Link,
+    now: Time,
+    way: &Way,
+    datagram: &[u8],
+    decoded: &codec::Decoded,
+) {
+    let (len, addresses) = (datagram.len() as u32, way.addresses());
+    let prefix = match way.peer {
+        Some(peer) => link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
+        None => IcrcPrefix::new(&addresses, len),
+    };
+    if !carry::verify(prefix, datagram) {
+        return link.stats.drop_datagram(RxDrop::Icrc);
+    }
+    let grh = grh(&addresses, len);
+    let mut dma = Placement { memory, grh: Some(&grh), payload: &datagram[decoded.payload.clone()] };
+    let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
+    // The engine counts what became of it.
+    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+}
+
+/// No peer: nothing is sent there.
+const STRANGER: PeerId = PeerId(u32::MAX);
 
 /// A datagram for queue pair 1: connection management, or nonsense.
 #[cold]

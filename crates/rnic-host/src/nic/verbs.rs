@@ -1,8 +1,10 @@
 //! The engine's calls, with the clock filled in. What they do is said there.
 
+use std::net::SocketAddr;
+
 use rnic_engine::{
-    AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
-    RecvRequest, ResourceError, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
+    QpView, RecvRequest, ResourceError, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -91,6 +93,30 @@ impl Nic {
         self.engine.modify_to_rtr(qpn, connection)
     }
 
+    /// See [`rnic_engine::Engine::modify_to_rtr_unconnected`].
+    ///
+    /// # Errors
+    /// When the state, the service or the MTU forbids it.
+    pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
+        self.engine.modify_to_rtr_unconnected(qpn, mtu)
+    }
+
+    /// See [`rnic_engine::Engine::set_access`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
+        self.engine.set_access(qpn, access)
+    }
+
+    /// See [`rnic_engine::Engine::set_qkey`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there, or not one for datagrams.
+    pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
+        self.engine.set_qkey(qpn, qkey)
+    }
+
     /// See [`rnic_engine::Engine::modify_to_rts`].
     ///
     /// # Errors
@@ -127,6 +153,11 @@ impl Nic {
     /// What there is to know about a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         self.engine.query_qp(qpn)
+    }
+
+    /// Every queue pair, and where its peer is, as far as it has one.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
+        self.engine.queue_pairs().map(|view| (view, self.link.peers.address_of(view.peer)))
     }
 
     /// See [`rnic_engine::Engine::send_queue_room`].

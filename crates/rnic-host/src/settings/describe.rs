@@ -3,7 +3,6 @@
 use rnic_base::Duration;
 
 use super::Settings;
-use crate::config::NicConfig;
 use crate::impair::Impairment;
 
 impl Settings {
@@ -42,11 +41,9 @@ impl Settings {
 
     /// What is otherwise than by default.
     fn other_parts(&self) -> Vec<String> {
-        let default = NicConfig::default();
         let mut parts = Vec::new();
-        if self.mtu_max_bytes != default.mtu_max_bytes {
-            parts.push(format!("packets of at most {} bytes", self.mtu_max_bytes));
-        }
+        parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
+        parts.extend(self.real_roce_peers.then(|| "peers of other makes".to_owned()));
         let switches = [
             ("same-host bypass", self.bypass),
             ("segmentation offload", self.segmentation),

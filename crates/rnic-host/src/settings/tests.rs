@@ -28,6 +28,7 @@ fn every_variable_is_read() {
         ("RNIC_SEED", "7"),
         ("RNIC_MTU", "1KiB"),
         ("RNIC_PCAP", "out.pcap"),
+        ("RNIC_PEERS", "roce"),
         ("RNIC_BYPASS", "off"),
         ("RNIC_PROGRESS", "thread"),
         ("RNIC_SEGMENTATION", "off"),
@@ -40,15 +41,27 @@ fn every_variable_is_read() {
     assert_eq!((loss, reorder), (Probability::ratio(1, 100), Probability::ratio(5, 100)));
     assert_eq!((duplicate, corrupt), (Probability::ratio(5, 1_000), Probability::ratio(1, 1_000)));
     assert_eq!((delay, jitter, rate), (Duration::from_us(5), Duration::from_ms(1), Some(BitRate::gbps(10))));
-    assert_eq!((settings.mtu_max_bytes, settings.progress), (1_024, Progress::Thread));
+    assert_eq!((settings.mtu_max_bytes, settings.progress), (Some(1_024), Progress::Thread));
     assert_eq!(settings.capture.as_deref(), Some(std::path::Path::new("out.pcap")));
-    assert!(!settings.bypass && !settings.segmentation && !settings.receive_offload && settings.quiet);
+    assert!(
+        settings.real_roce_peers
+            && !settings.bypass
+            && !settings.segmentation
+            && !settings.receive_offload
+            && settings.quiet
+    );
     // None was forgotten: each of them differs from the default.
     let default = Settings::default();
     for variable in VARIABLES {
         let mut one = default.clone();
         let value = [("RNIC_TRANSPORT", "roce-gbn"), ("RNIC_SET", "a=b"), ("RNIC_RATE", "1Gbps"), ("RNIC_SEED", "9")];
-        let more = [("RNIC_PROGRESS", "off"), ("RNIC_MTU", "512"), ("RNIC_PCAP", "x"), ("RNIC_QUIET", "on")];
+        let more = [
+            ("RNIC_PROGRESS", "off"),
+            ("RNIC_MTU", "512"),
+            ("RNIC_PCAP", "x"),
+            ("RNIC_PEERS", "roce"),
+            ("RNIC_QUIET", "on"),
+        ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
         let switch = variable.value == "on|off";
@@ -66,7 +79,7 @@ fn every_variable_is_read() {
 
 #[test]
 fn defaults_in_the_table_are_those_that_hold() {
-    for variable in VARIABLES.iter().filter(|variable| !variable.default.starts_with("no ")) {
+    for variable in VARIABLES.iter().filter(|variable| !variable.default.contains(' ')) {
         let mut settings = Settings::default();
         variable.set(&mut settings, variable.default).expect("a default is legal");
         assert_eq!(settings, Settings::default(), "{}", variable.name);
@@ -87,12 +100,20 @@ fn mistakes_are_one_line_that_names_the_variable() {
         ("RNIC_SET", "rto", "KEY=VALUE"),
         ("RNIC_TRANSPORT", "tcp", "roce-gbn"),
         ("RNIC_SET", "rto_high=soon", "rto_high"),
+        ("RNIC_PEERS", "mlx5", "rnic or roce"),
     ];
     for (name, value, says) in cases {
         let error = read(&[(name, value)]).expect_err(value).to_string();
         assert!(error.contains(name) && error.contains(value) && error.contains(says), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
+}
+
+#[test]
+fn other_makes_are_spoken_to_in_their_own_language() {
+    let error = read(&[("RNIC_PEERS", "roce")]).expect_err("irn is ours alone").to_string();
+    assert!(error.contains("RNIC_PEERS=roce") && error.contains("roce-gbn"), "{error}");
+    assert!(read(&[("RNIC_PEERS", "roce"), ("RNIC_TRANSPORT", "roce-gbn")]).is_ok());
 }
 
 #[test]

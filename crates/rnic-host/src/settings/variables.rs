@@ -134,8 +134,8 @@ pub const VARIABLES: &[Variable] = &[
         name: "RNIC_MTU",
         option: "mtu",
         value: "BYTES",
-        default: "4096",
-        meaning: "Payload bytes of a full packet on the wire, at most; paths may carry less",
+        default: "as the path carries",
+        meaning: "Payload bytes of a full packet on the wire, at most; a multiple of 4. Both ends need the same",
         read: read_mtu,
     },
     Variable {
@@ -147,6 +147,22 @@ pub const VARIABLES: &[Variable] = &[
                   that finds FILE being written puts its number in front of the extension",
         read: |settings, text| {
             settings.capture = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Variable {
+        name: "RNIC_PEERS",
+        option: "peers",
+        value: "rnic|roce",
+        default: "rnic",
+        meaning: "Who is at the other end: processes like this one (rnic), or adapters of other makes and Linux's \
+                  rdma_rxe (roce), which takes port 4791 for one process alone and needs --transport roce-gbn",
+        read: |settings, text| {
+            settings.real_roce_peers = match text.trim() {
+                "rnic" => false,
+                "roce" => true,
+                _ => return Err("expected rnic or roce".to_owned()),
+            };
             Ok(())
         },
     },
@@ -228,7 +244,8 @@ fn read_rate(settings: &mut Settings, text: &str) -> Result<(), String> {
 fn read_mtu(settings: &mut Settings, text: &str) -> Result<(), String> {
     let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
     let mtu = u32::try_from(bytes).ok().filter(|mtu| (MTU_MIN..=MTU_MAX).contains(mtu) && mtu.is_multiple_of(4));
-    settings.mtu_max_bytes = mtu.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))?;
+    settings.mtu_max_bytes =
+        Some(mtu.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))?);
     Ok(())
 }
 

@@ -20,7 +20,7 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
     let checks = [
         (IBV_QP_PKEY_INDEX, attr.pkey_index == 0),
         (IBV_QP_PORT, attr.port_num == PORT),
-        (IBV_QP_ACCESS_FLAGS, mr::access(attr.qp_access_flags).is_ok()),
+        (IBV_QP_ACCESS_FLAGS, attr.qp_access_flags & !mr::ACCESS_FLAGS == 0),
         (IBV_QP_PATH_MTU, mtu_bytes(attr.path_mtu).is_some()),
         (IBV_QP_TIMEOUT, attr.timeout < 32),
         (IBV_QP_RETRY_CNT, attr.retry_cnt < 8),
@@ -61,10 +61,19 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
         }
         IBV_QPS_ERR => core.nic.modify_to_error(qpn)?,
         IBV_QPS_INIT => core.nic.modify_to_init(qpn)?,
+        IBV_QPS_RTR if qp_type == IBV_QPT_UD => {
+            core.nic.modify_to_rtr_unconnected(qpn, DATAGRAM_BYTES_MAX)?;
+        }
         IBV_QPS_RTR => become_ready_to_receive(core, handle, &merged)?,
         IBV_QPS_RTS => core.nic.modify_to_rts(qpn, &timing(core, qp_type, &merged))?,
         IBV_QPS_SQD => core.nic.modify_to_sqd(qpn)?,
         _ => return Err(Errno::INVALID),
+    }
+    if has(IBV_QP_ACCESS_FLAGS) {
+        core.nic.set_access(qpn, mr::remote_rights(merged.qp_access_flags))?;
+    }
+    if has(IBV_QP_QKEY) {
+        core.nic.set_qkey(qpn, merged.qkey)?;
     }
     if let Some(qp) = core.qps.get_mut(handle) {
         qp.attr = merged;
@@ -130,7 +139,11 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
     Ok(())
 }
 
-fn timing(core: &Core, _qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
+fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
+    if qp_type != IBV_QPT_RC {
+        // Nothing is sent again.
+        return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
+    }
     QpTiming {
         sq_psn: Psn::new(attr.sq_psn),
         retry_count: retries(attr.timeout, attr.retry_cnt, core.timeout),
@@ -153,6 +166,9 @@ fn retries(timeout: u8, retry_cnt: u8, each: Duration) -> u32 {
 
 /// A process may be off its core for longer than a NIC would be silent: nobody is given up sooner.
 const PATIENCE_MIN: Duration = Duration::from_ms(100);
+
+/// Bytes of a datagram: what the port says as its MTU.
+const DATAGRAM_BYTES_MAX: u32 = 4_096;
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ const NOTIFY: u32 = IBV_QP_EN_SQD_ASYNC_NOTIFY;
 
 use {
     IBV_QPS_INIT as INIT, IBV_QPS_RESET as RESET, IBV_QPS_RTR as RTR, IBV_QPS_RTS as RTS, IBV_QPS_SQD as SQD,
-    IBV_QPT_RC as RC, IBV_QPT_UC as UC, IBV_QPT_UD as UD,
+    IBV_QPS_SQE as SQE, IBV_QPT_RC as RC, IBV_QPT_UC as UC, IBV_QPT_UD as UD,
 };
 
 const ROWS: &[Row] = &[
@@ -60,6 +60,8 @@ const ROWS: &[Row] = &[
         0,
         PORT | IBV_QP_AV | TIMING | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | ACCESS | KEY | RNR | PATHS,
     ),
+    row(SQE, RTS, UC, 0, CURRENT | ACCESS),
+    row(SQE, RTS, UD, 0, CURRENT | QKEY),
     row(SQD, SQD, UC, 0, IBV_QP_AV | ACCESS | KEY | PATHS),
     row(SQD, SQD, UD, 0, KEY | QKEY),
 ];

@@ -44,6 +44,22 @@ impl<const WIDTH: u32> fmt::Debug for Bits<WIDTH> {
     }
 }
 
+/// Whose adapter a message comes from, and what that vendor's adapters agree on: enhanced connection establishment
+/// (ECE). All zeros from an adapter that has nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Vendor {
+    /// The vendor.
+    pub id: Bits<24>,
+    /// What its adapters agree on, in its own terms; travels as the attribute modifier of the MAD.
+    pub options: u32,
+}
+
+impl Vendor {
+    pub(super) const fn new(id: u32, options: u32) -> Self {
+        Self { id: Bits::low(id), options }
+    }
+}
+
 /// Address of a port. RoCEv2 uses the IP address, IPv4 ones mapped (`::ffff:a.b.c.d`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
@@ -81,6 +97,12 @@ impl ServiceId {
     #[must_use]
     pub const fn for_port(port: u16) -> Self {
         Self(PORT_PREFIX | port as u64)
+    }
+
+    /// The service behind `port` of a port space: 0x0106 like TCP, 0x0111 like UDP, 0x013f for InfiniBand's own.
+    #[must_use]
+    pub const fn in_port_space(space: u16, port: u16) -> Self {
+        Self((space as u64) << 16 | port as u64)
     }
 
     /// The port, when it is a service that [`ServiceId::for_port`] makes.
@@ -179,7 +201,7 @@ const CODE_BASE: u32 = 7;
 const CODE_MAX: u32 = 6;
 const LOG_MAX: u32 = CODE_BASE + CODE_MAX;
 
-const _: () = assert!(1 << LOG_MAX == rnic_base::limits::MTU_MAX && 1 << (CODE_BASE + 1) == rnic_base::limits::MTU_MIN);
+const _: () = assert!(1 << LOG_MAX <= rnic_base::limits::MTU_MAX && 1 << (CODE_BASE + 1) == rnic_base::limits::MTU_MIN);
 
 #[cfg(test)]
 mod tests {
@@ -218,6 +240,8 @@ mod tests {
         assert_eq!(ServiceId::for_port(4660), ServiceId(0x0000_0000_0106_1234));
         assert_eq!(ServiceId(0x0000_0000_0106_1234).port(), Some(4660));
         assert_eq!(ServiceId(0x0000_0000_0111_1234).port(), None, "UDP's port space");
+        assert_eq!(ServiceId::in_port_space(0x0106, 4660), ServiceId::for_port(4660));
+        assert_eq!(ServiceId::in_port_space(0x0111, 4660), ServiceId(0x0000_0000_0111_1234));
     }
 
     #[test]

@@ -13,7 +13,57 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::field::PrivateData;
 use crate::bytes::{array, be16, put};
 
-/// What the header says, and what the application has behind it.
+/// What the header says. Behind it are the application's bytes: 56 in a REQ, 180 in a SIDR_REQ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpHeader {
+    /// Port that the request comes from.
+    pub source_port: u16,
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// Whom it asks; of the same IP version.
+    pub destination: IpAddr,
+}
+
+impl IpHeader {
+    /// Bytes of the header.
+    pub const LEN: usize = 36;
+
+    /// Splits private data; `None` when another version or no IP version is named, or they are too short.
+    #[must_use]
+    pub fn split(data: &[u8]) -> Option<(Self, &[u8])> {
+        let (bytes, rest) = data.split_first_chunk::<{ Self::LEN }>()?;
+        let (source, destination): ([u8; 16], [u8; 16]) = (array(bytes, 4), array(bytes, 20));
+        let ip: fn([u8; 16]) -> IpAddr = match (bytes[0], bytes[1] >> 4) {
+            (VERSION, 4) => |[.., a, b, c, d]| Ipv4Addr::new(a, b, c, d).into(),
+            (VERSION, 6) => |octets| Ipv6Addr::from(octets).into(),
+            _ => return None,
+        };
+        Some((Self { source_port: be16(bytes, 2), source: ip(source), destination: ip(destination) }, rest))
+    }
+
+    /// Private data with `data` behind the header; `None` when there are too many bytes, or the two addresses are not
+    /// of one IP version.
+    #[must_use]
+    pub fn join<const TOTAL: usize>(&self, data: &[u8]) -> Option<PrivateData<TOTAL>> {
+        let octets = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)).to_be_bytes(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return None;
+        }
+        let mut bytes = [0; TOTAL];
+        bytes.get_mut(Self::LEN..)?.get_mut(..data.len())?.copy_from_slice(data);
+        bytes[0] = VERSION;
+        bytes[1] = if self.source.is_ipv4() { 4 << 4 } else { 6 << 4 };
+        put(&mut bytes, 2, self.source_port.to_be_bytes());
+        put(&mut bytes, 4, octets(self.source));
+        put(&mut bytes, 20, octets(self.destination));
+        Some(PrivateData(bytes))
+    }
+}
+
+/// The header, and what the application has behind it in a REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpRequest {
     /// Port that the request comes from.
@@ -30,39 +80,15 @@ impl IpRequest {
     /// Reads the private data of a REQ; `None` when another version or no IP version is named.
     #[must_use]
     pub fn parse(data: &PrivateData<92>) -> Option<Self> {
-        let bytes = &data.0;
-        let (source, destination): ([u8; 16], [u8; 16]) = (array(bytes, 4), array(bytes, 20));
-        let ip: fn([u8; 16]) -> IpAddr = match (bytes[0], bytes[1] >> 4) {
-            (VERSION, 4) => |[.., a, b, c, d]| Ipv4Addr::new(a, b, c, d).into(),
-            (VERSION, 6) => |octets| Ipv6Addr::from(octets).into(),
-            _ => return None,
-        };
-        Some(Self {
-            source_port: be16(bytes, 2),
-            source: ip(source),
-            destination: ip(destination),
-            private_data: PrivateData(array(bytes, 36)),
-        })
+        let (IpHeader { source_port, source, destination }, _) = IpHeader::split(&data.0)?;
+        Some(Self { source_port, source, destination, private_data: PrivateData(array(&data.0, IpHeader::LEN)) })
     }
 
     /// The private data of a REQ; `None` when the two addresses are not of one IP version.
     #[must_use]
     pub fn emit(&self) -> Option<PrivateData<92>> {
-        let octets = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)).to_be_bytes(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        if self.source.is_ipv4() != self.destination.is_ipv4() {
-            return None;
-        }
-        let mut bytes = [0; 92];
-        bytes[0] = VERSION;
-        bytes[1] = if self.source.is_ipv4() { 4 << 4 } else { 6 << 4 };
-        put(&mut bytes, 2, self.source_port.to_be_bytes());
-        put(&mut bytes, 4, octets(self.source));
-        put(&mut bytes, 20, octets(self.destination));
-        put(&mut bytes, 36, self.private_data.0);
-        Some(PrivateData(bytes))
+        let Self { source_port, source, destination, private_data } = *self;
+        IpHeader { source_port, source, destination }.join(&private_data.0)
     }
 }
 
@@ -91,6 +117,13 @@ mod tests {
 
         let six = IpRequest { source: ip("fd00::1"), destination: ip("fd00::2"), ..request };
         assert_eq!(IpRequest::parse(&six.emit().expect("both IPv6")), Some(six));
+
+        // The same header in front of what a SIDR_REQ has room for.
+        let header = IpHeader { source_port: 7, source: request.source, destination: request.destination };
+        let joined = header.join::<216>(&[5; 180]).expect("just enough room");
+        assert_eq!(IpHeader::split(&joined.0), Some((header, &[5; 180][..])));
+        assert_eq!(header.join::<216>(&[5; 181]), None);
+        assert_eq!(IpHeader::split(&joined.0[..35]), None);
     }
 
     #[test]

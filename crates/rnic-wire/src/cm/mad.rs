@@ -7,11 +7,11 @@
 //!  8  |                       transaction id                          |
 //! 12  |                                                               |
 //! 16  |          attribute            |           reserved            |
-//! 20  |                     attribute modifier                        |
+//! 20  |         attribute modifier: a vendor's options                |
 //! 24  ... 232 bytes of message
 //! ```
 
-use crate::bytes::{be16, be64, put};
+use crate::bytes::{be16, be32, be64, put};
 use crate::gsi::MAD_LEN;
 
 /// Bytes of the header.
@@ -52,14 +52,17 @@ pub struct MadHeader {
     pub transaction_id: u64,
     /// Which message it is.
     pub attribute: u16,
+    /// A vendor's options in messages that have a vendor, else nothing.
+    pub modifier: u32,
 }
 
 impl MadHeader {
-    /// Reads the header. Status, class specific bytes and attribute modifier mean nothing here and are ignored.
+    /// Reads the header. Status and class specific bytes mean nothing here and are ignored.
     pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, CmError> {
         match *bytes {
             [BASE_VERSION, CLASS, CLASS_VERSION, METHOD_SEND, ..] => {
-                Ok(Self { transaction_id: be64(bytes, 8), attribute: be16(bytes, 16) })
+                let (transaction_id, attribute) = (be64(bytes, 8), be16(bytes, 16));
+                Ok(Self { transaction_id, attribute, modifier: be32(bytes, 20) })
             }
             [BASE_VERSION, CLASS, CLASS_VERSION, ..] => Err(CmError::Method),
             [BASE_VERSION, CLASS, ..] => Err(CmError::ClassVersion),
@@ -74,6 +77,7 @@ impl MadHeader {
         put(out, 0, [BASE_VERSION, CLASS, CLASS_VERSION, METHOD_SEND]);
         put(out, 8, self.transaction_id.to_be_bytes());
         put(out, 16, self.attribute.to_be_bytes());
+        put(out, 20, self.modifier.to_be_bytes());
     }
 }
 

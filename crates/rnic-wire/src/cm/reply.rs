@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   0 local communication id   4 remote communication id   8 local Q_Key
-//!  12 local QPN (24), reserved (8)     16 reserved        20 starting PSN (24), reserved (8)
+//!  12 local QPN (24), vendor id, high (8)   16 reserved (24), vendor id, middle (8)
+//!  20 starting PSN (24), vendor id, low (8)
 //!  24 responder resources   25 initiator depth
 //!  26 target ACK delay (5), failover accepted (2), end-to-end flow control (1)
 //!  27 RNR retry count (3), SRQ (1), reserved (4)
@@ -11,7 +12,7 @@
 
 use rnic_base::Psn;
 
-use super::field::{Bits, PrivateData};
+use super::field::{Bits, PrivateData, Vendor};
 use super::mad::Body;
 use crate::bytes::{array, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
@@ -59,6 +60,8 @@ pub struct Reply {
     pub shared_receive_queue: bool,
     /// The sender's adapter.
     pub local_ca_guid: u64,
+    /// Whose adapter it is.
+    pub vendor: Vendor,
     /// From application to application.
     pub private_data: PrivateData<196>,
 }
@@ -67,7 +70,7 @@ impl Reply {
     /// Says in a MAD header that this is the message.
     pub const ATTRIBUTE: u16 = 0x0013;
 
-    pub(super) fn parse(body: &Body) -> Self {
+    pub(super) fn parse(body: &Body, modifier: u32) -> Self {
         let (delay, retries) = (body[26], body[27]);
         Self {
             local_comm_id: be32(body, 0),
@@ -88,6 +91,7 @@ impl Reply {
             rnr_retry_count: Bits::low(u32::from(retries >> 5)),
             shared_receive_queue: retries & SRQ != 0,
             local_ca_guid: be64(body, 28),
+            vendor: Vendor::new(u32::from_be_bytes([0, body[15], body[19], body[23]]), modifier),
             private_data: PrivateData(array(body, 36)),
         }
     }
@@ -109,6 +113,8 @@ impl Reply {
         body[26] = self.target_ack_delay.byte() << 3 | failover << 1 | u8::from(self.flow_control);
         body[27] = self.rnr_retry_count.byte() << 5 | if self.shared_receive_queue { SRQ } else { 0 };
         put(body, 28, self.local_ca_guid.to_be_bytes());
+        let [_, vendor @ ..] = self.vendor.id.get().to_be_bytes();
+        (body[15], body[19], body[23]) = (vendor[0], vendor[1], vendor[2]);
         put(body, 36, self.private_data.0);
     }
 }

@@ -1,7 +1,7 @@
 //! REQ (InfiniBand Architecture volume 1, section 12.6.5): asks for a connection.
 //!
 //! ```text
-//!   0 local communication id  4 reserved        8 service id
+//!   0 local communication id  4 reserved (8), vendor id (24)   8 service id
 //!  16 local CA GUID          24 reserved       28 local Q_Key
 //!  32 local QPN (24) | responder resources     36 reserved (24) | initiator depth
 //!  40 reserved (24) | remote CM response timeout (5), transport service (2), end-to-end flow control (1)
@@ -17,7 +17,7 @@
 
 use rnic_base::Psn;
 
-use super::field::{Bits, Gid, PathMtu, PrivateData, ServiceId};
+use super::field::{Bits, Gid, PathMtu, PrivateData, ServiceId, Vendor};
 use super::mad::Body;
 use crate::bytes::{array, be16, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
@@ -81,6 +81,8 @@ pub struct Request {
     pub primary: Path,
     /// Another way, if there is one; we never migrate to it. On the wire "none" is all zeros.
     pub alternate: Option<Path>,
+    /// Whose adapter it is.
+    pub vendor: Vendor,
     /// From application to application.
     pub private_data: PrivateData<92>,
 }
@@ -89,7 +91,7 @@ impl Request {
     /// Says in a MAD header that this is the message.
     pub const ATTRIBUTE: u16 = 0x0010;
 
-    pub(super) fn parse(body: &Body) -> Self {
+    pub(super) fn parse(body: &Body, modifier: u32) -> Self {
         let (timeouts, retries, mtu, cm) = (body[43], body[47], body[50], body[51]);
         let low = |byte: u8, shift: u32| u32::from(byte >> shift);
         Self {
@@ -119,6 +121,7 @@ impl Request {
             extended_transport: Bits::low(low(cm, 0)),
             primary: Path::parse(&array(body, PRIMARY_AT)),
             alternate: Some(Path::parse(&array(body, ALTERNATE_AT))).filter(|path| *path != Path::default()),
+            vendor: Vendor::new(be24(body, 5), modifier),
             private_data: PrivateData(array(body, PRIVATE_AT)),
         }
     }
@@ -131,6 +134,7 @@ impl Request {
             TransportService::Extended => 3,
         };
         put(body, 0, self.local_comm_id.to_be_bytes());
+        put24(body, 5, self.vendor.id.get());
         put(body, 8, self.service_id.0.to_be_bytes());
         put(body, 16, self.local_ca_guid.to_be_bytes());
         put(body, 28, self.local_queue_key.to_be_bytes());

@@ -7,6 +7,7 @@ use crate::header::atomic_ack_eth::AtomicAckEthView;
 use crate::header::atomic_eth::AtomicEthView;
 use crate::header::bth::BthView;
 use crate::header::cnp;
+use crate::header::deth::DethView;
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
@@ -74,6 +75,9 @@ enum Tail {
 #[inline]
 pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     use Position::{First, Last, Middle, Only};
+    if start.format == Format::UnreliableDatagram {
+        return datagram(start);
+    }
     match start.opcode {
         Opcode::SendFirst => send(start, First, Tail::Plain),
         Opcode::SendMiddle => send(start, Middle, Tail::Plain),
@@ -102,6 +106,23 @@ pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     }
 }
 
+/// The table has let in two opcodes: with immediate and without.
+fn datagram(start: &Start<'_>) -> Result<Decoded, WireError> {
+    if start.base.dest_qpn().is_management() {
+        return Err(WireError::Opcode);
+    }
+    let (view, rest) = DethView::split(start.rest)?;
+    let (immediate, rest) = match start.opcode {
+        Opcode::SendOnlyImmediate => {
+            let (view, rest) = ImmDtView::split(rest)?;
+            (Some(view.value()), rest)
+        }
+        _ => (None, rest),
+    };
+    let (queue_key, source_qpn) = (view.queue_key(), view.source_qpn());
+    start.finish(Headers::Datagram { queue_key, source_qpn, immediate }, rest)
+}
+
 #[inline]
 fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, WireError> {
     let (tail, rest) = match tail {
@@ -115,12 +136,11 @@ fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, Wi
             (SendTail::Invalidate(view.rkey()), rest)
         }
     };
-    let (placement, rest) = match start.format {
-        Format::RoceV2 => (None, rest),
-        Format::Irn => {
-            let (view, rest) = PlacementView::split(rest)?;
-            (Some(view.to_repr()), rest)
-        }
+    let (placement, rest) = if start.format == Format::Irn {
+        let (view, rest) = PlacementView::split(rest)?;
+        (Some(view.to_repr()), rest)
+    } else {
+        (None, rest)
     };
     start.finish(Headers::Send { position, tail, placement }, rest)
 }
@@ -175,12 +195,11 @@ fn atomic_response(start: &Start<'_>) -> Result<Decoded, WireError> {
 fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (view, rest) = AethView::split(start.rest)?;
     let aeth = view.to_repr()?;
-    let (sack, rest) = match start.format {
-        Format::RoceV2 => (None, rest),
-        Format::Irn => {
-            let (view, rest) = SackView::split(rest)?;
-            (view.sack(), rest)
-        }
+    let (sack, rest) = if start.format == Format::Irn {
+        let (view, rest) = SackView::split(rest)?;
+        (view.sack(), rest)
+    } else {
+        (None, rest)
     };
     match start.opcode {
         Opcode::ReadAck => start.finish(Headers::ReadAck { aeth, sack }, rest),
@@ -190,11 +209,9 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
 
 #[inline]
 fn wqe_sn(format: Format, rest: &[u8]) -> Read<'_, Option<WqeSn>> {
-    match format {
-        Format::RoceV2 => Ok((None, rest)),
-        Format::Irn => {
-            let (view, rest) = WqeSnView::split(rest)?;
-            Ok((Some(view.wqe_sn()), rest))
-        }
+    if format != Format::Irn {
+        return Ok((None, rest));
     }
+    let (view, rest) = WqeSnView::split(rest)?;
+    Ok((Some(view.wqe_sn()), rest))
 }

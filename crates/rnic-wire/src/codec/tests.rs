@@ -141,12 +141,45 @@ fn decode_each_check_has_its_error() {
     assert_eq!(broken(1, 0x42), Some(WireError::Version));
     assert_eq!(broken(0, 0x15), Some(WireError::Opcode));
     assert_eq!(broken(0, 0x18), Some(WireError::Opcode), "a read acknowledgement is not RoCE");
-    assert_eq!(broken(0, 0x64), Some(WireError::Opcode), "management has its own door");
+    assert_eq!(broken(0, 0x64), Some(WireError::Short), "no room for a DETH");
+    assert_eq!(broken(0, 0x2c), Some(WireError::Opcode), "unreliable connections cannot read");
     assert_eq!(broken(3, 0xfe), Some(WireError::PartitionKey));
     assert_eq!(broken(1, 0x50), Some(WireError::Padding), "padding of an empty payload");
     assert_eq!(broken(0, 0x00), Some(WireError::PayloadLength), "a first packet without payload");
     assert_eq!(broken(0, 0x0a), Some(WireError::Short), "no room for a RETH");
     assert_eq!(broken(0, 0x11), Some(WireError::Short), "what would be the ICRC is the AETH");
+}
+
+#[test]
+fn encode_each_service_has_its_operations() {
+    let (connection, datagrams) = (Format::UnreliableConnection, Format::UnreliableDatagram);
+    let plain = send(Position::Only, SendTail::Plain, false);
+    let invalidating = send(Position::Only, SendTail::Invalidate(1), false);
+    let datagram = Headers::Datagram { queue_key: 1, source_qpn: Qpn::new(9), immediate: None };
+    let read = Headers::ReadRequest { reth: Reth::default(), read_sn: None };
+    assert_eq!(refusal(connection, 4, invalidating), unexpected(connection, "a key to invalidate"));
+    assert_eq!(refusal(connection, 4, datagram), unexpected(connection, "a DETH"));
+    for headers in [read, Headers::Cnp, Headers::Ack { aeth: AETH, sack: None }] {
+        assert_eq!(refusal(connection, 0, headers), unexpected(connection, "anything but a Send or a Write"));
+        assert_eq!(refusal(datagrams, 0, headers), unexpected(datagrams, "anything but a datagram"));
+    }
+    assert_eq!(refusal(datagrams, 4, plain), unexpected(datagrams, "anything but a datagram"));
+    for format in BOTH {
+        assert_eq!(refusal(format, 4, datagram), unexpected(format, "a DETH"));
+    }
+}
+
+#[test]
+fn decode_leaves_management_to_its_own_door() {
+    let mut headers = [0; HEADERS_MAX];
+    let datagram = Headers::Datagram { queue_key: 1, source_qpn: Qpn::new(9), immediate: None };
+    for (number, expected) in [(0, Some(WireError::Opcode)), (1, Some(WireError::Opcode)), (2, None)] {
+        let packet = Packet { dest_qpn: Qpn::new(number), ..packet(0, datagram) };
+        let len = encode_headers(Format::UnreliableDatagram, &packet, &mut headers).expect("an empty datagram");
+        let bytes = [&headers[..len], &[0; ICRC_LEN]].concat();
+        assert_eq!(decode(&bytes).err(), expected, "queue pair {number}");
+        assert_eq!(crate::gsi::is_gsi(&bytes), number == 1);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Extended headers to bytes: the opcode that fits them, and every rule about which field may stand where.
 
 use crate::error::EncodeError;
-use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, ieth, immdt, irn};
+use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, ieth, immdt, irn};
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
 use crate::packet::{Aeth, AtomicOp, Format, Headers, Packet, Position, Reth, SendPlacement, SendTail, WqeSn};
@@ -15,6 +15,9 @@ pub(super) fn extended(
     out: &mut [u8; HEADERS_MAX],
 ) -> Result<(Opcode, usize), EncodeError> {
     let mut writer = Writer { format, out, len: bth::LEN };
+    if matches!(format, Format::UnreliableConnection | Format::UnreliableDatagram) {
+        writer.check_service(headers)?;
+    }
     let opcode = match *headers {
         Headers::Send { position, tail, placement } => writer.send(position, tail, placement),
         Headers::Write { position, reth, immediate, recv_sn } => writer.write(position, reth, immediate, recv_sn),
@@ -38,8 +41,18 @@ pub(super) fn extended(
             Ok(Opcode::AtomicAcknowledge)
         }
         Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
-        Headers::ReadAck { .. } if format == Format::RoceV2 => {
+        Headers::ReadAck { .. } if format != Format::Irn => {
             Err(EncodeError::Unexpected { format, field: "a read acknowledgement" })
+        }
+        Headers::Datagram { .. } if format != Format::UnreliableDatagram => {
+            Err(EncodeError::Unexpected { format, field: "a DETH" })
+        }
+        Headers::Datagram { queue_key, source_qpn, immediate } => {
+            deth::emit(queue_key, source_qpn, writer.next());
+            if let Some(value) = immediate {
+                immdt::emit(value, writer.next());
+            }
+            Ok(if immediate.is_some() { Opcode::SendOnlyImmediate } else { Opcode::SendOnly })
         }
         Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
         Headers::Cnp => {
@@ -54,13 +67,13 @@ pub(super) fn extended(
 #[inline]
 pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u8; HEADERS_MAX]) {
     let header = bth::Bth {
-        opcode: opcode.byte(),
+        opcode: opcode.byte(format),
         // A connection without path migration is "migrated" for good; hardware sends it so. A CNP has no connection.
-        migrated: !matches!(opcode, Opcode::Cnp),
+        migrated: !matches!(opcode, Opcode::Cnp) && format != Format::UnreliableDatagram,
         pad: packet.pad_len() as u8,
         version: match format {
-            Format::RoceV2 => irn::VERSION_ROCE,
             Format::Irn => irn::VERSION_IRN,
+            Format::RoceV2 | Format::UnreliableConnection | Format::UnreliableDatagram => irn::VERSION_ROCE,
         },
         dest_qpn: packet.dest_qpn,
         psn: packet.psn,
@@ -94,6 +107,20 @@ impl Writer<'_> {
             (false, true) => Err(EncodeError::Missing { format, field }),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses what an unreliable service does not have.
+    #[cold]
+    fn check_service(&self, headers: &Headers) -> Result<(), EncodeError> {
+        let field = match (self.format, headers) {
+            (Format::UnreliableDatagram, Headers::Datagram { .. }) => return Ok(()),
+            (Format::UnreliableDatagram, _) => "anything but a datagram",
+            (_, Headers::Send { tail: SendTail::Invalidate(_), .. }) => "a key to invalidate",
+            (_, Headers::Send { .. } | Headers::Write { .. }) => return Ok(()),
+            (_, Headers::Datagram { .. }) => "a DETH",
+            _ => "anything but a Send or a Write",
+        };
+        Err(EncodeError::Unexpected { format: self.format, field })
     }
 
     #[inline]
@@ -180,10 +207,11 @@ impl Writer<'_> {
     #[inline]
     fn acknowledgement(&mut self, opcode: Opcode, aeth: Aeth, sack: Option<Psn>) -> Result<Opcode, EncodeError> {
         aeth.emit(self.next())?;
-        match self.format {
+        if self.format == Format::Irn {
+            irn::emit_sack(sack, self.next());
+        } else {
             // An acknowledgement that selects nothing is complete without the field.
-            Format::RoceV2 => self.check(sack.is_some(), false, "a selective acknowledgement")?,
-            Format::Irn => irn::emit_sack(sack, self.next()),
+            self.check(sack.is_some(), false, "a selective acknowledgement")?;
         }
         Ok(opcode)
     }

@@ -14,9 +14,9 @@ pub struct Golden {
     pub bytes: Vec<u8>,
 }
 
-/// Every golden packet of both formats.
+/// Every golden packet of every format.
 pub fn all() -> Vec<Golden> {
-    [Format::RoceV2, Format::Irn].into_iter().flat_map(of_format).collect()
+    Format::ALL.into_iter().flat_map(of_format).collect()
 }
 
 /// Every golden packet of one format, in the order of its file.
@@ -24,9 +24,17 @@ pub fn of_format(format: Format) -> Vec<Golden> {
     let vectors = sections(match format {
         Format::RoceV2 => include_str!("../golden/roce.txt"),
         Format::Irn => include_str!("../golden/irn.txt"),
+        Format::UnreliableConnection => include_str!("../golden/unreliable_connection.txt"),
+        Format::UnreliableDatagram => include_str!("../golden/unreliable_datagram.txt"),
     });
-    let packets: Vec<(&str, Packet)> =
-        [sends(format), writes(format), reads(format), atomics(format), acks(format)].into_iter().flatten().collect();
+    let lists = match format {
+        Format::RoceV2 | Format::Irn => {
+            vec![sends(format), writes(format), invalidating(format), reads(format), atomics(format), acks(format)]
+        }
+        Format::UnreliableConnection => vec![sends(format), writes(format)],
+        Format::UnreliableDatagram => vec![datagrams()],
+    };
+    let packets: Vec<(&str, Packet)> = lists.into_iter().flatten().collect();
     assert_eq!(vectors.len(), packets.len(), "{format:?}: a packet without bytes or bytes without a packet");
     let golden = |(name, hex): (&'static str, String)| {
         let known = packets.iter().find(|(known, _)| *known == name);
@@ -96,8 +104,24 @@ fn sends(format: Format) -> Vec<Named> {
         ("SEND last with immediate", solicited(6, send(Last, SendTail::Immediate(IMMEDIATE)))),
         ("SEND only", packet(7, send(Only, SendTail::Plain))),
         ("SEND only with immediate", packet(0, send(Only, SendTail::Immediate(IMMEDIATE)))),
-        ("SEND last with invalidate", packet(8, send(Last, SendTail::Invalidate(KEY)))),
-        ("SEND only with invalidate", packet(8, send(Only, SendTail::Invalidate(KEY)))),
+    ]
+}
+
+/// What only reliable connections have.
+fn invalidating(format: Format) -> Vec<Named> {
+    let placement = (format == Format::Irn).then_some(PLACEMENT);
+    let send = |position| packet(8, Headers::Send { position, tail: SendTail::Invalidate(KEY), placement });
+    vec![("SEND last with invalidate", send(Position::Last)), ("SEND only with invalidate", send(Position::Only))]
+}
+
+fn datagrams() -> Vec<Named> {
+    let datagram = |immediate| {
+        let source_qpn = Qpn::new(0x65_4321);
+        Headers::Datagram { queue_key: 0x1122_3344, source_qpn, immediate }
+    };
+    vec![
+        ("SEND only", packet(7, datagram(None))),
+        ("SEND only with immediate", solicited(12, datagram(Some(IMMEDIATE)))),
     ]
 }
 

@@ -6,8 +6,9 @@ use rnic_base::Psn;
 use rnic_wire::Qpn;
 use rnic_wire::cm::ip::IpRequest;
 use rnic_wire::cm::{
-    Bits, DisconnectReply, DisconnectRequest, Failover, Gid, Mad, Message, Path, PathMtu, PrivateData, ReadyToUse,
-    Reject, RejectInfo, RejectReason, Rejected, Reply, Request, ServiceId, TransportService,
+    Bits, DisconnectReply, DisconnectRequest, Failover, Gid, LookupReply, LookupRequest, LookupStatus, Mad, Message,
+    Path, PathMtu, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason, Rejected, Reply, Request, ServiceId,
+    TransportService, Vendor,
 };
 
 /// A message, its name, and its 256 bytes.
@@ -63,6 +64,21 @@ fn messages() -> Vec<(&'static str, Mad)> {
         private_data: data("bye"),
     };
     let drep = DisconnectReply { local_comm_id: PASSIVE, remote_comm_id: ACTIVE, private_data: data("ok") };
+    let lookup = LookupRequest {
+        request_id: ACTIVE,
+        partition_key: 0xffff,
+        service_id: ServiceId::in_port_space(0x0111, 0x1234),
+        private_data: data("where"),
+    };
+    let found = LookupReply {
+        request_id: ACTIVE,
+        status: LookupStatus::VALID,
+        qpn: Qpn::new(0x203),
+        service_id: lookup.service_id,
+        queue_key: 0x0123_4567,
+        vendor: Vendor { id: Bits::clamped(0x4f_524e), options: 0x0506_0708 },
+        private_data: data("there"),
+    };
     vec![
         ("REQ", mad(CONNECT, Message::Request(request()))),
         ("REQ with alternate path", mad(1, Message::Request(request_with_alternate()))),
@@ -71,6 +87,8 @@ fn messages() -> Vec<(&'static str, Mad)> {
         ("RTU", mad(CONNECT, Message::ReadyToUse(rtu))),
         ("DREQ", mad(DISCONNECT, Message::DisconnectRequest(dreq))),
         ("DREP", mad(DISCONNECT, Message::DisconnectReply(drep))),
+        ("SIDR_REQ", mad(CONNECT, Message::LookupRequest(lookup))),
+        ("SIDR_REP", mad(CONNECT, Message::LookupReply(found))),
     ]
 }
 
@@ -111,6 +129,7 @@ fn request() -> Request {
             local_ack_timeout: Bits::clamped(14),
         },
         alternate: None,
+        vendor: Vendor::default(),
         private_data: addressing.emit().expect("both IPv4"),
     }
 }
@@ -153,6 +172,7 @@ fn request_with_alternate() -> Request {
             subnet_local: false,
             local_ack_timeout: Bits::MAX,
         }),
+        vendor: Vendor { id: Bits::clamped(0x4f_524e), options: 0x0506_0708 },
         ..Request::default()
     }
 }
@@ -172,6 +192,7 @@ fn reply() -> Reply {
         rnr_retry_count: Bits::clamped(7),
         shared_receive_queue: true,
         local_ca_guid: 0x0002_c903_0000_3344,
+        vendor: Vendor { id: Bits::clamped(0x4f_524e), options: 0x0506_0708 },
         private_data: data("world"),
     }
 }

@@ -8,28 +8,22 @@ use rnic_wire::{
     Syndrome, WqeSn,
 };
 
-/// Either format.
+/// Any format.
 pub fn format() -> impl Strategy<Value = Format> {
-    prop_oneof![Just(Format::RoceV2), Just(Format::Irn)]
+    prop::sample::select(Format::ALL.to_vec())
 }
 
 /// A packet that `format` can express.
 pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
-    let irn = format == Format::Irn;
-    let headers = prop_oneof![
-        4 => send(irn),
-        4 => write(irn),
-        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn }),
-        2 => read_response(),
-        2 => (any::<u64>(), any::<u32>(), atomic_op(), serial(irn))
-            .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest { va, rkey, op, read_sn }),
-        1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original }),
-        3 => acknowledgement(irn),
-        1 => Just(Headers::Cnp),
-    ];
-    (headers, any::<u32>(), any::<u32>(), flags(), any::<prop::sample::Index>()).prop_map(
+    let headers = match format {
+        Format::RoceV2 | Format::Irn => reliable(format == Format::Irn).boxed(),
+        Format::UnreliableConnection => prop_oneof![send(false, false), write(false)].boxed(),
+        Format::UnreliableDatagram => datagram().boxed(),
+    };
+    (headers, 2..=u32::MAX, any::<u32>(), flags(), any::<prop::sample::Index>()).prop_map(
         |(headers, qpn, psn, flags, len)| Packet {
-            dest_qpn: Qpn::new(qpn),
+            // Datagrams for queue pairs 0 and 1 are management's.
+            dest_qpn: Qpn::new(qpn | 2),
             psn: Psn::new(psn),
             flags,
             payload_len: payload_len(&headers, len),
@@ -38,12 +32,36 @@ pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
     )
 }
 
+/// What reliable connections send.
+fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
+    prop_oneof![
+        4 => send(irn, true),
+        4 => write(irn),
+        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn }),
+        2 => read_response(),
+        2 => (any::<u64>(), any::<u32>(), atomic_op(), serial(irn))
+            .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest { va, rkey, op, read_sn }),
+        1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original }),
+        3 => acknowledgement(irn),
+        1 => Just(Headers::Cnp),
+    ]
+}
+
+fn datagram() -> impl Strategy<Value = Headers> {
+    any::<(u32, u32, Option<u32>)>().prop_map(|(queue_key, qpn, immediate)| Headers::Datagram {
+        queue_key,
+        source_qpn: Qpn::new(qpn),
+        immediate,
+    })
+}
+
 /// A length that the kind of packet may have; short ones often, so that every padding is seen.
 fn payload_len(headers: &Headers, index: prop::sample::Index) -> u32 {
     let least = match headers {
         Headers::Send { position: Position::Only, .. }
         | Headers::Write { position: Position::Only, .. }
-        | Headers::ReadResponse { position: Position::Only, .. } => 0,
+        | Headers::ReadResponse { position: Position::Only, .. }
+        | Headers::Datagram { .. } => 0,
         Headers::Send { .. } | Headers::Write { .. } | Headers::ReadResponse { .. } => 1,
         _ => return 0,
     };
@@ -88,11 +106,11 @@ fn serial(present: bool) -> impl Strategy<Value = Option<WqeSn>> {
     any::<u32>().prop_map(move |number| present.then_some(WqeSn::new(number)))
 }
 
-fn send(irn: bool) -> impl Strategy<Value = Headers> {
+fn send(irn: bool, invalidates: bool) -> impl Strategy<Value = Headers> {
     let tail = prop_oneof![
         Just(SendTail::Plain),
         any::<u32>().prop_map(SendTail::Immediate),
-        any::<u32>().prop_map(SendTail::Invalidate),
+        any::<u32>().prop_map(move |key| if invalidates { SendTail::Invalidate(key) } else { SendTail::Plain }),
     ];
     (position(), tail, any::<(u32, u32)>()).prop_map(move |(position, tail, (recv_sn, offset))| Headers::Send {
         position,

@@ -43,7 +43,7 @@ impl Qp {
 
     /// Collects the local memory of the payload; false when a key does not cover it.
     #[inline]
-    fn gather_payload(&self, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
+    pub(in crate::qp) fn gather_payload(&self, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
         let Core { mrs, segments, .. } = core;
         segments.clear();
         if len == 0 {
@@ -68,7 +68,7 @@ impl Qp {
     }
 
     #[inline]
-    fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
+    pub(in crate::qp) fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
         let extended = self.transport.format == Format::Irn;
         let sn = extended.then(|| WqeSn::new(wqe.sn));
         let offset = piece.index * self.mtu();
@@ -107,6 +107,11 @@ impl Qp {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
                 Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
             }
+            WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
+                queue_key: self.queue_key_for(wqe.rkey),
+                source_qpn: self.number,
+                immediate: (wqe.op == WqeOp::DatagramImm).then_some(wqe.word),
+            },
         };
     }
 

@@ -57,7 +57,7 @@ impl Qp {
 
     /// Every packet but the last of a message is full; the last of several carries something.
     #[inline]
-    fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
+    pub(in crate::qp) fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
         let legal = match position {
             Position::First | Position::Middle => len == self.mtu(),
             Position::Last => 0 < len && len <= self.mtu(),
@@ -76,6 +76,9 @@ impl Qp {
         len: u32,
         dma: &mut D,
     ) -> Result<u32, Refusal> {
+        if !self.access.contains(Access::REMOTE_WRITE) {
+            return Err(DENIED);
+        }
         if self.transport.places_early {
             let reth = reth.ok_or(INVALID)?;
             self.place_remote(core, reth.va, reth.rkey, len, dma)?;
@@ -207,7 +210,7 @@ impl Qp {
     }
 
     /// Takes receives from the shared queue, in order, until `counter` has one.
-    fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
+    pub(in crate::qp) fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = self.srq.ok_or(Refusal::NotReady)?;
         while !self.responder.queue.contains(counter) {
             let queue = &mut self.responder.queue;
@@ -248,7 +251,8 @@ impl Qp {
             let (wr_id, opcode) = (wqe.wr_id, WcOpcode::Recv);
             queue.head = queue.head.wrapping_add(1);
             let qpn = self.number;
-            let completion = Completion { wr_id, qpn, status, opcode, byte_len: 0, word: 0, flags: WcFlags::empty() };
+            let (flags, source) = (WcFlags::empty(), rnic_wire::Qpn::default());
+            let completion = Completion { wr_id, qpn, status, opcode, byte_len: 0, word: 0, flags, source };
             core.complete(self.recv_cq, completion);
         }
         match status {
@@ -274,6 +278,9 @@ impl Qp {
         }
         if u64::from(length) > rnic_base::limits::MESSAGE_BYTES_MAX || self.responder.fetches_max == 0 {
             return Err(INVALID);
+        }
+        if !self.access.contains(access) {
+            return Err(DENIED);
         }
         if length > 0 {
             core.mrs.resolve(self.pd, rkey, va, u64::from(length), access).map_err(|_| DENIED)?;

@@ -110,7 +110,7 @@ impl Qp {
     }
 }
 
-fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
+pub(in crate::qp) fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
     let (opcode, word, mut flags) = match done.tail {
         RecvTail::Send => (WcOpcode::Recv, 0, WcFlags::empty()),
         RecvTail::SendImm(word) => (WcOpcode::Recv, word, WcFlags::WITH_IMM),
@@ -118,5 +118,6 @@ fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completi
         RecvTail::WriteImm(word) => (WcOpcode::RecvRdmaWithImm, word, WcFlags::WITH_IMM),
     };
     flags.set(WcFlags::SOLICITED, done.solicited);
-    Completion { wr_id, qpn, status: WcStatus::Success, opcode, byte_len: done.byte_len, word, flags }
+    let (status, source) = (WcStatus::Success, rnic_wire::Qpn::default());
+    Completion { wr_id, qpn, status, opcode, byte_len: done.byte_len, word, flags, source }
 }

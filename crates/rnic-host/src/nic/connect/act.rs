@@ -61,6 +61,8 @@ impl Nic {
                 _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
             }),
             Happening::Disconnected(id) => self.be_disconnected(id),
+            // Nobody here offers datagrams or asks for them.
+            Happening::LookedUp(..) | Happening::Found(..) => {}
         }
     }
 

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rnic_base::Psn;
-use rnic_engine::{QpAttributes, QpTiming, Transport};
+use rnic_engine::{QpAttributes, QpTiming, Service, Transport};
 use rnic_policy::Placement;
 use rnic_wire::cm::ip::IpRequest;
 use rnic_wire::cm::{
     Bits, Failover, Gid, Path, PathMtu, PrivateData, Reject, RejectInfo, RejectReason, Reply, Request, ServiceId,
-    TransportService,
+    TransportService, Vendor,
 };
 use rnic_wire::header::bth::DEFAULT_PARTITION_KEY;
 use rnic_wire::{Addresses, Qpn};
@@ -33,6 +33,7 @@ pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, 
         max_send_sge: queues.max_sge,
         max_recv_sge: queues.max_sge,
         signal_all: queues.signal_all,
+        service: Service::ReliableConnection,
         transport: Arc::clone(transport),
         number,
     }
@@ -91,6 +92,7 @@ pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Aski
             ..Path::default()
         },
         alternate: None,
+        vendor: Vendor::default(),
         private_data: addressing.emit().unwrap_or_default(),
     }
 }
@@ -111,6 +113,7 @@ pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, te
         rnr_retry_count: Bits::MAX,
         shared_receive_queue: config.queues.srq.is_some(),
         local_ca_guid: guid,
+        vendor: Vendor::default(),
         private_data: PrivateData::new(&terms.emit(&config.private_data)).unwrap_or_default(),
     }
 }

@@ -1,0 +1,127 @@
+//! `rnic run`: an unmodified program, on our device.
+//!
+//! It sets variables and becomes the program. The libraries are put in front of the system's twice: by
+//! `LD_LIBRARY_PATH`, for what is loaded later by name, and by `LD_PRELOAD`, which beats paths that are built into
+//! programs. What would silently not work (static, setuid, of another kind) is refused instead.
+
+pub mod library;
+mod program;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rnic_host::Settings;
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::{console, shell};
+
+use library::Libraries;
+
+/// Runs `rnic run`. It only comes back when the program has not been started.
+///
+/// # Errors
+/// When a setting is wrong, our libraries are not there, or the program cannot be run so.
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    let settings = settings(args)?;
+    Settings::from_variables(in_force(&settings)).map_err(Failure::input)?;
+    let libraries = Libraries::find()?;
+    let mut variables = settings;
+    variables.extend(loader_variables(&libraries, |name| std::env::var_os(name)));
+    if args.show {
+        show(&variables);
+        return Ok(());
+    }
+    let (name, rest) = args.command.split_first().ok_or_else(|| Failure::input("no program to run"))?;
+    let path = program::find(name)?;
+    program::check(&path)?;
+    let error = Command::new(&path).arg0(name).args(rest).envs(variables).exec();
+    Err(Failure::file(&path, error))
+}
+
+/// What the options set, by the names of the variables.
+fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut variables = Vec::new();
+    for (variable, value) in args.settings.given() {
+        let value = match variable.option {
+            // The program may change its folder before it opens the device.
+            "pcap" => absolute(Path::new(value))?.into_os_string(),
+            _ => value.into(),
+        };
+        variables.push((variable.name, value));
+    }
+    Ok(variables)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::file(path, error))
+}
+
+/// The environment of the program, as far as it is text: what we have, with `set` on top.
+fn in_force(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
+    let text = |text: &OsStr| text.to_string_lossy().into_owned();
+    let inherited = std::env::vars_os().filter(|(name, _)| !set.iter().any(|(own, _)| OsStr::new(own) == name));
+    let set = set.iter().map(|(name, value)| ((*name).to_owned(), text(value)));
+    inherited.map(|(name, value)| (text(&name), text(&value))).chain(set).collect()
+}
+
+/// What tells the dynamic linker about our libraries. What is preloaded already (a sanitizer, a tracer) stays in front.
+fn loader_variables(
+    libraries: &Libraries,
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> [(&'static str, OsString); 3] {
+    let preloads = [libraries.shim(), libraries.verbs()];
+    let join = |name: &str, own: &[PathBuf], own_first: bool| {
+        let value = inherited(name).unwrap_or_default();
+        let others = value.to_string_lossy().into_owned();
+        let is_own = |part: &&str| own.iter().any(|path| path.as_os_str() == OsStr::new(part));
+        let separators: &[char] = if name == "LD_PRELOAD" { &[':', ' '] } else { &[':'] };
+        let others = others.split(separators).filter(|part| !part.is_empty() && !is_own(part)).map(OsString::from);
+        let own = own.iter().map(|path| path.clone().into_os_string());
+        let parts: Vec<OsString> = if own_first { own.chain(others).collect() } else { others.chain(own).collect() };
+        parts.join(OsStr::new(":"))
+    };
+    let folder = [libraries.folder().to_owned()];
+    [
+        ("LD_LIBRARY_PATH", join("LD_LIBRARY_PATH", &folder, true)),
+        ("LD_PRELOAD", join("LD_PRELOAD", &preloads, false)),
+        ("RNIC_LIBRARY_DIR", libraries.folder().as_os_str().to_owned()),
+    ]
+}
+
+fn show(variables: &[(&'static str, OsString)]) {
+    for (name, value) in variables {
+        console::print(&format!("{}\n", shell::join(&[format!("{name}={}", value.to_string_lossy())])));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(inherited: &[(&str, &str)]) -> Vec<(&'static str, String)> {
+        let libraries = Libraries::at("/opt/rnic");
+        let look = |name: &str| inherited.iter().find(|(own, _)| *own == name).map(|(_, value)| value.into());
+        let set = loader_variables(&libraries, look);
+        set.into_iter().map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
+    }
+
+    #[test]
+    fn our_folder_comes_first_and_our_preloads_last() {
+        let plain = with(&[]);
+        assert_eq!(plain[0], ("LD_LIBRARY_PATH", "/opt/rnic".to_owned()));
+        assert_eq!(plain[1], ("LD_PRELOAD", "/opt/rnic/librnic-shim.so:/opt/rnic/libibverbs.so.1".to_owned()));
+        let beside = with(&[("LD_LIBRARY_PATH", "/a::/b"), ("LD_PRELOAD", "libasan.so /x.so")]);
+        assert_eq!(beside[0].1, "/opt/rnic:/a:/b");
+        assert_eq!(beside[1].1, "libasan.so:/x.so:/opt/rnic/librnic-shim.so:/opt/rnic/libibverbs.so.1");
+    }
+
+    #[test]
+    fn running_inside_of_a_run_adds_nothing() {
+        let once = with(&[]);
+        let pairs: Vec<(&str, &str)> = once.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(with(&pairs), once);
+    }
+}

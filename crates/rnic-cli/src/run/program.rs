@@ -1,0 +1,209 @@
+//! The program: where it is, and whether libraries can be put under it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, elf};
+
+use crate::failure::Failure;
+
+/// The program that a shell would run by this name.
+///
+/// # Errors
+/// When there is none, or it may not be run.
+pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    find_in(name, &std::env::var_os("PATH").unwrap_or_default())
+}
+
+fn find_in(name: &OsStr, search: &OsString) -> Result<PathBuf, Failure> {
+    let path = Path::new(name);
+    if name.as_bytes().contains(&b'/') {
+        return match path.metadata() {
+            Err(error) => Err(Failure::file(path, error)),
+            Ok(metadata) if metadata.is_dir() => Err(Failure::file(path, "is a folder")),
+            Ok(_) if !is_executable(path) => Err(Failure::file(path, "may not be executed (chmod +x)")),
+            Ok(_) => Ok(path.to_owned()),
+        };
+    }
+    let found = std::env::split_paths(search).map(|folder| folder.join(path)).find(|path| is_executable(path));
+    found.ok_or_else(|| Failure::file(path, "no such program on the PATH"))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+}
+
+/// Refuses programs under which the dynamic linker would not put our libraries, or would not say that it does not.
+///
+/// # Errors
+/// When it is such a program.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    let refused = |reason: &str| Err(Failure::file(path, reason));
+    // What we may run but not read is left to the kernel.
+    let Ok(head) = read_head(path) else { return Ok(()) };
+    if head.starts_with(b"#!") {
+        return check_interpreter(path, &head);
+    }
+    if is_privileged(path) {
+        return refused(
+            "it takes on the rights of another user or special ones (setuid, setgid, capabilities), and the dynamic \
+             linker gives such programs no libraries but the system's; run it as that user, or a copy of it",
+        );
+    }
+    match kind(&head) {
+        Kind::Dynamic(interpreter) if interpreter.contains("musl") => {
+            refused("it is linked with musl; our libraries need glibc")
+        }
+        Kind::Dynamic(_) | Kind::Unknown => Ok(()),
+        Kind::Static => refused("it is linked statically: no library can be put under it"),
+        Kind::OtherMachine => refused("it is of another processor or word size than our libraries"),
+    }
+}
+
+/// A script runs by its interpreter, which is what the linker sees.
+fn check_interpreter(path: &Path, head: &[u8]) -> Result<(), Failure> {
+    let line = head[2..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
+    let interpreter = Path::new(OsStr::from_bytes(word));
+    match read_head(interpreter) {
+        Err(error) => Err(Failure::file(path, format!("its interpreter {}: {error}", interpreter.display()))),
+        // An interpreter that is a script itself is rare; the kernel sorts that out.
+        Ok(head) if head.starts_with(b"#!") => Ok(()),
+        Ok(_) => check(interpreter),
+    }
+}
+
+fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What kind of program it is to the dynamic linker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Loaded by this interpreter.
+    Dynamic(String),
+    /// Loaded by nobody.
+    Static,
+    /// Not for the processor that we are for.
+    OtherMachine,
+    /// Not an ELF file, or not one that we understand.
+    Unknown,
+}
+
+fn kind(head: &[u8]) -> Kind {
+    let other = || if head.starts_with(&elf::ELFMAG) { Kind::OtherMachine } else { Kind::Unknown };
+    let Ok(header) = elf::FileHeader64::<Endianness>::parse(head) else { return other() };
+    let Ok(endian) = header.endian() else { return other() };
+    if header.e_machine(endian) != MACHINE {
+        return Kind::OtherMachine;
+    }
+    let Ok(segments) = header.program_headers(endian, head) else { return Kind::Unknown };
+    let interpreter = segments.iter().find_map(|segment| segment.interpreter(endian, head).ok().flatten());
+    interpreter.map_or(Kind::Static, |path| Kind::Dynamic(String::from_utf8_lossy(path).into_owned()))
+}
+
+/// Whether running it changes rights, and so makes the dynamic linker careful.
+fn is_privileged(path: &Path) -> bool {
+    let (Ok(metadata), Ok(own)) = (path.metadata(), Path::new("/proc/self").metadata()) else { return false };
+    let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != own.uid();
+    let sets_group = metadata.mode() & 0o2010 == 0o2010 && metadata.gid() != own.gid();
+    let has_capabilities = own.uid() != 0 && xattr::get(path, "security.capability").is_ok_and(|value| value.is_some());
+    sets_user || sets_group || has_capabilities
+}
+
+/// Program headers and the interpreter's name stand at the front of a file.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// What we are built for.
+const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A file `name` with `bytes`, that may be run.
+    fn program(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, bytes).expect("it is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        path
+    }
+
+    /// This test itself, without what says that it is loaded by somebody.
+    fn without_interpreter() -> Vec<u8> {
+        let mut bytes = fs::read(std::env::current_exe().expect("a program")).expect("it can be read");
+        bytes.truncate(HEAD_BYTES as usize);
+        let header = elf::FileHeader64::<Endianness>::parse(&*bytes).expect("an ELF file");
+        let endian = header.endian().expect("of some order");
+        let segments = header.program_headers(endian, &*bytes).expect("it has some");
+        let at = segments.iter().position(|segment| segment.p_type(endian) == elf::PT_INTERP).expect("it has one");
+        let offset = header.e_phoff(endian) as usize + at * size_of::<elf::ProgramHeader64<Endianness>>();
+        bytes[offset..offset + 4].copy_from_slice(&elf::PT_NULL.0.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn programs_are_found_as_shells_find_them() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let search: OsString = format!("/nowhere:{}", folder.path().display()).into();
+        let path = program(folder.path(), "tool", b"#!/bin/sh\n", 0o755);
+        assert_eq!(find_in(OsStr::new("tool"), &search), Ok(path.clone()));
+        assert_eq!(find_in(path.as_os_str(), &search), Ok(path));
+        let plain = program(folder.path(), "notes", b"text", 0o644);
+        for (name, says) in
+            [(OsStr::new("notes"), "on the PATH"), (plain.as_os_str(), "chmod"), (folder.path().as_os_str(), "folder")]
+        {
+            let said = find_in(name, &search).expect_err("none").to_string();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+
+    #[test]
+    fn programs_that_no_library_can_be_put_under_are_told_apart() {
+        assert_eq!(check(Path::new("/bin/sh")), Ok(()));
+        assert!(matches!(kind(&read_head(Path::new("/bin/sh")).expect("readable")), Kind::Dynamic(_)));
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let lonely = program(folder.path(), "lonely", &without_interpreter(), 0o755);
+        assert!(check(&lonely).expect_err("static").to_string().contains("linked statically"));
+        let mut foreign = without_interpreter();
+        foreign[18] ^= 0xff;
+        let foreign = program(folder.path(), "foreign", &foreign, 0o755);
+        assert!(check(&foreign).expect_err("foreign").to_string().contains("another processor"));
+    }
+
+    #[test]
+    fn scripts_are_judged_by_their_interpreter() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let lonely = program(folder.path(), "lonely", &without_interpreter(), 0o755);
+        let script = |text: String| program(folder.path(), "script", text.as_bytes(), 0o755);
+        assert_eq!(check(&script("#! /bin/sh -e\n:".to_owned())), Ok(()));
+        let said = check(&script(format!("#!{}\n", lonely.display()))).expect_err("static").to_string();
+        assert!(said.contains("linked statically"), "{said}");
+        let said = check(&script("#!/nowhere/sh\n".to_owned())).expect_err("missing").to_string();
+        assert!(said.contains("/nowhere/sh"), "{said}");
+    }
+
+    #[test]
+    fn programs_with_rights_of_others_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = program(folder.path(), "own", b"", 0o4755);
+        assert!(!is_privileged(&path), "its owner runs it with its own rights");
+        let is_root = Path::new("/proc/self").metadata().expect("we run").uid() == 0;
+        if is_root {
+            std::os::unix::fs::chown(&path, Some(65_534), None).expect("root may");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("root may");
+            assert!(check(&path).expect_err("setuid").to_string().contains("setuid"));
+        } else {
+            assert!(check(Path::new("/bin/su")).expect_err("setuid").to_string().contains("setuid"));
+        }
+    }
+}

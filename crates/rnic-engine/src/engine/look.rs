@@ -1,0 +1,41 @@
+//! Looking at queue pairs from outside, all of them at once: for whoever watches, not for the packet path.
+
+use crate::PeerId;
+use crate::engine::Engine;
+use crate::qp::{Qp, QpInfo};
+
+/// What a watcher sees of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpView {
+    /// What can be asked about it by number.
+    pub info: QpInfo,
+    /// Who is at the other end; says nothing before it is connected.
+    pub peer: PeerId,
+    /// Name of its transport.
+    pub transport: &'static str,
+    /// Request packets under way.
+    pub in_flight: u64,
+    /// Request packets that may be under way, by the transport's cap or by congestion control.
+    pub window: u64,
+}
+
+impl Engine {
+    /// Every queue pair there is, in no order that means anything.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
+        self.qps.iter().map(Qp::view)
+    }
+}
+
+impl Qp {
+    fn view(&self) -> QpView {
+        let cap = self.transport.in_flight_max;
+        let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
+        QpView {
+            info: self.info(),
+            peer: self.peer,
+            transport: self.transport.profile.name,
+            in_flight: self.requester.window.in_flight(),
+            window: window.map_or(cap, |window| window.whole_packets().min(cap)),
+        }
+    }
+}

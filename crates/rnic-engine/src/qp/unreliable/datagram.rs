@@ -1,0 +1,61 @@
+//! Unreliable datagrams, at the receiver.
+//!
+//! Source: InfiniBand Architecture volume 1, section 9.8.3 (validation of datagrams), annex A17.4.5 (what stands in the
+//! first 40 bytes over UDP). A datagram for which there is no receive, or none long enough, is dropped; a receive that
+//! is too short stays for the next one.
+
+use rnic_wire::{Headers, Packet};
+
+use crate::GRH_LEN;
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::error::DropReason;
+use crate::mr::Access;
+use crate::qp::Qp;
+use crate::qp::gather::for_each_segment;
+
+impl Qp {
+    /// A datagram.
+    pub(super) fn receive_datagram<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> Result<(), DropReason> {
+        let Headers::Datagram { queue_key, source_qpn, immediate } = packet.headers else {
+            return Err(DropReason::WrongFormat);
+        };
+        if queue_key != self.unreliable.qkey() {
+            return Err(DropReason::QueueKey);
+        }
+        let counter = self.next_receive(core)?;
+        let queue = &mut self.responder.queue;
+        let wqe = *queue.get(counter);
+        let bytes = packet.payload_len.saturating_add(GRH_LEN);
+        if u64::from(bytes) > wqe.capacity {
+            return Err(DropReason::Refused);
+        }
+        let (sges, access) = (queue.sges(counter), Access::LOCAL_WRITE);
+        let placed = for_each_segment(&core.mrs, self.pd, sges, 0, bytes, access, |at, segment| dma.place(at, segment));
+        if placed.is_err() {
+            return Err(self.fail_oldest_receive(core));
+        }
+        queue.head = counter.wrapping_add(1);
+        let mut flags = WcFlags::GRH;
+        flags.set(WcFlags::WITH_IMM, immediate.is_some());
+        flags.set(WcFlags::SOLICITED, packet.flags.solicited);
+        let completion = Completion {
+            wr_id: wqe.wr_id,
+            qpn: self.number,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Recv,
+            byte_len: bytes,
+            word: immediate.unwrap_or(0),
+            flags,
+            source: source_qpn,
+        };
+        core.complete(self.recv_cq, completion);
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! A port of the connection manager's own: sockets, messages, and the protocol behind them.
+//!
+//! Programs that use verbs name a UDP port for connection management, as they would for TCP; the kernel says whether it
+//! is free. Nothing but connection management travels there, in the format of RoCEv2's port: management datagrams with
+//! ICRC. A socket belongs to one IP version; who binds all addresses of both gets two.
+//!
+//! Nothing here blocks, and nothing here has a thread: whoever owns it calls [`Endpoint::receive`] when a socket is
+//! readable, [`Endpoint::tick`] when [`Endpoint::next_timeout`] is over, and [`Endpoint::flush`] after everything else.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use arrayvec::ArrayVec;
+use rnic_base::{Duration, Psn, Time};
+use rnic_wire::cm::{LookupReply, LookupRequest, RejectInfo, RejectReason, Reply, Request, ServiceId};
+use rnic_wire::{Addresses, Qpn, cm, gsi, icrc};
+use socket2::SockAddr;
+
+use super::{ConnectionId, Happening, Manager, ServiceKind};
+use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
+
+/// Which socket address, and whether an IPv6 one leaves IPv4 alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// Where; port 0 lets the kernel choose.
+    pub address: SocketAddr,
+    /// All addresses of IPv6 are not those of IPv4 too.
+    pub only_v6: bool,
+}
+
+/// Buffers for what comes in, shared by the endpoints of one thread.
+pub struct Inbox(ReceiveBatch);
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self(ReceiveBatch::new(RECEIVED_AT_ONCE))
+    }
+}
+
+/// What came in and was not a message.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EndpointStats {
+    /// Messages taken in.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Datagrams that are no management datagram, or have a wrong ICRC.
+    pub malformed: u64,
+    /// Management datagrams that are no message.
+    pub unknown: u64,
+    /// Messages that fitted no connection.
+    pub strays: u64,
+}
+
+/// One port.
+#[derive(Debug)]
+pub struct Endpoint {
+    sockets: ArrayVec<UdpSocket, 2>,
+    manager: Manager,
+    psn: Psn,
+    stats: EndpointStats,
+}
+
+impl Endpoint {
+    /// Binds a port.
+    ///
+    /// # Errors
+    /// What the kernel says: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    pub fn bind(binding: &Binding) -> io::Result<Self> {
+        let secret = sys::random_bits()?;
+        let both = binding.address.ip().is_unspecified() && binding.address.is_ipv6() && !binding.only_v6;
+        let mut sockets = ArrayVec::new();
+        for _ in 0..BIND_TRIES {
+            let first = open(binding.address)?;
+            if !both {
+                sockets.push(first);
+                break;
+            }
+            // IPv4 gets the same port. One that the kernel chose may be taken there: then it chooses again.
+            let port = first.local_addr().port();
+            match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)) {
+                Ok(second) => {
+                    sockets.extend([first, second]);
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && binding.address.port() == 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if sockets.is_empty() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let psn = Psn::new(secret as u32);
+        Ok(Self { sockets, manager: Manager::new(secret), psn, stats: EndpointStats::default() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.sockets[0].local_addr()
+    }
+
+    /// What to poll for reading.
+    pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> {
+        self.sockets.iter().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats { strays: self.manager.strays, ..self.stats }
+    }
+
+    /// Whether somebody waits for requests, or a connection lives here.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.manager.services() > 0 || self.manager.has_exchanges()
+    }
+
+    /// Starts waiting for requests; false when somebody waits for them already.
+    pub fn listen(&mut self, service: ServiceId, kind: ServiceKind, backlog: usize) -> bool {
+        self.manager.listen(service, kind, backlog)
+    }
+
+    /// Stops waiting.
+    pub fn unlisten(&mut self, service: ServiceId) {
+        self.manager.unlisten(service);
+    }
+
+    /// From us to the other side of a connection, while it is known.
+    #[must_use]
+    pub fn addresses(&self, id: ConnectionId) -> Option<Addresses> {
+        self.manager.get(id).map(|exchange| exchange.addresses)
+    }
+
+    /// Asks for a connection; our name for it is filled in. `None` when there are too many.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        addresses: Addresses,
+        request: Request,
+        patience: Duration,
+    ) -> Option<ConnectionId> {
+        self.manager.connect(now, addresses, request, patience)
+    }
+
+    /// Accepts a request; both names are filled in. False when it waits no longer.
+    pub fn accept(&mut self, now: Time, id: ConnectionId, reply: Reply, patience: Duration) -> bool {
+        self.manager.accept(now, id, reply, patience)
+    }
+
+    /// Refuses a request or a reply; false when it waits no longer.
+    pub fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
+        self.manager.reject(id, reason, info, data)
+    }
+
+    /// The program has its connection: the other side may know.
+    pub fn confirm(&mut self, id: ConnectionId) {
+        self.manager.confirm(id);
+    }
+
+    /// The other side uses the connection: whatever became of its RTU, it is established.
+    pub fn establish(&mut self, id: ConnectionId) {
+        self.manager.establish(id);
+    }
+
+    /// Ends an established connection; false when there is none.
+    pub fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
+        self.manager.disconnect(now, id, remote_qpn)
+    }
+
+    /// Forgets a connection without a word.
+    pub fn forget(&mut self, id: ConnectionId) {
+        self.manager.forget(id);
+    }
+
+    /// Asks which queue pair serves datagrams; our name for the question is filled in. `None` when there are too many.
+    pub fn look_up(
+        &mut self,
+        now: Time,
+        addresses: Addresses,
+        request: LookupRequest,
+        patience: Duration,
+    ) -> Option<ConnectionId> {
+        self.manager.look_up(now, addresses, request, patience)
+    }
+
+    /// Answers such a question; the names are filled in. False when it waits no longer.
+    pub fn answer(&mut self, now: Time, id: ConnectionId, reply: LookupReply) -> bool {
+        self.manager.answer(now, id, reply)
+    }
+
+    /// What has happened.
+    pub fn poll_happening(&mut self) -> Option<Happening> {
+        self.manager.poll_happening()
+    }
+
+    /// When [`Endpoint::tick`] has something to do next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.manager.next_timeout()
+    }
+
+    /// Sends again, or gives up, what is due.
+    pub fn tick(&mut self, now: Time) {
+        self.manager.tick(now);
+    }
+
+    /// Makes the network say whether the other sides of established connections still have their ports.
+    pub fn probe(&mut self) {
+        self.manager.probe();
+    }
+
+    /// Whether anything is established here, so that probing makes sense.
+    #[must_use]
+    pub fn has_connections(&self) -> bool {
+        self.manager.has_exchanges()
+    }
+
+    /// Takes in what has come, and what the network says about what was sent.
+    pub fn receive(&mut self, now: Time, inbox: &mut Inbox) {
+        let Self { sockets, manager, stats, .. } = self;
+        for socket in sockets.iter() {
+            for _ in 0..RECEIVE_CALLS {
+                match socket.receive(&mut inbox.0, RECEIVED_AT_ONCE) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    // About something that was sent; the details are in the queue of late errors.
+                    Err(_) => continue,
+                }
+                for (incoming, bytes) in inbox.0.iter() {
+                    take_in(manager, stats, now, socket.local_addr(), incoming, bytes);
+                }
+            }
+            for _ in 0..LATE_ERRORS_AT_ONCE {
+                let Some(error) = socket.take_deferred_error() else { break };
+                let Some(to) = error.to else { continue };
+                let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+                manager.unreachable(to, error.errno);
+                if error.errno == libc::ECONNREFUSED {
+                    manager.vanished(to);
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent. What the kernel has no room for is lost, as on any network: it is sent again when it
+    /// matters.
+    pub fn flush(&mut self) {
+        while let Some((addresses, mad)) = self.manager.poll_message() {
+            self.psn = self.psn.plus(1);
+            let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: self.psn, mad: &cm::emit(&mad) };
+            let bytes = packet.encode(&addresses);
+            let of_version = |socket: &&UdpSocket| socket.local_addr().is_ipv4() == addresses.src().is_ipv4();
+            let Some(socket) = self.sockets.iter().find(of_version) else { continue };
+            let to = SockAddr::from(addresses.dst());
+            let is_wildcard = socket.local_addr().ip().is_unspecified();
+            let from = Some(addresses.src().ip()).filter(|ip| is_wildcard && !ip.is_unspecified());
+            let parts = [IoSlice::new(&bytes)];
+            let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+            // The first error may be a late one about an earlier datagram.
+            if (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok()) {
+                self.stats.sent += 1;
+            }
+        }
+    }
+}
+
+fn take_in(
+    manager: &mut Manager,
+    stats: &mut EndpointStats,
+    now: Time,
+    local: SocketAddr,
+    incoming: &Incoming,
+    bytes: &[u8],
+) {
+    let here = SocketAddr::new(incoming.local.unwrap_or(local.ip()), local.port());
+    let way = Addresses::new(incoming.source, here);
+    let (Ok(way), false) = (way, incoming.truncated) else {
+        stats.malformed += 1;
+        return;
+    };
+    let Some(packet) = gsi::decode(bytes).ok().filter(|_| icrc::verify(&way, bytes)) else {
+        stats.malformed += 1;
+        return;
+    };
+    match cm::parse(packet.mad) {
+        Ok(mad) => {
+            stats.received += 1;
+            manager.receive(now, &way, mad);
+        }
+        Err(_) => stats.unknown += 1,
+    }
+}
+
+fn open(bind: SocketAddr) -> io::Result<UdpSocket> {
+    UdpSocket::open(&SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false))
+}
+
+/// The address that packets to `to` come from.
+///
+/// # Errors
+/// What the kernel says: `NetworkUnreachable`, `HostUnreachable`.
+pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
+    let unspecified: IpAddr = match to {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let local = SocketAddr::new(from.unwrap_or(unspecified), 0);
+    Ok(sys::route(local, SocketAddr::new(to, rnic_wire::net::UDP_PORT))?.source)
+}
+
+/// Datagrams that one call takes in.
+const RECEIVED_AT_ONCE: usize = 8;
+
+/// Calls in a row for one socket, so that a flood at one port does not keep others waiting.
+const RECEIVE_CALLS: usize = 16;
+
+/// Reported errors that are heeded in a row, likewise.
+const LATE_ERRORS_AT_ONCE: usize = 64;
+
+/// Several late errors may wait on one socket; after as many the datagram is given up.
+const SEND_TRIES: usize = 4;
+
+/// How often the kernel may choose a port for both IP versions.
+const BIND_TRIES: usize = 16;
+
+/// Room for some hundred messages in the kernel's accounting: what a thousand programs that connect at the same moment
+/// do not fill before the thread runs, or make up for by sending again.
+const BUFFER_BYTES: usize = 256 << 10;

@@ -1,0 +1,97 @@
+//! Lookups: which queue pair serves datagrams (SIDR, InfiniBand Architecture volume 1, section 12.11).
+//!
+//! A question is repeated until it is answered; an answer is kept for a while, in case that it gets lost.
+
+use std::cmp::Reverse;
+
+use rnic_base::{Duration, Time};
+use rnic_wire::Addresses;
+use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, Message};
+
+use super::manager::{Service, mad};
+use super::{ConnectionId, Happening, Manager, ServiceKind, State};
+
+impl Manager {
+    /// Asks for the queue pair behind a service. `request` lacks our name for it, which is filled in; `None` when there
+    /// are too many.
+    pub(crate) fn look_up(
+        &mut self,
+        now: Time,
+        addresses: Addresses,
+        mut request: LookupRequest,
+        patience: Duration,
+    ) -> Option<ConnectionId> {
+        let transaction_id = self.random.bits();
+        let id = self.add(now, addresses, 0, transaction_id, State::LookupSent)?;
+        request.request_id = self.exchanges[&id].local_comm_id;
+        self.send_until_answered(now, id, Message::LookupRequest(request), patience);
+        Some(id)
+    }
+
+    /// Answers a lookup. `reply` lacks the names, which are filled in; false when it waits no longer.
+    pub(crate) fn answer(&mut self, now: Time, id: ConnectionId, mut reply: LookupReply) -> bool {
+        let Some(exchange) = self.decide(id, State::LookupReceived, State::LookupAnswered) else { return false };
+        reply.request_id = exchange.remote_comm_id;
+        reply.service_id = exchange.service.unwrap_or_default();
+        let (addresses, message) = (exchange.addresses, Message::LookupReply(reply));
+        let out = (addresses, mad(exchange.transaction_id, message.clone()));
+        let forget_at = now + ANSWER_KEPT;
+        exchange.message = Some(Box::new(message));
+        (exchange.give_up_at, exchange.resend_at) = (forget_at, Some(forget_at));
+        self.timers.push(Reverse((forget_at, id)));
+        self.out.push_back(out);
+        true
+    }
+
+    pub(super) fn receive_lookup(&mut self, now: Time, way: &Addresses, transaction_id: u64, request: LookupRequest) {
+        if let Some(id) = self.by_request.get(&(way.src(), request.request_id)) {
+            let exchange = &self.exchanges[id];
+            if let (State::LookupAnswered, Some(message)) = (exchange.state, &exchange.message) {
+                self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
+            }
+            return;
+        }
+        let status = match self.services.get(&request.service_id) {
+            Some(service @ Service { kind: ServiceKind::Datagrams, .. }) => {
+                self.is_full(service).then_some(LookupStatus::NO_QP)
+            }
+            _ => Some(LookupStatus::UNSUPPORTED),
+        };
+        let add = |manager: &mut Self| {
+            manager.add(now, way.reversed(), request.request_id, transaction_id, State::LookupReceived)
+        };
+        let added = match status {
+            Some(status) => Err(status),
+            None => add(self).ok_or(LookupStatus::NO_QP),
+        };
+        match added {
+            Ok(id) => {
+                self.note_asked(now, id, request.service_id);
+                self.happenings.push_back(Happening::LookedUp(id, Box::new(request)));
+            }
+            Err(status) => {
+                let (request_id, service_id) = (request.request_id, request.service_id);
+                let reply = LookupReply { request_id, status, service_id, ..LookupReply::default() };
+                self.out.push_back((way.reversed(), mad(transaction_id, Message::LookupReply(reply))));
+            }
+        }
+    }
+
+    pub(super) fn receive_found(&mut self, way: &Addresses, transaction_id: u64, reply: LookupReply) {
+        let id = self.find(way, reply.request_id).filter(|id| {
+            let exchange = &self.exchanges[id];
+            exchange.state == State::LookupSent && exchange.transaction_id == transaction_id
+        });
+        match id {
+            Some(id) => {
+                self.remove(id);
+                self.happenings.push_back(Happening::Found(id, Box::new(reply)));
+            }
+            None => self.strays += 1,
+        }
+    }
+}
+
+/// How long an answer can be given again: the question is repeated twice a second at least, so it will have come
+/// several times.
+const ANSWER_KEPT: Duration = Duration::from_secs(4);

@@ -1,0 +1,125 @@
+//! From a NIC's counters to a snapshot.
+
+use std::net::SocketAddr;
+
+use rnic_engine::{QpState, QpView, Service};
+
+use super::snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
+use crate::nic::Nic;
+use crate::settings::Settings;
+
+/// What a snapshot says that the NIC does not know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Name of the device, as programs see it.
+    pub device: String,
+    /// Name of the program.
+    pub program: String,
+    /// Transport of reliable connections.
+    pub transport: String,
+    /// What carries the packets, in words.
+    pub wire: String,
+    /// The bad network, in words.
+    pub impairment: Vec<String>,
+}
+
+impl Identity {
+    /// This process's, for `device` over `wire` as `settings` say.
+    pub fn of_process(device: &str, wire: &str, settings: &Settings) -> Self {
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        Self {
+            device: device.to_owned(),
+            program: name.trim().to_owned(),
+            transport: settings.transport.clone(),
+            wire: wire.to_owned(),
+            impairment: settings.impairment_parts(),
+        }
+    }
+}
+
+impl Nic {
+    /// What there is to see now, of at most [`QUEUE_PAIRS_MAX`] queue pairs.
+    pub fn snapshot(&self, identity: &Identity) -> Snapshot {
+        let mut queue_pairs = Vec::new();
+        let mut omitted = 0;
+        for (view, peer) in self.queue_pairs() {
+            if queue_pairs.len() < QUEUE_PAIRS_MAX {
+                queue_pairs.push(queue_pair(&view, peer));
+            } else {
+                omitted += 1;
+            }
+        }
+        queue_pairs.sort_by_key(|pair| pair.number);
+        Snapshot {
+            device: identity.device.clone(),
+            pid: std::process::id(),
+            program: identity.program.clone(),
+            uptime_us: self.now().since(rnic_base::Time::ZERO).as_ps() / 1_000_000,
+            transport: identity.transport.clone(),
+            wire: identity.wire.clone(),
+            impairment: identity.impairment.clone(),
+            counters: self.device_counters(),
+            queue_pairs,
+            queue_pairs_omitted: omitted,
+        }
+    }
+
+    fn device_counters(&self) -> DeviceCounters {
+        let (engine, nic) = (self.engine_stats(), self.stats());
+        let impairment = nic.impairment;
+        DeviceCounters {
+            packets_sent: engine.packets_sent,
+            packets_retransmitted: engine.packets_retransmitted,
+            acks_sent: engine.acks_sent,
+            packets_received: engine.packets_received,
+            packets_out_of_order: engine.packets_early,
+            packets_duplicate: engine.packets_duplicate,
+            packets_dropped: engine.drops.iter().sum::<u64>() + nic.drops.iter().sum::<u64>(),
+            bytes_sent: nic.bytes_sent,
+            bytes_received: nic.bytes_received,
+            send_calls: nic.send_calls,
+            receive_calls: nic.receive_calls,
+            timeouts: engine.timeouts,
+            nacks: engine.nacks,
+            rnr_naks_sent: engine.rnr_naks_sent,
+            datagrams_refused: nic.datagrams_refused,
+            impairment_lost: impairment.lost + impairment.queue_full,
+            impairment_reordered: impairment.reordered,
+            impairment_duplicated: impairment.duplicated,
+            impairment_corrupted: impairment.corrupted,
+        }
+    }
+}
+
+fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
+    let QpView { info, transport, in_flight, window, .. } = view;
+    let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
+    QueuePairSnapshot {
+        number: info.number.get(),
+        service: service(info.service).to_owned(),
+        state: format!("{:?}", info.state),
+        transport: (*transport).to_owned(),
+        peer: peer.filter(|_| is_connected).map(|peer| peer.to_string()).unwrap_or_default(),
+        peer_number: if is_connected { info.dest_qpn.get() } else { 0 },
+        packets_sent: info.stats.packets_sent,
+        packets_retransmitted: info.stats.packets_retransmitted,
+        rnr_naks: info.stats.rnr_naks.into(),
+        nacks: info.stats.nacks.into(),
+        timeouts: info.stats.timeouts.into(),
+        packets_in_flight: *in_flight,
+        window_packets: Some(*window),
+        ..QueuePairSnapshot::default()
+    }
+}
+
+/// As people abbreviate it.
+fn service(service: Service) -> &'static str {
+    match service {
+        Service::ReliableConnection => "RC",
+        Service::UnreliableConnection => "UC",
+        Service::UnreliableDatagram => "UD",
+    }
+}
+
+/// Queue pairs that a snapshot tells: as many as anybody looks at, and a bound for how long a watcher holds the NIC up.
+pub const QUEUE_PAIRS_MAX: usize = 4_096;

@@ -1,0 +1,215 @@
+//! Snapshots in Prometheus' text exposition format, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::fmt::Write;
+
+use super::snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
+
+/// A metric: name, help, and where its value is. Names end in their unit, counters in `_total`, as is the custom.
+type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// Everything that `snapshots` say, for a scraper.
+pub fn exposition(snapshots: &[Snapshot]) -> String {
+    let mut text = String::new();
+    let devices: Vec<(String, &DeviceCounters)> =
+        snapshots.iter().map(|snapshot| (device_labels(snapshot), &snapshot.counters)).collect();
+    for metric in DEVICE_METRICS {
+        family(&mut text, metric, devices.iter().map(|(labels, counters)| (labels.as_str(), *counters)));
+    }
+    let pairs: Vec<(String, &QueuePairSnapshot)> = snapshots
+        .iter()
+        .flat_map(|snapshot| snapshot.queue_pairs.iter().map(|pair| (pair_labels(snapshot, pair), pair)))
+        .collect();
+    for metric in PAIR_METRICS {
+        family(&mut text, metric, pairs.iter().map(|(labels, pair)| (labels.as_str(), *pair)));
+    }
+    text
+}
+
+/// One metric of everything that has it: its heads once, then a line each.
+fn family<'a, T: 'a>(text: &mut String, metric: &Metric<T>, of: impl Iterator<Item = (&'a str, &'a T)>) {
+    let (name, kind, help, value) = metric;
+    let mut is_first = true;
+    for (labels, thing) in of {
+        let Some(value) = value(thing) else { continue };
+        if std::mem::take(&mut is_first) {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
+        }
+        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    }
+}
+
+fn device_labels(snapshot: &Snapshot) -> String {
+    let Snapshot { device, pid, program, transport, .. } = snapshot;
+    format!(
+        r#"device="{}",pid="{pid}",program="{}",transport="{}""#,
+        escaped(device),
+        escaped(program),
+        escaped(transport)
+    )
+}
+
+fn pair_labels(snapshot: &Snapshot, pair: &QueuePairSnapshot) -> String {
+    format!(
+        r#"device="{}",pid="{}",program="{}",qp="{}",service="{}",peer="{}""#,
+        escaped(&snapshot.device),
+        snapshot.pid,
+        escaped(&snapshot.program),
+        pair.number,
+        escaped(&pair.service),
+        escaped(&pair.peer)
+    )
+}
+
+/// As values of labels are written.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
+    ("rnic_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
+    ("rnic_packets_retransmitted_total", Kind::Counter, "Data packets sent again.", |of| {
+        count(of.packets_retransmitted)
+    }),
+    ("rnic_acks_sent_total", Kind::Counter, "Acknowledgements sent.", |of| count(of.acks_sent)),
+    ("rnic_packets_received_total", Kind::Counter, "Packets that came in.", |of| count(of.packets_received)),
+    ("rnic_packets_out_of_order_total", Kind::Counter, "Packets that came in early and were kept.", |of| {
+        count(of.packets_out_of_order)
+    }),
+    ("rnic_packets_duplicate_total", Kind::Counter, "Packets that had come in before.", |of| {
+        count(of.packets_duplicate)
+    }),
+    ("rnic_packets_dropped_total", Kind::Counter, "Packets that came in and were not used.", |of| {
+        count(of.packets_dropped)
+    }),
+    ("rnic_sent_bytes_total", Kind::Counter, "UDP payload sent.", |of| count(of.bytes_sent)),
+    ("rnic_received_bytes_total", Kind::Counter, "UDP payload that came in.", |of| count(of.bytes_received)),
+    ("rnic_timeouts_total", Kind::Counter, "Timeouts on which something was sent again.", |of| count(of.timeouts)),
+    ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements that came in.", |of| count(of.nacks)),
+    ("rnic_rnr_naks_sent_total", Kind::Counter, "Times a peer was told that no receive is posted.", |of| {
+        count(of.rnr_naks_sent)
+    }),
+    ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel refused for good.", |of| {
+        count(of.datagrams_refused)
+    }),
+    ("rnic_impairment_lost_total", Kind::Counter, "Packets lost on purpose.", |of| count(of.impairment_lost)),
+    ("rnic_impairment_reordered_total", Kind::Counter, "Packets overtaken on purpose.", |of| {
+        count(of.impairment_reordered)
+    }),
+    ("rnic_impairment_duplicated_total", Kind::Counter, "Packets sent twice on purpose.", |of| {
+        count(of.impairment_duplicated)
+    }),
+    ("rnic_impairment_corrupted_total", Kind::Counter, "Packets made wrong on purpose.", |of| {
+        count(of.impairment_corrupted)
+    }),
+];
+
+const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
+    ("rnic_qp_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
+    ("rnic_qp_packets_retransmitted_total", Kind::Counter, "Data packets sent again.", |of| {
+        count(of.packets_retransmitted)
+    }),
+    ("rnic_qp_packets_received_total", Kind::Counter, "Packets of the peer taken.", |of| count(of.packets_received)),
+    ("rnic_qp_packets_out_of_order_total", Kind::Counter, "Packets of the peer that came early and were kept.", |of| {
+        count(of.packets_out_of_order)
+    }),
+    ("rnic_qp_packets_dropped_total", Kind::Counter, "Packets of the peer not used.", |of| count(of.packets_dropped)),
+    ("rnic_qp_rnr_naks_total", Kind::Counter, "Times the peer had no receive posted.", |of| count(of.rnr_naks)),
+    ("rnic_qp_rnr_naks_sent_total", Kind::Counter, "Times the peer was told that no receive is posted.", |of| {
+        count(of.rnr_naks_sent)
+    }),
+    ("rnic_qp_nacks_total", Kind::Counter, "Negative acknowledgements of the peer.", |of| count(of.nacks)),
+    ("rnic_qp_timeouts_total", Kind::Counter, "Timeouts on which something was sent again.", |of| count(of.timeouts)),
+    ("rnic_qp_in_flight_packets", Kind::Gauge, "Packets under way.", |of| count(of.packets_in_flight)),
+    ("rnic_qp_window_packets", Kind::Gauge, "Packets that may be under way.", |of| of.window_packets.and_then(count)),
+    ("rnic_qp_round_trip_seconds", Kind::Gauge, "The last round trip that was measured.", |of| {
+        of.round_trip_us.map(|us| us / 1e6)
+    }),
+];
+
+/// Whole numbers are exact up to 2^53, beyond which no counter of ours comes.
+#[allow(clippy::unnecessary_wraps, reason = "values that may be missing and those that may not share one table")]
+fn count(value: u64) -> Option<f64> {
+    Some(value as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let pair = QueuePairSnapshot {
+            number: 17,
+            service: "RC".to_owned(),
+            peer: "192.0.2.1:4800".to_owned(),
+            packets_sent: 5,
+            round_trip_us: Some(250.0),
+            ..QueuePairSnapshot::default()
+        };
+        Snapshot {
+            device: "rnic0".to_owned(),
+            pid: 4_711,
+            program: "a \"b\" \\c".to_owned(),
+            counters: DeviceCounters { packets_sent: 9, ..DeviceCounters::default() },
+            queue_pairs: vec![pair.clone(), QueuePairSnapshot { number: 18, round_trip_us: None, ..pair }],
+            ..Snapshot::default()
+        }
+    }
+
+    /// What a scraper insists on: heads once and in front, no sample twice, quoted labels, numbers.
+    fn check_format(text: &str) {
+        assert!(text.ends_with('\n') || text.is_empty());
+        let (mut family, mut helped, mut seen) = (String::new(), Vec::new(), Vec::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                rest.split_once(' ').expect("a help text").0.clone_into(&mut family);
+                assert!(!helped.contains(&family), "{family} is one group");
+                helped.push(family.clone());
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a type");
+                assert_eq!(name, family);
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            } else {
+                let (sample, value) = line.rsplit_once(' ').expect("a value");
+                value.parse::<f64>().expect("a number");
+                let (name, labels) = sample.strip_suffix('}').expect("labels").split_once('{').expect("labels");
+                assert_eq!(name, family);
+                assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+                assert!(labels.starts_with("device=\"") && labels.ends_with('"'));
+                assert!(!seen.contains(&sample.to_owned()), "{sample} is told once");
+                seen.push(sample.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn a_scraper_can_read_it() {
+        let two = [snapshot(), Snapshot { pid: 4_712, ..snapshot() }];
+        let text = exposition(&two);
+        check_format(&text);
+        for line in [
+            "# TYPE rnic_packets_sent_total counter",
+            r#"rnic_packets_sent_total{device="rnic0",pid="4711",program="a \"b\" \\c",transport=""} 9"#,
+            r#",qp="17",service="RC",peer="192.0.2.1:4800"} 0.00025"#,
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert_eq!(text.matches("rnic_qp_round_trip_seconds{").count(), 2, "only where it is known");
+        assert_eq!(exposition(&[]), "");
+    }
+}
