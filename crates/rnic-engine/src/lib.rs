@@ -95,6 +95,11 @@ impl SrqId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PeerId(pub u32);
 
+impl PeerId {
+    /// The number that no peer has: bodies do not hand it out.
+    pub const NOBODY: Self = Self(u32::MAX);
+}
+
 impl fmt::Debug for PeerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "peer {}", self.0)

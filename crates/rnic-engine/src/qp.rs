@@ -82,7 +82,7 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     /// What the peer may do, whatever a key grants.
     pub(crate) access: Access,
-    /// Who is at the other end: [`NOBODY`] in unreliable services, whose packets come in by another way.
+    /// Who is at the other end: [`PeerId::NOBODY`] in unreliable services, whose packets come in by another way.
     pub(crate) peer: PeerId,
     pub(crate) dest_qpn: Qpn,
     mtu: u16,
@@ -111,9 +111,6 @@ pub(crate) struct Qp {
     pub(crate) stats: QpStats,
 }
 
-/// No peer: what the peer of a packet never is.
-pub(crate) const NOBODY: PeerId = PeerId(u32::MAX);
-
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = attributes.transport.for_service(attributes.service);
@@ -123,7 +120,7 @@ impl Qp {
             slot,
             state: QpState::Reset,
             access: Access::all(),
-            peer: if transport.service == Service::ReliableConnection { PeerId::default() } else { NOBODY },
+            peer: if transport.service == Service::ReliableConnection { PeerId::default() } else { PeerId::NOBODY },
             dest_qpn: Qpn::default(),
             // Nothing is cut into packets before a connection says how; what is posted in the error state is still
             // measured.
@@ -199,7 +196,7 @@ impl Qp {
         match self.state {
             QpState::Reset | QpState::Init => DropReason::State,
             _ if expected != peer => DropReason::WrongPeer,
-            QpState::Error if self.peer == NOBODY => DropReason::State,
+            QpState::Error if self.peer == PeerId::NOBODY => DropReason::State,
             _ => DropReason::WrongFormat,
         }
     }

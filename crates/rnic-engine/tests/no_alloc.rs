@@ -29,6 +29,8 @@ enum Load {
     Send(u32),
     /// Reads of so many bytes.
     Read(u32),
+    /// Datagrams of so many bytes.
+    Datagram(u32),
     /// Fetch-and-add.
     Atomic,
     /// All of them in turn.
@@ -49,7 +51,10 @@ struct Bench {
 
 impl Bench {
     fn new(transport: &str, options: &[(&str, &str)], load: Load) -> Self {
-        let mut shape = Shape::new(transport, options);
+        Self::with(Shape::new(transport, options), load)
+    }
+
+    fn with(mut shape: Shape, load: Load) -> Self {
         shape.queue_pairs = QUEUE_PAIRS;
         // For transports that heed congestion.
         shape.marked = Probability::ratio(1, 500);
@@ -67,10 +72,12 @@ impl Bench {
             load => load,
         };
         let remote = self.pair.right.remote(1 << 18);
+        let to = DatagramAddress { peer: PeerId(1), qpn: self.pair.right.numbers[qp], qkey: 0 };
         let (op, len) = match load {
             Load::Write(len) => (SendOp::Write { remote, immediate: None }, len),
             Load::Send(len) => (SendOp::Send { immediate: None }, len),
             Load::Read(len) => (SendOp::Read { remote }, len),
+            Load::Datagram(len) => (SendOp::Datagram { to, immediate: Some(1) }, len),
             Load::Atomic | Load::Mixed => (SendOp::FetchAdd { remote, add: 1 }, 8),
         };
         self.pair.left.post(qp, qp as u64, op, len);
@@ -97,10 +104,13 @@ impl Bench {
 }
 
 fn allocations_of(transport: &str, options: &[(&str, &str)], load: Load, lossy: bool) -> u64 {
+    allocations(Bench::new(transport, options, load), lossy)
+}
+
+fn allocations(mut bench: Bench, lossy: bool) -> u64 {
     // Without loss all queues are as full as they get. With much loss, every window of every queue pair has its first
     // recovery.
     let loss = |percent| if lossy { Probability::ratio(percent, 100) } else { Probability::NEVER };
-    let mut bench = Bench::new(transport, options, load);
     for percent in [0, 10, 1] {
         bench.pair.loss = loss(percent);
         bench.run(PACKETS / 4);
@@ -135,6 +145,23 @@ fn nothing_is_allocated_with_loss() {
         for load in LOADS {
             let allocations = allocations_of(transport, &[], load, true);
             assert_eq!(allocations, 0, "{transport}, {load:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_allocated_by_unreliable_services() {
+    let (connection, datagram) = (Service::UnreliableConnection, Service::UnreliableDatagram);
+    let loads = [
+        (connection, Load::Write(8)),
+        (connection, Load::Write(65_536)),
+        (connection, Load::Send(3_000)),
+        (datagram, Load::Datagram(1_000)),
+    ];
+    for (service, load) in loads {
+        for lossy in [false, true] {
+            let bench = Bench::with(Shape { service, ..Shape::new("irn", &[]) }, load);
+            assert_eq!(allocations(bench, lossy), 0, "{service:?}, {load:?}");
         }
     }
 }

@@ -306,6 +306,7 @@ impl Engine {
     /// When the state, the service or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         check_mtu(connection.mtu)?;
+        attribute("peer", connection.peer.0, 0, PeerId::NOBODY.0 - 1)?;
         attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
         let qp = self.change(qpn, QpState::ReadyToReceive)?;
         let start = Seq::start(connection.rq_psn);

@@ -8,11 +8,12 @@ mod build;
 
 use rnic_base::{Seq, Time};
 
+use crate::PeerId;
 use crate::completion::WcStatus;
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::error::PostError;
-use crate::qp::{NOBODY, Qp, QpState};
+use crate::qp::{Qp, QpState};
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -240,7 +241,7 @@ impl Qp {
         if !self.state.sends() {
             return false;
         }
-        if self.peer == NOBODY {
+        if self.peer == PeerId::NOBODY {
             return self.transmit_unreliable(core, now);
         }
         if self.requester.pause.is_set() {

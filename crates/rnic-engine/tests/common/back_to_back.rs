@@ -11,6 +11,7 @@ use rnic_wire::Qpn;
 /// What both sides are made of.
 #[derive(Clone)]
 pub struct Shape {
+    pub service: Service,
     pub transport: Arc<Transport>,
     pub queue_pairs: usize,
     pub mtu: u32,
@@ -26,7 +27,8 @@ impl Shape {
         let profile = rnic_transports::select(transport, options.iter().copied()).expect("a transport that exists");
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
         let psn = Psn::new(0xff_0000);
-        Self { transport, queue_pairs: 1, mtu: 1_024, psn, memory: 1 << 20, marked: Probability::NEVER }
+        let service = Service::ReliableConnection;
+        Self { service, transport, queue_pairs: 1, mtu: 1_024, psn, memory: 1 << 20, marked: Probability::NEVER }
     }
 }
 
@@ -55,7 +57,7 @@ impl<D> Side<D> {
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 signal_all: true,
-                service: Service::ReliableConnection,
+                service: shape.service,
                 transport: Arc::clone(&shape.transport),
                 number: None,
             };
@@ -79,7 +81,11 @@ impl<D> Side<D> {
             };
             let timing = QpTiming { sq_psn: shape.psn, retry_count: 1_000, rnr_retry: None, max_rd_atomic: 8 };
             self.engine.modify_to_init(*qpn).expect("from reset");
-            self.engine.modify_to_rtr(*qpn, &connection).expect("from init");
+            if shape.service == Service::UnreliableDatagram {
+                self.engine.modify_to_rtr_unconnected(*qpn, shape.mtu).expect("from init");
+            } else {
+                self.engine.modify_to_rtr(*qpn, &connection).expect("from init");
+            }
             self.engine.modify_to_rts(Time::ZERO, *qpn, &timing).expect("from ready to receive");
         }
     }
