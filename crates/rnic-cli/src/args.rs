@@ -5,6 +5,7 @@ mod list;
 mod perf;
 mod run;
 mod sim;
+mod top;
 pub mod values;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ pub use list::ListArgs;
 pub use perf::PerfArgs;
 pub use run::RunArgs;
 pub use sim::SimArgs;
+pub use top::TopArgs;
 
 use crate::console;
 use crate::failure::one_line;
@@ -39,6 +41,9 @@ pub enum Command {
 
     /// Run an unmodified RDMA program on the software device
     Run(RunArgs),
+
+    /// Watch the processes that use the software device
+    Top(TopArgs),
 
     /// Measure one kind of operation, over UDP between processes or machines, or simulated
     Perf(PerfArgs),

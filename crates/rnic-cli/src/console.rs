@@ -50,6 +50,12 @@ pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
     }
 }
 
+/// Writes to standard output; answers whether somebody is still reading.
+pub fn try_print(text: &str) -> bool {
+    let mut out = std::io::stdout();
+    write!(out, "{text}").and_then(|()| out.flush()).is_ok()
+}
+
 /// Writes to standard output; a reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) {
     let _ = write!(std::io::stdout(), "{text}");

@@ -28,6 +28,7 @@ mod run;
 mod shell;
 mod sim;
 mod table;
+mod top;
 
 use std::process::ExitCode;
 
@@ -61,5 +62,6 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Perf(args) => perf::run(args),
         Command::Run(args) => run::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Top(args) => top::run(args),
     }
 }

@@ -95,7 +95,9 @@ pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, Observe
     }
     let text = read_all(stream, timeout).map_err(system)?;
     let malformed = |error: serde_json::Error| ObserveError::Malformed { pid, reason: error.to_string() };
-    serde_json::from_slice(&text).map_err(malformed)
+    let snapshot: Snapshot = serde_json::from_slice(&text).map_err(malformed)?;
+    // It is known by its name, whatever it says.
+    Ok(Snapshot { pid, context: endpoint.number, ..snapshot })
 }
 
 fn read_all(mut stream: UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {

@@ -53,6 +53,8 @@ impl Nic {
         Snapshot {
             device: identity.device.clone(),
             pid: std::process::id(),
+            // The socket's name says it.
+            context: 0,
             program: identity.program.clone(),
             uptime_us: self.now().since(rnic_base::Time::ZERO).as_ps() / 1_000_000,
             transport: identity.transport.clone(),
@@ -97,7 +99,7 @@ fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
     QueuePairSnapshot {
         number: info.number.get(),
         service: service(info.service).to_owned(),
-        state: format!("{:?}", info.state),
+        state: state(info.state).to_owned(),
         transport: (*transport).to_owned(),
         peer: peer.filter(|_| is_connected).map(|peer| peer.to_string()).unwrap_or_default(),
         peer_number: if is_connected { info.dest_qpn.get() } else { 0 },
@@ -118,6 +120,19 @@ fn service(service: Service) -> &'static str {
         Service::ReliableConnection => "RC",
         Service::UnreliableConnection => "UC",
         Service::UnreliableDatagram => "UD",
+    }
+}
+
+/// As verbs programs call it.
+fn state(state: QpState) -> &'static str {
+    match state {
+        QpState::Reset => "RESET",
+        QpState::Init => "INIT",
+        QpState::ReadyToReceive => "RTR",
+        QpState::ReadyToSend => "RTS",
+        QpState::SendQueueDrained => "SQD",
+        QpState::SendQueueError => "SQE",
+        QpState::Error => "ERR",
     }
 }
 

@@ -55,9 +55,9 @@ fn family<'a, T: 'a>(text: &mut String, metric: &Metric<T>, of: impl Iterator<It
 }
 
 fn device_labels(snapshot: &Snapshot) -> String {
-    let Snapshot { device, pid, program, transport, .. } = snapshot;
+    let Snapshot { device, pid, context, program, transport, .. } = snapshot;
     format!(
-        r#"device="{}",pid="{pid}",program="{}",transport="{}""#,
+        r#"device="{}",pid="{pid}",context="{context}",program="{}",transport="{}""#,
         escaped(device),
         escaped(program),
         escaped(transport)
@@ -66,9 +66,10 @@ fn device_labels(snapshot: &Snapshot) -> String {
 
 fn pair_labels(snapshot: &Snapshot, pair: &QueuePairSnapshot) -> String {
     format!(
-        r#"device="{}",pid="{}",program="{}",qp="{}",service="{}",peer="{}""#,
+        r#"device="{}",pid="{}",context="{}",program="{}",qp="{}",service="{}",peer="{}""#,
         escaped(&snapshot.device),
         snapshot.pid,
+        snapshot.context,
         escaped(&snapshot.program),
         pair.number,
         escaped(&pair.service),
@@ -199,12 +200,12 @@ mod tests {
 
     #[test]
     fn a_scraper_can_read_it() {
-        let two = [snapshot(), Snapshot { pid: 4_712, ..snapshot() }];
+        let two = [snapshot(), Snapshot { context: 1, ..snapshot() }];
         let text = exposition(&two);
         check_format(&text);
         for line in [
             "# TYPE rnic_packets_sent_total counter",
-            r#"rnic_packets_sent_total{device="rnic0",pid="4711",program="a \"b\" \\c",transport=""} 9"#,
+            r#"rnic_packets_sent_total{device="rnic0",pid="4711",context="0",program="a \"b\" \\c",transport=""} 9"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800"} 0.00025"#,
         ] {
             assert!(text.contains(line), "{line}: {text}");

@@ -11,6 +11,8 @@ pub struct Snapshot {
     pub device: String,
     /// Number of the process.
     pub pid: u32,
+    /// Which of the process's devices it is: a program may open several, of one name.
+    pub context: u32,
     /// Its program.
     pub program: String,
     /// Since the device was opened.
@@ -81,7 +83,7 @@ pub struct QueuePairSnapshot {
     pub number: u32,
     /// `RC`, `UC` or `UD`.
     pub service: String,
-    /// Its state: `Reset`, `Init`, `Rtr`, `Rts`, `Sqd`, `Error`.
+    /// Its state: `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE`, `ERR`.
     pub state: String,
     /// Its transport.
     pub transport: String,

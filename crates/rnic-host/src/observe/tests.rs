@@ -53,7 +53,9 @@ fn devices_of_one_process_have_names_of_their_own() {
     let (first, second) = (named("a"), named("b"));
     assert_ne!(first.name(), second.name());
     assert_eq!(fetch(&endpoint_of(&first), PATIENCE).expect("it answers").device, "a");
-    assert_eq!(fetch(&endpoint_of(&second), PATIENCE).expect("it answers").device, "b");
+    let second = fetch(&endpoint_of(&second), PATIENCE).expect("it answers");
+    assert_eq!((second.device.as_str(), second.pid), ("b", std::process::id()));
+    assert_ne!(second.context, endpoint_of(&first).number);
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! `rnic top`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use rnic_base::Duration;
+
+use super::values::positive_time;
+
+/// Arguments of `rnic top`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TopArgs {
+    /// How long between looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_time)]
+    pub interval: Duration,
+
+    /// Look for one interval, print, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Queue pairs to show: those with most packets
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub qps: usize,
+
+    /// Answer scrapers at ADDR:PORT, path /metrics, until interrupted (port 0: any free one)
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["once", "json", "interval", "qps"])]
+    pub prometheus: Option<SocketAddr>,
+
+    /// Print one JSON object with everything that is counted, and end
+    #[arg(long, conflicts_with_all = ["once", "interval", "qps"])]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Shows the processes of this user (for root: of everybody) in this network namespace that have opened the software
+device: what they send, and what is lost, repeated, out of order. Ends with ctrl-c.
+
+Examples:
+  rnic top
+  rnic top --once
+  rnic top --json | jq '.devices[].counters.packets_retransmitted'
+  rnic top --prometheus 127.0.0.1:9464";

@@ -1,0 +1,78 @@
+//! `rnic top` shows what a NIC of another process (this one) counts.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process;
+
+use common::{command, finish, first_line, rnic};
+use rnic_host::observe::{self, Identity, Observer};
+use rnic_host::{Nic, NicConfig, Settings};
+
+fn watched() -> Observer {
+    let nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a NIC");
+    let mut settings = Settings::default();
+    settings.impairment.loss = "1%".parse().expect("a chance");
+    let identity = Identity::of_process("rnic0", "RoCEv2 over UDP", &settings);
+    observe::serve(move || Some(nic.snapshot(&identity))).expect("a socket and a thread")
+}
+
+#[test]
+fn people_see_who_uses_the_device() {
+    let _observer = watched();
+    let said = rnic(&["top", "--once", "--interval", "10ms"]).ok();
+    // Other tests of this process are watched too.
+    let own = format!("({}", process::id());
+    let row = said.out.lines().find(|line| line.contains(&own)).expect("a row");
+    assert!(row.split_whitespace().any(|word| word == "0"), "{said:#?}");
+    assert!(said.out.contains(&own) && said.out.contains("): rnic0, irn, RoCEv2 over UDP, loss 1%"), "{said:#?}");
+    assert!(said.out.lines().all(|line| line.chars().count() <= 120), "{said:#?}");
+}
+
+#[test]
+fn programs_see_every_counter() {
+    let _observer = watched();
+    let all = rnic(&["top", "--json"]).json();
+    let devices = all["devices"].as_array().expect("a list");
+    let own = devices.iter().find(|device| device["pid"] == process::id()).expect("this process");
+    assert_eq!((&own["device"], &own["counters"]["packets_sent"]), (&"rnic0".into(), &0.into()));
+    assert!(own["queue_pairs"].as_array().is_some_and(Vec::is_empty), "{own}");
+}
+
+#[test]
+fn scrapers_get_metrics() {
+    let _observer = watched();
+    let mut child = command(&["top", "--prometheus", "127.0.0.1:0"]).spawn().expect("the command starts");
+    let line = first_line(child.stderr.as_mut().expect("it is captured"));
+    let address = line.strip_prefix("metrics at http://").and_then(|rest| rest.split('/').next()).expect("an address");
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("it answers and closes");
+        said
+    };
+    // Somebody who says nothing keeps nobody else from asking for longer than its time.
+    let _silent = TcpStream::connect(address).expect("it listens");
+    let said = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    let (head, body) = said.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    assert!(body.contains("# TYPE rnic_packets_sent_total counter"), "{body}");
+    assert!(body.contains(&format!("pid=\"{}\"", process::id())), "{body}");
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask("PUT /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    assert!(ask(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(10_000))).starts_with("HTTP/1.1 400"));
+    child.kill().expect("it runs");
+    finish(child);
+}
+
+#[test]
+fn an_address_that_is_taken_is_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it has one").to_string();
+    rnic(&["top", "--prometheus", &address]).refused(2, &[&address, "in use"]);
+    rnic(&["top", "--prometheus", "nowhere"]).refused(2, &["nowhere"]);
+    rnic(&["top", "--json", "--once"]).refused(2, &["--once"]);
+}
