@@ -83,6 +83,10 @@ impl Cq {
         self.entries.len()
     }
 
+    pub(crate) fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity as usize;
+    }
+
     pub(crate) fn is_overrun(&self) -> bool {
         self.overrun
     }

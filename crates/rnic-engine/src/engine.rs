@@ -1,5 +1,6 @@
 //! The engine: routes inputs to queue pairs and drains what they want done.
 
+mod change;
 mod look;
 mod setup;
 mod table;
@@ -19,6 +20,7 @@ use crate::stats::EngineStats;
 use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
+pub use change::SrqInfo;
 pub use look::QpView;
 use table::QpTable;
 

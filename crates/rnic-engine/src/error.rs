@@ -23,6 +23,16 @@ pub enum ResourceError {
         /// The most there can be.
         limit: u64,
     },
+    /// More is in the queue than would fit.
+    #[error("{what}: {asked} are too few for the {holds} that are taken")]
+    Holds {
+        /// What was sized.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// What is there.
+        holds: u64,
+    },
     /// The engine has as many as it can number.
     #[error("no more than {limit} {what}")]
     Exhausted {

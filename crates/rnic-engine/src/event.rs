@@ -15,6 +15,8 @@ pub enum AsyncEvent {
     QpAccessError(Qpn),
     /// A malformed request put the queue pair into the error state.
     QpRequestError(Qpn),
+    /// The queue pair is in the error state and takes no more receives from its shared receive queue.
+    LastWqeReached(Qpn),
     /// The send queue drained has come to rest.
     SendQueueDrained(Qpn),
     /// More completions than the queue holds: it and its queue pairs are unusable.

@@ -69,7 +69,8 @@ impl MrTable {
         Self { slots: Vec::new(), free: Vec::new(), veil: Veil::new(secret) }
     }
 
-    pub(crate) fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+    /// Whether a region can be as it says.
+    fn check(region: &MemoryRegion) -> Result<(), MemoryError> {
         if region.addr.checked_add(region.len).is_none() || region.local.checked_add(region.len).is_none() {
             return Err(MemoryError::Wraps { addr: region.addr, len: region.len });
         }
@@ -77,6 +78,11 @@ impl MrTable {
         if region.access.intersects(needs_local) && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(MemoryError::RemoteWithoutLocalWrite);
         }
+        Ok(())
+    }
+
+    pub(crate) fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+        Self::check(&region)?;
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() as u64 == u64::from(MEMORY_REGIONS_MAX) => return Err(MemoryError::Exhausted),
@@ -92,6 +98,15 @@ impl MrTable {
         slot.key = self.veil.cover(index << 8 | u32::from(slot.generation));
         slot.region = Some(region);
         Ok(Key(slot.key))
+    }
+
+    /// Puts `region` behind `key`; answers what was there.
+    pub(crate) fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
+        Self::check(&region)?;
+        let index = self.index_of(key.0);
+        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
+        let old = slot.and_then(|slot| slot.region.as_mut()).ok_or(MemoryError::Unknown(key.0))?;
+        Ok(std::mem::replace(old, region))
     }
 
     pub(crate) fn deregister(&mut self, key: Key) -> Result<MemoryRegion, MemoryError> {

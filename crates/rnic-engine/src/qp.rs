@@ -184,15 +184,19 @@ impl Qp {
         }
     }
 
+    /// Who is at the other end, if there is such a place.
+    pub(crate) fn far_end(&self) -> PeerId {
+        match self.transport.service {
+            Service::UnreliableConnection => self.unreliable.peer(),
+            _ => self.peer,
+        }
+    }
+
     /// Why a packet from `peer`, which is not the peer or speaks another protocol, or comes too late for an unreliable
     /// service, is none of ours.
     #[cold]
     pub(crate) fn why_foreign(&self, peer: PeerId) -> DropReason {
-        let expected = match self.transport.service {
-            Service::ReliableConnection => self.peer,
-            Service::UnreliableConnection => self.unreliable.peer(),
-            Service::UnreliableDatagram => peer,
-        };
+        let expected = if self.transport.service == Service::UnreliableDatagram { peer } else { self.far_end() };
         match self.state {
             QpState::Reset | QpState::Init => DropReason::State,
             _ if expected != peer => DropReason::WrongPeer,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::PdId;
+use crate::engine::SrqInfo;
 use crate::wr::Sge;
 
 /// Receives that any queue pair of the same domain may claim, in the order in which they were posted.
@@ -55,6 +56,21 @@ impl Srq {
         self.entries.push_back(Entry { wr_id, sge_count: sges.len() as u8 });
         self.sges.extend(sges);
         self.sges.extend(std::iter::repeat_n(Sge::default(), self.sges_each - sges.len()));
+    }
+
+    /// Room for `capacity` entries, which are no fewer than there are.
+    pub(crate) fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity as usize;
+        self.entries.reserve(self.capacity - self.entries.len());
+        self.sges.reserve((self.capacity - self.entries.len()) * self.sges_each);
+    }
+
+    pub(crate) fn info(&self) -> SrqInfo {
+        SrqInfo { max_wr: self.capacity as u32, max_sge: self.sges_each as u32, limit: self.limit, posted: self.len() }
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
     }
 
     pub(crate) fn set_limit(&mut self, limit: u32) {

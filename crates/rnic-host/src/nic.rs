@@ -192,12 +192,39 @@ impl Nic {
         addr: u64,
         access: Access,
     ) -> Result<Region, NicError> {
-        if len == 0 || len as u64 > REGION_BYTES_MAX {
-            return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
-        }
+        check_region_len(len)?;
         // SAFETY: the caller's promise, and the length has been checked.
         let slot = unsafe { self.memory.adopt(start, len) };
         self.register_slot(pd, slot, addr, len, access)
+    }
+
+    /// Puts other memory, another domain or other rights behind the key of a region: `ibv_rereg_mr`. Requests under way
+    /// see the change. Memory that the NIC has made for the region is given back.
+    ///
+    /// # Errors
+    /// As [`Nic::register`], and when the key has been taken back; the region is then as it was.
+    ///
+    /// # Safety
+    /// As [`Nic::register_raw`].
+    pub unsafe fn reregister_raw(
+        &mut self,
+        region: &mut Region,
+        pd: PdId,
+        (start, len): (NonNull<u8>, usize),
+        addr: u64,
+        access: Access,
+    ) -> Result<(), NicError> {
+        check_region_len(len)?;
+        // SAFETY: the caller's promise, and the length has been checked.
+        let slot = unsafe { self.memory.adopt(start, len) };
+        let wanted = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
+        if let Err(error) = self.engine.reregister(region.key, wanted) {
+            self.memory.release(slot);
+            return Err(error.into());
+        }
+        self.memory.release(region.slot);
+        (region.slot, region.addr, region.len) = (slot, addr, len);
+        Ok(())
     }
 
     fn register_slot(
@@ -461,6 +488,14 @@ fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicE
 fn make_impairment(config: &NicConfig, number: u64) -> Option<Box<PeerImpairment>> {
     let impairment = &config.impairment;
     (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number))
+}
+
+/// Checks the size of a region.
+fn check_region_len(len: usize) -> Result<(), NicError> {
+    if len == 0 || len as u64 > REGION_BYTES_MAX {
+        return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
+    }
+    Ok(())
 }
 
 /// A packet in one piece.

@@ -141,6 +141,7 @@ impl Core {
             AsyncEvent::QpFatal(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_FATAL),
             AsyncEvent::QpAccessError(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_ACCESS_ERR),
             AsyncEvent::QpRequestError(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_REQ_ERR),
+            AsyncEvent::LastWqeReached(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_LAST_WQE_REACHED),
             AsyncEvent::SendQueueDrained(qpn) => {
                 let wants = |qp: &Qp| qp.attr.en_sqd_async_notify != 0;
                 let element = self.qp_of(qpn).filter(|qp| wants(qp)).map(|qp| Element::Qp(qp.object));

@@ -9,7 +9,7 @@ use crate::qp::{Qp, QpInfo};
 pub struct QpView {
     /// What can be asked about it by number.
     pub info: QpInfo,
-    /// Who is at the other end; says nothing before it is connected.
+    /// Who is at the other end; says nothing before it is connected, and is [`PeerId::NOBODY`] where nobody ever is.
     pub peer: PeerId,
     /// Name of its transport.
     pub transport: &'static str,
@@ -32,7 +32,7 @@ impl Qp {
         let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
         QpView {
             info: self.info(),
-            peer: self.peer,
+            peer: self.far_end(),
             transport: self.transport.profile.name,
             in_flight: self.requester.window.in_flight(),
             window: window.map_or(cap, |window| window.whole_packets().min(cap)),

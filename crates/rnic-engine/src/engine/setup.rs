@@ -18,7 +18,7 @@ use crate::wr::RecvRequest;
 use crate::{CqId, PdId, PeerId, SrqId};
 
 /// Checks a size against its limit.
-fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Result<u32, ResourceError> {
+pub(super) fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Result<u32, ResourceError> {
     if (least..=limit).contains(&asked) {
         return Ok(asked);
     }
@@ -155,10 +155,12 @@ impl Engine {
     /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When it does not exist or cannot hold as many.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
         let slot = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut);
-        slot.ok_or(ResourceError::Unknown("shared receive queue"))?.set_limit(limit);
+        let queue = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
+        size("shared receive queue limit", limit, 0, queue.info().max_wr)?;
+        queue.set_limit(limit);
         Ok(())
     }
 

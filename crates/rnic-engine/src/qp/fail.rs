@@ -52,6 +52,9 @@ impl Qp {
         self.release_peer(core);
         self.requester.pause = Deadline::NEVER;
         self.flush(core);
+        if self.srq.is_some() {
+            core.notice(AsyncEvent::LastWqeReached(self.number));
+        }
     }
 
     /// Takes this queue pair out of everything that all share, before it is reset or destroyed.

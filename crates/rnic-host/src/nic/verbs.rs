@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
-    QpView, RecvRequest, ResourceError, SendRequest, SrqId,
+    QpView, RecvRequest, ResourceError, SendRequest, SrqId, SrqInfo,
 };
 use rnic_wire::Qpn;
 
@@ -38,6 +38,14 @@ impl Nic {
     /// When it does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
         self.engine.destroy_cq(cq)
+    }
+
+    /// See [`rnic_engine::Engine::resize_cq`].
+    ///
+    /// # Errors
+    /// When it does not exist, holds more than that, or the capacity is out of range.
+    pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
+        self.engine.resize_cq(cq, capacity)
     }
 
     /// See [`rnic_engine::Engine::create_srq`].
@@ -170,10 +178,23 @@ impl Nic {
         self.engine.cq_level(cq)
     }
 
+    /// See [`rnic_engine::Engine::resize_srq`].
+    ///
+    /// # Errors
+    /// When it does not exist, holds more than that, or the size is out of range.
+    pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
+        self.engine.resize_srq(srq, max_wr)
+    }
+
+    /// See [`rnic_engine::Engine::query_srq`].
+    pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
+        self.engine.query_srq(srq)
+    }
+
     /// See [`rnic_engine::Engine::set_srq_limit`].
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When it does not exist or cannot hold as many.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
         self.engine.set_srq_limit(srq, limit)
     }

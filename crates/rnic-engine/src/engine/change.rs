@@ -1,0 +1,75 @@
+//! Changing what exists: sizes of queues, and what a key grants.
+
+use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
+
+use super::Engine;
+use super::setup::size;
+use crate::error::{MemoryError, ResourceError};
+use crate::mr::{Key, MemoryRegion};
+use crate::srq::Srq;
+use crate::{CqId, SrqId};
+
+/// What can be asked about a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInfo {
+    /// Entries, at most.
+    pub max_wr: u32,
+    /// Scatter/gather entries of each, at most.
+    pub max_sge: u32,
+    /// Below how many there will be an event; 0 when there will be none.
+    pub limit: u32,
+    /// Entries that are posted and not claimed by a queue pair.
+    pub posted: usize,
+}
+
+impl Engine {
+    /// Makes a completion queue larger or smaller. What is in it stays.
+    ///
+    /// # Errors
+    /// When it does not exist, holds more than `capacity`, or the capacity is out of range. Nothing has changed then.
+    pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
+        let queue = self.core.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut);
+        let queue = queue.ok_or(ResourceError::Unknown("completion queue"))?;
+        size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?;
+        fits("completion queue entries", capacity, queue.len())?;
+        queue.set_capacity(capacity);
+        Ok(())
+    }
+
+    /// Makes a shared receive queue larger or smaller. What is posted stays, and so does the limit.
+    ///
+    /// # Errors
+    /// When it does not exist, holds more than `max_wr`, has a higher limit, or the size is out of range. Nothing has
+    /// changed then.
+    pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
+        let queue = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut);
+        let queue = queue.ok_or(ResourceError::Unknown("shared receive queue"))?;
+        size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
+        fits("shared receive queue entries", max_wr, queue.len())?;
+        fits("shared receive queue entries", max_wr, queue.limit() as usize)?;
+        queue.set_capacity(max_wr);
+        Ok(())
+    }
+
+    /// What there is to know about a shared receive queue.
+    pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
+        self.core.srqs.get(srq.index())?.as_ref().map(Srq::info)
+    }
+
+    /// Changes where a key leads and what it grants: `ibv_rereg_mr`. The key stays, and requests under way see the
+    /// change.
+    ///
+    /// # Errors
+    /// When no region has this key, or the range or the rights make no sense. Nothing has changed then.
+    pub fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
+        self.core.mrs.reregister(key, region)
+    }
+}
+
+/// Checks that a queue of `asked` entries has room for what the present one `holds`.
+fn fits(what: &'static str, asked: u32, holds: usize) -> Result<(), ResourceError> {
+    if holds <= asked as usize {
+        return Ok(());
+    }
+    Err(ResourceError::Holds { what, asked: u64::from(asked), holds: holds as u64 })
+}

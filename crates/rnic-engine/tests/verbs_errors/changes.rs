@@ -1,0 +1,196 @@
+//! What may be changed while it is used: the rights of a queue pair, what a key grants, the sizes of queues.
+
+use super::*;
+
+/// The requests that need a right of the queue pair, and the right.
+fn guarded() -> [(Access, fn(&mut Pair)); 4] {
+    [
+        (Access::REMOTE_WRITE, |pair| write(pair, 1, 100)),
+        (Access::REMOTE_WRITE, |pair| write(pair, 1, 0)),
+        (Access::REMOTE_READ, |pair| read(pair, 1, 3_000)),
+        (Access::REMOTE_ATOMIC, |pair| {
+            let (sge, remote) = (pair.left.sge(TARGET, 8), pair.right.remote(800));
+            pair.left.post(1, SendOp::FetchAdd { remote, add: 1 }, &[sge]);
+        }),
+    ]
+}
+
+#[test]
+fn the_queue_pair_must_grant_it_too() {
+    for transport in TRANSPORTS {
+        for losses in loss_patterns() {
+            for (right, post) in guarded() {
+                let mut pair = Pair::new(&setup(transport));
+                pair.wire(lose_nth(&losses));
+                pair.right.engine.set_access(pair.right.qpn, Access::all() - right).expect("it exists");
+                let before = pair.right.memory.clone();
+                send_ok(&mut pair);
+                post(&mut pair);
+                write(&mut pair, 2, 10);
+                pair.run();
+                let expected = [(0, WcStatus::Success), (1, WcStatus::RemoteAccess), (2, WcStatus::WrFlushed)];
+                assert_eq!(pair.left.statuses(), expected, "{transport} {right:?} {losses:?}");
+                assert_eq!(events(&mut pair.right), [AsyncEvent::QpAccessError(pair.right.qpn)]);
+                let start = TARGET as usize;
+                assert!(pair.right.memory[..start] == before[..start], "{transport} {right:?}");
+            }
+        }
+    }
+}
+
+/// A Send of nothing, which needs no right.
+fn send_ok(pair: &mut Pair) {
+    pair.right.post_recv(100, &[]);
+    send(pair, 0, 0);
+}
+
+#[test]
+fn all_other_rights_may_be_missing() {
+    for transport in TRANSPORTS {
+        for (right, post) in guarded() {
+            let mut pair = Pair::new(&setup(transport));
+            pair.right.engine.set_access(pair.right.qpn, right).expect("it exists");
+            send_ok(&mut pair);
+            post(&mut pair);
+            pair.run();
+            assert_eq!(pair.left.statuses(), all(0..2, WcStatus::Success), "{transport} {right:?}");
+        }
+    }
+}
+
+/// A read that is asked for again is one, and a right that was taken back meanwhile is missing.
+#[test]
+fn a_repeated_read_needs_the_right_too() {
+    let mut pair = Pair::new(&setup("roce-gbn"));
+    pair.wire(|sent| if sent.from == From::Right { Fate::Drop } else { Fate::Deliver });
+    read(&mut pair, 0, 100);
+    pair.run_until(us(20));
+    let answered = |pair: &Pair| pair.log.iter().filter(|sent| sent.from == From::Right).count();
+    assert_eq!(answered(&pair), 1);
+    let qpn = pair.right.qpn;
+    pair.right.engine.set_access(qpn, Access::REMOTE_WRITE).expect("it exists");
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(0, WcStatus::RetryExceeded)]);
+    assert_eq!(answered(&pair), 1, "not again");
+}
+
+#[test]
+fn a_reset_forgets_the_rights() {
+    let mut pair = Pair::of("irn");
+    let qpn = pair.left.qpn;
+    pair.left.engine.set_access(qpn, Access::empty()).expect("it exists");
+    assert_eq!(pair.left.info().access, Access::empty());
+    pair.left.engine.modify_to_reset(qpn).expect("always");
+    assert_eq!(pair.left.info().access, Access::all());
+    assert_eq!(pair.left.engine.set_access(rnic_wire::Qpn::new(3), Access::all()), Err(ModifyError::UnknownQp));
+}
+
+#[test]
+fn a_key_stays_when_what_it_grants_changes() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::of(transport);
+        let (key, pd) = (Key(pair.right.key), pair.right.pd);
+        write(&mut pair, 0, 100);
+        pair.run();
+        let whole = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
+        let elsewhere = MemoryRegion { addr: BASE + TARGET, len: 100, local: 4_000, ..whole };
+        assert_eq!(pair.right.engine.reregister(key, elsewhere), Ok(whole));
+        write(&mut pair, 1, 100);
+        pair.run();
+        assert_eq!(pair.right.memory[4_000..4_100], pair.left.memory[..100], "{transport}");
+        let wraps = MemoryRegion { addr: u64::MAX, ..whole };
+        assert!(matches!(pair.right.engine.reregister(key, wraps), Err(MemoryError::Wraps { .. })));
+        let other = pair.right.engine.create_pd();
+        assert_eq!(pair.right.engine.reregister(key, MemoryRegion { pd: other, ..whole }), Ok(elsewhere));
+        assert_eq!(pair.right.engine.destroy_pd(other), Err(ResourceError::Busy("protection domain")));
+        write(&mut pair, 2, 100);
+        pair.run();
+        let expected = [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::RemoteAccess)];
+        assert_eq!(pair.left.statuses(), expected, "{transport}: another domain");
+        pair.right.engine.deregister(key).expect("registered");
+        assert_eq!(pair.right.engine.reregister(key, whole), Err(MemoryError::Unknown(key.0)));
+    }
+}
+
+/// The receives are the responder's own error, as the requester sees it.
+#[test]
+fn a_receive_whose_key_has_moved_fails_at_both_ends() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::of(transport);
+        let key = Key(pair.right.key);
+        post_recvs(&mut pair.right, 0..1, 100);
+        let access = Access::LOCAL_WRITE;
+        let region = MemoryRegion { pd: pair.right.pd, addr: BASE, len: 100, local: 0, access };
+        pair.right.engine.reregister(key, region).expect("legal");
+        send(&mut pair, 0, 100);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(0, WcStatus::RemoteOperational)], "{transport}");
+        assert_eq!(pair.right.statuses(), [(0, WcStatus::LocalProtection)], "{transport}");
+    }
+}
+
+#[test]
+fn a_completion_queue_changes_its_size() {
+    let mut pair = Pair::new(&Setup { completions: 3, ..setup("irn") });
+    let cq = pair.left.cq;
+    let too_few = |asked, holds| Err(ResourceError::Holds { what: "completion queue entries", asked, holds });
+    let resize = |pair: &mut Pair, capacity| pair.left.engine.resize_cq(cq, capacity);
+    assert_eq!(resize(&mut pair, 1), Ok(()));
+    assert_eq!(resize(&mut pair, 7), Ok(()));
+    for wr_id in 0..7 {
+        write(&mut pair, wr_id, 10);
+    }
+    pair.run();
+    assert_eq!(pair.left.engine.cq_level(cq), Some((7, false)), "all fit");
+    assert_eq!(resize(&mut pair, 6), too_few(6, 7));
+    assert!(matches!(resize(&mut pair, 0), Err(ResourceError::Size { .. })));
+    assert_eq!(resize(&mut pair, 7), Ok(()));
+    assert_eq!(pair.left.engine.poll_cq_one(cq).map(|completion| completion.wr_id), Some(0));
+    assert_eq!(resize(&mut pair, 6), Ok(()));
+    assert_eq!(pair.left.statuses(), all(1..7, WcStatus::Success));
+    assert_eq!(resize(&mut pair, 2), Ok(()));
+    for wr_id in 0..3 {
+        write(&mut pair, wr_id, 10);
+    }
+    pair.run();
+    assert_eq!(pair.left.engine.cq_level(cq), Some((2, true)), "the new size counts");
+}
+
+#[test]
+fn a_shared_receive_queue_changes_its_size() {
+    let mut pair = Pair::new(&Setup { srq: Some(4), ..setup("irn") });
+    let srq = pair.right.srq.expect("set up so");
+    let post = |pair: &mut Pair, wr_id| {
+        let sges = [pair.right.sge(TARGET, 100)];
+        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges })
+    };
+    (0..4).for_each(|wr_id| post(&mut pair, wr_id).expect("room"));
+    assert_eq!(post(&mut pair, 4), Err(PostError::QueueFull));
+    assert_eq!(pair.right.engine.resize_srq(srq, 5), Ok(()));
+    assert_eq!(post(&mut pair, 4), Ok(()));
+    let refused = pair.right.engine.resize_srq(srq, 4);
+    assert_eq!(refused, Err(ResourceError::Holds { what: "shared receive queue entries", asked: 4, holds: 5 }));
+    pair.right.engine.set_srq_limit(srq, 4).expect("no more than there can be");
+    assert!(matches!(pair.right.engine.set_srq_limit(srq, 6), Err(ResourceError::Size { .. })));
+    let info = SrqInfo { max_wr: 5, max_sge: 4, limit: 4, posted: 5 };
+    assert_eq!(pair.right.engine.query_srq(srq), Some(info));
+    (0..3).for_each(|wr_id| send(&mut pair, wr_id, 10));
+    pair.run();
+    assert_eq!(pair.right.statuses(), all(0..3, WcStatus::Success));
+    assert_eq!(events(&mut pair.right), [AsyncEvent::SrqLimitReached(srq)]);
+    assert_eq!(pair.right.engine.query_srq(srq), Some(SrqInfo { limit: 0, posted: 2, ..info }));
+    assert_eq!(pair.right.engine.resize_srq(srq, 2), Ok(()));
+    assert_eq!(post(&mut pair, 9), Err(PostError::QueueFull));
+}
+
+/// Who shares receives hears when a queue pair will take no more of them.
+#[test]
+fn the_last_receive_is_announced() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&Setup { srq: Some(4), ..setup(transport) });
+        let qpn = pair.right.qpn;
+        pair.right.engine.modify_to_error(qpn).expect("always");
+        pair.right.engine.modify_to_error(qpn).expect("always");
+        assert_eq!(events(&mut pair.right), [AsyncEvent::LastWqeReached(qpn)], "once");
+    }
+}
