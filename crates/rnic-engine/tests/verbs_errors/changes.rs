@@ -2,8 +2,10 @@
 
 use super::*;
 
-/// The requests that need a right of the queue pair, and the right.
-fn guarded() -> [(Access, fn(&mut Pair)); 4] {
+/// A right of a queue pair, and a request that needs it.
+type Guarded = (Access, fn(&mut Pair));
+
+fn guarded() -> [Guarded; 4] {
     [
         (Access::REMOTE_WRITE, |pair| write(pair, 1, 100)),
         (Access::REMOTE_WRITE, |pair| write(pair, 1, 0)),
