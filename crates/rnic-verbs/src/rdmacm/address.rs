@@ -1,0 +1,328 @@
+//! Addresses: binding, and the way to the other side.
+//!
+//! Routes are the kernel's, so "resolving" is a question to the routing table, answered at once; programs hear of it
+//! through their channel all the same. The port's table of GIDs must have the source address.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::ptr;
+
+use rnic_host::cm::source_towards;
+
+use super::abi::*;
+use super::channel::{Arrival, Pending};
+use super::connect::complete;
+use super::id::{IdObject, Stage, object};
+use super::service::Cm;
+use super::{devices, id};
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// What queue pairs are set to: the wire's packets are another matter, see `rnic-host`.
+pub(super) const PATH_MTU: u32 = IBV_MTU_4096;
+
+/// Packets may take so long, as InfiniBand counts: 4.096 us * 2^16 = 0.27 s.
+const PACKET_LIFE_TIME: u8 = 16;
+
+/// 100 Gbit/s, as InfiniBand counts.
+const RATE: u8 = 16;
+
+/// "Exactly", for the fields of a path record that could mean "at most".
+const EXACTLY: u8 = 2;
+
+const HOPS: u8 = 64;
+
+/// Reads a C socket address.
+///
+/// # Safety
+/// `address` may be read, as far as its family says.
+pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr> {
+    if address.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the caller's promise.
+    match c_int::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the caller's promise; alignment is not asked for.
+            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            Ok(SocketAddrV6::new(ip, u16::from_be(address.sin6_port), 0, address.sin6_scope_id).into())
+        }
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// Writes a C socket address.
+pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
+    // SAFETY: zeros are an address of no family.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let place: *mut libc::sockaddr_storage = &raw mut storage;
+    match address {
+        SocketAddr::V4(address) => {
+            let sin = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: storage has room and alignment for any address.
+            unsafe { place.cast::<libc::sockaddr_in>().write(sin) };
+        }
+        SocketAddr::V6(address) => {
+            let sin6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                sin6_scope_id: address.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(sin6) };
+        }
+    }
+    storage
+}
+
+/// An IP address as the port's table has it.
+pub(super) fn gid(ip: IpAddr) -> ibv_gid {
+    match ip {
+        IpAddr::V4(ip) => ibv_gid { raw: ip.to_ipv6_mapped().octets() },
+        IpAddr::V6(ip) => ibv_gid { raw: ip.octets() },
+    }
+}
+
+/// Both addresses of an identifier; `None` where there is none yet.
+pub(super) fn of(c: &rdma_cm_id) -> (Option<SocketAddr>, Option<SocketAddr>) {
+    let at = |storage: &libc::sockaddr_storage| {
+        // SAFETY: storage may be read as far as any family says.
+        unsafe { read(ptr::from_ref(storage).cast()) }.ok()
+    };
+    (at(&c.route.addr.src_storage), at(&c.route.addr.dst_storage))
+}
+
+/// The device that an identifier is on from now on: there is one.
+fn attach(c: &mut rdma_cm_id) -> Result<()> {
+    let (context, pd) = devices::open()?;
+    (c.verbs, c.port_num) = (context, 1);
+    if c.pd.is_null() {
+        c.pd = pd;
+    }
+    Ok(())
+}
+
+fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+    if address.ip().is_multicast() {
+        return Err(Errno(libc::EADDRNOTAVAIL));
+    }
+    if !address.ip().is_unspecified() {
+        devices::index_of(gid(address.ip())).map_err(|_| Errno(libc::EADDRNOTAVAIL))?;
+    }
+    let mut cm = Cm::lock()?;
+    if cm.entry(this.key)?.stage != Stage::New {
+        return Err(Errno::INVALID);
+    }
+    let bound = cm.bind(this.key, address)?;
+    cm.entry(this.key)?.stage = Stage::Bound;
+    drop(cm);
+    this.c.route.addr.src_storage = write(bound);
+    if !bound.ip().is_unspecified() {
+        attach(&mut this.c)?;
+    }
+    Ok(())
+}
+
+/// `rdma_bind_addr`.
+///
+/// # Safety
+/// `id` is living, `address` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut libc::sockaddr) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { read(address).and_then(|address| bind(object(id), address)) })
+}
+
+/// What an identifier that only listens is bound to when the program does not say: every address, any port.
+pub(super) fn bind_any(this: &mut IdObject) -> Result<()> {
+    bind(this, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
+        .or_else(|_| bind(this, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
+}
+
+fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: SocketAddr) -> Result<()> {
+    let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+    if let Some(source) = source {
+        let stage = Cm::lock()?.entry(this.key)?.stage;
+        if stage == Stage::New {
+            bind(this, source)?;
+        }
+    }
+    {
+        let mut cm = Cm::lock()?;
+        if !matches!(cm.entry(this.key)?.stage, Stage::New | Stage::Bound) {
+            return Err(Errno::INVALID);
+        }
+    }
+    this.c.route.addr.dst_storage = write(to);
+    let (kind, status) = match find_way(this, to) {
+        Ok(()) => (RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+        Err(errno) => (RDMA_CM_EVENT_ADDR_ERROR, -errno.0),
+    };
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    if status == 0 {
+        entry.stage = Stage::Resolved;
+    }
+    entry.events.push(Pending::plain(this.key, kind, status));
+    Ok(())
+}
+
+/// Asks the kernel for the source address, and takes a port there.
+fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
+    if to.ip().is_unspecified() {
+        return Err(Errno(libc::EADDRNOTAVAIL));
+    }
+    let bound = of(&this.c).0;
+    let from = bound.map(|address| address.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+    if from.is_some_and(|ip| ip.is_ipv4() != to.is_ipv4()) {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    }
+    let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH));
+    let source = source_towards(to.ip(), from).map_err(errno)?;
+    devices::index_of(gid(source))?;
+    let mut cm = Cm::lock()?;
+    let port = match cm.entry(this.key)?.port {
+        Some(_) => bound.map_or(0, |address| address.port()),
+        None => cm.bind_anonymously(this.key, SocketAddr::new(source, 0))?.port(),
+    };
+    drop(cm);
+    this.c.route.addr.src_storage = write(SocketAddr::new(source, port));
+    this.c.route.addr.ibaddr = rdma_ib_addr { sgid: gid(source), dgid: gid(to.ip()), pkey: 0xffff };
+    attach(&mut this.c)
+}
+
+/// `rdma_resolve_addr`. The timeout is not needed: nobody is asked but the kernel.
+///
+/// # Safety
+/// `id` is living, `source` is null or may be read, `destination` may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    source: *mut libc::sockaddr,
+    destination: *mut libc::sockaddr,
+    _timeout_ms: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    // SAFETY: the caller's promise.
+    let addresses = unsafe {
+        let source = if source.is_null() { Ok(None) } else { read(source).map(Some) };
+        source.and_then(|source| Ok((source, read(destination)?)))
+    };
+    let resolved = addresses.and_then(|(source, to)| resolve(this, source, to));
+    minus_one(resolved.and_then(|()| complete(this)))
+}
+
+/// What an identifier knows of its path when it is resolved.
+fn describe_path(c: &mut rdma_cm_id) {
+    let (Some(source), Some(to)) = of(c) else { return };
+    let (sgid, dgid) = (gid(source.ip().to_canonical()), gid(to.ip().to_canonical()));
+    c.route.addr.ibaddr = rdma_ib_addr { sgid, dgid, pkey: 0xffff };
+    let path = ibv_sa_path_rec {
+        dgid,
+        sgid,
+        hop_limit: HOPS,
+        reversible: 1,
+        numb_path: 1,
+        pkey: 0xffff,
+        mtu_selector: EXACTLY,
+        mtu: PATH_MTU as u8,
+        rate_selector: EXACTLY,
+        rate: RATE,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: PACKET_LIFE_TIME,
+        ..ibv_sa_path_rec::default()
+    };
+    if c.route.path_rec.is_null() {
+        c.route.path_rec = Box::into_raw(Box::new(path));
+    } else {
+        // SAFETY: it is this identifier's own.
+        unsafe { *c.route.path_rec = path };
+    }
+    c.route.num_paths = 1;
+}
+
+fn resolve_route(this: &mut IdObject) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    entry.advance(&[Stage::Resolved], Stage::Routed)?;
+    describe_path(&mut this.c);
+    entry.events.push(Pending::plain(this.key, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
+    Ok(())
+}
+
+/// `rdma_resolve_route`.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    minus_one(resolve_route(this).and_then(|()| complete(this)))
+}
+
+/// Fills in what a request says about its identifier.
+pub(super) fn describe_arrival(c: &mut rdma_cm_id, arrival: &Arrival) -> Result<()> {
+    let (here, there) = (arrival.addresses.src(), arrival.addresses.dst());
+    c.route.addr.src_storage = write(here);
+    c.route.addr.dst_storage = write(SocketAddr::new(there.ip(), arrival.source_port));
+    attach(c)?;
+    describe_path(c);
+    Ok(())
+}
+
+/// The address vector to the other side.
+///
+/// # Safety
+/// `id` is living.
+pub(super) unsafe fn to_peer(id: *mut rdma_cm_id) -> Result<ibv_ah_attr> {
+    // SAFETY: the caller's promise.
+    let this = unsafe { id::object(id) };
+    let (Some(source), Some(to)) = of(&this.c) else { return Err(Errno::INVALID) };
+    let traffic_class = Cm::lock()?.entry(this.key)?.options.traffic_class;
+    let sgid_index = devices::index_of(gid(source.ip().to_canonical()))?;
+    let dgid = gid(to.ip().to_canonical());
+    let grh = ibv_global_route { dgid, flow_label: 0, sgid_index, hop_limit: HOPS, traffic_class };
+    Ok(ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() })
+}
+
+fn port(storage: &libc::sockaddr_storage) -> u16 {
+    // SAFETY: storage may be read as far as any family says.
+    unsafe { read(ptr::from_ref(storage).cast()) }.map_or(0, |address| address.port()).to_be()
+}
+
+/// `rdma_get_src_port`, in network order.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the caller's promise.
+    port(unsafe { &(*id).route.addr.src_storage })
+}
+
+/// `rdma_get_dst_port`, in network order.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the caller's promise.
+    port(unsafe { &(*id).route.addr.dst_storage })
+}

@@ -1,0 +1,183 @@
+//! `rdma_getaddrinfo`: names and services to addresses, with the C library's resolver.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::abi::*;
+use super::address;
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// The C structure, and the addresses that it leads to.
+#[repr(C)]
+struct InfoObject {
+    c: rdma_addrinfo,
+    source: libc::sockaddr_storage,
+    destination: libc::sockaddr_storage,
+    name: Option<std::ffi::CString>,
+}
+
+/// An answer of the resolver.
+struct Found(*mut libc::addrinfo);
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: `getaddrinfo` has made the list.
+        unsafe { libc::freeaddrinfo(self.0) };
+    }
+}
+
+/// # Safety
+/// `node` and `service` are null or C strings.
+unsafe fn look_up(node: *const c_char, service: *const c_char, flags: c_int, family: c_int) -> Result<Found> {
+    // SAFETY: zeros are legal hints.
+    let mut hints: libc::addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
+    hints.ai_socktype = libc::SOCK_STREAM;
+    if flags & RAI_PASSIVE != 0 {
+        hints.ai_flags |= libc::AI_PASSIVE;
+    }
+    if flags & RAI_NUMERICHOST != 0 {
+        hints.ai_flags |= libc::AI_NUMERICHOST;
+    }
+    hints.ai_family = family;
+    let mut list = ptr::null_mut();
+    // SAFETY: the caller's promise; hints and result are ours.
+    match unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut list) } {
+        0 if !list.is_null() => Ok(Found(list)),
+        libc::EAI_SYSTEM => Err(Errno::last()),
+        libc::EAI_MEMORY => Err(Errno::NO_MEMORY),
+        libc::EAI_AGAIN => Err(Errno(libc::EAGAIN)),
+        libc::EAI_FAMILY => Err(Errno(libc::EAFNOSUPPORT)),
+        _ => Err(Errno(libc::ENODEV)),
+    }
+}
+
+/// Queue pair type and port space, either of which may follow from the other.
+fn kind(hints: Option<&rdma_addrinfo>) -> Result<(c_int, c_int)> {
+    let (given_type, given_space) = hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
+    let space = match (given_space.cast_unsigned(), given_type.cast_unsigned()) {
+        (0, IBV_QPT_UD) => RDMA_PS_UDP,
+        (0, 0 | IBV_QPT_RC) => RDMA_PS_TCP,
+        (0, IBV_QPT_UC) => RDMA_PS_IB,
+        (0, _) => return Err(Errno::UNSUPPORTED),
+        (space @ (RDMA_PS_TCP | RDMA_PS_UDP | RDMA_PS_IB), _) => space,
+        _ => return Err(Errno::INVALID),
+    };
+    let qp_type = match given_type.cast_unsigned() {
+        0 if space == RDMA_PS_UDP => IBV_QPT_UD,
+        0 => IBV_QPT_RC,
+        given @ (IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_UD) => given,
+        _ => return Err(Errno::UNSUPPORTED),
+    };
+    Ok((qp_type.cast_signed(), space.cast_signed()))
+}
+
+/// # Safety
+/// As for `rdma_getaddrinfo`.
+unsafe fn get(
+    node: *const c_char,
+    service: *const c_char,
+    hints: Option<&rdma_addrinfo>,
+) -> Result<*mut rdma_addrinfo> {
+    if node.is_null() && service.is_null() && hints.is_none_or(|hints| hints.ai_dst_addr.is_null()) {
+        return Err(Errno::INVALID);
+    }
+    let flags = hints.map_or(0, |hints| hints.ai_flags);
+    let is_passive = flags & RAI_PASSIVE != 0;
+    let family = match hints.map_or(0, |hints| hints.ai_family) {
+        family @ (libc::AF_INET | libc::AF_INET6) => family,
+        _ => libc::AF_UNSPEC,
+    };
+    let (qp_type, space) = kind(hints)?;
+    let mut named = None;
+    let address = if node.is_null() && service.is_null() {
+        // SAFETY: the caller's promise; it is not null, as was checked.
+        hints.map_or(Err(Errno::INVALID), |hints| unsafe { address::read(hints.ai_dst_addr) })?
+    } else {
+        // SAFETY: the caller's promise; the list has a first element, whose address may be read.
+        unsafe {
+            let found = look_up(node, service, flags, family)?;
+            if !(*found.0).ai_canonname.is_null() {
+                named = Some(CStr::from_ptr((*found.0).ai_canonname).to_owned());
+            }
+            address::read((*found.0).ai_addr)?
+        }
+    };
+    let source = match hints {
+        // SAFETY: the caller's promise.
+        Some(hints) if !is_passive && !hints.ai_src_addr.is_null() => {
+            Some(unsafe { address::read(hints.ai_src_addr) }?)
+        }
+        _ => None,
+    };
+    let len = |address: &std::net::SocketAddr| match address {
+        std::net::SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as libc::socklen_t,
+        std::net::SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>() as libc::socklen_t,
+    };
+    // SAFETY: zeros are legal here.
+    let mut object: Box<InfoObject> = Box::new(unsafe {
+        InfoObject { c: std::mem::zeroed(), source: std::mem::zeroed(), destination: std::mem::zeroed(), name: named }
+    });
+    let (source, destination) = if is_passive { (Some(address), None) } else { (source, Some(address)) };
+    object.c.ai_flags = flags;
+    object.c.ai_family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    (object.c.ai_qp_type, object.c.ai_port_space) = (qp_type, space);
+    if let Some(source) = source {
+        object.source = address::write(source);
+        (object.c.ai_src_len, object.c.ai_src_addr) = (len(&source), (&raw mut object.source).cast());
+    }
+    if let Some(destination) = destination {
+        object.destination = address::write(destination);
+        (object.c.ai_dst_len, object.c.ai_dst_addr) = (len(&destination), (&raw mut object.destination).cast());
+    }
+    let name = object.name.as_ref().map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut());
+    if is_passive {
+        object.c.ai_src_canonname = name;
+    } else {
+        object.c.ai_dst_canonname = name;
+    }
+    Ok(Box::into_raw(object).cast())
+}
+
+/// `rdma_getaddrinfo`.
+///
+/// # Safety
+/// `node` and `service` are null or C strings, `hints` is null or may be read, `result` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const rdma_addrinfo,
+    result: *mut *mut rdma_addrinfo,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { get(node, service, hints.as_ref()) }.map(|found| unsafe { *result = found }))
+}
+
+/// `rdma_freeaddrinfo`.
+///
+/// # Safety
+/// `list` is null or from `rdma_getaddrinfo`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_freeaddrinfo(list: *mut rdma_addrinfo) {
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: `get` made a box of each, and the caller gives them up.
+        let object = unsafe { Box::from_raw(next.cast::<InfoObject>()) };
+        next = object.c.ai_next;
+    }
+}
+
+/// Private data that an answer wants to go in front of the program's.
+///
+/// # Safety
+/// `info` may be read.
+pub(super) unsafe fn connect_data(info: &rdma_addrinfo) -> Vec<u8> {
+    let data: *const c_void = info.ai_connect;
+    if data.is_null() || info.ai_connect_len == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(data.cast::<u8>(), info.ai_connect_len) }.to_vec()
+}

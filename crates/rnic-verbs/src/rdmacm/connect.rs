@@ -1,0 +1,538 @@
+//! Connections: waiting, asking, answering, ending.
+
+use std::ffi::{c_int, c_void};
+
+use rnic_base::{Duration, Psn};
+use rnic_host::cm::ServiceKind;
+use rnic_wire::cm::ip::IpHeader;
+use rnic_wire::cm::{
+    Bits, Failover, Gid, LookupReply, LookupRequest, LookupStatus, Path, PathMtu, PrivateData, RejectInfo,
+    RejectReason, Reply, Request, TransportService,
+};
+use rnic_wire::header::bth::DEFAULT_PARTITION_KEY;
+use rnic_wire::{Addresses, Qpn};
+
+use super::abi::*;
+use super::event::{self, rdma_ack_cm_event, service};
+use super::id::{IdObject, Stage, object};
+use super::service::{Cm, Owner, now};
+use super::{address, agreement, devices, qp};
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// How long the other side may take to accept, and to hear that we have accepted.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Connections that wait for the program at most, where it does not say.
+const BACKLOG: usize = 1_024;
+
+/// How long an acknowledgement may take, 4.096 us * 2^n = 0.54 s: with seven retries, four seconds.
+const ACK_TIMEOUT: u8 = 17;
+
+/// As we tell others: an answer to a management message may take 4.096 us * 2^n = 4.3 s.
+const CM_TIMEOUT: u32 = 20;
+
+/// What a program asks for, with defaults.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    flow_control: bool,
+    retry_count: u8,
+    rnr_retry_count: u8,
+    has_srq: bool,
+    qp_num: u32,
+    is_unreliable: bool,
+}
+
+impl Wanted {
+    /// # Safety
+    /// `param` is null or may be read, and so may be the queue pair.
+    unsafe fn of(this: &IdObject, param: *const rdma_conn_param) -> Self {
+        // SAFETY: the caller's promise.
+        let (given, queue_pair) = unsafe { (param.as_ref(), this.c.qp.as_ref()) };
+        let most = 7;
+        Self {
+            flow_control: given.is_some_and(|given| given.flow_control != 0),
+            retry_count: given.map_or(most, |given| given.retry_count.min(most)),
+            rnr_retry_count: given.map_or(most, |given| given.rnr_retry_count.min(most)),
+            has_srq: match queue_pair {
+                Some(queue_pair) => !queue_pair.srq.is_null(),
+                None => given.is_some_and(|given| given.srq != 0),
+            },
+            qp_num: match queue_pair {
+                Some(queue_pair) => queue_pair.qp_num,
+                None => given.map_or(0, |given| given.qp_num),
+            },
+            is_unreliable: this.c.qp_type == IBV_QPT_UC,
+        }
+    }
+}
+
+/// The program's private data, which are no longer than `most` bytes behind what the endpoint has of its own.
+///
+/// # Safety
+/// `data` may be read for `len` bytes.
+unsafe fn private_data(before: &[u8], data: *const c_void, len: u8, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = before.to_vec();
+    if len > 0 {
+        if data.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the caller's promise.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::from(len)) });
+    }
+    if bytes.len() > most { Err(Errno::INVALID) } else { Ok(bytes) }
+}
+
+/// As above, of a parameter that may be missing.
+///
+/// # Safety
+/// `param` is null or may be read, with its private data.
+unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) -> Result<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    match unsafe { param.as_ref() } {
+        // SAFETY: the caller's promise.
+        Some(given) => unsafe { private_data(before, given.private_data, given.private_data_len, most) },
+        None if before.len() > most => Err(Errno::INVALID),
+        None => Ok(before.to_vec()),
+    }
+}
+
+/// Reads that a program wants to answer and to ask for; what it does not say is `default`, and no more than the device
+/// can.
+fn resources(param: Option<&rdma_conn_param>, default: (u8, u8)) -> Result<(u8, u8)> {
+    let (answers, asks) = devices::read_limits()?;
+    let choose = |given: Option<u8>, default: u8, most: u8| match given {
+        None | Some(RDMA_MAX_RESP_RES) => Ok(default.min(most)),
+        Some(given) if given > most => Err(Errno::INVALID),
+        Some(given) => Ok(given),
+    };
+    Ok((
+        choose(param.map(|param| param.responder_resources), default.0, answers)?,
+        choose(param.map(|param| param.initiator_depth), default.1, asks)?,
+    ))
+}
+
+/// Waits for what a synchronous identifier has begun.
+pub(super) fn complete(this: &mut IdObject) -> Result<()> {
+    if !this.is_synchronous {
+        return Ok(());
+    }
+    if !this.c.event.is_null() {
+        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        unsafe { rdma_ack_cm_event(this.c.event) };
+        this.c.event = std::ptr::null_mut();
+    }
+    // SAFETY: the channel is this identifier's own.
+    let event = unsafe { event::fetch(this.c.channel)? };
+    this.c.event = event;
+    // SAFETY: it has just been fetched.
+    match unsafe { ((*event).status, (*event).event) } {
+        (0, _) => Ok(()),
+        (_, RDMA_CM_EVENT_REJECTED) => Err(Errno(libc::ECONNREFUSED)),
+        (status, _) => Err(Errno(status.abs())),
+    }
+}
+
+fn listen(this: &mut IdObject, backlog: c_int) -> Result<()> {
+    if Cm::lock()?.entry(this.key)?.stage == Stage::New {
+        address::bind_any(this)?;
+    }
+    let port = address::of(&this.c).0.ok_or(Errno::INVALID)?.port();
+    let (key, space) = (this.key, this.c.ps);
+    let mut cm = Cm::lock()?;
+    cm.entry(key)?.advance(&[Stage::Bound], Stage::Listening)?;
+    let service = service(space, port);
+    let kind = if space == RDMA_PS_UDP { ServiceKind::Datagrams } else { ServiceKind::Connections };
+    let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog)).unwrap_or(BACKLOG);
+    let (_, place) = cm.port_of(key)?;
+    if !place.endpoint.listen(service, kind, backlog) {
+        cm.entry(key)?.stage = Stage::Bound;
+        return Err(Errno(libc::EADDRINUSE));
+    }
+    place.listeners.insert(service, key);
+    Ok(())
+}
+
+/// `rdma_listen`.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(listen(unsafe { object(id) }, backlog))
+}
+
+/// # Safety
+/// As for `rdma_connect`.
+unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<()> {
+    let (Some(source), Some(to)) = address::of(&this.c) else { return Err(Errno::INVALID) };
+    let addresses = Addresses::new(source, to).map_err(|_| Errno::INVALID)?;
+    let header = IpHeader { source_port: source.port(), source: addresses.src().ip(), destination: to.ip() };
+    let is_datagram = this.c.ps == RDMA_PS_UDP;
+    let most = if is_datagram { 180 } else { 56 };
+    // SAFETY: the caller's promise.
+    let (data, wanted) = unsafe { (param_data(&this.connect_data, param, most)?, Wanted::of(this, param)) };
+    // SAFETY: the caller's promise.
+    let (answers, asks) = resources(unsafe { param.as_ref() }, (u8::MAX, u8::MAX))?;
+    let service_id = service(this.c.ps, to.port());
+    let (key, now) = (this.key, now());
+
+    let mut cm = Cm::lock()?;
+    let psn = cm.random.bits() as u32 & 0xff_ffff;
+    let entry = cm.entry(key)?;
+    entry.advance(&[Stage::Routed], Stage::Connecting)?;
+    (entry.psn, entry.responder_resources, entry.initiator_depth) = (psn, answers, asks);
+    entry.offer.retry_count = wanted.retry_count;
+    let path = path(&addresses, entry.options.traffic_class, entry.options.ack_timeout);
+    let (port, place) = cm.port_of(key)?;
+    let asked = if is_datagram {
+        let private_data = header.join(&data).ok_or(Errno::INVALID)?;
+        let partition_key = DEFAULT_PARTITION_KEY;
+        let request = LookupRequest { request_id: 0, partition_key, service_id, private_data };
+        place.endpoint.look_up(now, addresses, request, PATIENCE)
+    } else {
+        let request = Request {
+            service_id,
+            local_ca_guid: 0,
+            local_qpn: Qpn::new(wanted.qp_num),
+            responder_resources: answers,
+            initiator_depth: asks,
+            remote_cm_timeout: Bits::clamped(CM_TIMEOUT),
+            transport_service: match wanted.is_unreliable {
+                true => TransportService::Unreliable,
+                false => TransportService::Reliable,
+            },
+            flow_control: wanted.flow_control,
+            starting_psn: Psn::new(psn),
+            local_cm_timeout: Bits::clamped(CM_TIMEOUT),
+            retry_count: Bits::clamped(wanted.retry_count.into()),
+            partition_key: DEFAULT_PARTITION_KEY,
+            path_mtu: PathMtu::from_code(Bits::clamped(address::PATH_MTU)),
+            rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
+            cm_retries: Bits::MAX,
+            shared_receive_queue: wanted.has_srq,
+            primary: path,
+            vendor: agreement::own(),
+            private_data: header.join(&data).ok_or(Errno::INVALID)?,
+            ..Request::default()
+        };
+        place.endpoint.connect(now, addresses, request, PATIENCE)
+    };
+    let connection = asked.ok_or(Errno::NO_MEMORY)?;
+    cm.owners.insert((port, connection), Owner::Id(key));
+    cm.entry(key)?.connection = Some(connection);
+    Ok(())
+}
+
+fn path(addresses: &Addresses, traffic_class: u8, ack_timeout: Option<u8>) -> Path {
+    Path {
+        local_gid: Gid::from(addresses.src().ip()),
+        remote_gid: Gid::from(addresses.dst().ip()),
+        traffic_class,
+        hop_limit: 64,
+        local_ack_timeout: Bits::clamped(ack_timeout.unwrap_or(ACK_TIMEOUT).into()),
+        ..Path::default()
+    }
+}
+
+/// `rdma_connect`.
+///
+/// # Safety
+/// `id` is living, `param` is null or may be read, with its private data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { connect(this, param) }.and_then(|()| complete(this)))
+}
+
+/// # Safety
+/// As for `rdma_accept`.
+unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    let (key, is_datagram) = (this.key, this.c.ps == RDMA_PS_UDP);
+    let most = if is_datagram { 136 } else { 196 };
+    // SAFETY: the caller's promise.
+    let (data, wanted) = unsafe { (param_data(&[], param, most)?, Wanted::of(this, param)) };
+    let (stage, offer) = {
+        let mut cm = Cm::lock()?;
+        let entry = cm.entry(key)?;
+        (entry.stage, (entry.offer.responder_resources, entry.offer.initiator_depth))
+    };
+    if stage != Stage::Asked {
+        return Err(Errno::INVALID);
+    }
+    if is_datagram {
+        return answer(this, &data, wanted.qp_num);
+    }
+    // SAFETY: the caller's promise.
+    let (answers, asks) = resources(unsafe { param.as_ref() }, offer)?;
+    let psn = {
+        let mut cm = Cm::lock()?;
+        let psn = cm.random.bits() as u32 & 0xff_ffff;
+        let entry = cm.entry(key)?;
+        (entry.psn, entry.responder_resources, entry.initiator_depth) = (psn, answers, asks);
+        psn
+    };
+    if !this.c.qp.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { qp::accept(id)? };
+    }
+    let reply = Reply {
+        local_qpn: Qpn::new(wanted.qp_num),
+        starting_psn: Psn::new(psn),
+        responder_resources: answers,
+        initiator_depth: asks,
+        failover: Failover::NotSupported,
+        flow_control: wanted.flow_control,
+        rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
+        shared_receive_queue: wanted.has_srq,
+        vendor: agreement::own(),
+        private_data: PrivateData::new(&data).ok_or(Errno::INVALID)?,
+        ..Reply::default()
+    };
+    let mut cm = Cm::lock()?;
+    let connection = cm.entry(key)?.connection.ok_or(Errno::INVALID)?;
+    let (_, place) = cm.port_of(key)?;
+    if !place.endpoint.accept(now(), connection, reply, PATIENCE) {
+        return Err(Errno(libc::ECONNABORTED));
+    }
+    cm.entry(key)?.advance(&[Stage::Asked], Stage::Accepted)
+}
+
+/// Names our queue pair to who has asked for one.
+fn answer(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let connection = cm.entry(this.key)?.connection.ok_or(Errno::INVALID)?;
+    let reply = LookupReply {
+        status: LookupStatus::VALID,
+        qpn: Qpn::new(qp_num),
+        queue_key: RDMA_UDP_QKEY,
+        vendor: agreement::own(),
+        private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
+        ..LookupReply::default()
+    };
+    let (port, place) = cm.port_of(this.key)?;
+    if !place.endpoint.answer(now(), connection, reply) {
+        return Err(Errno(libc::ECONNABORTED));
+    }
+    cm.owners.remove(&(port, connection));
+    let entry = cm.entry(this.key)?;
+    (entry.stage, entry.connection) = (Stage::Connected, None);
+    Ok(())
+}
+
+/// `rdma_accept`.
+///
+/// # Safety
+/// `id` is living, `param` is null or may be read, with its private data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    // SAFETY: the caller's promise.
+    let accepted = unsafe { accept(id, param) };
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    if accepted.is_err() {
+        // SAFETY: the caller's promise.
+        unsafe { qp::fail(id) };
+    }
+    let waits = this.c.ps != RDMA_PS_UDP;
+    minus_one(accepted.and_then(|()| if waits { complete(this) } else { Ok(()) }))
+}
+
+/// Tells the other side that the connection stands.
+pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    entry.advance(&[Stage::Answered], Stage::Connected)?;
+    let connection = entry.connection.ok_or(Errno::INVALID)?;
+    cm.port_of(this.key)?.1.endpoint.confirm(connection);
+    Ok(())
+}
+
+/// `rdma_establish`: for programs with queue pairs of their own.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    if !this.c.qp.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    minus_one(confirm(this))
+}
+
+fn reject(this: &mut IdObject, data: &[u8], reason: RejectReason) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    entry.advance(&[Stage::Asked, Stage::Answered], Stage::Over)?;
+    let (connection, space) = (entry.connection.take().ok_or(Errno::INVALID)?, entry.space);
+    let (port, place) = cm.port_of(this.key)?;
+    let told = if space == RDMA_PS_UDP {
+        cm.refuse_lookup(port, connection, data)
+    } else {
+        let told = place.endpoint.reject(connection, reason, RejectInfo::default(), data);
+        cm.owners.remove(&(port, connection));
+        told
+    };
+    if told { Ok(()) } else { Err(Errno(libc::ECONNABORTED)) }
+}
+
+/// `rdma_reject`.
+///
+/// # Safety
+/// `id` is living, `data` may be read for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { reject_because(id, data, len, RejectReason::CONSUMER) }
+}
+
+/// `rdma_reject_ece`: as `rdma_reject`, because of options that do not fit.
+///
+/// # Safety
+/// `id` is living, `data` may be read for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { reject_because(id, data, len, agreement::REASON) }
+}
+
+/// # Safety
+/// As for `rdma_reject`.
+unsafe fn reject_because(id: *mut rdma_cm_id, data: *const c_void, len: u8, reason: RejectReason) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    let most = if this.c.ps == RDMA_PS_UDP { 136 } else { 148 };
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { private_data(&[], data, len, most) }.and_then(|data| reject(this, &data, reason)))
+}
+
+/// `rdma_notify`: the program has seen data of a connection whose last message is still to come.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
+    // SAFETY: the caller's promise.
+    let key = unsafe { object(id) }.key;
+    minus_one(Cm::lock().and_then(|mut cm| {
+        if event != IBV_EVENT_COMM_EST {
+            return Err(Errno::INVALID);
+        }
+        let connection = cm.entry(key)?.connection.ok_or(Errno::INVALID)?;
+        cm.port_of(key)?.1.endpoint.establish(connection);
+        Ok(())
+    }))
+}
+
+/// Ends a connection; true when an event will say so.
+fn disconnect(this: &mut IdObject) -> Result<bool> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    let remote = entry.remote.map_or(0, |remote| remote.qp_num);
+    match (entry.stage, entry.connection) {
+        (Stage::Connected | Stage::Accepted, Some(connection)) => {
+            let (_, place) = cm.port_of(this.key)?;
+            // The last message of the handshake may be on its way; this says as much.
+            place.endpoint.establish(connection);
+            place.endpoint.disconnect(now(), connection, Qpn::new(remote));
+            Ok(true)
+        }
+        // The other side was faster; its event may still be in the channel.
+        (Stage::Over, _) => Ok(false),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// `rdma_disconnect`.
+///
+/// # Safety
+/// `id` is living.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    let ended = disconnect(this);
+    if ended.is_ok() {
+        // SAFETY: the caller's promise.
+        unsafe { qp::fail(id) };
+    }
+    minus_one(ended.and_then(|told| if told { complete_end(this) } else { Ok(()) }))
+}
+
+/// Waits for the end of a connection, past what else was to be said.
+fn complete_end(this: &mut IdObject) -> Result<()> {
+    loop {
+        complete(this)?;
+        // SAFETY: `complete` has fetched it, when it waits at all.
+        if !this.is_synchronous || unsafe { (*this.c.event).event } == RDMA_CM_EVENT_DISCONNECTED {
+            return Ok(());
+        }
+    }
+}
+
+/// # Safety
+/// As for `rdma_get_request`.
+unsafe fn get_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(listener) };
+    if !this.is_synchronous {
+        return Err(Errno::INVALID);
+    }
+    if !this.c.event.is_null() {
+        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        unsafe { rdma_ack_cm_event(this.c.event) };
+        this.c.event = std::ptr::null_mut();
+    }
+    // SAFETY: the channel is this identifier's own.
+    let event = unsafe { event::fetch(this.c.channel)? };
+    // SAFETY: it has just been fetched.
+    let (kind, status, child) = unsafe { ((*event).event, (*event).status, (*event).id) };
+    let made = match (kind, status) {
+        (RDMA_CM_EVENT_CONNECT_REQUEST, 0) => match &this.queue_pairs {
+            None => Ok(()),
+            // A copy: what was granted to one is no wish for the next.
+            Some(wish) => {
+                let mut wish = **wish;
+                // SAFETY: the child is new and has a device.
+                unsafe { qp::create(child, this.c.pd, &mut wish) }
+            }
+        },
+        (RDMA_CM_EVENT_CONNECT_REQUEST, status) => Err(Errno(status.abs())),
+        _ => Err(Errno::INVALID),
+    };
+    match made {
+        Ok(()) => {
+            // The request is the child's event, so that its private data are found there.
+            // SAFETY: both are living.
+            unsafe { (*child).event = event };
+            Ok(child)
+        }
+        Err(errno) => {
+            // SAFETY: it was fetched here and is acknowledged once.
+            unsafe { rdma_ack_cm_event(event) };
+            Err(errno)
+        }
+    }
+}
+
+/// `rdma_get_request`.
+///
+/// # Safety
+/// `listener` is living, `id` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { get_request(listener) }.map(|child| unsafe { *id = child }))
+}
+
+/// How long an acknowledgement may take, as queue pairs are told.
+pub(super) fn ack_timeout(chosen: Option<u8>) -> u8 {
+    chosen.unwrap_or(ACK_TIMEOUT)
+}

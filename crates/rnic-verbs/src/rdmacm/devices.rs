@@ -1,0 +1,86 @@
+//! The device, as the connection manager has it open.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Mutex;
+
+use super::calls;
+use crate::abi::*;
+use crate::errno::{Errno, Result};
+use crate::event::lock;
+use crate::fork::Process;
+
+/// What is open, and in which process.
+struct Opened {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    process: Process,
+}
+
+// SAFETY: contexts and protection domains may be used by all threads.
+unsafe impl Send for Opened {}
+
+static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
+
+/// The device's context and a protection domain for programs that bring none. They stay open as long as the process
+/// lives: identifiers of many threads share them.
+pub(super) fn open() -> Result<(*mut ibv_context, *mut ibv_pd)> {
+    crate::fork::watch();
+    let mut opened = lock(&OPENED);
+    if let Some(known) = opened.as_ref().filter(|known| known.process.is_current()) {
+        return Ok((known.context, known.pd));
+    }
+    let context = calls::open_device()?;
+    let pd = calls::alloc_pd(context)?;
+    *opened = Some(Opened { context, pd, process: Process::current() });
+    Ok((context, pd))
+}
+
+/// `rdma_get_devices`.
+///
+/// # Safety
+/// `count` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
+    let opened = open();
+    if !count.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { *count = c_int::from(opened.is_ok()) };
+    }
+    match opened {
+        Ok((context, _)) => Box::into_raw(Box::new([context, ptr::null_mut()])).cast(),
+        Err(errno) => {
+            errno.set();
+            ptr::null_mut()
+        }
+    }
+}
+
+/// `rdma_free_devices`.
+///
+/// # Safety
+/// `list` is null or from `rdma_get_devices`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    if !list.is_null() {
+        // SAFETY: `rdma_get_devices` made a box of two pointers of it.
+        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_context; 2]>()) });
+    }
+}
+
+/// Reads and atomics that the device answers, and asks for, at a time.
+pub(super) fn read_limits() -> Result<(u8, u8)> {
+    let (context, _) = open()?;
+    let attributes = calls::query_device(context)?;
+    let limit = |value: c_int| u8::try_from(value.clamp(0, c_int::from(u8::MAX - 1))).unwrap_or(1);
+    Ok((limit(attributes.max_qp_rd_atom), limit(attributes.max_qp_init_rd_atom)))
+}
+
+/// Where an address is in the port's table.
+pub(super) fn index_of(gid: ibv_gid) -> Result<u8> {
+    let (context, _) = open()?;
+    let len = calls::query_port(context)?.gid_tbl_len;
+    let is_it = |index: &c_int| calls::query_gid(context, *index).is_ok_and(|known| known == gid);
+    let index = (0..len).find(is_it).ok_or(Errno(libc::ENODEV))?;
+    u8::try_from(index).map_err(|_| Errno(libc::ENODEV))
+}

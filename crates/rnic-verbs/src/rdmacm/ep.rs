@@ -1,0 +1,92 @@
+//! Endpoints: an identifier, its addresses and its queue pair in one call.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use super::abi::*;
+use super::address::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+use super::addrinfo;
+use super::id::{self, object, rdma_destroy_id};
+use super::qp::{self, rdma_destroy_qp, rdma_destroy_srq};
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// The errors of the calls that this one consists of.
+fn done(result: c_int) -> Result<()> {
+    if result == 0 { Ok(()) } else { Err(Errno::last()) }
+}
+
+/// # Safety
+/// As for `rdma_create_ep`.
+unsafe fn create(info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> Result<*mut rdma_cm_id> {
+    // SAFETY: without a channel it gets one of its own.
+    let id = unsafe { id::create(ptr::null_mut(), ptr::null_mut(), info.ai_port_space.cast_unsigned())? };
+    // SAFETY: it is new.
+    let this = unsafe { object(id) };
+    this.c.qp_type = info.ai_qp_type.cast_unsigned();
+    // SAFETY: the caller's promise; the identifier is given up when something fails.
+    unsafe {
+        let made = if info.ai_flags & RAI_PASSIVE != 0 {
+            done(rdma_bind_addr(id, info.ai_src_addr)).map(|()| {
+                if !pd.is_null() {
+                    this.c.pd = pd;
+                }
+                if !attributes.is_null() {
+                    let wish = ibv_qp_init_attr { qp_type: info.ai_qp_type.cast_unsigned(), ..*attributes };
+                    this.queue_pairs = Some(Box::new(wish));
+                }
+            })
+        } else {
+            this.connect_data = addrinfo::connect_data(info);
+            done(rdma_resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, TIMEOUT_MS))
+                .and_then(|()| done(rdma_resolve_route(id, TIMEOUT_MS)))
+                .and_then(|()| {
+                    if attributes.is_null() {
+                        return Ok(());
+                    }
+                    (*attributes).qp_type = info.ai_qp_type.cast_unsigned();
+                    qp::create(id, pd, &mut *attributes)
+                })
+        };
+        if let Err(errno) = made {
+            rdma_destroy_id(id);
+            return Err(errno);
+        }
+    }
+    Ok(id)
+}
+
+/// `rdma_create_ep`.
+///
+/// # Safety
+/// `id` may be written, `info` is from `rdma_getaddrinfo` or like it; `pd` and `attributes` are null or may be used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_ep(
+    id: *mut *mut rdma_cm_id,
+    info: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attributes: *mut ibv_qp_init_attr,
+) -> c_int {
+    if id.is_null() || info.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { create(&*info, pd, attributes) }.map(|made| unsafe { *id = made }))
+}
+
+/// `rdma_destroy_ep`.
+///
+/// # Safety
+/// `id` is from `rdma_create_ep` or `rdma_get_request`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        rdma_destroy_qp(id);
+        rdma_destroy_srq(id);
+        rdma_destroy_id(id);
+    }
+}
+
+/// The calls want one; nothing takes time.
+const TIMEOUT_MS: c_int = 2_000;

@@ -1,0 +1,422 @@
+//! Events, from happenings of the protocol to structures of programs, and what fetching one does to a queue pair.
+
+use std::cmp::Reverse;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use rnic_base::{Duration, Time};
+use rnic_host::cm::{ConnectionId, Happening};
+use rnic_wire::cm::ip::IpHeader;
+use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, RejectInfo, RejectReason, Reply, Request, ServiceId};
+
+use super::abi::*;
+use super::agreement::{self, Agreement};
+use super::channel::{self, Arrival, Offer, Pending, What};
+use super::id::{self, Remote, Stage};
+use super::service::{ACKNOWLEDGED, Cm, Key, Owner};
+use super::{address, qp};
+use crate::errno::{Errno, Result, minus_one};
+
+/// The C structure, the private data that it leads to, and whose acknowledgement it waits for.
+#[repr(C)]
+struct EventObject {
+    c: rdma_cm_event,
+    data: Vec<u8>,
+    key: Key,
+}
+
+impl Cm {
+    /// Acts on what the protocol says.
+    pub(super) fn heed(&mut self, port: Key, happening: Happening) {
+        match happening {
+            Happening::Requested(connection, request) => self.be_asked(port, connection, &request),
+            Happening::LookedUp(connection, request) => self.be_looked_up(port, connection, &request),
+            Happening::Replied(connection, reply, _) => self.be_answered(port, connection, &reply),
+            Happening::Found(connection, reply) => self.find(port, connection, &reply),
+            Happening::Ready(connection) => {
+                self.tell(port, connection, Stage::Connected, RDMA_CM_EVENT_ESTABLISHED, 0, &[]);
+            }
+            Happening::Refused(connection, reject) => {
+                let status = c_int::from(reject.reason.0);
+                if reject.reason == agreement::REASON {
+                    agreement::explain(&reject.private_data.0);
+                }
+                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &reject.private_data.0);
+            }
+            Happening::TimedOut(connection, _) => {
+                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[]);
+            }
+            Happening::Unreachable(connection, errno) => self.be_unreachable(port, connection, errno),
+            Happening::Disconnected(connection) => {
+                let owner = self.owners.get(&(port, connection)).copied();
+                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_DISCONNECTED, 0, &[]);
+                if let Some(Owner::Id(key)) = owner {
+                    self.waits.push(Reverse((super::service::now() + TIME_WAIT, key)));
+                }
+            }
+        }
+    }
+
+    /// Says that the last packets of closed connections have gone.
+    pub(super) fn end_waits(&mut self, now: Time) {
+        while let Some(Reverse((at, key))) = self.waits.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.waits.pop();
+            if let Some(events) = self.events_of(key) {
+                events.push(Pending::plain(key, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
+            }
+        }
+    }
+
+    /// Tells the owner of a connection, which is forgotten when it is over.
+    fn tell(&mut self, port: Key, connection: ConnectionId, stage: Stage, kind: u32, status: c_int, data: &[u8]) {
+        let key = match self.owners.get(&(port, connection)) {
+            Some(Owner::Id(key)) => *key,
+            Some(Owner::Arrival(listener)) => {
+                // Who asked asks no longer, and the program has not heard of it.
+                let listener = *listener;
+                self.owners.remove(&(port, connection));
+                if let Some(events) = self.events_of(listener) {
+                    events.forget(|event| {
+                        matches!(&event.what, What::Arrival(arrival)
+                        if (arrival.port, arrival.connection) == (port, connection))
+                    });
+                }
+                return;
+            }
+            None => return,
+        };
+        if stage == Stage::Over {
+            self.owners.remove(&(port, connection));
+        }
+        if let Ok(entry) = self.entry(key) {
+            entry.stage = stage;
+            if stage == Stage::Over {
+                entry.connection = None;
+            }
+            entry.events.push(Pending { data: data.to_vec(), ..Pending::plain(key, kind, status) });
+        }
+    }
+
+    fn be_unreachable(&mut self, port: Key, connection: ConnectionId, errno: c_int) {
+        let space = match self.owners.get(&(port, connection)) {
+            Some(Owner::Id(key)) => self.ids.get(key).map(|entry| entry.space),
+            _ => None,
+        };
+        // Nobody has the port: what a connection manager that has no such service says.
+        let (kind, status) = match (errno, space) {
+            (libc::ECONNREFUSED, Some(RDMA_PS_UDP)) => (RDMA_CM_EVENT_UNREACHABLE, LookupStatus::UNSUPPORTED.0.into()),
+            (libc::ECONNREFUSED, _) => (RDMA_CM_EVENT_REJECTED, c_int::from(RejectReason::INVALID_SERVICE_ID.0)),
+            _ => (RDMA_CM_EVENT_UNREACHABLE, -errno),
+        };
+        self.tell(port, connection, Stage::Over, kind, status, &[]);
+    }
+
+    /// Puts a request into the channel of who listens for it.
+    fn arrive(&mut self, arrival: Arrival, data: &[u8]) -> bool {
+        let place = (arrival.port, arrival.connection);
+        let listener = self.ports.get(&arrival.port).and_then(|port| port.listeners.get(&arrival.service)).copied();
+        let Some((listener, events)) = listener.and_then(|key| Some((key, self.events_of(key)?))) else {
+            return false;
+        };
+        self.owners.insert(place, Owner::Arrival(listener));
+        let what = What::Arrival(Box::new(arrival));
+        let data = data.to_vec();
+        events.push(Pending { key: listener, kind: RDMA_CM_EVENT_CONNECT_REQUEST, status: 0, what, data });
+        true
+    }
+
+    fn be_asked(&mut self, port: Key, connection: ConnectionId, request: &Request) {
+        let Some(endpoint) = self.ports.get_mut(&port).map(|port| &mut port.endpoint) else { return };
+        let Some(addresses) = endpoint.addresses(connection) else { return };
+        let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
+        let refusal = match (Agreement::with(request.vendor), IpHeader::split(&request.private_data.0)) {
+            (Agreement::Different, _) => Some(refuse(agreement::REASON, agreement::own_name().as_bytes())),
+            (_, None) => Some(refuse(RejectReason::CONSUMER, &[])),
+            _ => None,
+        };
+        if let Some((reason, info, data)) = refusal {
+            if reason == agreement::REASON {
+                agreement::complain(addresses.dst(), request.vendor);
+            }
+            endpoint.reject(connection, reason, info, &data);
+            return;
+        }
+        let Some((header, data)) = IpHeader::split(&request.private_data.0) else { return };
+        let offer = Offer {
+            responder_resources: request.initiator_depth,
+            initiator_depth: request.responder_resources,
+            flow_control: request.flow_control.into(),
+            retry_count: request.retry_count.get() as u8,
+            rnr_retry_count: request.rnr_retry_count.get() as u8,
+            srq: request.shared_receive_queue.into(),
+            qp_num: request.local_qpn.get(),
+        };
+        let remote = Remote {
+            qp_num: request.local_qpn.get(),
+            psn: request.starting_psn.value(),
+            path_mtu: request.path_mtu.code().get(),
+            max_dest_rd_atomic: offer.responder_resources,
+            max_rd_atomic: offer.initiator_depth,
+            retry_count: offer.retry_count,
+            rnr_retry_count: offer.rnr_retry_count,
+        };
+        let (service, source_port) = (request.service_id, header.source_port);
+        let arrival = Arrival { port, connection, service, offer, remote: Some(remote), addresses, source_port };
+        if !self.arrive(arrival, data) {
+            self.close_connection(port, connection);
+        }
+    }
+
+    fn be_looked_up(&mut self, port: Key, connection: ConnectionId, request: &LookupRequest) {
+        let addresses = self.ports.get(&port).and_then(|port| port.endpoint.addresses(connection));
+        let Some(addresses) = addresses else { return };
+        let arrived = IpHeader::split(&request.private_data.0).is_some_and(|(header, data)| {
+            let (service, source_port) = (request.service_id, header.source_port);
+            let offer = Offer::default();
+            self.arrive(Arrival { port, connection, service, offer, remote: None, addresses, source_port }, data)
+        });
+        if !arrived {
+            self.refuse_lookup(port, connection, &[]);
+        }
+    }
+
+    /// Answers a lookup with no.
+    pub(super) fn refuse_lookup(&mut self, port: Key, connection: ConnectionId, data: &[u8]) -> bool {
+        let private_data = rnic_wire::cm::PrivateData::new(data).unwrap_or_default();
+        let reply = LookupReply { status: LookupStatus::REJECTED, private_data, ..LookupReply::default() };
+        self.owners.remove(&(port, connection));
+        let now = super::service::now();
+        self.ports.get_mut(&port).is_some_and(|place| place.endpoint.answer(now, connection, reply))
+    }
+
+    fn be_answered(&mut self, port: Key, connection: ConnectionId, reply: &Reply) {
+        let Some(Owner::Id(key)) = self.owners.get(&(port, connection)).copied() else { return };
+        if Agreement::with(reply.vendor) == Agreement::Different {
+            if let Some(place) = self.ports.get_mut(&port) {
+                place.endpoint.reject(connection, agreement::REASON, RejectInfo::default(), &[]);
+            }
+            let status = c_int::from(agreement::REASON.0);
+            return self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &[]);
+        }
+        let Ok(entry) = self.entry(key) else { return };
+        let offer = Offer {
+            responder_resources: reply.initiator_depth,
+            initiator_depth: reply.responder_resources,
+            flow_control: reply.flow_control.into(),
+            retry_count: entry.offer.retry_count,
+            rnr_retry_count: reply.rnr_retry_count.get() as u8,
+            srq: reply.shared_receive_queue.into(),
+            qp_num: reply.local_qpn.get(),
+        };
+        entry.remote = Some(Remote {
+            qp_num: offer.qp_num,
+            psn: reply.starting_psn.value(),
+            path_mtu: address::PATH_MTU,
+            max_dest_rd_atomic: offer.responder_resources,
+            max_rd_atomic: offer.initiator_depth,
+            // What we have asked for ourselves.
+            retry_count: entry.offer.retry_count,
+            rnr_retry_count: offer.rnr_retry_count,
+        });
+        entry.stage = Stage::Answered;
+        entry.remote_vendor = (reply.vendor.id.get(), reply.vendor.options);
+        let (what, data) = (What::Connection(offer), reply.private_data.0.to_vec());
+        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_CONNECT_RESPONSE, status: 0, what, data });
+    }
+
+    fn find(&mut self, port: Key, connection: ConnectionId, reply: &LookupReply) {
+        if reply.status != LookupStatus::VALID {
+            let (kind, status) = (RDMA_CM_EVENT_UNREACHABLE, c_int::from(reply.status.0));
+            return self.tell(port, connection, Stage::Over, kind, status, &reply.private_data.0);
+        }
+        let Some(Owner::Id(key)) = self.owners.remove(&(port, connection)) else { return };
+        let Ok(entry) = self.entry(key) else { return };
+        (entry.stage, entry.connection) = (Stage::Connected, None);
+        let what = What::Datagrams { qp_num: reply.qpn.get(), qkey: reply.queue_key };
+        let data = reply.private_data.0.to_vec();
+        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_ESTABLISHED, status: 0, what, data });
+    }
+}
+
+/// Fetches an event.
+///
+/// # Safety
+/// `channel` is living.
+pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    // SAFETY: the caller's promise.
+    let events = unsafe { channel::events(channel) };
+    loop {
+        let pending = events.pop()?;
+        let place = {
+            let mut cm = Cm::lock()?;
+            // Gone, or moved to another channel, between the two.
+            let Some(entry) = cm.ids.get_mut(&pending.key) else { continue };
+            entry.fetched += 1;
+            entry.place as *mut rdma_cm_id
+        };
+        // SAFETY: an identifier whose event was fetched and not acknowledged is not destroyed.
+        if let Some(event) = unsafe { present(place, pending) }? {
+            return Ok(event);
+        }
+    }
+}
+
+/// Makes the structure that the program gets, after what has to be done first. `None` when there is nothing to say.
+///
+/// # Safety
+/// `place` is the living identifier of the event.
+unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mut rdma_cm_event>> {
+    let Pending { key, mut kind, mut status, what, data } = pending;
+    // SAFETY: zeros are a legal event.
+    let c: rdma_cm_event = unsafe { std::mem::zeroed() };
+    let mut event = Box::new(EventObject { c, data, key });
+    event.c.id = place;
+    let data = (event.data.as_ptr().cast::<c_void>(), event.data.len() as u8);
+    let is_datagram = match &what {
+        // SAFETY: the caller's promise.
+        What::Arrival(_) | What::Datagrams { .. } => unsafe { (*place).ps == RDMA_PS_UDP },
+        _ => false,
+    };
+    match what {
+        What::Plain => event.c.param.conn = conn_param(data, &Offer::default()),
+        What::Connection(offer) => event.c.param.conn = conn_param(data, &offer),
+        What::Arrival(arrival) => {
+            event.c.listen_id = place;
+            // SAFETY: the caller's promise.
+            match unsafe { adopt(place, &arrival) } {
+                Ok(child) => event.c.id = child,
+                Err(_) => {
+                    acknowledge(key);
+                    return Ok(None);
+                }
+            }
+            if is_datagram {
+                event.c.param.ud = ud_param(data, None, 0, 0);
+            } else {
+                event.c.param.conn = conn_param(data, &arrival.offer);
+            }
+        }
+        What::Datagrams { qp_num, qkey } => {
+            // SAFETY: the caller's promise.
+            let address = unsafe { address::to_peer(place) }.ok();
+            event.c.param.ud = ud_param(data, address, qp_num, qkey);
+        }
+    }
+    match kind {
+        // SAFETY: the caller's promise. A program that has no queue pair here answers itself.
+        RDMA_CM_EVENT_CONNECT_RESPONSE if unsafe { !(*place).qp.is_null() } => {
+            // SAFETY: as above.
+            (kind, status) = match unsafe { qp::answered(place) } {
+                Ok(()) => (RDMA_CM_EVENT_ESTABLISHED, 0),
+                Err(errno) => (RDMA_CM_EVENT_CONNECT_ERROR, -errno.0),
+            };
+        }
+        // SAFETY: as above.
+        RDMA_CM_EVENT_REJECTED => unsafe { qp::fail(place) },
+        _ => {}
+    }
+    (event.c.event, event.c.status) = (kind, status);
+    Ok(Some(Box::into_raw(event).cast()))
+}
+
+/// Makes a request the program's. A synchronous identifier gets a channel of its own.
+///
+/// # Safety
+/// `listener` is living.
+unsafe fn adopt(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
+    {
+        let cm = Cm::lock()?;
+        // Who asked may ask no longer.
+        if !cm.owners.contains_key(&(arrival.port, arrival.connection)) {
+            return Err(Errno::INVALID);
+        }
+    }
+    // SAFETY: the caller's promise.
+    let child = unsafe { id::create_child(listener, arrival)? };
+    // SAFETY: it is new.
+    let this = unsafe { id::object(child) };
+    address::describe_arrival(&mut this.c, arrival)?;
+    // SAFETY: the caller's promise.
+    if unsafe { id::object(listener) }.is_synchronous {
+        id::migrate(this, ptr::null_mut())?;
+    }
+    Ok(child)
+}
+
+fn conn_param(data: (*const c_void, u8), offer: &Offer) -> rdma_conn_param {
+    rdma_conn_param {
+        private_data: if data.1 == 0 { ptr::null() } else { data.0 },
+        private_data_len: data.1,
+        responder_resources: offer.responder_resources,
+        initiator_depth: offer.initiator_depth,
+        flow_control: offer.flow_control,
+        retry_count: offer.retry_count,
+        rnr_retry_count: offer.rnr_retry_count,
+        srq: offer.srq,
+        qp_num: offer.qp_num,
+    }
+}
+
+fn ud_param(
+    data: (*const c_void, u8),
+    address: Option<crate::abi::ibv_ah_attr>,
+    qp_num: u32,
+    qkey: u32,
+) -> rdma_ud_param {
+    rdma_ud_param {
+        private_data: if data.1 == 0 { ptr::null() } else { data.0 },
+        private_data_len: data.1,
+        ah_attr: address.unwrap_or_default(),
+        qp_num,
+        qkey,
+    }
+}
+
+fn acknowledge(key: Key) {
+    if let Ok(mut cm) = Cm::lock()
+        && let Some(entry) = cm.ids.get_mut(&key)
+    {
+        entry.acknowledged += 1;
+        ACKNOWLEDGED.notify_all();
+    }
+}
+
+/// `rdma_get_cm_event`.
+///
+/// # Safety
+/// `channel` is living, `event` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
+    if channel.is_null() || event.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { fetch(channel) }.map(|fetched| unsafe { *event = fetched }))
+}
+
+/// `rdma_ack_cm_event`.
+///
+/// # Safety
+/// `event` is from `rdma_get_cm_event`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    if event.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: `present` made a box of it, and the program gives it up.
+    let event = unsafe { Box::from_raw(event.cast::<EventObject>()) };
+    acknowledge(event.key);
+    0
+}
+
+/// After the end of a connection, how long packets of it may still be under way: what a slow network with its queues
+/// takes.
+const TIME_WAIT: Duration = Duration::from_secs(1);
+
+/// The service that a port space and a port name.
+pub(super) fn service(space: u32, port: u16) -> ServiceId {
+    ServiceId::in_port_space(space as u16, port)
+}

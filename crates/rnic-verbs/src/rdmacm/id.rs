@@ -1,0 +1,384 @@
+//! Identifiers: what a program holds of a connection, of an attempt at one, or of a place where it waits for some.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use rnic_host::cm::ConnectionId;
+use rnic_wire::cm::{RejectInfo, RejectReason};
+
+use super::abi::*;
+use super::channel::{self, Arrival, Events, Offer, rdma_create_event_channel, rdma_destroy_event_channel};
+use super::event::rdma_ack_cm_event;
+use super::service::{Cm, Key, Owner};
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// The C structure, and its name here.
+#[repr(C)]
+pub(super) struct IdObject {
+    pub(super) c: rdma_cm_id,
+    pub(super) key: Key,
+    /// Its channel is its own: calls wait for what they have begun.
+    pub(super) is_synchronous: bool,
+    /// The queue pairs that connections to a passive endpoint get.
+    pub(super) queue_pairs: Option<Box<ibv_qp_init_attr>>,
+    /// Private data that go in front of the program's.
+    pub(super) connect_data: Vec<u8>,
+}
+
+/// What is known about an identifier behind the lock.
+pub(super) struct Entry {
+    /// Where the program's structure is, as a number: only the program's threads may look.
+    pub(super) place: usize,
+    pub(super) events: Arc<Events>,
+    /// Events that the program has fetched, and acknowledged.
+    pub(super) fetched: u64,
+    pub(super) acknowledged: u64,
+    pub(super) space: u32,
+    pub(super) options: Options,
+    pub(super) stage: Stage,
+    pub(super) port: Option<Key>,
+    pub(super) connection: Option<ConnectionId>,
+    /// The other side's queue pair.
+    pub(super) remote: Option<Remote>,
+    /// Our queue pair's first sequence number.
+    pub(super) psn: u32,
+    /// What the other side offers.
+    pub(super) offer: Offer,
+    /// What the program wants of the connection.
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    /// The other side's vendor: ours, with its transport, or zeros.
+    pub(super) remote_vendor: (u32, u32),
+}
+
+/// What a program may choose.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Options {
+    pub(super) traffic_class: u8,
+    pub(super) shares_address: bool,
+    pub(super) only_v6: bool,
+    pub(super) ack_timeout: Option<u8>,
+}
+
+/// Where an identifier stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    New,
+    Bound,
+    Resolved,
+    Routed,
+    Listening,
+    /// A request or a question is out.
+    Connecting,
+    /// The other side has accepted; we have not said so.
+    Answered,
+    /// A request is here.
+    Asked,
+    /// We have accepted; the other side has not said so.
+    Accepted,
+    Connected,
+    Over,
+}
+
+/// What our queue pair must know about the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remote {
+    pub(super) qp_num: u32,
+    pub(super) psn: u32,
+    /// As verbs count.
+    pub(super) path_mtu: u32,
+    /// Reads that it may have outstanding, and that it answers.
+    pub(super) max_dest_rd_atomic: u8,
+    pub(super) max_rd_atomic: u8,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry_count: u8,
+}
+
+impl Entry {
+    pub(super) fn new(place: usize, events: Arc<Events>, space: u32) -> Self {
+        Self {
+            place,
+            events,
+            fetched: 0,
+            acknowledged: 0,
+            space,
+            options: Options::default(),
+            stage: Stage::New,
+            port: None,
+            connection: None,
+            remote: None,
+            psn: 0,
+            offer: Offer::default(),
+            responder_resources: RDMA_MAX_RESP_RES,
+            initiator_depth: RDMA_MAX_INIT_DEPTH,
+            remote_vendor: (0, 0),
+        }
+    }
+
+    /// Goes on to `next` if it stands where `from` says.
+    pub(super) fn advance(&mut self, from: &[Stage], next: Stage) -> Result<()> {
+        if !from.contains(&self.stage) {
+            return Err(Errno::INVALID);
+        }
+        self.stage = next;
+        Ok(())
+    }
+}
+
+/// What a program's pointer leads to.
+///
+/// # Safety
+/// `id` is from this library and has not been destroyed, and no other thread uses it now.
+pub(super) unsafe fn object<'a>(id: *mut rdma_cm_id) -> &'a mut IdObject {
+    // SAFETY: the caller's promise; the C structure is the first part of such an object.
+    unsafe { &mut *id.cast::<IdObject>() }
+}
+
+fn queue_pair_type(space: u32) -> Result<u32> {
+    match space {
+        RDMA_PS_TCP | RDMA_PS_IB => Ok(IBV_QPT_RC),
+        RDMA_PS_UDP => Ok(IBV_QPT_UD),
+        _ => Err(Errno(libc::EPROTONOSUPPORT)),
+    }
+}
+
+/// Makes an identifier.
+///
+/// # Safety
+/// `channel` is null or a living channel.
+pub(super) unsafe fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    space: u32,
+) -> Result<*mut rdma_cm_id> {
+    let qp_type = queue_pair_type(space)?;
+    let is_synchronous = channel.is_null();
+    let channel = if is_synchronous { rdma_create_event_channel() } else { channel };
+    if channel.is_null() {
+        return Err(Errno::last());
+    }
+    // SAFETY: the caller's channel, or a new one.
+    let events = unsafe { channel::events(channel) };
+    let mut cm = Cm::lock()?;
+    let key = cm.new_key();
+    // SAFETY: null pointers, empty addresses and zeros are what a new identifier consists of.
+    let mut c: rdma_cm_id = unsafe { std::mem::zeroed() };
+    (c.channel, c.context, c.ps, c.qp_type) = (channel, context, space, qp_type);
+    let object = Box::new(IdObject { c, key, is_synchronous, queue_pairs: None, connect_data: Vec::new() });
+    let object = Box::into_raw(object);
+    cm.ids.insert(key, Entry::new(object as usize, events, space));
+    Ok(object.cast())
+}
+
+/// Makes the identifier of a request that the program fetches: of the same channel as the one that listens.
+///
+/// # Safety
+/// `listener` is a living identifier.
+pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
+    // SAFETY: the caller's promise.
+    let (channel, context, space, qp_type) =
+        unsafe { ((*listener).channel, (*listener).context, (*listener).ps, (*listener).qp_type) };
+    // SAFETY: the channel of a living identifier is living.
+    let id = unsafe { create(channel, context, space)? };
+    // SAFETY: it is new.
+    let child = unsafe { object(id) };
+    child.c.qp_type = qp_type;
+    let mut cm = Cm::lock()?;
+    let (port, connection) = (arrival.port, arrival.connection);
+    let entry = cm.entry(child.key)?;
+    (entry.stage, entry.connection, entry.remote) = (Stage::Asked, Some(connection), arrival.remote);
+    (entry.offer, entry.responder_resources, entry.initiator_depth) =
+        (arrival.offer, arrival.offer.responder_resources, arrival.offer.initiator_depth);
+    cm.use_port(child.key, port)?;
+    cm.owners.insert((port, connection), Owner::Id(child.key));
+    Ok(id)
+}
+
+impl Cm {
+    /// Ends whatever there is between the two sides, with the word that fits, and forgets whose it was.
+    pub(super) fn close_connection(&mut self, port: Key, connection: ConnectionId) {
+        self.owners.remove(&(port, connection));
+        let now = super::service::now();
+        let Some(place) = self.ports.get_mut(&port) else { return };
+        let endpoint = &mut place.endpoint;
+        // One of these applies. A program that accepts and leaves has to end what it has promised.
+        endpoint.establish(connection);
+        if endpoint.disconnect(now, connection, rnic_wire::Qpn::default()) {
+            return;
+        }
+        if !endpoint.reject(connection, RejectReason::CONSUMER, RejectInfo::default(), &[]) {
+            endpoint.forget(connection);
+        }
+    }
+
+    /// Requests that the program has not fetched are refused with the identifier that listens for them.
+    fn refuse_arrivals(&mut self, listener: Key) {
+        let of_listener = |(_, owner): &(&(Key, ConnectionId), &Owner)| **owner == Owner::Arrival(listener);
+        let waiting: Vec<(Key, ConnectionId)> = self.owners.iter().filter(of_listener).map(|(key, _)| *key).collect();
+        for (port, connection) in waiting {
+            self.close_connection(port, connection);
+        }
+    }
+
+    /// Takes an identifier out of all tables.
+    fn remove(&mut self, key: Key) {
+        self.refuse_arrivals(key);
+        let Some(entry) = self.ids.remove(&key) else { return };
+        entry.events.forget(|event| event.key == key);
+        if let Some(port) = entry.port {
+            if let Some(connection) = entry.connection {
+                self.close_connection(port, connection);
+            }
+            self.leave_port(key, port);
+        }
+    }
+}
+
+/// `rdma_create_id`.
+///
+/// # Safety
+/// `channel` is null or a living channel, `id` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    space: u32,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { create(channel, context, space) }.map(|made| unsafe { *id = made }))
+}
+
+fn destroy(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: a program hands over an identifier that it gives up.
+    let this = unsafe { object(id) };
+    if !this.c.event.is_null() {
+        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        unsafe { rdma_ack_cm_event(this.c.event) };
+    }
+    let mut cm = Cm::lock()?;
+    // Whoever fetched an event of it looks at it still.
+    while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
+        cm = cm.wait();
+    }
+    cm.remove(this.key);
+    drop(cm);
+    if !this.c.route.path_rec.is_null() {
+        // SAFETY: `resolve_route` made a box of it.
+        drop(unsafe { Box::from_raw(this.c.route.path_rec) });
+    }
+    if this.is_synchronous {
+        // SAFETY: the channel is this identifier's own.
+        unsafe { rdma_destroy_event_channel(this.c.channel) };
+    }
+    // SAFETY: `create` made a box of it, and the program gives it up.
+    drop(unsafe { Box::from_raw(id.cast::<IdObject>()) });
+    Ok(())
+}
+
+/// `rdma_destroy_id`: waits until the program has acknowledged every event of it.
+///
+/// # Safety
+/// `id` is from this library, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    minus_one(destroy(id))
+}
+
+/// `rdma_migrate_id`: waits until the program has acknowledged every event of the old channel.
+///
+/// # Safety
+/// `id` and `channel` are living; `channel` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(migrate(unsafe { object(id) }, channel))
+}
+
+pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> Result<()> {
+    let is_synchronous = channel.is_null();
+    let channel = if is_synchronous { rdma_create_event_channel() } else { channel };
+    if channel.is_null() {
+        return Err(Errno::last());
+    }
+    // SAFETY: the caller's channel, or a new one.
+    let events = unsafe { channel::events(channel) };
+    if this.is_synchronous && !this.c.event.is_null() {
+        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        unsafe { rdma_ack_cm_event(this.c.event) };
+        this.c.event = ptr::null_mut();
+    }
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    let before = std::mem::replace(&mut entry.events, events);
+    channel::move_events(&before, &entry.events, this.key);
+    // A child's own request is counted for the one that listens.
+    while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
+        cm = cm.wait();
+    }
+    drop(cm);
+    if this.is_synchronous {
+        // SAFETY: the channel was this identifier's own.
+        unsafe { rdma_destroy_event_channel(this.c.channel) };
+    }
+    (this.c.channel, this.is_synchronous) = (channel, is_synchronous);
+    Ok(())
+}
+
+/// `rdma_get_remote_ece`: our identifier and the code of the other end's transport.
+///
+/// # Safety
+/// `id` is living, `ece` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    // SAFETY: the caller's promise.
+    let key = unsafe { object(id) }.key;
+    minus_one(Cm::lock().and_then(|mut cm| {
+        let (vendor_id, options) = cm.entry(key)?.remote_vendor;
+        // SAFETY: the caller's promise.
+        unsafe { *ece = ibv_ece { vendor_id, options, comp_mask: 0 } };
+        Ok(())
+    }))
+}
+
+/// `rdma_set_option`.
+///
+/// # Safety
+/// `id` is living, `value` may be read for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let key = unsafe { object(id) }.key;
+    let byte = || {
+        // SAFETY: the caller's promise.
+        if len == 1 && !value.is_null() { Ok(unsafe { *value.cast::<u8>() }) } else { Err(Errno::INVALID) }
+    };
+    let flag = || {
+        let fits = len == size_of::<c_int>() && !value.is_null();
+        // SAFETY: the caller's promise.
+        if fits { Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0) } else { Err(Errno::INVALID) }
+    };
+    minus_one(Cm::lock().and_then(|mut cm| {
+        let entry = cm.entry(key)?;
+        match (level, name) {
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => entry.options.traffic_class = byte()?,
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => entry.options.shares_address = flag()?,
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => entry.options.only_v6 = flag()?,
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
+                entry.options.ack_timeout = Some(byte().ok().filter(|code| *code < 32).ok_or(Errno::INVALID)?);
+            }
+            // Paths are the kernel's business here.
+            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => return Err(Errno::UNSUPPORTED),
+            _ => return Err(Errno(libc::ENOSYS)),
+        }
+        Ok(())
+    }))
+}

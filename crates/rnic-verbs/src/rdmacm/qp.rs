@@ -1,0 +1,405 @@
+//! Queue pairs of identifiers: made with what is missing, and led through their states as the handshake goes on.
+
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr;
+
+use super::abi::*;
+use super::connect::{ack_timeout, confirm};
+use super::id::{Stage, object};
+use super::service::Cm;
+use super::{address, calls};
+use crate::abi::*;
+use crate::errno::{Errno, Result, minus_one};
+
+/// Makes the completion queues that the program has not brought, each with a channel.
+///
+/// # Safety
+/// `c` is living and on a device.
+unsafe fn make_cqs(c: &mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> Result<()> {
+    let context: *mut c_void = ptr::from_mut(c).cast();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if attributes.recv_cq.is_null() {
+            (c.recv_cq_channel, c.recv_cq) = calls::create_cq(c.verbs, attributes.cap.max_recv_wr, context)?;
+            attributes.recv_cq = c.recv_cq;
+        }
+        if attributes.send_cq.is_null() {
+            (c.send_cq_channel, c.send_cq) = calls::create_cq(c.verbs, attributes.cap.max_send_wr, context)?;
+            attributes.send_cq = c.send_cq;
+        }
+    }
+    Ok(())
+}
+
+/// Gives back the completion queues that were made here.
+fn drop_cqs(c: &mut rdma_cm_id) {
+    // SAFETY: these fields hold what `make_cqs` has made, or null.
+    unsafe {
+        calls::destroy_cq(c.recv_cq_channel, c.recv_cq);
+        calls::destroy_cq(c.send_cq_channel, c.send_cq);
+    }
+    (c.recv_cq_channel, c.recv_cq) = (ptr::null_mut(), ptr::null_mut());
+    (c.send_cq_channel, c.send_cq) = (ptr::null_mut(), ptr::null_mut());
+}
+
+/// Makes the queue pair of an identifier, ready to take receives; one for datagrams ready to send as well.
+///
+/// # Safety
+/// `id` is living; the attributes are as `ibv_create_qp_ex` wants them.
+unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex, plain: bool) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let c = unsafe { &mut object(id).c };
+    if c.verbs.is_null() || !c.qp.is_null() {
+        return Err(Errno::INVALID);
+    }
+    if attributes.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attributes.pd.is_null() {
+        (attributes.comp_mask, attributes.pd) = (attributes.comp_mask | IBV_QP_INIT_ATTR_PD, c.pd);
+    // SAFETY: a program hands over protection domains that it has allocated.
+    } else if unsafe { (*attributes.pd).context } != c.verbs {
+        return Err(Errno::INVALID);
+    }
+    if attributes.srq.is_null() {
+        attributes.srq = c.srq;
+    }
+    // SAFETY: the identifier is on a device.
+    let made = unsafe { make_cqs(c, attributes) }.and_then(|()| {
+        if !plain {
+            // SAFETY: the caller's promise.
+            return unsafe { calls::create_qp_ex(c.verbs, attributes) };
+        }
+        let pd = attributes.pd;
+        // SAFETY: the extended attributes begin as the plain ones do.
+        unsafe { calls::create_qp(pd, &mut *ptr::from_mut(attributes).cast::<ibv_qp_init_attr>()) }
+    });
+    let qp = made.inspect_err(|_| drop_cqs(c))?;
+    (c.qp, c.pd) = (qp, attributes.pd);
+    // SAFETY: the caller's promise.
+    let ready = unsafe {
+        match attributes.qp_type {
+            IBV_QPT_UD => make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]),
+            _ => make_ready(id, &[IBV_QPS_INIT]),
+        }
+    };
+    if ready.is_err() {
+        // SAFETY: it has just been made.
+        let _ = unsafe { calls::destroy_qp(qp) };
+        c.qp = ptr::null_mut();
+        drop_cqs(c);
+    }
+    ready
+}
+
+/// The same with the plain attributes.
+///
+/// # Safety
+/// As for `rdma_create_qp`.
+pub(super) unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<()> {
+    // SAFETY: zeros are legal extended attributes.
+    let mut extended: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+    let common = offset_of!(ibv_qp_init_attr_ex, comp_mask);
+    // SAFETY: the extended attributes begin as the plain ones do, up to `comp_mask`; both are ours for this call.
+    unsafe {
+        ptr::copy_nonoverlapping(ptr::from_ref(attributes).cast::<u8>(), (&raw mut extended).cast(), common);
+    }
+    if !pd.is_null() {
+        (extended.comp_mask, extended.pd) = (IBV_QP_INIT_ATTR_PD, pd);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { create_extended(id, &mut extended, true)? };
+    // What was granted.
+    attributes.cap = extended.cap;
+    (attributes.send_cq, attributes.recv_cq, attributes.srq) = (extended.send_cq, extended.recv_cq, extended.srq);
+    Ok(())
+}
+
+/// Leads the queue pair of an identifier through `states`.
+///
+/// # Safety
+/// `id` is living and has a queue pair.
+unsafe fn make_ready(id: *mut rdma_cm_id, states: &[u32]) -> Result<()> {
+    for state in states {
+        let mut attributes = ibv_qp_attr { qp_state: *state, ..ibv_qp_attr::default() };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mask = attributes_for(id, &mut attributes)?;
+            calls::modify_qp((*id).qp, &mut attributes, mask)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the queue pair of an identifier needs for the state that `attributes` name; answers which fields.
+///
+/// # Safety
+/// `id` is living.
+unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> Result<u32> {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    let (is_datagram, is_reliable) = (this.c.qp_type == IBV_QPT_UD, this.c.qp_type == IBV_QPT_RC);
+    let (remote, psn, options, responder_resources) = {
+        let mut cm = Cm::lock()?;
+        let entry = cm.entry(this.key)?;
+        (entry.remote, entry.psn, entry.options, entry.responder_resources)
+    };
+    match attributes.qp_state {
+        IBV_QPS_INIT => {
+            attributes.port_num = 1;
+            let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+            if is_datagram {
+                attributes.qkey = RDMA_UDP_QKEY;
+                return Ok(mask | IBV_QP_QKEY);
+            }
+            attributes.qp_access_flags = match remote {
+                None => 0,
+                Some(_) if responder_resources == 0 || !is_reliable => IBV_ACCESS_REMOTE_WRITE,
+                Some(_) => IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+            };
+            Ok(mask | IBV_QP_ACCESS_FLAGS)
+        }
+        IBV_QPS_RTR | IBV_QPS_RTS if is_datagram => {
+            let number = if attributes.qp_state == IBV_QPS_RTS { IBV_QP_SQ_PSN } else { 0 };
+            Ok(IBV_QP_STATE | number)
+        }
+        IBV_QPS_RTR => {
+            let remote = remote.ok_or(Errno::INVALID)?;
+            // SAFETY: the caller's promise.
+            attributes.ah_attr = unsafe { address::to_peer(id)? };
+            attributes.path_mtu = remote.path_mtu.clamp(IBV_MTU_256, address::PATH_MTU);
+            (attributes.dest_qp_num, attributes.rq_psn) = (remote.qp_num, remote.psn);
+            let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+            if !is_reliable {
+                return Ok(mask);
+            }
+            attributes.max_dest_rd_atomic = remote.max_dest_rd_atomic;
+            attributes.min_rnr_timer = RNR_TIMER;
+            Ok(mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+        }
+        IBV_QPS_RTS => {
+            let remote = remote.ok_or(Errno::INVALID)?;
+            attributes.sq_psn = psn;
+            let mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+            if !is_reliable {
+                return Ok(mask);
+            }
+            attributes.timeout = ack_timeout(options.ack_timeout);
+            (attributes.retry_cnt, attributes.rnr_retry) = (remote.retry_count, remote.rnr_retry_count);
+            attributes.max_rd_atomic = remote.max_rd_atomic;
+            Ok(mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+        }
+        IBV_QPS_ERR => Ok(IBV_QP_STATE),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// The other side has accepted: the queue pair may send, and the other side may know. When it cannot, the other side is
+/// told so.
+///
+/// # Safety
+/// `id` is living and has a queue pair.
+pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
+    limit_reads(id)?;
+    // SAFETY: the caller's promise.
+    let ready = unsafe { make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]) };
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    match ready {
+        Ok(()) => confirm(this),
+        Err(errno) => {
+            let mut cm = Cm::lock()?;
+            if let Ok(entry) = cm.entry(this.key) {
+                entry.stage = Stage::Over;
+                let place = entry.port.zip(entry.connection.take());
+                if let Some((port, connection)) = place {
+                    cm.close_connection(port, connection);
+                }
+            }
+            drop(cm);
+            // SAFETY: the caller's promise.
+            unsafe { fail(id) };
+            Err(errno)
+        }
+    }
+}
+
+/// Nobody may ask for more than the program has said, nor for more than the device does.
+fn limit_reads(id: *mut rdma_cm_id) -> Result<()> {
+    let (answers, asks) = super::devices::read_limits()?;
+    // SAFETY: the caller has a living identifier.
+    let key = unsafe { object(id) }.key;
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(key)?;
+    if let Some(remote) = &mut entry.remote {
+        remote.max_dest_rd_atomic = remote.max_dest_rd_atomic.min(entry.responder_resources).min(answers);
+        remote.max_rd_atomic = remote.max_rd_atomic.min(entry.initiator_depth).min(asks);
+    }
+    Ok(())
+}
+
+/// We accept: the queue pair may send and receive.
+///
+/// # Safety
+/// `id` is living and has a queue pair.
+pub(super) unsafe fn accept(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let key = unsafe { object(id) }.key;
+    {
+        let mut cm = Cm::lock()?;
+        let entry = cm.entry(key)?;
+        let (answers, asks) = (entry.responder_resources, entry.initiator_depth);
+        if let Some(remote) = &mut entry.remote {
+            (remote.max_dest_rd_atomic, remote.max_rd_atomic) = (answers, asks);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]) }
+}
+
+/// The connection is over: what is posted is flushed.
+///
+/// # Safety
+/// `id` is living.
+pub(super) unsafe fn fail(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !(*id).qp.is_null() && (*id).qp_type != IBV_QPT_UD {
+            // One that is already there stays there.
+            let _ = make_ready(id, &[IBV_QPS_ERR]);
+        }
+    }
+}
+
+/// `rdma_create_qp`.
+///
+/// # Safety
+/// `id` is living, `pd` is null or living, `attributes` may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attributes: *mut ibv_qp_init_attr,
+) -> c_int {
+    if attributes.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { create(id, pd, &mut *attributes) })
+}
+
+/// `rdma_create_qp_ex`.
+///
+/// # Safety
+/// `id` is living, `attributes` may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut ibv_qp_init_attr_ex) -> c_int {
+    if attributes.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { create_extended(id, &mut *attributes, false) })
+}
+
+/// `rdma_destroy_qp`.
+///
+/// # Safety
+/// `id` is living; its queue pair is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let c = &mut object(id).c;
+        if !c.qp.is_null() {
+            let _ = calls::destroy_qp(c.qp);
+            c.qp = ptr::null_mut();
+        }
+        drop_cqs(c);
+    }
+}
+
+/// # Safety
+/// As for `rdma_create_srq`.
+unsafe fn create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let c = unsafe { &mut object(id).c };
+    let pd = if pd.is_null() { c.pd } else { pd };
+    if c.verbs.is_null() || pd.is_null() || !c.srq.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the caller's promise.
+    c.srq = unsafe { calls::create_srq(pd, attributes)? };
+    c.pd = pd;
+    Ok(())
+}
+
+/// `rdma_create_srq`.
+///
+/// # Safety
+/// `id` is living, `pd` is null or living, `attributes` may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attributes: *mut ibv_srq_init_attr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    minus_one(unsafe { create_srq(id, pd, &mut *attributes) })
+}
+
+/// `rdma_create_srq_ex`: ordinary ones only.
+///
+/// # Safety
+/// `id` is living, `attributes` may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
+    // SAFETY: the caller's promise.
+    let extended = unsafe { &mut *attributes };
+    let names = |bit| extended.comp_mask & bit != 0;
+    if names(IBV_SRQ_INIT_ATTR_TYPE) && extended.srq_type != IBV_SRQT_BASIC {
+        return minus_one(Err(Errno::UNSUPPORTED));
+    }
+    let pd = if names(IBV_SRQ_INIT_ATTR_PD) { extended.pd } else { ptr::null_mut() };
+    let mut plain = ibv_srq_init_attr { srq_context: extended.srq_context, attr: extended.attr };
+    // SAFETY: the caller's promise.
+    let made = unsafe { create_srq(id, pd, &mut plain) };
+    extended.attr = plain.attr;
+    minus_one(made)
+}
+
+/// `rdma_destroy_srq`.
+///
+/// # Safety
+/// `id` is living; its queue is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let c = &mut object(id).c;
+        if !c.srq.is_null() && calls::destroy_srq(c.srq).is_ok() {
+            c.srq = ptr::null_mut();
+        }
+    }
+}
+
+/// `rdma_init_qp_attr`: for programs with queue pairs of their own.
+///
+/// # Safety
+/// `id` is living; `attributes` may be read and written, `mask` written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    attributes: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> c_int {
+    if attributes.is_null() || mask.is_null() {
+        return minus_one(Err(Errno::INVALID));
+    }
+    // SAFETY: the caller's promise.
+    minus_one(limit_reads(id).and_then(|()| unsafe {
+        let needed = attributes_for(id, &mut *attributes)?;
+        *mask = needed.cast_signed();
+        Ok(())
+    }))
+}
+
+/// How long a sender waits when no receive was posted, as InfiniBand counts: 0.64 ms.
+const RNR_TIMER: u8 = 12;

@@ -1,0 +1,391 @@
+//! What the process knows about connections: identifiers, ports, and the thread that serves them.
+//!
+//! Everything is behind one lock, which nobody holds while he waits or calls a verb. The thread sleeps in `poll` on the
+//! ports' sockets; it takes messages in, sends them again, and puts events into channels. What an event does to a queue
+//! pair happens where the program fetches it (`event.rs`), as with the kernel's connection manager.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_host::cm::{Binding, ConnectionId, Endpoint, Inbox};
+use rnic_wire::cm::ServiceId;
+
+use super::channel::Events;
+use super::id::Entry;
+use crate::errno::{Errno, Result};
+use crate::fork::{self, Process};
+
+/// An identifier or a port. Never used again for another.
+pub(super) type Key = u64;
+
+/// Everything.
+pub(super) struct Cm {
+    pub(super) ids: BTreeMap<Key, Entry>,
+    pub(super) ports: BTreeMap<Key, Port>,
+    /// Whose a connection is.
+    pub(super) owners: BTreeMap<(Key, ConnectionId), Owner>,
+    /// Identifiers whose connections are over, and when the last packets of them will have gone.
+    pub(super) waits: BinaryHeap<Reverse<(Time, Key)>>,
+    pub(super) random: RandomStream,
+    next_key: Key,
+    probe_at: Time,
+    wake: OwnedFd,
+    process: Process,
+}
+
+/// A port of this process.
+pub(super) struct Port {
+    pub(super) endpoint: Endpoint,
+    binding: SocketAddr,
+    /// Who has bound it, in which port space, and whether he shares it.
+    pub(super) binders: Vec<(Key, u32, bool)>,
+    /// Identifiers whose connections live here, binders included.
+    pub(super) users: usize,
+    /// Who waits for requests.
+    pub(super) listeners: BTreeMap<ServiceId, Key>,
+    /// It was made for somebody who did not care.
+    is_anonymous: bool,
+}
+
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Id(Key),
+    /// A request that the program has not fetched: of the identifier that listens.
+    Arrival(Key),
+}
+
+static CM: Mutex<Option<Cm>> = Mutex::new(None);
+
+/// Something was acknowledged.
+pub(super) static ACKNOWLEDGED: Condvar = Condvar::new();
+
+/// The lock, held. What it has done leaves when it is let go.
+pub(super) struct Guard {
+    cm: Option<MutexGuard<'static, Option<Cm>>>,
+    is_thread: bool,
+}
+
+impl Deref for Guard {
+    type Target = Cm;
+
+    fn deref(&self) -> &Cm {
+        self.cm.as_ref().and_then(|cm| cm.as_ref()).expect("made when the guard was, and never taken out")
+    }
+}
+
+impl DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Cm {
+        self.cm.as_mut().and_then(|cm| cm.as_mut()).expect("made when the guard was, and never taken out")
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.cm.is_some() {
+            self.settle();
+        }
+    }
+}
+
+impl Guard {
+    /// Sends what is to be sent, and lets the thread see new sockets and deadlines.
+    fn settle(&mut self) {
+        self.ports.values_mut().for_each(|port| port.endpoint.flush());
+        if !self.is_thread {
+            let one = 1u64;
+            // SAFETY: writes eight bytes of a local variable.
+            unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        }
+    }
+
+    /// Waits for an acknowledgement, the lock released meanwhile.
+    pub(super) fn wait(mut self) -> Self {
+        self.settle();
+        let cm = self.cm.take().expect("a guard holds the lock");
+        let cm = ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner);
+        Self { cm: Some(cm), is_thread: self.is_thread }
+    }
+}
+
+/// Time since the first call.
+pub(super) fn now() -> Time {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed_ns = u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Time::from_ps(elapsed_ns.saturating_mul(1_000))
+}
+
+impl Cm {
+    /// Takes the lock; the first to do so in a process starts the thread.
+    pub(super) fn lock() -> Result<Guard> {
+        let mut cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
+        if cm.as_ref().is_none_or(|cm| !cm.process.is_current()) {
+            // What a child has inherited is its parent's: its copies of the sockets are closed, nothing is said.
+            *cm = Some(Self::new()?);
+            spawn()?;
+        }
+        Ok(Guard { cm: Some(cm), is_thread: false })
+    }
+
+    /// Makes sure that there is a thread.
+    pub(super) fn start() -> Result<()> {
+        Self::lock().map(drop)
+    }
+
+    fn new() -> Result<Self> {
+        fork::watch();
+        // SAFETY: makes a new descriptor.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        Ok(Self {
+            ids: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            waits: BinaryHeap::new(),
+            random: RandomStreams::new(secret()?).stream("rdmacm"),
+            next_key: 1,
+            probe_at: now(),
+            wake,
+            process: Process::current(),
+        })
+    }
+
+    pub(super) fn new_key(&mut self) -> Key {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// An identifier that the program holds.
+    pub(super) fn entry(&mut self, key: Key) -> Result<&mut Entry> {
+        self.ids.get_mut(&key).ok_or(Errno::INVALID)
+    }
+
+    /// The port that an identifier uses.
+    pub(super) fn port_of(&mut self, key: Key) -> Result<(Key, &mut Port)> {
+        let port = self.entry(key)?.port.ok_or(Errno::INVALID)?;
+        let found = self.ports.get_mut(&port).ok_or(Errno::INVALID)?;
+        Ok((port, found))
+    }
+
+    /// Binds `address` for an identifier. A port that this process has already is shared when nobody minds.
+    pub(super) fn bind(&mut self, key: Key, address: SocketAddr) -> Result<SocketAddr> {
+        let entry = self.entry(key)?;
+        let (space, shares, only_v6) = (entry.space, entry.options.shares_address, entry.options.only_v6);
+        let known = self.ports.iter().find(|(_, port)| port.binding == address && address.port() != 0);
+        let port = match known.map(|(port, _)| *port) {
+            Some(port) => {
+                let binders = &self.ports[&port].binders;
+                if binders.iter().any(|(_, other, other_shares)| *other == space && !(shares && *other_shares)) {
+                    return Err(Errno(libc::EADDRINUSE));
+                }
+                port
+            }
+            None => self.open(&Binding { address, only_v6 }, false)?,
+        };
+        let place = self.use_port(key, port)?;
+        place.binders.push((key, space, shares));
+        Ok(place.endpoint.local_addr())
+    }
+
+    /// Finds a port for an identifier that has bound none: its own, unless the process has very many.
+    pub(super) fn bind_anonymously(&mut self, key: Key, source: SocketAddr) -> Result<SocketAddr> {
+        let mut anonymous = self.ports.iter().filter(|(_, port)| port.is_anonymous);
+        let port = if anonymous.clone().count() < ANONYMOUS_PORTS_MAX {
+            self.open(&Binding { address: source, only_v6: true }, true)?
+        } else {
+            let least = anonymous.clone().filter(|(_, port)| port.binding.ip() == source.ip());
+            let shared = least.min_by_key(|(_, port)| port.users).or_else(|| anonymous.next());
+            shared.map(|(port, _)| *port).ok_or(Errno(libc::EADDRNOTAVAIL))?
+        };
+        Ok(self.use_port(key, port)?.endpoint.local_addr())
+    }
+
+    fn open(&mut self, binding: &Binding, is_anonymous: bool) -> Result<Key> {
+        let endpoint =
+            Endpoint::bind(binding).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EADDRINUSE)))?;
+        let key = self.new_key();
+        let binding = SocketAddr::new(binding.address.ip(), endpoint.local_addr().port());
+        let port = Port { endpoint, binding, binders: Vec::new(), users: 0, listeners: BTreeMap::new(), is_anonymous };
+        self.ports.insert(key, port);
+        Ok(key)
+    }
+
+    /// Notes that an identifier uses a port.
+    pub(super) fn use_port(&mut self, key: Key, port: Key) -> Result<&mut Port> {
+        self.entry(key)?.port = Some(port);
+        let port = self.ports.get_mut(&port).ok_or(Errno::INVALID)?;
+        port.users += 1;
+        Ok(port)
+    }
+
+    /// An identifier needs its port no longer.
+    pub(super) fn leave_port(&mut self, key: Key, port: Key) {
+        let Some(place) = self.ports.get_mut(&port) else { return };
+        place.users -= 1;
+        place.binders.retain(|(binder, ..)| *binder != key);
+        let services: Vec<ServiceId> =
+            place.listeners.iter().filter(|(_, listener)| **listener == key).map(|(service, _)| *service).collect();
+        for service in services {
+            place.listeners.remove(&service);
+            place.endpoint.unlisten(service);
+        }
+    }
+
+    /// Takes in what has come on `ready` ports, and does what time asks for.
+    fn serve(&mut self, inbox: &mut Inbox, ready: &[Key]) {
+        let now = now();
+        let probe = self.probe_at <= now;
+        if probe {
+            self.probe_at = now + PROBE_INTERVAL;
+        }
+        for (key, port) in &mut self.ports {
+            if ready.contains(key) {
+                port.endpoint.receive(now, inbox);
+            }
+            if port.endpoint.next_timeout().is_some_and(|due| due <= now) {
+                port.endpoint.tick(now);
+            }
+            if probe {
+                port.endpoint.probe();
+            }
+        }
+        let keys: Vec<Key> = self.ports.keys().copied().collect();
+        for key in keys {
+            while let Some(happening) = self.ports.get_mut(&key).and_then(|port| port.endpoint.poll_happening()) {
+                self.heed(key, happening);
+            }
+        }
+        self.end_waits(now);
+        // The last words of closed connections have been said.
+        self.ports.retain(|_, port| port.users > 0 || port.endpoint.has_connections());
+    }
+
+    /// When the thread has something to do next.
+    fn next_due(&self) -> Option<Time> {
+        let ports = self.ports.values().filter_map(|port| port.endpoint.next_timeout());
+        let wait = self.waits.peek().map(|Reverse((at, _))| *at);
+        let has_connections = self.ports.values().any(|port| port.endpoint.has_connections());
+        ports.chain(wait).chain(has_connections.then_some(self.probe_at)).min()
+    }
+
+    /// Tells an identifier's channel.
+    pub(super) fn events_of(&self, key: Key) -> Option<Arc<Events>> {
+        self.ids.get(&key).map(|entry| Arc::clone(&entry.events))
+    }
+}
+
+fn secret() -> Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    // SAFETY: the buffer is as long as is said. So few bytes come at once, or not at all.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if count == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(Errno::last()) }
+}
+
+/// Starts the thread, with all signals blocked: handlers are the program's threads' business.
+fn spawn() -> Result<()> {
+    // SAFETY: registers a function without arguments that lives as long as the process.
+    static AT_EXIT: std::sync::Once = std::sync::Once::new();
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
+        unsafe { libc::atexit(say_goodbye) };
+    });
+    let (mut all, mut before) = (no_signals(), no_signals());
+    // SAFETY: both sets are ours; the mask is that of the calling thread, and put back below.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let thread = std::thread::Builder::new().name("rnic-cm".to_owned()).spawn(run);
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    thread.map(drop).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))
+}
+
+fn no_signals() -> libc::sigset_t {
+    // SAFETY: all zeros is a set without a signal.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The thread.
+fn run() {
+    let mut inbox = Inbox::default();
+    let mut polls: Vec<libc::pollfd> = Vec::new();
+    let mut ports: Vec<Key> = Vec::new();
+    loop {
+        let timeout = {
+            let Some(cm) = lock_as_thread() else { return };
+            polls.clear();
+            ports.clear();
+            let poll = |fd: c_int| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            polls.push(poll(cm.wake.as_raw_fd()));
+            for (key, port) in &cm.ports {
+                for fd in port.endpoint.raw_fds() {
+                    polls.push(poll(fd));
+                    ports.push(*key);
+                }
+            }
+            match cm.next_due() {
+                None => -1,
+                Some(due) => {
+                    let left_ms = due.as_ps().saturating_sub(now().as_ps()) / PS_IN_MS;
+                    c_int::try_from(left_ms + 1).unwrap_or(c_int::MAX)
+                }
+            }
+        };
+        // SAFETY: as many structures as are said, alive during the call.
+        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout) };
+        let Some(mut cm) = lock_as_thread() else { return };
+        let mut count = 0u64;
+        // SAFETY: reads eight bytes into a local variable; the descriptor does not block.
+        unsafe { libc::read(cm.wake.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+        let ready = polls.iter().skip(1).zip(&ports).filter(|(poll, _)| poll.revents != 0);
+        let ready: Vec<Key> = ready.map(|(_, port)| *port).collect();
+        cm.serve(&mut inbox, &ready);
+    }
+}
+
+fn lock_as_thread() -> Option<Guard> {
+    let cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
+    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true })
+}
+
+/// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
+/// `Endpoint::probe`.
+extern "C" fn say_goodbye() {
+    // A thread may have been ended with the lock held, so this does not wait for ever.
+    for _ in 0..EXIT_TRIES {
+        if let Ok(mut cm) = CM.try_lock() {
+            let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
+            let connections: Vec<(Key, ConnectionId)> = cm.owners.keys().copied().collect();
+            for (port, connection) in connections {
+                cm.close_connection(port, connection);
+            }
+            cm.ports.values_mut().for_each(|port| port.endpoint.flush());
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Ports of identifiers that have not asked for one in particular, at most: each is a file of the process, of which
+/// there are 1024 by default. Beyond it they share.
+const ANONYMOUS_PORTS_MAX: usize = 256;
+
+/// How often the other sides of connections are probed: a process that was killed is noticed within it.
+const PROBE_INTERVAL: Duration = Duration::from_ms(500);
+
+/// Milliseconds that the end of a process waits for the lock.
+const EXIT_TRIES: u32 = 50;
+
+const PS_IN_MS: u64 = 1_000_000_000;
