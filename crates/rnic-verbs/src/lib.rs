@@ -32,7 +32,7 @@ mod poll;
 mod post;
 mod progress;
 mod qp;
-pub mod rdmacm;
+mod rdmacm;
 mod slab;
 mod srq;
 mod strings;

@@ -20,8 +20,7 @@
 //! firewall may keep from us: then work requests end with *retry exceeded*). Multicast groups and sockets over RDMA are
 //! refused with `EOPNOTSUPP`.
 
-#[expect(missing_docs, reason = "the fields are those of the C headers, and documented there")]
-pub mod abi;
+mod abi;
 
 mod address;
 mod addrinfo;

@@ -105,8 +105,8 @@ unsafe fn get(
         }
     };
     let source = match hints {
-        // SAFETY: the caller's promise.
         Some(hints) if !is_passive && !hints.ai_src_addr.is_null() => {
+            // SAFETY: the caller's promise.
             Some(unsafe { address::read(hints.ai_src_addr) }?)
         }
         _ => None,
