@@ -12,13 +12,13 @@
 //!   rnic_host::cm       Endpoint: messages, retransmission, who answers what
 //! ```
 //!
-//! What an event does to a queue pair happens in the program's thread, where it fetches the event: the thread here calls
-//! no verb, so it never waits for the data path nor holds it up.
+//! What an event does to a queue pair happens in the program's thread, where it fetches the event: the thread here
+//! calls no verb, so it never waits for the data path nor holds it up.
 //!
-//! **Deviations.** TCP's and UDP's port spaces are one between processes, because the kernel keeps the ports. DISCONNECTED
-//! comes within a second after the other process was killed, where the network says that its port is closed (which a
-//! firewall may keep from us: then work requests end with *retry exceeded*). Multicast groups and sockets over RDMA are
-//! refused with `EOPNOTSUPP`.
+//! **Deviations.** TCP's and UDP's port spaces are one between processes, because the kernel keeps the ports.
+//! DISCONNECTED comes within a second after the other process was killed, where the network says that its port is
+//! closed (which a firewall may keep from us: then work requests end with *retry exceeded*). Multicast groups and
+//! sockets over RDMA are refused with `EOPNOTSUPP`.
 
 mod abi;
 

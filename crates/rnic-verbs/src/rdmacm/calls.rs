@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 
+// SAFETY: these are this library's own, defined with the same types in `device.rs`, `cq.rs`, `srq.rs` and `qp.rs`.
 unsafe extern "C" {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
     fn ibv_free_device_list(list: *mut *mut ibv_device);
