@@ -324,6 +324,9 @@ impl Qp {
         if reason == WaitReason::PeerWindow {
             self.requester.queued = true;
             core.peers.wait(self.peer, Half::Requester, self.slot);
+        } else if reason == WaitReason::ReadLimit && self.requester.fetches_max == 0 {
+            // Its turn would never come.
+            self.fail_request(core, self.requester.queue.next, WcStatus::LocalQpOperation);
         }
     }
 

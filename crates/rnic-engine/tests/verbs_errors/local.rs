@@ -185,3 +185,20 @@ fn the_first_of_two_entries_that_cannot_be_sent_again_fails() {
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 3), "{transport}");
     }
 }
+
+/// A connection on which reads were not agreed upon fails the first one, in its turn, and does not wait for ever.
+#[test]
+fn a_read_where_none_may_be_under_way_fails() {
+    for transport in TRANSPORTS {
+        for losses in loss_patterns() {
+            let mut pair = Pair::new(&Setup { reads: 0, ..setup(transport) });
+            pair.wire(lose_nth(&losses));
+            write(&mut pair, 0, 3_000);
+            read(&mut pair, 1, 10);
+            write(&mut pair, 2, 10);
+            pair.run();
+            let expected = fails_at(1, WcStatus::LocalQpOperation, 3);
+            assert_eq!(pair.left.statuses(), expected, "{transport} {losses:?}");
+        }
+    }
+}
