@@ -28,6 +28,7 @@ mod event;
 mod fork;
 mod mr;
 mod object;
+mod paths;
 mod poll;
 mod post;
 mod progress;

@@ -68,7 +68,7 @@ fn candidates() -> Vec<PathBuf> {
     let command = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
     let beside = command.parent().unwrap_or(Path::new("."));
     let above = beside.parent().unwrap_or(beside);
-    vec![beside.join("rnic"), above.join("lib/rnic")]
+    vec![beside.join("lib/rnic"), above.join("lib/rnic")]
 }
 
 const VARIABLE: &str = "RNIC_LIBRARY_DIR";
