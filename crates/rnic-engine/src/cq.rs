@@ -83,6 +83,16 @@ impl Cq {
         self.entries.len()
     }
 
+    /// Drops the completions of `qpn`; the others keep their order.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        for _ in 0..self.entries.len() {
+            if let Some(completion) = self.entries.pop().filter(|completion| completion.qpn != qpn) {
+                self.entries.push(completion);
+            }
+        }
+    }
+
+    /// How many completions may wait; those that do already are not more.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
     }
@@ -116,3 +126,21 @@ const BLANK: Completion = Completion {
     flags: WcFlags::empty(),
     source: Qpn::new(0),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_are_forgotten_by_queue_pair_and_sizes_change() {
+        let mut cq = Cq::new(3);
+        for (wr_id, qpn) in [(1, 7), (2, 8), (3, 7)] {
+            assert_eq!(cq.push(Completion { wr_id, qpn: Qpn::new(qpn), ..BLANK }, false), Added::Quietly);
+        }
+        cq.set_capacity(4);
+        assert_eq!(cq.push(Completion { wr_id: 4, qpn: Qpn::new(9), ..BLANK }, false), Added::Quietly);
+        assert_eq!(cq.push(BLANK, false), Added::Overrun);
+        cq.forget(Qpn::new(7));
+        assert_eq!([cq.pop(), cq.pop(), cq.pop()].map(|left| left.map(|left| left.wr_id)), [Some(2), Some(4), None]);
+    }
+}

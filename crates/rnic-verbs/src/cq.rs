@@ -108,8 +108,15 @@ pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modi
 /// `cq` is a living completion queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    let _ = (cq, cqe);
-    number(Err(Errno::UNSUPPORTED))
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*cq).context), (*cq).handle) };
+    number(context.shared.enter().and_then(|mut core| {
+        let id = core.cqs.get(handle).ok_or(Errno::INVALID)?.id;
+        core.nic.resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
+        // SAFETY: a field that programs read, and that changes under the lock.
+        unsafe { (*cq).cqe = cqe };
+        Ok(())
+    }))
 }
 
 /// `ibv_destroy_cq`: waits until all its events are acknowledged.

@@ -123,10 +123,9 @@ pub(crate) fn attributes() -> ibv_device_attr {
         sys_image_guid: Device::get().guid,
         max_mr_size: (1 << 40) - 1,
         page_size_cap: 0xffff_f000,
-        // Nobody's: no vendor's code shall believe that this is its hardware.
-        vendor_id: 0,
-        vendor_part_id: 0,
-        hw_ver: 0,
+        vendor_id: VENDOR,
+        vendor_part_id: 1,
+        hw_ver: 1,
         max_qp: QUEUE_PAIRS_MAX,
         max_qp_wr: WORK_REQUESTS_MAX as c_int,
         device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD,
@@ -161,6 +160,10 @@ pub(crate) fn attributes() -> ibv_device_attr {
         phys_port_cnt: 1,
     }
 }
+
+/// An identifier that nobody is assigned (its second bit says so): no vendor's code shall believe that this is its
+/// hardware.
+const VENDOR: u32 = 0x02_4f_52;
 
 /// Reads and atomics in progress that are offered: programs often ask for all.
 const READS_MAX: u32 = 16;

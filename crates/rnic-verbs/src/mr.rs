@@ -127,14 +127,22 @@ struct Wanted {
     flags: u32,
 }
 
-fn register(core: &mut Core, pd: PdId, wanted: &Wanted) -> Result<Mr> {
-    let access = access(wanted.flags)?;
-    let iova = if wanted.flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { wanted.iova };
-    let start = NonNull::new(wanted.start as *mut u8).ok_or(Errno(libc::EFAULT))?;
-    if wanted.len == 0 {
-        return Err(Errno::INVALID);
+impl Wanted {
+    /// Checks it; answers the memory, the address that it is named by, and the rights.
+    fn check(&self) -> Result<(NonNull<u8>, u64, Access)> {
+        let access = access(self.flags)?;
+        let iova = if self.flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { self.iova };
+        let start = NonNull::new(self.start as *mut u8).ok_or(Errno(libc::EFAULT))?;
+        if self.len == 0 {
+            return Err(Errno::INVALID);
+        }
+        check_mapped(self.start, self.len)?;
+        Ok((start, iova, access))
     }
-    check_mapped(wanted.start, wanted.len)?;
+}
+
+fn register(core: &mut Core, pd: PdId, wanted: &Wanted) -> Result<Mr> {
+    let (start, iova, access) = wanted.check()?;
     // SAFETY: a program registers memory that stays until it deregisters it, as verbs demands; that it is there has
     // just been checked.
     let region = unsafe { core.nic.register_raw(pd, start, wanted.len, iova, access) }?;
@@ -233,13 +241,13 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         if changes(IBV_REREG_MR_CHANGE_ACCESS) {
             wanted.flags = access as u32;
         }
-        let new = register(&mut core, id, &wanted)?;
-        let key = new.region.key().0;
-        let slot = core.mrs.get_mut(mr.handle).ok_or(Errno::INVALID)?;
-        let old = std::mem::replace(slot, new);
-        core.nic.deregister(old.region);
+        let (start, iova, access) = wanted.check()?;
+        let Core { nic, mrs, .. } = &mut *core;
+        let known = mrs.get_mut(mr.handle).ok_or(Errno::INVALID)?;
+        // SAFETY: as for the first registration.
+        unsafe { nic.reregister_raw(&mut known.region, id, (start, wanted.len), iova, access) }?;
+        (known.start, known.access) = (wanted.start, wanted.flags);
         (mr.pd, mr.addr, mr.length) = (new_pd, wanted.start as *mut c_void, wanted.len);
-        (mr.lkey, mr.rkey) = (key, key);
         Ok(())
     });
     match changed {

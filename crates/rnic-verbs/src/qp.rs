@@ -273,6 +273,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // Acknowledgements that are owed still leave: the peer may wait for them.
         core.nic.wants_progress();
         core.nic.destroy_qp(known.qpn)?;
+        core.nic.forget_completions(known.qpn);
         core.by_qpn.remove(&known.qpn);
         if let Some(peer) = known.peer {
             core.nic.release_peer(peer);

@@ -100,6 +100,14 @@ impl Engine {
         Ok(CqId(index as u32))
     }
 
+    /// Takes the completions of `qpn` out of all completion queues: for one that is reset or destroyed, and whose
+    /// completions the program shall not meet any more.
+    pub fn forget_completions(&mut self, qpn: Qpn) {
+        for cq in self.core.cqs.iter_mut().flatten() {
+            cq.forget(qpn);
+        }
+    }
+
     /// Ends a completion queue.
     ///
     /// # Errors

@@ -48,6 +48,11 @@ impl Nic {
         self.engine.resize_cq(cq, capacity)
     }
 
+    /// See [`rnic_engine::Engine::forget_completions`].
+    pub fn forget_completions(&mut self, qpn: Qpn) {
+        self.engine.forget_completions(qpn);
+    }
+
     /// See [`rnic_engine::Engine::create_srq`].
     ///
     /// # Errors

@@ -56,6 +56,7 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     match to {
         IBV_QPS_RESET => {
             core.nic.modify_to_reset(qpn)?;
+            core.nic.forget_completions(qpn);
             forget(core, handle);
             merged = ibv_qp_attr::default();
         }
