@@ -10,6 +10,8 @@
 //! ([`crate::Nic::register_raw`]) belongs to somebody else, who has promised what stands there.
 
 use std::io;
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -180,11 +182,11 @@ impl Memory {
 
     /// Copies bytes of a packet to where they belong.
     #[inline]
-    fn place(&mut self, target: Segment, bytes: &[u8]) {
+    fn place(&mut self, target: Segment, bytes: Arrived<'_>) {
         let start = self.start_of(target.local, bytes.len());
-        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping, which is writable; a receive
-        // buffer is never registered memory, so they do not overlap.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping, which is writable; neither a
+        // receive buffer nor a ring is ever registered memory, so they do not overlap.
+        unsafe { bytes.copy_to(start) };
     }
 
     /// Changes eight bytes at once and answers what was there; as one step for other threads when they are aligned.
@@ -231,7 +233,75 @@ pub(crate) struct Placement<'a> {
     pub(crate) memory: &'a mut Memory,
     /// A datagram's global route header, which counts as the beginning of its payload.
     pub(crate) grh: Option<&'a Grh>,
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Arrived<'a>,
+}
+
+/// Bytes that have come in. Those in memory that another process can write to may change at any time, so they are never
+/// looked at, only copied; what they are then is the sender's business.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrived<'a> {
+    start: *const u8,
+    len: usize,
+    of: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Arrived<'a> {
+    /// `len` bytes at `start`.
+    ///
+    /// # Safety
+    /// So many bytes can be read there as long as `'a` lasts.
+    pub(crate) unsafe fn shared(start: *const u8, len: usize) -> Self {
+        Self { start, len, of: PhantomData }
+    }
+
+    /// The bytes in `range`.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    #[inline]
+    pub(crate) fn slice(self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} bytes that arrived", self.len);
+        // SAFETY: `range` is within what there is.
+        Self { start: unsafe { self.start.add(range.start) }, len: range.len(), of: PhantomData }
+    }
+
+    /// Bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Copies its front to `to`, as much as finds room there.
+    #[inline]
+    pub(crate) fn copy_front(self, to: &mut [u8]) -> &[u8] {
+        let len = self.len.min(to.len());
+        // SAFETY: `to` has room for so many bytes; a slice that is borrowed mutably is nobody else's.
+        unsafe { self.slice(0..len).copy_to(to.as_mut_ptr()) };
+        &to[..len]
+    }
+
+    /// A copy of it.
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.copy_front(&mut bytes);
+        bytes
+    }
+
+    /// Copies all of it.
+    ///
+    /// # Safety
+    /// So many bytes can be written at `to`, and they are not among these.
+    #[inline]
+    pub(crate) unsafe fn copy_to(self, to: *mut u8) {
+        // SAFETY: what made this has promised that the bytes can be read; the rest is the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(self.start, to, self.len) };
+    }
+}
+
+impl<'a> From<&'a [u8]> for Arrived<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { start: bytes.as_ptr(), len: bytes.len(), of: PhantomData }
+    }
 }
 
 impl Dma for Placement<'_> {
@@ -239,21 +309,21 @@ impl Dma for Placement<'_> {
     fn place(&mut self, offset: u32, target: Segment) {
         let (from, len) = (offset as usize, target.len as usize);
         let Some(grh) = self.grh else {
-            return self.memory.place(target, &self.payload[from..from + len]);
+            return self.memory.place(target, self.payload.slice(from..from + len));
         };
         let of_grh = grh.len().saturating_sub(from).min(len);
         if of_grh > 0 {
-            self.memory.place(target, &grh[from..from + of_grh]);
+            self.memory.place(target, grh[from..from + of_grh].into());
         }
         if of_grh < len {
             let target = Segment { local: target.local + of_grh as u64, len: (len - of_grh) as u32 };
             let from = from + of_grh - grh.len();
-            self.memory.place(target, &self.payload[from..from + len - of_grh]);
+            self.memory.place(target, self.payload.slice(from..from + len - of_grh));
         }
     }
 
     fn store(&mut self, local: u64, value: u64) {
-        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, &value.to_ne_bytes());
+        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, value.to_ne_bytes()[..].into());
     }
 
     fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
@@ -301,7 +371,7 @@ mod tests {
     #[test]
     fn what_is_placed_is_gathered() {
         let (mut memory, local) = memory(100);
-        let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh" };
+        let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh"[..].into() };
         placement.place(2, Segment { local: local + 97, len: 3 });
         placement.store(local + 8, 0x1122_3344_5566_7788);
         assert_eq!(memory.gather(Segment { local: local + 96, len: 4 }), b"\0cde");
@@ -313,7 +383,7 @@ mod tests {
         let grh: Grh = std::array::from_fn(|at| at as u8);
         for (offset, len) in [(0, 48), (0, 40), (0, 8), (36, 8), (40, 8), (44, 4)] {
             let (mut memory, local) = memory(100);
-            let mut placement = Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh" };
+            let mut placement = Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh"[..].into() };
             placement.place(offset, Segment { local, len });
             let all: Vec<u8> = grh.iter().chain(b"abcdefgh").copied().collect();
             let (from, len) = (offset as usize, len as usize);
@@ -326,7 +396,7 @@ mod tests {
     fn atomics_change_words_aligned_or_not() {
         for at in [8, 13] {
             let (mut memory, local) = memory(64);
-            let mut placement = Placement { memory: &mut memory, grh: None, payload: &[] };
+            let mut placement = Placement { memory: &mut memory, grh: None, payload: [][..].into() };
             assert_eq!(placement.fetch_add(local + at, 5), 0);
             assert_eq!(placement.fetch_add(local + at, u64::MAX), 5, "wraps");
             assert_eq!(placement.compare_swap(local + at, 3, 9), 4, "differs: stays");
@@ -357,7 +427,7 @@ mod tests {
         let start = NonNull::new(own.as_mut_ptr()).expect("a vector's pointer");
         // SAFETY: `own` outlives `memory` and is not touched meanwhile.
         let slot = unsafe { memory.adopt(start, own.len()) };
-        memory.place(Segment { local: Memory::local(slot) + 1, len: 2 }, &[1, 2]);
+        memory.place(Segment { local: Memory::local(slot) + 1, len: 2 }, [1, 2][..].into());
         memory.release(slot);
         drop(memory);
         assert_eq!(own[..4], [7, 1, 2, 7]);

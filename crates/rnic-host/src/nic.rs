@@ -19,9 +19,11 @@ use rnic_engine::{
     Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryRegion, PdId, PeerId, Segment, Transmit, TransmitKind,
     Transport,
 };
+use rnic_wire::codec::encode_headers;
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Qpn};
+use rnic_wire::{Addresses, HEADERS_MAX, ICRC_LEN, Qpn};
 
+use crate::bypass::{Bypass, Taken};
 use crate::capture::CaptureTo;
 use crate::clock::Clock;
 use crate::cm::{ConnectionId, Manager};
@@ -292,6 +294,9 @@ impl Nic {
     pub fn release_peer(&mut self, peer: PeerId) {
         if self.link.peers.release(peer) {
             self.engine.set_peer_limit(peer, None);
+            if let Some(bypass) = &mut self.link.bypass {
+                bypass.forget_peer(peer);
+            }
         }
     }
 
@@ -345,6 +350,13 @@ impl Nic {
     /// call for, leave together with the next call: one trip through the kernel instead of two.
     pub fn progress(&mut self) -> bool {
         let now = self.clock.now();
+        if let Some(bypass) = &mut self.link.bypass {
+            let was_asleep = bypass.wake_up();
+            if was_asleep {
+                self.link.lanes.iter_mut().for_each(Lane::wake);
+            }
+            bypass.look_for_letters(was_asleep);
+        }
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
             self.engine.tick(now);
         }
@@ -415,7 +427,7 @@ impl Nic {
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
         let mut given = 0;
-        while batch.has_room(&acks) {
+        while batch.has_room(&acks) && given < FLUSH_PACKETS {
             let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
             if transmit.kind == TransmitKind::Ack {
@@ -429,6 +441,9 @@ impl Nic {
         }
         if !batch.is_empty() {
             link.send_trains(now, &batch);
+        }
+        if let Some(bypass) = &mut link.bypass {
+            bypass.publish(now);
         }
         given
     }
@@ -452,13 +467,48 @@ fn add_packet(
         if !link.impair(now, (transmit.peer, port), len, copy) {
             return;
         }
-        if link.is_still_narrow(now, transmit.peer, len) {
-            let addresses = link.peers.get(transmit.peer).way(port);
-            return link.send_fragmentable(now, &addresses, copy(&addresses));
-        }
+    }
+    if link.peers.get(transmit.peer).is_local && send_by_memory(link, memory, now, transmit, payload, port) {
+        return;
+    }
+    if link.is_still_narrow(now, transmit.peer, len) {
+        let addresses = link.peers.get(transmit.peer).way(port);
+        return link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses));
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
     batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation });
+}
+
+/// Sends a packet to another NIC of this machine through memory; answers whether it is gone.
+#[inline]
+fn send_by_memory(
+    link: &mut Link,
+    memory: &Memory,
+    now: Time,
+    transmit: &Transmit,
+    payload: &[Segment],
+    port: u16,
+) -> bool {
+    let Link { bypass: Some(bypass), peers, stats, .. } = link else { return false };
+    let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
+    let taken = bypass.send(now, (transmit.peer, port), len, false, |writer| {
+        let mut headers = [0; HEADERS_MAX];
+        let headers_len =
+            encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the engine keeps to the format");
+        writer.put(&headers[..headers_len]);
+        payload.iter().for_each(|segment| writer.put(memory.gather(*segment)));
+        writer.put(&[0; 3][..transmit.packet.pad_len() as usize]);
+    });
+    stats.count_bypass(taken, len);
+    if taken == Taken::No {
+        bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port));
+        return false;
+    }
+    if link.capture.is_some() {
+        let addresses = link.peers.get(transmit.peer).way(port);
+        link.capture(now, &addresses, &transmit_copy(transmit, payload, memory, &addresses));
+    }
+    true
 }
 
 /// Opens the sockets that `config` asks for.
@@ -480,6 +530,12 @@ fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicE
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
     if let Some(error) = refused {
         link.notices.push(Notice::SourcePortTaken(error.to_string()));
+    }
+    if config.bypass && !config.real_roce_peers {
+        match Bypass::open(link.local_addr().port()) {
+            Ok(bypass) => link.bypass = Some(Box::new(bypass)),
+            Err(error) => link.notices.push(Notice::NoBypass(error.to_string())),
+        }
     }
     Ok(link)
 }

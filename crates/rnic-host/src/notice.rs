@@ -16,6 +16,8 @@ pub enum Notice {
     /// Packets do not leave from port 4791, because of this: captures will not show them as RoCEv2. Nothing else
     /// changes.
     SourcePortTaken(String),
+    /// Packets to other NICs of this machine take UDP, because of this.
+    NoBypass(String),
     /// The capture could not be written and has ended.
     CaptureEnded(String),
 }
@@ -27,6 +29,7 @@ impl std::fmt::Display for Notice {
             Self::PathWideAgain(peer) => write!(f, "packets to {peer} fit the path again"),
             Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
             Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),
+            Self::NoBypass(reason) => write!(f, "packets within this machine take UDP: {reason}"),
             Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
         }
     }

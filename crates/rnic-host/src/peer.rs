@@ -19,6 +19,8 @@ pub(crate) struct Peer {
     pub(crate) addresses: Addresses,
     /// Payload bytes of a full packet that the path carries; 0 when nobody has looked.
     pub(crate) wire_mtu: u32,
+    /// It is this machine, and packets to it may go through memory.
+    pub(crate) is_local: bool,
     /// Our address, when the socket has several.
     pub(crate) from: Option<IpAddr>,
     /// Connections and programs that use it.
@@ -113,6 +115,7 @@ impl Peers {
         let peer = Peer {
             addresses: *addresses,
             wire_mtu: 0,
+            is_local: false,
             from,
             users: 1,
             number: self.made,

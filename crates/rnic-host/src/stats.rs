@@ -3,6 +3,7 @@
 use rnic_wire::WireError;
 use rnic_wire::cm::CmError;
 
+use crate::bypass::Taken;
 use crate::impair::ImpairmentStats;
 
 /// Why a datagram was dropped before the engine saw it: all of them the sender's fault, or the network's.
@@ -62,6 +63,16 @@ pub struct NicStats {
     pub datagrams_fragmentable: u64,
     /// Late errors that the network reported (host or port unreachable).
     pub network_errors: u64,
+    /// Packets sent through memory.
+    pub bypass_sent: u64,
+    /// Of these, bytes.
+    pub bypass_bytes_sent: u64,
+    /// Packets that found no room in the memory of a peer that does not read: lost.
+    pub bypass_full: u64,
+    /// Packets that came in through memory.
+    pub bypass_received: u64,
+    /// Peers on this machine that wrote nonsense into memory that we share.
+    pub bypass_broken: u64,
     /// Datagrams dropped, by [`RxDrop`].
     pub drops: [u64; RxDrop::COUNT],
     /// Of these malformed, by kind, in the order of [`WIRE_ERRORS`].
@@ -102,6 +113,18 @@ pub const CM_ERRORS: [CmError; 6] = [
 ];
 
 impl NicStats {
+    #[inline]
+    pub(crate) fn count_bypass(&mut self, taken: Taken, bytes: usize) {
+        match taken {
+            Taken::Yes => {
+                self.bypass_sent += 1;
+                self.bypass_bytes_sent += bytes as u64;
+            }
+            Taken::Full => self.bypass_full += 1,
+            Taken::No => {}
+        }
+    }
+
     #[cold]
     pub(crate) fn drop_datagram(&mut self, reason: RxDrop) {
         self.drops[reason as usize] += 1;

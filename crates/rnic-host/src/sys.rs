@@ -8,6 +8,7 @@
 //! datagrams. Opening, binding and plain options are `socket2`'s.
 
 pub mod interfaces;
+pub mod unix;
 
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};

@@ -57,7 +57,20 @@ pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MA
 /// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
 #[inline]
 pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
-    let (header, rest) = bth::BthView::split(datagram)?;
+    decode_front(datagram, datagram.len())
+}
+
+/// As [`decode`], of a datagram of `len` bytes whose front alone is at hand: at least [`HEADERS_MAX`] bytes, or all.
+///
+/// # Errors
+/// As [`decode`].
+///
+/// # Panics
+/// When the front is longer than the datagram.
+#[inline]
+pub fn decode_front(front: &[u8], len: usize) -> Result<Decoded, WireError> {
+    assert!(front.len() <= len, "{} bytes are not the front of {len}", front.len());
+    let (header, rest) = bth::BthView::split(front)?;
     let format = match header.version() {
         irn::VERSION_ROCE => service_of(header.opcode()),
         irn::VERSION_IRN => Format::Irn,
@@ -67,7 +80,7 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
         return Err(WireError::PartitionKey);
     }
     let opcode = Opcode::from_byte(format, header.opcode()).ok_or(WireError::Opcode)?;
-    read::extended(&read::Start { datagram_len: datagram.len(), format, opcode, base: header, rest })
+    read::extended(&read::Start { datagram_len: len, beyond: len - front.len(), format, opcode, base: header, rest })
 }
 
 /// Replaces the content of `out` by the whole datagram: headers, the gathered `payload`, padding, ICRC. For captures,

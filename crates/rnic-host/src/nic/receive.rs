@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Format, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
+use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
 use super::Nic;
+use crate::bypass::{Broken, Incoming, Record};
 use crate::carry;
 use crate::cm::Manager;
 use crate::grh::grh;
 use crate::link::{Link, Ports};
-use crate::memory::{Memory, Placement};
+use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::ReceiveBatch;
@@ -50,16 +51,65 @@ impl Nic {
 
     /// Takes in a batch of datagrams of every socket; answers whether there were any.
     fn receive(&mut self, now: Time) -> bool {
-        let mut any = false;
+        let mut any = self.receive_by_memory(now);
         let lanes = self.link.lanes.len();
+        let is_only = lanes == 1 && self.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used());
         for lane in 0..lanes {
-            if self.link.lanes[lane].is_due(lanes == 1) {
+            if self.link.lanes[lane].is_due(is_only) {
                 let received = self.receive_lane(now, lane);
                 self.link.lanes[lane].note(received);
                 any |= received;
             }
         }
         any
+    }
+
+    /// Takes in what other NICs of this machine have put into memory; answers whether there was anything.
+    fn receive_by_memory(&mut self, now: Time) -> bool {
+        if self.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used()) {
+            return false;
+        }
+        let Some(mut bypass) = self.link.bypass.take() else { return false };
+        let mut any = false;
+        bypass.incoming.retain_mut(|incoming| {
+            if incoming.consumer.is_empty() {
+                return true;
+            }
+            any = true;
+            if incoming.is_fresh {
+                incoming.is_fresh = false;
+                let lanes = self.link.lanes.len();
+                (0..lanes).for_each(|lane| while self.receive_lane(now, lane) {});
+            }
+            let read = self.read_ring(now, incoming);
+            self.link.stats.bypass_broken += u64::from(read.is_err());
+            read.is_ok()
+        });
+        self.link.bypass = Some(bypass);
+        any
+    }
+
+    fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
+        let Self { engine, memory, link, cm, .. } = self;
+        let Incoming { consumer, source, local, .. } = incoming;
+        let local = SocketAddr::new(*local, link.local_addr().port());
+        for _ in 0..RECORDS_AT_ONCE {
+            let Some(record) = consumer.next()? else { break };
+            let peer = link.peers.find(link.peer_at(*source), local.ip());
+            let way = Way { source: *source, local, peer: peer.filter(|peer| link.peers.get(*peer).is_local) };
+            if record.is_sealed || link.capture.is_some() {
+                let bytes = as_datagram(&record, &way);
+                take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
+            } else {
+                take_in_record(engine, memory, link, now, &way, record.bytes);
+            }
+            link.stats.bypass_received += 1;
+            if consumer.unreleased() >= RELEASE_BYTES {
+                consumer.release();
+            }
+        }
+        consumer.release();
+        Ok(())
     }
 
     fn receive_lane(&mut self, now: Time, lane: usize) -> bool {
@@ -172,8 +222,45 @@ fn take_in_datagram(
     {
         return link.stats.drop_datagram(RxDrop::ForeignPort);
     }
-    let mut dma = Placement { memory, grh: None, payload: &datagram[decoded.payload] };
+    let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into() };
     let meta = RxMeta { peer, congested: false };
+    // The engine counts what became of it.
+    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+}
+
+/// What a record would be on the UDP wire.
+#[cold]
+fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
+    let mut bytes = record.bytes.to_vec();
+    if !record.is_sealed {
+        let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);
+        let icrc = prefix.start(&bytes).finish();
+        bytes.extend_from_slice(&icrc);
+    }
+    bytes
+}
+
+/// A packet that came through memory. Its bytes may change while we look: its headers are copied out first.
+#[inline]
+fn take_in_record(engine: &mut Engine, memory: &mut Memory, link: &mut Link, now: Time, way: &Way, bytes: Arrived<'_>) {
+    let mut front = [0; HEADERS_MAX];
+    let front = bytes.copy_front(&mut front);
+    if gsi::is_gsi(front) {
+        return link.stats.drop_datagram(RxDrop::Management);
+    }
+    // As if its ICRC followed.
+    let len = bytes.len() + ICRC_LEN;
+    let decoded = match codec::decode_front(front, len) {
+        Ok(decoded) => decoded,
+        Err(error) => return link.stats.drop_malformed(error),
+    };
+    let is_datagram = decoded.format == Format::UnreliableDatagram;
+    if way.peer.is_none() && !is_datagram {
+        return link.stats.drop_datagram(RxDrop::UnknownPeer);
+    }
+    let grh = is_datagram.then(|| grh(&way.addresses(), len as u32));
+    let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload) };
+    let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
 }
@@ -197,7 +284,7 @@ fn take_in_stranger(
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     let grh = grh(&addresses, len);
-    let mut dma = Placement { memory, grh: Some(&grh), payload: &datagram[decoded.payload.clone()] };
+    let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into() };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
@@ -225,6 +312,12 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
     }
     link.stats.cm_strays = cm.strays;
 }
+
+/// Packets of one ring that one call takes in: acknowledgements wait for it.
+const RECORDS_AT_ONCE: u32 = 64;
+
+/// Room is given back in such pieces, or with the end of a call.
+const RELEASE_BYTES: u64 = 64 << 10;
 
 /// Calls that take in long trains before acknowledgements leave: two hundred kilobytes, less than windows are.
 const RECEIVE_CALLS: u32 = 3;

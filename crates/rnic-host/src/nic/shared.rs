@@ -12,10 +12,12 @@ use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
 use super::{HELD_UP_WAIT, Nic};
+use crate::bypass::{is_own_address, ring_window};
 use crate::error::NicError;
+use crate::link::Link;
 use crate::link::lane::Lane;
 use crate::mtu::wire_mtu;
-use crate::ports::{QUEUE_PAIRS_OF_PORT, number_on};
+use crate::ports::{QUEUE_PAIRS_OF_PORT, number_on, port_of};
 use crate::sys;
 use crate::window;
 
@@ -52,7 +54,9 @@ impl Nic {
         let peer = self.acquire_peer_at(&addresses)?;
         let is_new = self.link.peers.get(peer).wire_mtu == 0;
         if is_new {
-            self.link.peers.get_mut(peer).wire_mtu = mtu;
+            let is_local = self.link.bypass.is_some() && is_own_address(to.ip());
+            let known = self.link.peers.get_mut(peer);
+            (known.wire_mtu, known.is_local) = (mtu, is_local);
             self.share_windows();
         }
         Ok(peer)
@@ -74,7 +78,8 @@ impl Nic {
     /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`]
     /// has work. Ask [`Nic::wants_progress`] immediately before waiting.
     pub fn raw_fds(&self) -> ArrayVec<RawFd, RAW_FDS_MAX> {
-        self.link.lanes.iter().flat_map(Lane::receivers).map(AsRawFd::as_raw_fd).collect()
+        let sockets = self.link.lanes.iter().flat_map(Lane::receivers).map(AsRawFd::as_raw_fd);
+        sockets.chain(self.link.bypass.as_ref().map(|bypass| bypass.fd())).collect()
     }
 
     /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
@@ -90,7 +95,11 @@ impl Nic {
     pub fn wants_progress(&mut self) -> bool {
         let now = self.clock.now();
         // What was received last may have called for answers.
-        self.flush(now) && !self.link.is_held_up()
+        if self.flush(now) && !self.link.is_held_up() {
+            return true;
+        }
+        let Some(bypass) = &mut self.link.bypass else { return false };
+        bypass.fall_asleep() && bypass.wake_up()
     }
 
     /// Makes a queue pair with a number of the NIC's own range.
@@ -110,13 +119,25 @@ impl Nic {
         Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(QUEUE_PAIRS_OF_PORT) })
     }
 
+    /// A queue pair is about to be connected to `dest_qpn`: if that is on this machine, the way through memory is made.
+    pub(super) fn prepare_bypass(&mut self, peer: PeerId, dest_qpn: Qpn) {
+        let now = self.clock.now();
+        let Link { bypass: Some(bypass), peers, .. } = &mut self.link else { return };
+        let Some(known) = peers.ids().any(|id| id == peer).then(|| peers.get(peer)) else { return };
+        if known.is_local {
+            bypass.prepare(now, peer, &known.way(port_of(dest_qpn)));
+        }
+    }
+
     /// Divides what may be under way among all peers.
     fn share_windows(&mut self) {
         let Self { link, engine, receive_buffer_bytes, .. } = self;
         let peers = link.peers.len();
         for id in link.peers.ids() {
-            let datagram = crate::mtu::datagram_bytes(link.peers.get(id).wire_mtu);
+            let peer = link.peers.get(id);
+            let datagram = crate::mtu::datagram_bytes(peer.wire_mtu);
             let window = window::share(window::receive_window(*receive_buffer_bytes, datagram), peers);
+            let window = if peer.is_local { window.min(ring_window(peer.wire_mtu)) } else { window };
             engine.set_peer_limit(id, Some(u64::from(window)));
         }
     }

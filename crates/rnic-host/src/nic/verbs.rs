@@ -103,6 +103,7 @@ impl Nic {
     /// # Errors
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        self.prepare_bypass(connection.peer, connection.dest_qpn);
         self.engine.modify_to_rtr(qpn, connection)
     }
 

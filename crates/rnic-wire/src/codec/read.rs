@@ -24,6 +24,8 @@ type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
 pub(super) struct Start<'a> {
     /// The whole datagram's length.
     pub(super) datagram_len: usize,
+    /// How much of that is not at hand: the end of its payload.
+    pub(super) beyond: usize,
     /// What it says it is.
     pub(super) format: Format,
     /// What kind of packet it is.
@@ -41,7 +43,8 @@ impl Start<'_> {
     /// copy them twice, which takes as long as all the rest.
     #[inline(always)]
     fn finish(&self, headers: Headers, rest: &[u8]) -> Result<Decoded, WireError> {
-        let body_len = rest.len().checked_sub(ICRC_LEN).ok_or(WireError::Short)?;
+        let unread = rest.len() + self.beyond;
+        let body_len = unread.checked_sub(ICRC_LEN).ok_or(WireError::Short)?;
         let pad = usize::from(self.base.pad());
         if !body_len.is_multiple_of(4) || pad > body_len {
             return Err(WireError::Padding);
@@ -51,7 +54,7 @@ impl Start<'_> {
         if !self.opcode.payload().allows(payload_bytes) {
             return Err(WireError::PayloadLength);
         }
-        let start = self.datagram_len - rest.len();
+        let start = self.datagram_len - unread;
         let packet = Packet {
             dest_qpn: self.base.dest_qpn(),
             psn: self.base.psn(),

@@ -1,0 +1,435 @@
+//! The same-host wire: NICs of one user on one machine exchange packets through memory instead of sockets.
+//!
+//! Each direction of each pair of NICs (and pair of addresses) has a ring of its own ([`ring`]). Whoever sends makes it
+//! and offers it: a letter to the abstract unix socket that is named after the other NIC's UDP port, with the memory in
+//! it. Until the other end has attached, and whenever it does not, packets take UDP. Nothing stands in the file system,
+//! and the kernel takes everything back from a process that is killed.
+//!
+//! Packets are those of the UDP wire without the ICRC: memory does not flip bits. Impairment stands in front of it;
+//! what impairment has delayed or corrupted travels *sealed*, with its ICRC, which is checked.
+//!
+//! Who may: the letter comes from a process of the same user (the kernel says so), from the socket of the port that it
+//! names, about two addresses of this machine. A letter that does not fit is ignored; its sender goes on with UDP.
+//!
+//! A reader that wants to sleep says so in the ring, and is sent an empty letter when something comes; while it polls,
+//! no packet costs a call of the kernel. A reader that does not read is sent one now and then too: that is how a
+//! process that has died is found out, and its ring given up.
+//!
+//! **Why copy twice** (into the ring, out of it) and not once, from the sender's memory, with `process_vm_readv`? Both
+//! copies run at once, on two processors, through a ring that stays in their caches; the one copy runs on one, behind a
+//! call of the kernel that looks up every page (12.7 GB/s at 64 KB in the verbs study). It would need the right to
+//! trace the other process, which many systems refuse, and would tie a buffer to a reader that may never come.
+
+mod ring;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+
+use rnic_base::{Duration, Time};
+use rnic_engine::PeerId;
+use rnic_wire::Addresses;
+
+use crate::addresses::local_addresses;
+use crate::sys::unix::{self, Letter};
+
+pub(crate) use ring::{Broken, Record};
+use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
+
+/// The rings of a NIC.
+#[derive(Debug)]
+pub(crate) struct Bypass {
+    port: u16,
+    /// The port that our packets leave from, for the addresses in captures and under seals.
+    letterbox: UnixDatagram,
+    /// Rings that we write.
+    channels: Vec<Option<Channel>>,
+    /// Rings that we write, or tried to, by peer and port. Never iterated.
+    targets: HashMap<(PeerId, u16), Target>,
+    /// Where the last packet went: most often where the next one goes.
+    latest: Option<((PeerId, u16), usize)>,
+    /// Rings with packets that their readers do not know of.
+    unpublished: Vec<usize>,
+    /// Rings that we read.
+    pub(crate) incoming: Vec<Incoming>,
+    is_asleep: bool,
+    /// Turns until the letterbox is looked at.
+    skipped: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Channel(usize),
+    /// Nobody is there who reads; ask again then.
+    Nobody(Time),
+}
+
+/// A ring that we write.
+#[derive(Debug)]
+struct Channel {
+    target: (PeerId, u16),
+    producer: Producer,
+    /// Wakes the reader.
+    bell: UnixDatagram,
+    /// How far the reader was, and since when it has been there.
+    read: (u64, Time),
+    is_listed: bool,
+}
+
+/// A ring that we read.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) consumer: Consumer,
+    /// Whom packets come from: an address of this machine, and the port that they would have left from.
+    pub(crate) source: SocketAddr,
+    /// Which address of ours they come to.
+    pub(crate) local: IpAddr,
+    /// The port of the NIC that writes.
+    port: u16,
+    /// Nothing has been read yet: what was sent over UDP before must be taken in first.
+    pub(crate) is_fresh: bool,
+}
+
+/// What became of a packet that was to take the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// It is in the ring.
+    Yes,
+    /// The ring is full: it is lost.
+    Full,
+    /// There is no ring: it takes another way.
+    No,
+}
+
+impl Bypass {
+    /// Opens the letterbox of the NIC that receives on `port`.
+    ///
+    /// # Errors
+    /// What the kernel says; `AddrInUse` when somebody has taken the name.
+    pub(crate) fn open(port: u16) -> io::Result<Self> {
+        Ok(Self {
+            port,
+            letterbox: unix::bind_letterbox(&name_of(port))?,
+            channels: Vec::new(),
+            targets: HashMap::new(),
+            latest: None,
+            unpublished: Vec::new(),
+            incoming: Vec::new(),
+            is_asleep: false,
+            skipped: 0,
+        })
+    }
+
+    /// Becomes readable when a peer has something for a NIC that sleeps.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.letterbox.as_raw_fd()
+    }
+
+    /// Offers a ring to the NIC behind `port` of `peer`, unless there is one. `way` is from us to it.
+    pub(crate) fn prepare(&mut self, now: Time, peer: PeerId, way: &Addresses) {
+        let target = (peer, way.dst().port());
+        match self.targets.get(&target) {
+            Some(Target::Channel(_)) => return,
+            Some(Target::Nobody(until)) if now < *until => return,
+            _ => {}
+        }
+        let made = self.targets.len() < CHANNELS_MAX || self.targets.contains_key(&target);
+        let offered = if made { self.offer(now, target, way).ok() } else { None };
+        let entry = match offered {
+            None => Target::Nobody(now + ASK_AGAIN_AFTER),
+            Some(channel) => {
+                let free = self.channels.iter().position(Option::is_none);
+                let index = free.unwrap_or_else(|| {
+                    self.channels.push(None);
+                    self.channels.len() - 1
+                });
+                self.channels[index] = Some(channel);
+                Target::Channel(index)
+            }
+        };
+        if made {
+            self.targets.insert(target, entry);
+        }
+    }
+
+    fn offer(&self, now: Time, target: (PeerId, u16), way: &Addresses) -> io::Result<Channel> {
+        let name = name_of(target.1);
+        let bell = unix::connect_letterbox(&name)?;
+        let producer = Producer::create()?;
+        let hello = Hello { port: self.port, source: way.src(), to: way.dst().ip() };
+        unix::send_letter(&self.letterbox, &name, &hello.emit(), producer.file())?;
+        Ok(Channel { target, producer, bell, read: (0, now), is_listed: false })
+    }
+
+    /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes it.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        target: (PeerId, u16),
+        len: usize,
+        is_sealed: bool,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Taken {
+        let Some(index) = self.find(target) else { return Taken::No };
+        let Some(channel) = &mut self.channels[index] else { return Taken::No };
+        match channel.producer.state() {
+            State::Attached => {}
+            State::Offered => return Taken::No,
+            State::Closed => {
+                self.forget(now, index);
+                return Taken::No;
+            }
+        }
+        match channel.producer.begin(len, is_sealed) {
+            Ok(Some(mut writer)) => write(&mut writer),
+            Ok(None) => {
+                self.look_after(now, index);
+                return Taken::Full;
+            }
+            Err(_) => {
+                self.forget(now, index);
+                return Taken::No;
+            }
+        }
+        if channel.producer.unpublished() >= PUBLISH_BYTES {
+            channel.producer.publish();
+        }
+        if !channel.is_listed {
+            channel.is_listed = true;
+            self.unpublished.push(index);
+        }
+        Taken::Yes
+    }
+
+    #[inline]
+    fn find(&mut self, target: (PeerId, u16)) -> Option<usize> {
+        if let Some((latest, index)) = self.latest
+            && latest == target
+        {
+            return Some(index);
+        }
+        let Some(Target::Channel(index)) = self.targets.get(&target).copied() else { return None };
+        self.latest = Some((target, index));
+        Some(index)
+    }
+
+    /// Lets readers know of what has been written, and wakes those that sleep.
+    #[inline]
+    pub(crate) fn publish(&mut self, now: Time) {
+        while let Some(index) = self.unpublished.pop() {
+            let Some(channel) = &mut self.channels[index] else { continue };
+            channel.is_listed = false;
+            channel.producer.publish();
+            if channel.producer.must_wake() {
+                self.ring_at(now, index);
+            }
+            self.look_after(now, index);
+        }
+    }
+
+    /// Rings at a reader that has not read for a while: one that has died does not hear it.
+    #[inline]
+    fn look_after(&mut self, now: Time, index: usize) {
+        let Some(channel) = &mut self.channels[index] else { return };
+        if now.since(channel.read.1) < LOOK_AFTER {
+            return;
+        }
+        let read = channel.producer.read_so_far();
+        let stuck = read == channel.read.0 && !channel.producer.is_drained();
+        channel.read = (read, now);
+        if stuck {
+            self.ring_at(now, index);
+        }
+    }
+
+    #[cold]
+    fn ring_at(&mut self, now: Time, index: usize) {
+        let Some(channel) = &self.channels[index] else { return };
+        match channel.bell.send(&[]) {
+            // Others have rung so often that there is no room for another time.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.forget(now, index),
+            _ => {}
+        }
+    }
+
+    /// Gives up a ring that we write.
+    #[cold]
+    fn forget(&mut self, now: Time, index: usize) {
+        if let Some(channel) = self.channels[index].take() {
+            self.targets.insert(channel.target, Target::Nobody(now + ASK_AGAIN_AFTER));
+            self.latest = None;
+        }
+    }
+
+    /// Nothing is sent to `peer` any more.
+    pub(crate) fn forget_peer(&mut self, peer: PeerId) {
+        self.targets.retain(|(known, _), _| *known != peer);
+        for channel in &mut self.channels {
+            channel.take_if(|channel| channel.target.0 == peer);
+        }
+        self.latest = None;
+    }
+
+    /// Whether some ring is read, or written.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
+    /// Looks for letters, now and then, or now if `at_once`; answers whether there were any.
+    #[inline]
+    pub(crate) fn look_for_letters(&mut self, at_once: bool) -> bool {
+        self.skipped += 1;
+        if !at_once && self.skipped < LETTERS_EVERY {
+            return false;
+        }
+        self.skipped = 0;
+        self.read_letters()
+    }
+
+    #[cold]
+    fn read_letters(&mut self) -> bool {
+        self.incoming.retain(|incoming| !incoming.consumer.is_closed() || !incoming.consumer.is_empty());
+        let mut any = false;
+        for _ in 0..LETTERS_AT_ONCE {
+            let mut bytes = [0; HELLO_BYTES + 1];
+            let Some(letter) = unix::receive_letter(&self.letterbox, &mut bytes) else { break };
+            any = true;
+            let hello = Hello::parse(&bytes[..letter.len]);
+            if let Some(hello) = hello.filter(|hello| is_credible(hello, &letter)) {
+                self.attach(&hello, &letter);
+            }
+        }
+        any
+    }
+
+    fn attach(&mut self, hello: &Hello, letter: &Letter) {
+        let (source, local, port) = (hello.source, hello.to, hello.port);
+        // A NIC that has gone may have been followed by another with the same port.
+        self.incoming.retain(|known| (known.port, known.source.ip(), known.local) != (port, source.ip(), local));
+        if self.incoming.len() >= CHANNELS_MAX {
+            return;
+        }
+        let Some(file) = &letter.file else { return };
+        if let Ok(consumer) = Consumer::attach(file.as_fd()) {
+            consumer.set_sleeping(self.is_asleep);
+            self.incoming.push(Incoming { consumer, source, local, port, is_fresh: true });
+        }
+    }
+
+    /// Says to all writers that they must wake this NIC; answers whether something has come already.
+    pub(crate) fn fall_asleep(&mut self) -> bool {
+        self.is_asleep = true;
+        self.incoming.iter().for_each(|incoming| incoming.consumer.set_sleeping(true));
+        // Writers look after they have published; what was published before is seen here.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.incoming.iter().any(|incoming| !incoming.consumer.is_empty())
+    }
+
+    /// Takes that back; answers whether it had been said.
+    #[inline]
+    pub(crate) fn wake_up(&mut self) -> bool {
+        let was_asleep = self.is_asleep;
+        if was_asleep {
+            self.is_asleep = false;
+            self.incoming.iter().for_each(|incoming| incoming.consumer.set_sleeping(false));
+        }
+        was_asleep
+    }
+}
+
+/// Whether a letter says what its sender may say.
+fn is_credible(hello: &Hello, letter: &Letter) -> bool {
+    letter.uid == Some(unix::own_uid())
+        && letter.from.as_deref() == Some(&name_of(hello.port))
+        && is_own_address(hello.source.ip())
+        && is_own_address(hello.to)
+}
+
+/// Whether `ip` is an address of this machine.
+pub(crate) fn is_own_address(ip: IpAddr) -> bool {
+    ip.is_loopback() || local_addresses().is_ok_and(|own| own.iter().any(|own| own.ip == ip))
+}
+
+/// Packets of up to `mtu` bytes that may be under way through one ring: three quarters of it, which leaves room for
+/// acknowledgements.
+pub(crate) fn ring_window(mtu: u32) -> u32 {
+    (DATA_BYTES / 4 * 3 / record_bytes(crate::mtu::datagram_bytes(mtu) as usize)) as u32
+}
+
+/// The letterbox of the NIC that receives on `port`.
+fn name_of(port: u16) -> Vec<u8> {
+    format!("rnic-wire-{port}").into_bytes()
+}
+
+/// What comes with a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Hello {
+    /// The port of the NIC that will write.
+    port: u16,
+    /// Where its packets come from, and would over UDP.
+    source: SocketAddr,
+    /// Where they go.
+    to: IpAddr,
+}
+
+impl Hello {
+    fn emit(self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&self.port.to_be_bytes());
+        bytes[10..12].copy_from_slice(&self.source.port().to_be_bytes());
+        bytes[16..32].copy_from_slice(&mapped(self.source.ip()).octets());
+        bytes[32..].copy_from_slice(&mapped(self.to).octets());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HELLO_BYTES] = bytes.try_into().ok()?;
+        let ip = |at: usize| -> Option<IpAddr> {
+            let octets: [u8; 16] = bytes[at..at + 16].try_into().ok()?;
+            Some(IpAddr::from(octets).to_canonical())
+        };
+        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let (source, to) = (ip(16)?, ip(32)?);
+        let is_sound = bytes[..8] == *MAGIC && source.is_ipv4() == to.is_ipv4();
+        is_sound.then(|| Self { port: port(8), source: SocketAddr::new(source, port(10)), to })
+    }
+}
+
+fn mapped(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
+/// Names this version of letters and rings.
+const MAGIC: &[u8; 8] = b"rnicwir1";
+const HELLO_BYTES: usize = 48;
+
+/// Rings of a NIC in each direction, at most: a megabyte each. Further peers take UDP.
+const CHANNELS_MAX: usize = 256;
+
+/// Letters that are read at a time: whoever floods the letterbox must not keep us from our work.
+const LETTERS_AT_ONCE: usize = 16;
+
+/// Turns between two looks into the letterbox while nobody sleeps: looking is a call of the kernel.
+const LETTERS_EVERY: u32 = 64;
+
+/// A reader learns of packets when so many bytes are there, or with the end of a batch.
+const PUBLISH_BYTES: u64 = 32 << 10;
+
+/// A reader that has not read anything for so long may have died: ticks of a busy machine, and no retry count is used
+/// up.
+const LOOK_AFTER: Duration = Duration::from_ms(20);
+
+/// A NIC that has no letterbox is not likely to get one.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+#[path = "bypass/tests.rs"]
+mod tests;

@@ -1,0 +1,366 @@
+//! A ring of packets in memory that two processes share: one writes, the other reads. Beside [`crate::memory`],
+//! [`crate::carry`] and [`crate::sys`], the only place with `unsafe`.
+//!
+//! ```text
+//!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping       each on its own cache line
+//!   page 1..   records, each on cache lines of its own: length and kind (8 bytes), then the packet
+//! ```
+//!
+//! A record is never cut: what does not fit in front of the end begins anew at the front, behind a record that says so.
+//!
+//! Nothing that the other process writes is believed: positions and lengths are read once and checked before they are
+//! used; packets are copied out before they are parsed, and payload is copied without being looked at. The memory is a
+//! sealed `memfd`, so that the other process cannot shrink it under us (memfd_create(2), fcntl(2)). Whatever is wrong
+//! ends the ring, and packets go another way.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::memory::Arrived;
+use crate::sys::unix;
+
+/// The other process has written nonsense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Broken;
+
+/// What becomes of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// The reader has not answered.
+    Offered = 0,
+    /// The reader reads.
+    Attached = 1,
+    /// One end has gone away.
+    Closed = 2,
+}
+
+/// The memory, mapped.
+#[derive(Debug)]
+struct Shared(NonNull<u8>);
+
+// SAFETY: the mapping belongs to this alone, and what is in it is reached through atomics and copies.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping touches nothing that exists.
+        let start = unsafe { libc::mmap(ptr::null_mut(), FILE_BYTES, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(start.cast()).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    #[inline]
+    fn word32(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(CACHE_LINE) && at < FILE_BYTES);
+        // SAFETY: an aligned word within the mapping, which lives as long as `self`, and which nobody reaches but by
+        // atomic operations.
+        unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
+    }
+
+    #[inline]
+    fn word64(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(CACHE_LINE) && at < FILE_BYTES);
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) }
+    }
+
+    /// Where the record at `position` begins, in the mapping.
+    #[inline]
+    fn offset(position: u64) -> usize {
+        DATA_AT + (position % DATA_BYTES as u64) as usize
+    }
+
+    fn state(&self) -> State {
+        match self.word32(STATE_AT).load(Ordering::Acquire) {
+            0 => State::Offered,
+            1 => State::Attached,
+            _ => State::Closed,
+        }
+    }
+
+    fn set_state(&self, state: State) {
+        self.word32(STATE_AT).store(state as u32, Ordering::Release);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: `map` mapped exactly this, and references into it borrow from `self`.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), FILE_BYTES) };
+    }
+}
+
+/// The end that writes.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    shared: Shared,
+    file: OwnedFd,
+    /// Bytes ever written, and how many of them the reader knows of.
+    head: u64,
+    published: u64,
+    /// Bytes ever read, as far as is known.
+    tail: u64,
+}
+
+impl Producer {
+    /// A ring that nobody reads yet.
+    pub(crate) fn create() -> io::Result<Self> {
+        let file = unix::sealed_memory(c"rnic-wire", FILE_BYTES)?;
+        let shared = Shared::map(file.as_fd())?;
+        Ok(Self { shared, file, head: 0, published: 0, tail: 0 })
+    }
+
+    /// What the reader needs.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        self.shared.state()
+    }
+
+    /// Bytes ever read, as the reader says.
+    pub(crate) fn read_so_far(&self) -> u64 {
+        self.shared.word64(TAIL_AT).load(Ordering::Acquire)
+    }
+
+    /// Whether everything has been read.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.read_so_far() == self.head
+    }
+
+    /// Begins a record of `len` bytes; `None` when there is no room.
+    #[inline]
+    pub(crate) fn begin(&mut self, len: usize, is_sealed: bool) -> Result<Option<Writer<'_>>, Broken> {
+        assert!(len <= PACKET_BYTES_MAX, "no packet has {len} bytes");
+        let bytes = record_bytes(len);
+        let to_end = DATA_BYTES - (self.head % DATA_BYTES as u64) as usize;
+        let skipped = if bytes > to_end { to_end } else { 0 };
+        if !self.has_room(bytes + skipped)? {
+            return Ok(None);
+        }
+        if skipped > 0 {
+            let place = self.shared.word64(Shared::offset(self.head));
+            place.store(SKIP, Ordering::Relaxed);
+            self.head += skipped as u64;
+        }
+        let at = Shared::offset(self.head);
+        let kind = if is_sealed { SEALED } else { 0 };
+        self.shared.word64(at).store(kind | len as u64, Ordering::Relaxed);
+        self.head += bytes as u64;
+        Ok(Some(Writer { shared: &self.shared, at: at + RECORD_HEADER_BYTES, left: len }))
+    }
+
+    #[inline]
+    fn has_room(&mut self, bytes: usize) -> Result<bool, Broken> {
+        let limit = DATA_BYTES as u64;
+        if self.head - self.tail + bytes as u64 <= limit {
+            return Ok(true);
+        }
+        let tail = self.read_so_far();
+        // The reader never goes back, and reads nothing that has not been published.
+        if tail < self.tail || tail > self.published || !tail.is_multiple_of(CACHE_LINE as u64) {
+            return Err(Broken);
+        }
+        self.tail = tail;
+        Ok(self.head - self.tail + bytes as u64 <= limit)
+    }
+
+    /// Bytes that the reader does not know of yet.
+    #[inline]
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.head - self.published
+    }
+
+    /// Lets the reader know of everything written.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if self.published != self.head {
+            self.published = self.head;
+            self.shared.word64(HEAD_AT).store(self.head, Ordering::Release);
+        }
+    }
+
+    /// Whether the reader sleeps and must be woken; answers so once for each time that it goes to sleep.
+    #[inline]
+    pub(crate) fn must_wake(&self) -> bool {
+        // What was published must be seen by a reader that goes to sleep now, or its sleeping must be seen here.
+        fence(Ordering::SeqCst);
+        let sleeping = self.shared.word32(SLEEPING_AT);
+        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.shared.set_state(State::Closed);
+    }
+}
+
+/// A record in the making.
+pub(crate) struct Writer<'a> {
+    shared: &'a Shared,
+    at: usize,
+    left: usize,
+}
+
+impl Writer<'_> {
+    /// Appends `bytes`.
+    ///
+    /// # Panics
+    /// When the record has no room for them.
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.left, "a record was begun too short");
+        // SAFETY: the record lies within the mapping, `put` stays within the record, and the mapping is never borrowed
+        // as a slice. The reader leaves a record alone until it is published.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.shared.0.as_ptr().add(self.at), bytes.len()) };
+        self.at += bytes.len();
+        self.left -= bytes.len();
+    }
+}
+
+/// The end that reads.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    shared: Shared,
+    /// Bytes ever read, and how many of them the writer knows of.
+    tail: u64,
+    released: u64,
+    /// Bytes ever written, as far as is known.
+    head: u64,
+}
+
+/// A packet in the ring.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    /// Its bytes, which may change under us.
+    pub(crate) bytes: Arrived<'a>,
+    /// They end with an ICRC.
+    pub(crate) is_sealed: bool,
+}
+
+impl Consumer {
+    /// Reads the ring in `file`, which somebody has sent.
+    pub(crate) fn attach(file: BorrowedFd<'_>) -> io::Result<Self> {
+        if !unix::is_sealed_memory(file, FILE_BYTES) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let shared = Shared::map(file)?;
+        shared.set_state(State::Attached);
+        Ok(Self { shared, tail: 0, released: 0, head: 0 })
+    }
+
+    /// Whether the writer has gone away, or this end has.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.state() == State::Closed
+    }
+
+    /// Whether there is nothing to read.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail == self.head && self.shared.word64(HEAD_AT).load(Ordering::Acquire) == self.head
+    }
+
+    /// The next packet. What was given before is read, whatever [`Consumer::release`] tells the writer.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
+        if self.tail == self.head {
+            self.head = self.shared.word64(HEAD_AT).load(Ordering::Acquire);
+        }
+        // A record that says "go on at the front" is followed by one that does not.
+        for _ in 0..2 {
+            let there = self.head.wrapping_sub(self.tail);
+            if there == 0 {
+                return Ok(None);
+            }
+            if there > DATA_BYTES as u64 || !there.is_multiple_of(CACHE_LINE as u64) {
+                return Err(Broken);
+            }
+            let at = Shared::offset(self.tail);
+            let to_end = FILE_BYTES - at;
+            let header = self.shared.word64(at).load(Ordering::Relaxed);
+            if header == SKIP {
+                if to_end as u64 > there {
+                    return Err(Broken);
+                }
+                self.tail += to_end as u64;
+                continue;
+            }
+            let len = (header & LEN_MASK) as usize;
+            let bytes = record_bytes(len.min(PACKET_BYTES_MAX));
+            if header & !(LEN_MASK | SEALED) != 0 || len > PACKET_BYTES_MAX || bytes > to_end || bytes as u64 > there {
+                return Err(Broken);
+            }
+            self.tail += bytes as u64;
+            // SAFETY: the record has been checked to lie within the mapping, which lives as long as `self`.
+            let bytes = unsafe { Arrived::shared(self.shared.0.as_ptr().add(at + RECORD_HEADER_BYTES), len) };
+            return Ok(Some(Record { bytes, is_sealed: header & SEALED != 0 }));
+        }
+        Err(Broken)
+    }
+
+    /// Bytes read that the writer does not know of.
+    #[inline]
+    pub(crate) fn unreleased(&self) -> u64 {
+        self.tail - self.released
+    }
+
+    /// Gives room back to the writer.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if self.released != self.tail {
+            self.released = self.tail;
+            self.shared.word64(TAIL_AT).store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// Says whether this end wants to be woken.
+    pub(crate) fn set_sleeping(&self, sleeping: bool) {
+        self.shared.word32(SLEEPING_AT).store(sleeping.into(), Ordering::SeqCst);
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.shared.set_state(State::Closed);
+    }
+}
+
+/// Bytes that a packet of `len` takes in a ring.
+pub(crate) const fn record_bytes(len: usize) -> usize {
+    (RECORD_HEADER_BYTES + len).next_multiple_of(CACHE_LINE)
+}
+
+const CACHE_LINE: usize = 64;
+const STATE_AT: usize = 0;
+const HEAD_AT: usize = CACHE_LINE;
+const TAIL_AT: usize = 2 * CACHE_LINE;
+const SLEEPING_AT: usize = 3 * CACHE_LINE;
+/// Records begin on a page of their own.
+const DATA_AT: usize = 4_096;
+
+/// Bytes of packets that a ring holds: enough to keep both ends busy, little enough to stay in a second-level cache.
+pub(crate) const DATA_BYTES: usize = 1 << 20;
+const FILE_BYTES: usize = DATA_AT + DATA_BYTES;
+
+/// The longest packet: a datagram's.
+pub(crate) const PACKET_BYTES_MAX: usize = rnic_wire::net::UDP_PAYLOAD_MAX as usize;
+
+/// Length below, kind above.
+const RECORD_HEADER_BYTES: usize = 8;
+const LEN_MASK: u64 = (1 << 32) - 1;
+const SEALED: u64 = 1 << 32;
+/// Not a packet: go on at the front.
+const SKIP: u64 = 1 << 33;
+
+#[cfg(test)]
+#[path = "ring/tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+//! A ring between two ends of one process, and a writer or reader that lies.
+
+use super::*;
+use rnic_base::RandomStreams;
+
+fn ring() -> (Producer, Consumer) {
+    let producer = Producer::create().expect("memory");
+    let consumer = Consumer::attach(producer.file()).expect("our own memory");
+    assert_eq!(producer.state(), State::Attached);
+    (producer, consumer)
+}
+
+fn packet(number: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number as usize * 31 + at * 7) as u8).collect()
+}
+
+fn push(producer: &mut Producer, bytes: &[u8]) -> bool {
+    match producer.begin(bytes.len(), false).expect("the reader is honest") {
+        Some(mut writer) => {
+            let (first, second) = bytes.split_at(bytes.len() / 3);
+            writer.put(first);
+            writer.put(second);
+            true
+        }
+        None => false,
+    }
+}
+
+#[test]
+fn packets_of_all_lengths_come_out_as_they_went_in() {
+    let (mut producer, mut consumer) = ring();
+    let mut random = RandomStreams::new(3).stream("lengths");
+    let (mut sent, mut received) = (0, 0);
+    let mut lengths = std::collections::VecDeque::new();
+    while received < 3_000 {
+        let len = if random.below(10) == 0 { random.below(65_000) } else { random.below(300) } as usize;
+        if random.below(3) > 0 && push(&mut producer, &packet(sent, len)) {
+            lengths.push_back(len);
+            sent += 1;
+            continue;
+        }
+        producer.publish();
+        for _ in 0..random.below(8) {
+            let Some(record) = consumer.next().expect("the writer is honest") else { break };
+            let len = lengths.pop_front().expect("no more than went in");
+            assert!(!record.is_sealed);
+            assert!(record.bytes.to_vec() == packet(received, len), "packet {received} of {len} bytes");
+            received += 1;
+        }
+        consumer.release();
+    }
+    assert!(sent >= received);
+}
+
+#[test]
+fn a_full_ring_takes_no_more_until_something_is_released() {
+    let (mut producer, mut consumer) = ring();
+    let bytes = packet(1, 8_000);
+    let mut pushed = 0;
+    while push(&mut producer, &bytes) {
+        pushed += 1;
+    }
+    assert_eq!(pushed, DATA_BYTES / record_bytes(8_000));
+    assert!(consumer.next().expect("honest").is_none(), "nothing has been published");
+    producer.publish();
+    assert!(consumer.next().expect("honest").is_some());
+    assert!(!push(&mut producer, &bytes), "read, but not released");
+    consumer.release();
+    // What is left at the end is too short, so the record begins anew at the front, which one release makes room for.
+    let _ = consumer.next().expect("honest");
+    consumer.release();
+    assert!(push(&mut producer, &bytes));
+}
+
+#[test]
+fn a_reader_that_sleeps_is_woken_once() {
+    let (mut producer, consumer) = ring();
+    assert!(!producer.must_wake());
+    consumer.set_sleeping(true);
+    assert!(consumer.is_empty());
+    push(&mut producer, &[1, 2, 3]);
+    producer.publish();
+    assert!(!consumer.is_empty());
+    assert!(producer.must_wake());
+    assert!(!producer.must_wake());
+    drop(consumer);
+    assert_eq!(producer.state(), State::Closed);
+}
+
+#[test]
+fn a_writer_that_lies_is_found_out() {
+    let lies: [(&str, u64, u64); 8] = [
+        ("a head behind the tail", u64::MAX - 63, 8),
+        ("more than the ring holds", DATA_BYTES as u64 + 64, 8),
+        ("a head that is no record's end", 65, 8),
+        ("a record longer than what is there", 64, 60),
+        ("a record longer than any packet", 1 << 19, PACKET_BYTES_MAX as u64 + 1),
+        ("a record as long as can be said", 64, u64::from(u32::MAX)),
+        ("a record of an unknown kind", 64, 1 << 40 | 8),
+        ("a skip beyond what is there", 64, SKIP),
+    ];
+    for (lie, head, header) in lies {
+        let (producer, mut consumer) = ring();
+        producer.shared.word64(DATA_AT).store(header, Ordering::Relaxed);
+        producer.shared.word64(HEAD_AT).store(head, Ordering::Release);
+        assert!(consumer.next().is_err(), "{lie}");
+    }
+}
+
+#[test]
+fn a_reader_that_lies_is_found_out() {
+    for tail in [64_u64, u64::MAX, DATA_BYTES as u64] {
+        let (mut producer, consumer) = ring();
+        // Published: one short record. Everything else is not read by any honest reader.
+        push(&mut producer, &[7; 8]);
+        producer.publish();
+        while producer.begin(60_000, false).is_ok_and(|writer| writer.is_some()) {}
+        consumer.shared.word64(TAIL_AT).store(tail.wrapping_add(64), Ordering::Release);
+        assert_eq!(producer.begin(60_000, false).map(|writer| writer.is_some()), Err(Broken), "tail {tail:#x}");
+    }
+}
+
+#[test]
+fn noise_in_the_ring_never_leads_out_of_it() {
+    let mut random = RandomStreams::new(9).stream("noise");
+    for _ in 0..200 {
+        let (producer, mut consumer) = ring();
+        for at in (0..DATA_BYTES).step_by(CACHE_LINE) {
+            // Mostly short and legal, so that the reader gets around.
+            let header = match random.below(20) {
+                0 => random.bits(),
+                1 => SKIP,
+                2 => random.below(70_000) | SEALED,
+                _ => random.below(500),
+            };
+            producer.shared.word64(DATA_AT + at).store(header, Ordering::Relaxed);
+        }
+        producer.shared.word64(HEAD_AT).store(random.below(DATA_BYTES as u64) & !63, Ordering::Release);
+        let mut read = 0;
+        while let Ok(Some(record)) = consumer.next() {
+            assert!(record.bytes.len() <= PACKET_BYTES_MAX);
+            let _ = record.bytes.to_vec();
+            read += 1;
+        }
+        assert!(read <= DATA_BYTES / CACHE_LINE);
+    }
+}
+
+#[test]
+fn only_sealed_memory_of_the_right_size_is_read() {
+    let small = unix::sealed_memory(c"small", 4_096).expect("memory");
+    assert!(Consumer::attach(small.as_fd()).is_err());
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    assert!(Consumer::attach(file.as_fd()).is_err());
+    let right = unix::sealed_memory(c"right", FILE_BYTES).expect("memory");
+    assert!(Consumer::attach(right.as_fd()).is_ok());
+    let right = std::fs::File::from(right);
+    assert!(right.set_len(0).is_err(), "nobody can shrink it under us");
+}
