@@ -12,7 +12,7 @@
 //! Why not `crc32fast`, which computes it elsewhere: it takes headers and odd ends byte by byte, 60 ns of each packet's
 //! 240, and does not copy. It does the work where the processor lacks the instruction.
 //!
-//! Beside [`crate::memory`] and [`crate::sys`], the only place with `unsafe`.
+//! Beside [`crate::memory`], [`crate::sys`] and [`crate::bypass`], the only place with `unsafe`.
 
 use rnic_wire::header::bth;
 use rnic_wire::{ICRC_LEN, IcrcPrefix};

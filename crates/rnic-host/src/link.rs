@@ -14,6 +14,7 @@ pub(crate) mod lane;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixDatagram;
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
@@ -46,6 +47,8 @@ pub(crate) struct Link {
     pub(crate) peers: Peers,
     /// The kernel cuts trains.
     pub(crate) segmentation: bool,
+    /// Held by a NIC at one address that it has among NICs that share the port.
+    pub(crate) claim: Option<UnixDatagram>,
     /// The wire within this machine.
     pub(crate) bypass: Option<Box<Bypass>>,
     /// Ready to leave, oldest first.
@@ -126,6 +129,7 @@ impl Link {
             lanes,
             ports,
             peers: Peers::default(),
+            claim: None,
             bypass: None,
             held: VecDeque::new(),
             wide: VecDeque::new(),

@@ -9,8 +9,9 @@ mod shared;
 mod verbs;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -521,9 +522,11 @@ fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicE
     if ports == Ports::OfPeer {
         let (receive, send) = (config.receive_buffer_bytes, config.send_buffer_bytes);
         let options = SocketOptions::at(config.bind, receive, send, config.receive_offload);
-        let socket = UdpSocket::open(&options).map_err(|error| NicError::opening(config.bind, error))?;
+        let (socket, claim) = open_fixed(&options).map_err(|error| NicError::opening(config.bind, error))?;
         let lanes = [Lane::new(socket, None, false)].into_iter().collect();
-        return Ok(Link::new(lanes, ports, config.segmentation));
+        let mut link = Link::new(lanes, ports, config.segmentation);
+        link.claim = claim;
+        return Ok(link);
     }
     let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
     let (lanes, refused) = crate::ports::open(config, random).map_err(|error| NicError::opening(roce, error))?;
@@ -538,6 +541,25 @@ fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicE
         }
     }
     Ok(link)
+}
+
+/// Opens the socket of a NIC at one address.
+///
+/// Port 4791 of all addresses may belong to NICs that share it, to send from. They hear nothing there, so one address
+/// of it can still be had, by one: the claim is for those who come this way, whom the kernel would not tell apart.
+fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixDatagram>)> {
+    match UdpSocket::open(options) {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrInUse
+                && options.bind.port() == UDP_PORT
+                && !options.bind.ip().is_unspecified() =>
+        {
+            let claim = sys::unix::bind_letterbox(format!("rnic-at-{}", options.bind).as_bytes())?;
+            let socket = UdpSocket::open(&SocketOptions { shares_port: true, ..*options })?;
+            Ok((socket, Some(claim)))
+        }
+        opened => opened.map(|socket| (socket, None)),
+    }
 }
 
 /// What happens to packets on the way to the `number`-th peer, if anything does.

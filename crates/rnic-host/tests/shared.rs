@@ -235,6 +235,17 @@ fn modes_are_not_mixed() {
 }
 
 #[test]
+fn a_nic_at_one_address_of_port_4791_is_still_to_be_had_by_one() {
+    let _sharing = Side::open(udp());
+    let at = || Nic::open(NicConfig::at("127.31.7.1:4791".parse().expect("an address")));
+    let first = at().expect("nobody hears anything there");
+    assert_eq!(first.local_addr().port(), 4_791);
+    assert!(matches!(at(), Err(NicError::AddressInUse(_))));
+    drop(first);
+    at().expect("free again");
+}
+
+#[test]
 fn an_event_loop_is_told_when_to_come_back() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let (from, _) = link(&mut left, &mut right, V4);
