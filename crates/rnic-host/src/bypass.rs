@@ -273,7 +273,13 @@ impl Bypass {
         self.latest = None;
     }
 
-    /// Whether some ring is read, or written.
+    /// Rings that are written, and read at the other end.
+    pub(crate) fn rings(&self) -> usize {
+        let attached = |channel: &&Channel| channel.producer.state() == State::Attached;
+        self.channels.iter().flatten().filter(attached).count()
+    }
+
+    /// Whether some ring is read.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         !self.incoming.is_empty()

@@ -75,6 +75,11 @@ impl Nic {
         self.link.local_addr().port()
     }
 
+    /// NICs of this machine that packets go to through memory now.
+    pub fn bypass_rings(&self) -> usize {
+        self.link.bypass.as_ref().map_or(0, |bypass| bypass.rings())
+    }
+
     /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`]
     /// has work. Ask [`Nic::wants_progress`] immediately before waiting.
     pub fn raw_fds(&self) -> ArrayVec<RawFd, RAW_FDS_MAX> {

@@ -1,0 +1,292 @@
+//! NICs that share a machine's addresses, in processes of their own: through memory, over loopback, across a cable of
+//! 1500 bytes between namespaces; a process that is killed is given up, and nothing of it stays.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rnic_base::Psn;
+use rnic_engine::{
+    Access, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest, Service,
+    Transport, WcStatus,
+};
+use rnic_host::{Nic, NicConfig, TransportChoice};
+use rnic_wire::Qpn;
+
+const MEMORY: usize = 1 << 20;
+const HALF: usize = MEMORY / 2;
+
+/// This test program again, in a role, perhaps in a network namespace.
+struct Role {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Role {
+    fn start(namespace: Option<&str>, environment: &[(&str, &str)]) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = match namespace {
+            None => Command::new(&program),
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(&program);
+                command
+            }
+        };
+        command.args(["--ignored", "--exact", "--nocapture", "role"]).envs(environment.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
+        Self { child, input, lines }
+    }
+
+    /// What the role says after `word`.
+    fn said(&self, word: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let left = Duration::from_secs(30).saturating_sub(start.elapsed());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| panic!("no {word}: {error}"));
+            if let Some((_, rest)) = line.split_once(word) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("it listens");
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An active and a passive process that know each other.
+fn couple(places: [Option<&str>; 2], addresses: [&str; 2], environment: &[(&str, &str)]) -> (Role, Role) {
+    let start = |namespace, to, active| {
+        let mut all = vec![("RNIC_TEST_TO", to), ("RNIC_TEST_ACTIVE", active)];
+        all.extend_from_slice(environment);
+        Role::start(namespace, &all)
+    };
+    let mut active = start(places[0], addresses[1], "yes");
+    let mut passive = start(places[1], addresses[0], "no");
+    let (left, right) = (active.said("CARD"), passive.said("CARD"));
+    passive.tell(&left);
+    passive.said("READY");
+    active.tell(&right);
+    (active, passive)
+}
+
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
+
+#[test]
+fn processes_reach_each_other_through_memory_and_over_udp() {
+    for (bypass, buffer) in [("on", "4194304"), ("off", "4194304"), ("on", "212992"), ("off", "106496")] {
+        let environment = [("RNIC_TEST_BYPASS", bypass), ("RNIC_TEST_BUFFER", buffer)];
+        let (active, _passive) = couple([None, None], LOOPBACK, &environment);
+        assert_eq!(active.said("VERIFIED"), "300", "bypass {bypass}, buffer {buffer}");
+        let by_memory: u64 = active.said("BYPASS").parse().expect("a number");
+        assert_eq!(by_memory > 1_000, bypass == "on", "{by_memory} packets through memory, bypass {bypass}");
+    }
+}
+
+#[test]
+fn one_end_without_the_bypass_is_enough_to_do_without() {
+    let mut active = Role::start(None, &[("RNIC_TEST_TO", "127.0.0.1"), ("RNIC_TEST_ACTIVE", "yes")]);
+    let environment = [("RNIC_TEST_TO", "127.0.0.1"), ("RNIC_TEST_ACTIVE", "no"), ("RNIC_TEST_BYPASS", "off")];
+    let mut passive = Role::start(None, &environment);
+    let (left, right) = (active.said("CARD"), passive.said("CARD"));
+    passive.tell(&left);
+    passive.said("READY");
+    active.tell(&right);
+    assert_eq!(active.said("VERIFIED"), "300");
+    assert_eq!(active.said("BYPASS"), "0");
+}
+
+#[test]
+fn ipv6_works_between_processes() {
+    let (active, _passive) = couple([None, None], ["::1", "::1"], &[("RNIC_TEST_BYPASS", "off")]);
+    assert_eq!(active.said("VERIFIED"), "300");
+}
+
+#[test]
+fn a_process_that_is_killed_is_given_up_and_leaves_nothing() {
+    for bypass in ["on", "off"] {
+        let environment = [("RNIC_TEST_BYPASS", bypass), ("RNIC_TEST_FOREVER", "yes")];
+        let (active, passive) = couple([None, None], LOOPBACK, &environment);
+        active.said("BEGUN");
+        std::thread::sleep(Duration::from_millis(200));
+        let pid = passive.child.id();
+        let killed = Instant::now();
+        drop(passive);
+        assert_eq!(active.said("FAILED"), "RetryExceeded", "bypass {bypass}");
+        assert!(killed.elapsed() < Duration::from_secs(10), "after {:?}", killed.elapsed());
+        // What is shared has no name but in the two processes.
+        assert_eq!(active.said("RINGS"), "0", "the ring to process {pid} is given up");
+    }
+}
+
+#[test]
+fn a_cable_of_1500_bytes_carries_packets_that_fit() {
+    let names = ["a", "b"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
+    let Some(_gone) = joined(&names) else { return };
+    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &[]);
+    assert_eq!(active.said("MTU"), "1424");
+    assert_eq!(active.said("VERIFIED"), "300");
+    assert_eq!(active.said("BYPASS"), "0");
+}
+
+/// Takes the namespaces away.
+struct Gone<'a>(&'a [String; 2]);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|name| drop(run(&format!("ip netns del {name}"))));
+    }
+}
+
+/// Two namespaces and a cable; `None`, with a printed reason, where that cannot be done.
+fn joined(names: &[String; 2]) -> Option<Gone<'_>> {
+    let [here, there] = names;
+    let gone = Gone(names);
+    let steps = [
+        format!("ip netns add {here}"),
+        format!("ip netns add {there}"),
+        format!("ip -n {here} link add cable type veth peer name cable netns {there}"),
+        format!("ip -n {here} addr add 10.98.0.1/24 dev cable"),
+        format!("ip -n {there} addr add 10.98.0.2/24 dev cable"),
+        format!("ip -n {here} link set cable mtu 1500 up"),
+        format!("ip -n {there} link set cable mtu 1500 up"),
+    ];
+    for step in steps {
+        if let Err(reason) = run(&step) {
+            eprintln!("skipped: `{step}`: {reason}");
+            return None;
+        }
+    }
+    Some(gone)
+}
+
+fn run(line: &str) -> Result<(), String> {
+    let mut words = line.split(' ');
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(program).args(words).output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+}
+
+/// Role: connects to whom it is told, then moves data or lets others do it.
+#[test]
+#[ignore = "a role of the other tests"]
+fn role() {
+    let Ok(to) = std::env::var("RNIC_TEST_TO") else { return };
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    let receive_buffer_bytes =
+        std::env::var("RNIC_TEST_BUFFER").ok().and_then(|text| text.parse().ok()).unwrap_or(4 << 20);
+    let bypass = !is("RNIC_TEST_BYPASS", "off");
+    let mut nic = Nic::open(NicConfig { bypass, receive_buffer_bytes, ..NicConfig::shared() }).expect("a free port");
+    let pd = nic.create_pd();
+    let cq = nic.create_cq(1_024).expect("a legal size");
+    let region = nic.register(pd, MEMORY, Access::all()).expect("memory");
+    nic.bytes_mut(&region).iter_mut().enumerate().for_each(|(index, byte)| *byte = (index * 11 + index / 253) as u8);
+    let choice = TransportChoice::named("irn", &[]).expect("it exists");
+    let qpn = nic
+        .create_qp(&QpAttributes {
+            service: Service::ReliableConnection,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: 64,
+            max_recv_wr: 64,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            signal_all: false,
+            transport: Arc::new(Transport::new(choice.profile).expect("whole")),
+            number: None,
+        })
+        .expect("a free number");
+    nic.modify_to_init(qpn).expect("fresh");
+    let here = region.remote(0);
+    println!("CARD {} {} {}", qpn.get(), here.addr, here.rkey);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("somebody tells");
+    let words: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let remote = RemoteMemory { addr: words[1], rkey: words[2] as u32 };
+    let peer = nic.acquire_host(to.parse().expect("an address"), None).expect("a way");
+    let mtu = nic.wire_mtu_to(peer);
+    println!("MTU {mtu}");
+    let connection = QpConnection {
+        peer,
+        dest_qpn: Qpn::new(words[0] as u32),
+        rq_psn: Psn::new(1),
+        mtu,
+        min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+        max_dest_rd_atomic: 8,
+    };
+    nic.modify_to_rtr(qpn, &connection).expect("legal");
+    let timing = QpTiming { sq_psn: Psn::new(1), retry_count: 1_000, rnr_retry: None, max_rd_atomic: 8 };
+    nic.modify_to_rts(qpn, &timing).expect("legal");
+    println!("READY");
+    if is("RNIC_TEST_ACTIVE", "no") {
+        serve(&mut nic);
+    }
+    let rounds = if is("RNIC_TEST_FOREVER", "yes") { u64::MAX } else { 300 };
+    println!("BEGUN");
+    for round in 0..rounds {
+        let len = [8, 1_000, 70_001, 300_000][round as usize % 4];
+        nic.bytes_mut(&region)[0] = round as u8;
+        nic.bytes_mut(&region)[HALF..HALF + len].fill(0);
+        let there = RemoteMemory { addr: remote.addr + 4_096, ..remote };
+        let write = SendOp::Write { remote: there, immediate: None };
+        for (wr_id, op, at) in [(1, write, 0), (2, SendOp::Read { remote: there }, HALF)] {
+            let sges = [region.sge(at, len as u32)];
+            let flags = SendFlags::SIGNALED | SendFlags::FENCE;
+            nic.post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
+        }
+        let mut done = 0;
+        while done < 2 {
+            if !nic.progress() {
+                nic.wait(rnic_base::Duration::from_ms(50)).expect("it may wait");
+            }
+            while let Some(completion) = nic.poll_cq_one(cq) {
+                if completion.status != WcStatus::Success {
+                    println!("FAILED {:?}", completion.status);
+                    println!("RINGS {}", nic.bypass_rings());
+                    return;
+                }
+                done += 1;
+            }
+        }
+        let bytes = nic.bytes(&region);
+        assert!(bytes[..len] == bytes[HALF..HALF + len], "round {round}: {len} bytes come back as they went");
+    }
+    println!("VERIFIED {rounds}");
+    println!("BYPASS {}", nic.stats().bypass_sent);
+}
+
+/// Lets others do, until they have no more to say.
+fn serve(nic: &mut Nic) -> ! {
+    std::thread::spawn(|| {
+        // The end of the input is the end of whoever has started this.
+        let mut rest = String::new();
+        let _ = std::io::stdin().read_line(&mut rest);
+        std::process::exit(0);
+    });
+    loop {
+        if !nic.progress() {
+            nic.wait(rnic_base::Duration::from_secs(1)).expect("it may wait");
+        }
+    }
+}
