@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rnic_base::Psn;
 use rnic_engine::{
-    Access, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest, Service,
-    Transport, WcStatus,
+    Access, CqId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest,
+    Service, Transport, WcStatus,
 };
-use rnic_host::{Nic, NicConfig, TransportChoice};
+use rnic_host::{Nic, NicConfig, Region, TransportChoice};
 use rnic_wire::Qpn;
 
 const MEMORY: usize = 1 << 20;
@@ -244,36 +244,49 @@ fn role() {
     }
     let rounds = if is("RNIC_TEST_FOREVER", "yes") { u64::MAX } else { 300 };
     println!("BEGUN");
-    for round in 0..rounds {
-        let len = [8, 1_000, 70_001, 300_000][round as usize % 4];
-        nic.bytes_mut(&region)[0] = round as u8;
-        nic.bytes_mut(&region)[HALF..HALF + len].fill(0);
-        let there = RemoteMemory { addr: remote.addr + 4_096, ..remote };
-        let write = SendOp::Write { remote: there, immediate: None };
-        for (wr_id, op, at) in [(1, write, 0), (2, SendOp::Read { remote: there }, HALF)] {
-            let sges = [region.sge(at, len as u32)];
-            let flags = SendFlags::SIGNALED | SendFlags::FENCE;
-            nic.post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
-        }
-        let mut done = 0;
-        while done < 2 {
-            if !nic.progress() {
-                nic.wait(rnic_base::Duration::from_ms(50)).expect("it may wait");
-            }
-            while let Some(completion) = nic.poll_cq_one(cq) {
-                if completion.status != WcStatus::Success {
-                    println!("FAILED {:?}", completion.status);
-                    println!("RINGS {}", nic.bypass_rings());
-                    return;
-                }
-                done += 1;
-            }
-        }
-        let bytes = nic.bytes(&region);
-        assert!(bytes[..len] == bytes[HALF..HALF + len], "round {round}: {len} bytes come back as they went");
+    if let Err(status) = (0..rounds).try_for_each(|round| go_round(&mut nic, cq, qpn, &region, remote, round)) {
+        println!("FAILED {status:?}");
+        println!("RINGS {}", nic.bypass_rings());
+        return;
     }
     println!("VERIFIED {rounds}");
     println!("BYPASS {}", nic.stats().bypass_sent);
+}
+
+/// Writes something and reads it back.
+fn go_round(
+    nic: &mut Nic,
+    cq: CqId,
+    qpn: Qpn,
+    region: &Region,
+    remote: RemoteMemory,
+    round: u64,
+) -> Result<(), WcStatus> {
+    let len = [8, 1_000, 70_001, 300_000][round as usize % 4];
+    nic.bytes_mut(region)[0] = round as u8;
+    nic.bytes_mut(region)[HALF..HALF + len].fill(0);
+    let there = RemoteMemory { addr: remote.addr + 4_096, ..remote };
+    let write = SendOp::Write { remote: there, immediate: None };
+    for (wr_id, op, at) in [(1, write, 0), (2, SendOp::Read { remote: there }, HALF)] {
+        let sges = [region.sge(at, len as u32)];
+        let flags = SendFlags::SIGNALED | SendFlags::FENCE;
+        nic.post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
+    }
+    let mut done = 0;
+    while done < 2 {
+        if !nic.progress() {
+            nic.wait(rnic_base::Duration::from_ms(50)).expect("it may wait");
+        }
+        while let Some(completion) = nic.poll_cq_one(cq) {
+            if completion.status != WcStatus::Success {
+                return Err(completion.status);
+            }
+            done += 1;
+        }
+    }
+    let bytes = nic.bytes(region);
+    assert!(bytes[..len] == bytes[HALF..HALF + len], "round {round}: {len} bytes come back as they went");
+    Ok(())
 }
 
 /// Lets others do, until they have no more to say.
