@@ -1,6 +1,7 @@
 //! The command line.
 
 mod demo;
+mod doctor;
 mod list;
 mod perf;
 mod run;
@@ -14,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub use demo::DemoArgs;
+pub use doctor::DoctorArgs;
 pub use list::ListArgs;
 pub use perf::PerfArgs;
 pub use run::RunArgs;
@@ -41,6 +43,9 @@ pub enum Command {
 
     /// Run an unmodified RDMA program on the software device
     Run(RunArgs),
+
+    /// Say what `rnic run` would use here, and why
+    Doctor(DoctorArgs),
 
     /// Watch the processes that use the software device
     Top(TopArgs),

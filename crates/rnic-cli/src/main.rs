@@ -17,6 +17,7 @@ mod args;
 mod chart;
 mod console;
 mod demo;
+mod doctor;
 mod failure;
 mod link;
 mod list;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::List(args) => list::run(args),
         Command::Perf(args) => perf::run(args),
         Command::Run(args) => run::run(args),

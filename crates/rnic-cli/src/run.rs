@@ -68,7 +68,7 @@ fn in_force(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
 }
 
 /// What tells the dynamic linker about our libraries. What is preloaded already (a sanitizer, a tracer) stays in front.
-fn loader_variables(
+pub fn loader_variables(
     libraries: &Libraries,
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> [(&'static str, OsString); 3] {

@@ -68,6 +68,7 @@ pub mod observe;
 mod peer;
 pub mod perf;
 mod ports;
+pub mod probe;
 mod settings;
 mod stats;
 mod sys;

@@ -153,6 +153,11 @@ impl UdpSocket {
         Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
     }
 
+    /// Whether the kernel hands over trains when it is asked to, which this does.
+    pub fn has_receive_offload(&self) -> bool {
+        Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+    }
+
     /// Allows or forbids fragmentation of what is sent from now on.
     ///
     /// # Errors

@@ -1,0 +1,166 @@
+//! `rnic doctor`: what would be used here, and why.
+
+mod libraries;
+mod network;
+mod system;
+
+use rnic_host::{Settings, VARIABLES};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::{console, table};
+
+/// How something stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// It works, but not as well as it could, or otherwise than one might think.
+    Note,
+    /// It does not work like this.
+    Fails,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), advice: None }
+    }
+
+    fn note(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Note, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fails(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Fails, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// An address that programs can name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Gid {
+    index: usize,
+    gid: String,
+    address: String,
+    interface: String,
+    mtu_bytes: u32,
+    /// Payload bytes of a full packet; none when the interface is too narrow.
+    wire_mtu_bytes: Option<u32>,
+}
+
+/// A setting in force.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Setting {
+    name: &'static str,
+    /// What the environment says, if it does.
+    value: Option<String>,
+    default: &'static str,
+    meaning: &'static str,
+}
+
+/// The JSON object.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Diagnosis {
+    works: bool,
+    device: &'static str,
+    /// What the device would say on standard error; none when the settings are wrong.
+    description: Option<String>,
+    checks: Vec<Check>,
+    gids: Vec<Gid>,
+    settings: Vec<Setting>,
+    machine: Machine,
+}
+
+/// Runs `rnic doctor`.
+///
+/// # Errors
+/// When something stops programs from working.
+pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let diagnosis = diagnose();
+    console::result(&diagnosis.text(), args.json.then_some(&diagnosis));
+    let failing: Vec<&str> =
+        diagnosis.checks.iter().filter(|check| check.state == State::Fails).map(|check| check.name).collect();
+    if failing.is_empty() { Ok(()) } else { Err(Failure::Check(format!("does not work here: {}", failing.join(", ")))) }
+}
+
+fn diagnose() -> Diagnosis {
+    let settings = Settings::from_environment();
+    let mut checks = libraries::checks();
+    checks.push(match &settings {
+        Ok(settings) => Check::ok("settings", in_words(settings)),
+        Err(error) => Check::fails("settings", error.to_string(), "correct or unset the variable"),
+    });
+    let gids = network::gids();
+    checks.extend(network::checks(&gids));
+    checks.extend(system::checks());
+    Diagnosis {
+        works: checks.iter().all(|check| check.state != State::Fails),
+        device: DEVICE,
+        description: settings.ok().map(|settings| settings.describe(DEVICE, WIRE)),
+        checks,
+        gids,
+        settings: VARIABLES.iter().map(setting).collect(),
+        machine: Machine::here(),
+    }
+}
+
+fn in_words(settings: &Settings) -> String {
+    let bad = settings.impairment_parts();
+    let network = if bad.is_empty() { "no impairment".to_owned() } else { bad.join(", ") };
+    format!("transport {}, {network}", settings.transport)
+}
+
+fn setting(variable: &rnic_host::Variable) -> Setting {
+    let value = std::env::var(variable.name).ok().filter(|value| !value.is_empty());
+    Setting { name: variable.name, value, default: variable.default, meaning: variable.meaning }
+}
+
+impl Diagnosis {
+    fn text(&self) -> String {
+        let mut text = self.description.as_ref().map(|line| format!("{line}\n\n")).unwrap_or_default();
+        let mut rows = Vec::new();
+        for check in &self.checks {
+            let mark = match check.state {
+                State::Ok => "ok",
+                State::Note => "note",
+                State::Fails => "FAILS",
+            };
+            rows.push(vec![mark.to_owned(), check.name.to_owned(), check.found.clone()]);
+            rows.extend(check.advice.iter().map(|advice| vec![String::new(), String::new(), format!("-> {advice}")]));
+        }
+        text += &table::explained(0, rows);
+        text += "\nGIDs of port 1:\n";
+        let rows = self.gids.iter().map(|gid| {
+            let packets = gid.wire_mtu_bytes.map_or("too narrow".to_owned(), |bytes| format!("{bytes} byte packets"));
+            vec![gid.index.to_string(), gid.gid.clone(), gid.interface.clone(), packets]
+        });
+        text += &table::explained(2, rows.collect());
+        text += "\nSettings (environment, or options of `rnic run`):\n";
+        let rows = self.settings.iter().map(|setting| {
+            let value = setting.value.as_ref().map_or(format!("({})", setting.default), Clone::clone);
+            vec![setting.name.to_owned(), value, setting.meaning.to_owned()]
+        });
+        text += &table::explained(2, rows.collect());
+        text += &format!("\n{}\n", self.machine.summary());
+        text +=
+            if self.works { "Works: try `rnic run -- ibv_devinfo`.\n" } else { "Does not work: see FAILS above.\n" };
+        text
+    }
+}
+
+/// As programs see it.
+const DEVICE: &str = "rnic0";
+const WIRE: &str = "RoCEv2 over UDP";
