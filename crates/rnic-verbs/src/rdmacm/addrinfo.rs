@@ -1,7 +1,8 @@
 //! `rdma_getaddrinfo`: names and services to addresses, with the C library's resolver.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::ptr;
 
 use super::abi::*;
@@ -9,13 +10,12 @@ use super::address;
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
-/// The C structure, and the addresses that it leads to.
-#[repr(C)]
-struct InfoObject {
-    c: rdma_addrinfo,
-    source: libc::sockaddr_storage,
-    destination: libc::sockaddr_storage,
-    name: Option<std::ffi::CString>,
+/// Memory of the C library's, zeroed. Programs put pieces of their own into the structure, or make one themselves, and
+/// give all back through `rdma_freeaddrinfo`: so every piece is `free`'s.
+fn allocate<T>() -> Result<*mut T> {
+    // SAFETY: asks for memory, which may fail.
+    let place = unsafe { libc::calloc(1, size_of::<T>()) };
+    if place.is_null() { Err(Errno::NO_MEMORY) } else { Ok(place.cast()) }
 }
 
 /// An answer of the resolver.
@@ -80,7 +80,7 @@ unsafe fn get(
     service: *const c_char,
     hints: Option<&rdma_addrinfo>,
 ) -> Result<*mut rdma_addrinfo> {
-    if node.is_null() && service.is_null() && hints.is_none_or(|hints| hints.ai_dst_addr.is_null()) {
+    if node.is_null() && service.is_null() && hints.is_none() {
         return Err(Errno::INVALID);
     }
     let flags = hints.map_or(0, |hints| hints.ai_flags);
@@ -90,54 +90,58 @@ unsafe fn get(
         _ => libc::AF_UNSPEC,
     };
     let (qp_type, space) = kind(hints)?;
-    let mut named = None;
-    let address = if node.is_null() && service.is_null() {
-        // SAFETY: the caller's promise; it is not null, as was checked.
-        hints.map_or(Err(Errno::INVALID), |hints| unsafe { address::read(hints.ai_dst_addr) })?
+    let mut name = ptr::null_mut();
+    let named = if node.is_null() && service.is_null() {
+        None
     } else {
         // SAFETY: the caller's promise; the list has a first element, whose address may be read.
         unsafe {
             let found = look_up(node, service, flags, family)?;
             if !(*found.0).ai_canonname.is_null() {
-                named = Some(CStr::from_ptr((*found.0).ai_canonname).to_owned());
+                name = libc::strdup((*found.0).ai_canonname);
             }
-            address::read((*found.0).ai_addr)?
+            Some(address::read((*found.0).ai_addr)?)
         }
     };
-    let source = match hints {
-        Some(hints) if !is_passive && !hints.ai_src_addr.is_null() => {
-            // SAFETY: the caller's promise.
-            Some(unsafe { address::read(hints.ai_src_addr) }?)
+    let hinted = |address: *mut libc::sockaddr| match address.is_null() {
+        true => Ok(None),
+        // SAFETY: the caller's promise.
+        false => unsafe { address::read(address) }.map(Some),
+    };
+    let (source, destination) = match hints {
+        _ if is_passive && named.is_some() => (named, None),
+        Some(hints) => {
+            (hinted(hints.ai_src_addr)?, named.map_or_else(|| hinted(hints.ai_dst_addr), |it| Ok(Some(it)))?)
         }
-        _ => None,
+        None => (None, named),
     };
-    let len = |address: &std::net::SocketAddr| match address {
-        std::net::SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as libc::socklen_t,
-        std::net::SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>() as libc::socklen_t,
-    };
-    // SAFETY: zeros are legal here.
-    let mut object: Box<InfoObject> = Box::new(unsafe {
-        InfoObject { c: std::mem::zeroed(), source: std::mem::zeroed(), destination: std::mem::zeroed(), name: named }
-    });
-    let (source, destination) = if is_passive { (Some(address), None) } else { (source, Some(address)) };
-    object.c.ai_flags = flags;
-    object.c.ai_family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    (object.c.ai_qp_type, object.c.ai_port_space) = (qp_type, space);
+    let some = destination.or(source).ok_or(Errno::INVALID)?;
+    let info = allocate::<rdma_addrinfo>()?;
+    // SAFETY: it is new, zeroed, and nobody else's.
+    let c = unsafe { &mut *info };
+    c.ai_flags = flags;
+    c.ai_family = if some.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    (c.ai_qp_type, c.ai_port_space) = (qp_type, space);
     if let Some(source) = source {
-        object.source = address::write(source);
-        (object.c.ai_src_len, object.c.ai_src_addr) = (len(&source), (&raw mut object.source).cast());
+        (c.ai_src_len, c.ai_src_addr) = put(source)?;
     }
     if let Some(destination) = destination {
-        object.destination = address::write(destination);
-        (object.c.ai_dst_len, object.c.ai_dst_addr) = (len(&destination), (&raw mut object.destination).cast());
+        (c.ai_dst_len, c.ai_dst_addr) = put(destination)?;
     }
-    let name = object.name.as_ref().map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut());
-    if is_passive {
-        object.c.ai_src_canonname = name;
-    } else {
-        object.c.ai_dst_canonname = name;
-    }
-    Ok(Box::into_raw(object).cast())
+    *(if is_passive { &mut c.ai_src_canonname } else { &mut c.ai_dst_canonname }) = name;
+    Ok(info)
+}
+
+/// An address in memory of its own.
+fn put(address: SocketAddr) -> Result<(libc::socklen_t, *mut libc::sockaddr)> {
+    let len = match address {
+        SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
+        SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
+    };
+    let place = allocate::<libc::sockaddr_storage>()?;
+    // SAFETY: it is new and has room for any address.
+    unsafe { place.write(address::write(address)) };
+    Ok((len as libc::socklen_t, place.cast()))
 }
 
 /// `rdma_getaddrinfo`.
@@ -163,9 +167,19 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 pub unsafe extern "C" fn rdma_freeaddrinfo(list: *mut rdma_addrinfo) {
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: `get` made a box of each, and the caller gives them up.
-        let object = unsafe { Box::from_raw(next.cast::<InfoObject>()) };
-        next = object.c.ai_next;
+        // SAFETY: every piece came from the C library's allocator, ours and the program's, and the caller gives them
+        // up. Null may be given back too.
+        unsafe {
+            let c = next.read();
+            libc::free(c.ai_src_addr.cast());
+            libc::free(c.ai_dst_addr.cast());
+            libc::free(c.ai_src_canonname.cast());
+            libc::free(c.ai_dst_canonname.cast());
+            libc::free(c.ai_route);
+            libc::free(c.ai_connect);
+            libc::free(next.cast());
+            next = c.ai_next;
+        }
     }
 }
 
