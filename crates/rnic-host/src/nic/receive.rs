@@ -290,8 +290,9 @@ fn take_in_stranger(
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
 }
 
-/// No peer: nothing is sent there.
-const STRANGER: PeerId = PeerId(u32::MAX);
+/// No peer: nothing is sent there. Not the engine's own word for nobody either, which is the largest number: a queue
+/// pair for datagrams would take it for its peer.
+const STRANGER: PeerId = PeerId(u32::MAX - 1);
 
 /// A datagram for queue pair 1: connection management, or nonsense.
 #[cold]
