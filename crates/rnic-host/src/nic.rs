@@ -437,6 +437,7 @@ impl Nic {
             }
             add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
         }
+        batch.part_from_acks();
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);
         }

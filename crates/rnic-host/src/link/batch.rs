@@ -135,6 +135,17 @@ impl<'a> Batch<'a> {
         self.trains.push(Train { peer, port, start: self.end, segment: len, count: 1, bytes: len, open });
     }
 
+    /// Acknowledgements follow. A single packet of data does not wait for them: the kernel hands it over by itself, and
+    /// the peer works on it while they are sent.
+    #[inline]
+    pub(crate) fn part_from_acks(&mut self) {
+        if let [train] = self.trains.as_mut_slice()
+            && train.count == 1
+        {
+            train.open = false;
+        }
+    }
+
     /// Whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0
