@@ -46,6 +46,7 @@
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
 mod addresses;
+mod background;
 mod bypass;
 mod capture;
 mod carry;

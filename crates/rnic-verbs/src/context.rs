@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rnic_engine::Transport;
+use rnic_host::observe::Observer;
 use rnic_host::{Nic, Settings};
 
 use crate::abi::*;
@@ -16,7 +17,7 @@ use crate::device::{self, Device};
 use crate::errno::{Errno, Result};
 use crate::event::{self, EventQueue};
 use crate::fork::{self, Process};
-use crate::{cq, device as queries, poll, post, progress, qp, srq, wire};
+use crate::{cq, device as queries, poll, post, progress, qp, srq, watch, wire};
 
 /// An opened device.
 #[repr(C)]
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     /// Drives the NIC while the program does not; ends with this.
     progress: Option<progress::Progress>,
+    /// Answers `rnic top`; ends with this.
+    observer: Option<Observer>,
 }
 
 /// What the context and its progress thread share.
@@ -114,11 +117,13 @@ impl Context {
             complain(&error);
             Errno::INVALID
         })?;
-        let nic = wire::open(&settings).map_err(|error| {
+        let mut nic = wire::open(&settings).map_err(|error| {
             complain(&error);
             Errno::from(error)
         })?;
-        device::announce(&settings, nic.port());
+        watch::capture(&mut nic, &settings)?;
+        let wire = device::wire(nic.port());
+        device::announce(&settings, &wire);
         let events = EventQueue::new()?;
         let fd = nic_fd(&nic);
         let shared = Arc::new(Shared {
@@ -128,8 +133,9 @@ impl Context {
             process: Process::current(),
         });
         let progress = progress::Progress::start(&shared)?;
+        let observer = watch::observe(&shared, &settings, &wire);
         let c = structure(device, fd.unwrap_or(shared.events.fd()), shared.events.fd());
-        let context = Box::into_raw(Box::new(Self { c, shared, progress: Some(progress) }));
+        let context = Box::into_raw(Box::new(Self { c, shared, progress: Some(progress), observer }));
         // SAFETY: a field of what has just been made.
         Ok(unsafe { &raw mut (*context).c.context })
     }
@@ -142,6 +148,7 @@ impl Context {
         // SAFETY: `open` made a box of it, and the caller gives it up.
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
         if context.shared.process.is_current() {
+            drop(context.observer.take());
             drop(context.progress.take());
         } else {
             // The thread is the parent's, and so are the queue pairs: touch neither.

@@ -102,12 +102,17 @@ fn guid_of_host() -> u64 {
     hash & 0x00ff_ffff_ffff_ffff | 0x0200_0000_0000_0000
 }
 
+/// What carries the packets of a device with this port.
+pub(crate) fn wire(port: u16) -> String {
+    format!("RoCEv2 over UDP, port {port}")
+}
+
 /// Says once what this is.
-pub(crate) fn announce(settings: &Settings, port: u16) {
+pub(crate) fn announce(settings: &Settings, wire: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !settings.quiet {
-            eprintln!("{}", settings.describe(NAME, &format!("RoCEv2 over UDP, port {port}")));
+            eprintln!("{}", settings.describe(NAME, wire));
         }
     });
 }

@@ -38,6 +38,7 @@ mod slab;
 mod srq;
 mod strings;
 mod sysfs;
+mod watch;
 mod wire;
 mod wr;
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::credentials::{own_user, peer_user};
 use super::snapshot::Snapshot;
 use super::{NAME_PREFIX, client};
+use crate::background;
 
 /// Answers watchers until it is dropped.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Re
             }
         }
     };
-    let thread = thread::Builder::new().name("rnic-observe".to_owned()).stack_size(STACK_BYTES).spawn(answer)?;
+    let thread = background::spawn("rnic-observe", answer)?;
     Ok(Observer { name, ends, thread: Some(thread) })
 }
 
@@ -98,5 +99,3 @@ const DEVICES_MAX: u32 = 256;
 /// How long a watcher may keep us from the next one.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
-/// It formats text, and nothing nested.
-const STACK_BYTES: usize = 256 << 10;

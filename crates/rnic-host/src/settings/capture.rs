@@ -3,19 +3,38 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use std::{process, thread};
 
 use super::{Settings, SettingsError};
+use crate::background;
 
 /// A capture file. What is in it when a process is killed is whole but for the last moments.
 #[derive(Debug)]
 pub struct CaptureFile {
     path: PathBuf,
+    part: Arc<Mutex<Part>>,
+}
+
+/// The file, and what is not in it yet.
+#[derive(Debug)]
+struct Part {
     file: File,
     buffer: Vec<u8>,
-    /// When the oldest byte in the buffer was put there.
-    since: Option<Instant>,
+    /// Why it could not be written when nobody was there to hear it.
+    failed: Option<io::Error>,
+}
+
+impl Part {
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let result = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        result
+    }
 }
 
 impl Settings {
@@ -69,30 +88,45 @@ impl CaptureFile {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        Ok(Self { path: path.to_owned(), file, buffer: Vec::with_capacity(BUFFER_BYTES), since: None })
+        let part = Part { file, buffer: Vec::with_capacity(BUFFER_BYTES), failed: None };
+        let part = Arc::new(Mutex::new(part));
+        let weak = Arc::downgrade(&part);
+        // Without it, what a process that is killed has not written is missing, up to a buffer.
+        let _ = background::spawn("rnic-capture", move || flush_now_and_then(&weak));
+        Ok(Self { path: path.to_owned(), part })
     }
 
     /// Where it is written.
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    fn part(&self) -> MutexGuard<'_, Part> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn flush_now_and_then(part: &Weak<Mutex<Part>>) {
+    loop {
+        thread::sleep(HELD_AT_MOST);
+        let Some(part) = part.upgrade() else { return };
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        part.failed = part.flush().err();
+    }
 }
 
 impl Write for CaptureFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if self.buffer.len() >= BUFFER_BYTES || since.elapsed() >= HELD_AT_MOST {
-            self.flush()?;
+        let mut part = self.part();
+        if part.failed.is_some() || part.buffer.len() + bytes.len() > BUFFER_BYTES {
+            part.flush()?;
         }
+        part.buffer.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.since = None;
-        let result = self.file.write_all(&self.buffer);
-        self.buffer.clear();
-        result
+        self.part().flush()
     }
 }
 
@@ -115,8 +149,8 @@ fn numbered(path: &Path, pid: u32, count: u32) -> PathBuf {
 const PLACEHOLDER: &str = "%p";
 /// As many packets as make the call of the kernel cheap.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A process that is killed loses no more of its capture, as long as it has traffic.
-const HELD_AT_MOST: Duration = Duration::from_millis(5);
+/// A process that is killed loses no more of its capture.
+const HELD_AT_MOST: Duration = Duration::from_millis(20);
 /// Devices that one process captures at a time.
 const FILES_MAX: u32 = 64;
 
@@ -140,8 +174,15 @@ mod tests {
         assert_eq!(name(&second), format!("out.{pid}.pcap"));
         assert_eq!(name(&third), format!("out.{pid}-2.pcap"));
         first.write_all(b"abc").expect("it is written");
+        let read = || std::fs::read(folder.path().join("out.pcap")).expect("it is there");
+        let start = std::time::Instant::now();
+        while read() != b"abc" {
+            assert!(start.elapsed() < Duration::from_secs(20), "it is written without being asked for");
+            thread::sleep(Duration::from_millis(1));
+        }
+        first.write_all(b"d").expect("it is written");
         drop(first);
-        assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"abc");
+        assert_eq!(read(), b"abcd");
         // A later run takes the name again, and what was in it is gone.
         assert_eq!(name(&open()), "out.pcap");
         assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"");

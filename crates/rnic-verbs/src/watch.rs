@@ -1,0 +1,30 @@
+//! Looking at an opened device from outside: captures, and counters for `rnic top`.
+
+use std::sync::Arc;
+
+use rnic_host::observe::{self, Identity, Observer};
+use rnic_host::{Nic, Settings};
+
+use crate::context::Shared;
+use crate::device;
+use crate::errno::{Errno, Result};
+
+/// Begins the capture that was asked for, if one was.
+///
+/// # Errors
+/// When it cannot be written, which is said on standard error: a capture that is missed is found out too late.
+pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
+    let complain = |error: &dyn std::fmt::Display| {
+        eprintln!("rnic: {error}");
+        Errno::INVALID
+    };
+    let Some(file) = settings.open_capture().map_err(|error| complain(&error))? else { return Ok(()) };
+    nic.start_capture(Box::new(file)).map_err(|error| complain(&error))
+}
+
+/// Answers watchers until it is dropped; none when the system does not let us, and the program runs on unwatched.
+pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> Option<Observer> {
+    let identity = Identity::of_process(device::NAME, wire, settings);
+    let shared = Arc::downgrade(shared);
+    observe::serve(move || shared.upgrade().map(|shared| shared.nic().nic.snapshot(&identity))).ok()
+}
