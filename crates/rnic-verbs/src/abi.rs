@@ -12,3 +12,7 @@ pub(crate) use consts::*;
 pub(crate) use context::*;
 pub(crate) use objects::*;
 pub(crate) use requests::*;
+
+#[cfg(test)]
+#[path = "abi/tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+//! Programs of the distribution, unmodified, between two processes.
+//!
+//! They are small and quick. What is not installed is skipped with a reason, or fails with `RNIC_REQUIRE_APPS=1`.
+
+mod common;
+
+use std::net::TcpListener;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+/// A TCP port that nobody uses: programs exchange their addresses over it.
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port().to_string()
+}
+
+/// Runs `line` as server and as client; both must succeed. Answers what the client has said.
+fn pair(line: &str) -> Option<Output> {
+    let words: Vec<&str> = line.split(' ').collect();
+    if !common::is_installed(words[0]) {
+        return None;
+    }
+    let port = free_port();
+    let server_line: Vec<&str> = words.iter().copied().chain(["-p", &port]).collect();
+    let client_line: Vec<&str> = server_line.iter().copied().chain(["127.0.0.1"]).collect();
+    let mut server = common::command(&server_line, SECONDS);
+    let server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) starts");
+    // A client that comes too early gives up at once: then it comes again.
+    for _ in 0..50 {
+        let client = common::command(&client_line, SECONDS).output().expect("timeout(1) starts");
+        let too_early = String::from_utf8_lossy(&client.stderr).contains("Couldn't connect");
+        if client.status.success() || !too_early {
+            let server = server.wait_with_output().expect("the server ends");
+            let both = client.status.success() && server.status.success();
+            assert!(both, "{line}\nclient: {}\nserver: {}", common::said(&client), common::said(&server));
+            return Some(client);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{line}: no server");
+}
+
+/// Runs every line; the last test of a group names it.
+fn pairs(lines: &[&str]) {
+    for line in lines {
+        pair(line);
+    }
+}
+
+#[test]
+fn the_device_is_listed_and_described() {
+    for (line, expected) in [("ibv_devices", "rnic0"), ("ibv_devinfo -v", "GID[")] {
+        let words: Vec<&str> = line.split(' ').collect();
+        if !common::is_installed(words[0]) {
+            continue;
+        }
+        let output = common::command(&words, SECONDS).output().expect("timeout(1) starts");
+        let said = common::said(&output);
+        assert!(output.status.success() && said.contains(expected), "{line}: {said}");
+    }
+}
+
+#[test]
+fn the_device_says_once_what_it_is() {
+    if let Some(client) = pair("ibv_rc_pingpong -d rnic0 -g 0 -n 10") {
+        let said = String::from_utf8_lossy(&client.stderr).into_owned();
+        assert_eq!(said.matches("rnic: software device rnic0 (not hardware)").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn pingpongs_check_their_data() {
+    pairs(&[
+        "ibv_rc_pingpong -d rnic0 -g 0 -c",
+        "ibv_rc_pingpong -d rnic0 -g 0 -c -e",
+        "ibv_rc_pingpong -d rnic0 -g 0 -c -N",
+        "ibv_rc_pingpong -d rnic0 -g 0 -c -s 100000 -m 1024",
+        "ibv_rc_pingpong -d rnic0 -g 0 -c -t",
+        "ibv_uc_pingpong -d rnic0 -g 0 -c",
+        "ibv_ud_pingpong -d rnic0 -g 0 -c",
+        "ibv_srq_pingpong -d rnic0 -g 0 -c -q 8",
+    ]);
+}
+
+#[test]
+fn bandwidth_programs_complete() {
+    pairs(&[
+        "ib_write_bw -d rnic0 -n 500",
+        "ib_write_bw -d rnic0 -n 200 -b",
+        "ib_write_bw -d rnic0 -n 200 -q 8",
+        "ib_write_bw -d rnic0 -n 100 -a",
+        "ib_write_bw -d rnic0 -n 500 -c UC",
+        "ib_read_bw -d rnic0 -n 500",
+        "ib_read_bw -d rnic0 -n 200 -b -q 8",
+        "ib_send_bw -d rnic0 -n 500",
+        "ib_send_bw -d rnic0 -n 500 -e",
+        "ib_send_bw -d rnic0 -n 200 -b -q 8",
+        "ib_send_bw -d rnic0 -n 500 --use-srq",
+        "ib_atomic_bw -d rnic0 -n 500",
+        "ib_atomic_bw -d rnic0 -n 500 -A CMP_AND_SWAP",
+    ]);
+}
+
+#[test]
+fn latency_programs_complete() {
+    pairs(&[
+        "ib_write_lat -d rnic0 -n 200",
+        "ib_read_lat -d rnic0 -n 200",
+        "ib_send_lat -d rnic0 -n 200",
+        "ib_send_lat -d rnic0 -n 200 -e",
+        "ib_send_lat -d rnic0 -n 200 -c UD",
+        "ib_send_lat -d rnic0 -n 200 -c UC",
+        "ib_atomic_lat -d rnic0 -n 200",
+    ]);
+}
+
+/// A program that takes longer is stuck.
+const SECONDS: u32 = 60;
