@@ -24,7 +24,7 @@ fn pair(line: &str) -> Option<Output> {
     let server_line: Vec<&str> = words.iter().copied().chain(["-p", &port]).collect();
     let client_line: Vec<&str> = server_line.iter().copied().chain(["127.0.0.1"]).collect();
     let mut server = common::command(&server_line, SECONDS);
-    let server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) starts");
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) starts");
     // A client that comes too early gives up at once: then it comes again.
     for _ in 0..50 {
         let client = common::command(&client_line, SECONDS).output().expect("timeout(1) starts");
@@ -37,6 +37,8 @@ fn pair(line: &str) -> Option<Output> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    let _ = server.kill();
+    let _ = server.wait();
     panic!("{line}: no server");
 }
 

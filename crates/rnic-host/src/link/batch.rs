@@ -7,6 +7,7 @@
 //! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`).
 
 use arrayvec::ArrayVec;
+use rnic_base::limits::MTU_MAX;
 use rnic_engine::{PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
 use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
@@ -73,6 +74,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
         (self.end < BYTES_ENOUGH || self.may_couple())
+            && self.end + PACKET_BYTES_MAX + ACKS_BYTES_MAX <= self.slab.len()
             && self.packets < DATA_PACKETS_MAX
             && self.trains.len() + acks.trains < MESSAGES_MAX - ACK_TRAINS
             && !acks.packets.is_full()
@@ -248,8 +250,13 @@ const BYTES_ENOUGH: usize = 240_000;
 
 /// Bytes of a batch, at most: when there are nearly enough, another train may begin and become full; then
 /// acknowledgements, and the room that the last one's headers want while they are written.
-pub(crate) const SLAB_BYTES: usize =
-    BYTES_ENOUGH + net::UDP_PAYLOAD_MAX as usize + (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
+pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + net::UDP_PAYLOAD_MAX as usize + ACKS_BYTES_MAX;
+
+/// A packet, at most, and the room that its headers want while they are written.
+const PACKET_BYTES_MAX: usize = 2 * HEADERS_MAX + MTU_MAX as usize + ICRC_LEN;
+
+/// Acknowledgements of a batch, and the room that the last one's headers want while they are written.
+const ACKS_BYTES_MAX: usize = (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
 
 #[cfg(test)]
 #[path = "batch/tests.rs"]

@@ -150,6 +150,22 @@ fn a_batch_is_full_before_anything_overflows() {
     }
 }
 
+/// Ever longer packets begin train after train, each of which could take more of its own length.
+#[test]
+fn trains_that_stay_open_do_not_overflow_the_slab() {
+    let mut bench = Bench::new();
+    let mut batch = Batch::new(&mut bench.slab);
+    let mut len = 5_000;
+    while batch.has_room(&Acks::default()) {
+        let transmit = transmit(PEER, len, len);
+        let pieces = [Segment { local: 0, len }];
+        let wrapping = wrapping(transmit.packet.udp_payload_len(transmit.format), true);
+        batch.add(&transmit, &pieces, &bench.memory, wrapping);
+        len = if batch.end < BYTES_ENOUGH - 20_000 { len } else { len + 32 };
+    }
+    assert!(batch.end > BYTES_ENOUGH && batch.end + ACKS_BYTES_MAX <= SLAB_BYTES, "{} bytes", batch.end);
+}
+
 #[test]
 fn an_acknowledgement_is_joined_to_a_later_one_that_says_the_same_and_more() {
     let ack = |psn| transmit(PEER, psn, 0);
