@@ -76,6 +76,8 @@ struct Channel {
     /// How far the reader was, and since when it has been there.
     read: (u64, Time),
     is_listed: bool,
+    /// Nobody has read for so long that packets are not kept for it.
+    is_stuck: bool,
 }
 
 /// A ring that we read.
@@ -97,8 +99,10 @@ pub(crate) struct Incoming {
 pub(crate) enum Taken {
     /// It is in the ring.
     Yes,
-    /// The ring is full: it is lost.
+    /// The ring is full: it may wait.
     Full,
+    /// The ring is full, and has been for too long: it is lost.
+    Lost,
     /// There is no ring: it takes another way.
     No,
 }
@@ -160,7 +164,7 @@ impl Bypass {
         let producer = Producer::create()?;
         let hello = Hello { port: self.port, source: way.src(), to: way.dst().ip() };
         unix::send_letter(&self.letterbox, &name, &hello.emit(), producer.file())?;
-        Ok(Channel { target, producer, bell, read: (0, now), is_listed: false })
+        Ok(Channel { target, producer, bell, read: (0, now), is_listed: false, is_stuck: false })
     }
 
     /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes it.
@@ -184,10 +188,16 @@ impl Bypass {
             }
         }
         match channel.producer.begin(len, is_sealed) {
-            Ok(Some(mut writer)) => write(&mut writer),
+            Ok(Some(mut writer)) => {
+                write(&mut writer);
+                channel.is_stuck = false;
+            }
             Ok(None) => {
+                let taken = if channel.is_stuck { Taken::Lost } else { Taken::Full };
+                // Whoever reads must know of everything, or there will never be room.
+                channel.producer.publish();
                 self.look_after(now, index);
-                return Taken::Full;
+                return taken;
             }
             Err(_) => {
                 self.forget(now, index);
@@ -202,6 +212,13 @@ impl Bypass {
             self.unpublished.push(index);
         }
         Taken::Yes
+    }
+
+    /// Packets to it are lost from now on when there is no room, until there is.
+    pub(crate) fn stop_waiting_for(&mut self, target: (PeerId, u16)) {
+        if let Some(channel) = self.find(target).and_then(|index| self.channels[index].as_mut()) {
+            channel.is_stuck = true;
+        }
     }
 
     #[inline]

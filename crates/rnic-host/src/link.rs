@@ -51,6 +51,8 @@ pub(crate) struct Link {
     pub(crate) claim: Option<UnixDatagram>,
     /// The wire within this machine.
     pub(crate) bypass: Option<Box<Bypass>>,
+    /// Ready to go through memory that has no room, oldest first.
+    crowded: VecDeque<Crowded>,
     /// Ready to leave, oldest first.
     held: VecDeque<Datagram>,
     /// Ready to leave, too large for their path.
@@ -62,6 +64,15 @@ pub(crate) struct Link {
     pub(crate) capture: Option<CaptureTo>,
     pub(crate) stats: NicStats,
     pub(crate) notices: Notices,
+}
+
+/// A packet that waits for room in memory.
+#[derive(Debug)]
+struct Crowded {
+    target: (PeerId, u16),
+    bytes: Vec<u8>,
+    is_sealed: bool,
+    since: Time,
 }
 
 /// How a peer's UDP port is found.
@@ -129,6 +140,7 @@ impl Link {
             lanes,
             ports,
             peers: Peers::default(),
+            crowded: VecDeque::new(),
             claim: None,
             bypass: None,
             held: VecDeque::new(),
@@ -141,8 +153,15 @@ impl Link {
         }
     }
 
-    /// Whether something is ready to leave that the kernel had no room for.
+    /// Whether something is ready to leave that there was no room for.
+    #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
+        self.is_held_by_kernel() || !self.crowded.is_empty()
+    }
+
+    /// Whether it is the kernel that had no room.
+    #[inline]
+    pub(crate) fn is_held_by_kernel(&self) -> bool {
         !self.held.is_empty() || !self.wide.is_empty()
     }
 
@@ -245,7 +264,10 @@ impl Link {
                 self.held.push_back(datagram);
             }
         }
-        if !self.is_held_up() {
+        if !self.crowded.is_empty() {
+            any |= self.send_crowded(now);
+        }
+        if !self.is_held_by_kernel() {
             return any;
         }
         any |= self.send_queue(now, false);
@@ -261,14 +283,44 @@ impl Link {
     fn send_sealed(&mut self, now: Time, datagram: &Datagram) -> bool {
         let way = &datagram.addresses;
         let called = self.peer_at(way.dst());
-        let Self { bypass: Some(bypass), peers, stats, .. } = self else { return false };
+        let Self { bypass: Some(bypass), peers, stats, crowded, .. } = self else { return false };
         let Some(peer) = peers.find(called, way.src().ip()).filter(|peer| peers.get(*peer).is_local) else {
             return false;
         };
-        let bytes = &datagram.bytes;
-        let taken = bypass.send(now, (peer, way.dst().port()), bytes.len(), true, |writer| writer.put(bytes));
+        let (bytes, target) = (&datagram.bytes, (peer, way.dst().port()));
+        let taken = bypass.send(now, target, bytes.len(), true, |writer| writer.put(bytes));
         stats.count_bypass(taken, bytes.len());
+        if taken == Taken::Full {
+            crowded.push_back(Crowded { target, bytes: bytes.clone(), is_sealed: true, since: now });
+        }
         taken != Taken::No
+    }
+
+    /// Keeps a packet for another NIC of this machine whose memory has no room.
+    #[cold]
+    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>) {
+        self.crowded.push_back(Crowded { target, bytes, is_sealed: false, since: now });
+    }
+
+    /// Puts packets into memory that had no room; answers whether any found some.
+    #[cold]
+    fn send_crowded(&mut self, now: Time) -> bool {
+        let Self { bypass: Some(bypass), stats, crowded, .. } = self else { return false };
+        let mut any = false;
+        while let Some(Crowded { target, bytes, is_sealed, since }) = crowded.front() {
+            let taken = bypass.send(now, *target, bytes.len(), *is_sealed, |writer| writer.put(bytes));
+            let is_late = now.since(*since) > ROOM_WAIT;
+            match taken {
+                Taken::Full if !is_late => break,
+                Taken::Full => bypass.stop_waiting_for(*target),
+                _ => {}
+            }
+            stats.count_bypass(if taken == Taken::Yes { taken } else { Taken::Lost }, bytes.len());
+            any |= taken == Taken::Yes;
+            crowded.pop_front();
+        }
+        bypass.publish(now);
+        any
     }
 
     /// Sends the trains of a batch. What the kernel has no room for is kept.
@@ -474,6 +526,10 @@ fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: 
         .collect();
     socket.send(&messages)
 }
+
+/// How long a packet waits for a NIC of this machine to read what is there: a tick of a busy machine. Everything else
+/// waits with it, so one that does not read is not waited for again.
+const ROOM_WAIT: Duration = Duration::from_ms(5);
 
 /// IP versions.
 const LANES_MAX: usize = 2;

@@ -394,7 +394,7 @@ impl Nic {
         // Rounded up: waking too early would only mean waking twice.
         let timeout_ns = timeout.as_ps().div_ceil(1_000);
         let failed = |error| NicError::System { doing: "waiting for packets", error };
-        let held_up = self.link.is_held_up();
+        let held_up = self.link.is_held_by_kernel();
         let has_errors = sys::wait(&self.raw_fds(), Some(timeout_ns), held_up).map_err(failed)?;
         self.link.has_late_errors |= has_errors;
         self.link.lanes.iter_mut().for_each(Lane::wake);
@@ -428,7 +428,7 @@ impl Nic {
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
         let mut given = 0;
-        while batch.has_room(&acks) && given < FLUSH_PACKETS {
+        while batch.has_room(&acks) && given < FLUSH_PACKETS && !link.is_held_up() {
             let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
             if transmit.kind == TransmitKind::Ack {
@@ -493,18 +493,24 @@ fn send_by_memory(
 ) -> bool {
     let Link { bypass: Some(bypass), peers, stats, .. } = link else { return false };
     let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
-    let taken = bypass.send(now, (transmit.peer, port), len, false, |writer| {
+    let pieces = |put: &mut dyn FnMut(&[u8])| {
         let mut headers = [0; HEADERS_MAX];
         let headers_len =
             encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the engine keeps to the format");
-        writer.put(&headers[..headers_len]);
-        payload.iter().for_each(|segment| writer.put(memory.gather(*segment)));
-        writer.put(&[0; 3][..transmit.packet.pad_len() as usize]);
-    });
+        put(&headers[..headers_len]);
+        payload.iter().for_each(|segment| put(memory.gather(*segment)));
+        put(&[0; 3][..transmit.packet.pad_len() as usize]);
+    };
+    let taken = bypass.send(now, (transmit.peer, port), len, false, |writer| pieces(&mut |piece| writer.put(piece)));
     stats.count_bypass(taken, len);
     if taken == Taken::No {
         bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port));
         return false;
+    }
+    if taken == Taken::Full {
+        let mut bytes = Vec::with_capacity(len);
+        pieces(&mut |piece| bytes.extend_from_slice(piece));
+        link.wait_for_room(now, (transmit.peer, port), bytes);
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);

@@ -67,8 +67,10 @@ pub struct NicStats {
     pub bypass_sent: u64,
     /// Of these, bytes.
     pub bypass_bytes_sent: u64,
-    /// Packets that found no room in the memory of a peer that does not read: lost.
-    pub bypass_full: u64,
+    /// Packets that found no room in memory at first.
+    pub bypass_held: u64,
+    /// Packets that found none later either, or nobody there to read: lost.
+    pub bypass_lost: u64,
     /// Packets that came in through memory.
     pub bypass_received: u64,
     /// Peers on this machine that wrote nonsense into memory that we share.
@@ -120,7 +122,8 @@ impl NicStats {
                 self.bypass_sent += 1;
                 self.bypass_bytes_sent += bytes as u64;
             }
-            Taken::Full => self.bypass_full += 1,
+            Taken::Full => self.bypass_held += 1,
+            Taken::Lost => self.bypass_lost += 1,
             Taken::No => {}
         }
     }

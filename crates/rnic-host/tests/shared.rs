@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use common::{HALF, SharedFile, Side, drive, drive_for};
 use rnic_base::{Probability, Psn};
-use rnic_engine::{PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus};
+use rnic_engine::{
+    DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcFlags,
+    WcStatus,
+};
 use rnic_host::{Impairment, Nic, NicConfig, NicError, RxDrop, TransportChoice};
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
 
@@ -269,4 +272,109 @@ fn an_event_loop_is_told_when_to_come_back() {
         }
     };
     assert_eq!(done.status, WcStatus::Success);
+}
+
+/// A datagram queue pair with queue key 0x1111, ready, and receives posted for it: 40 bytes of route header, then 256.
+fn datagram_qp(side: &mut Side) -> Qpn {
+    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
+    let attributes = QpAttributes { service: Service::UnreliableDatagram, ..attributes(side.pd, side.cq, transport) };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("fresh");
+    side.nic.set_qkey(qpn, 0x1111).expect("datagrams have one");
+    side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal");
+    for slot in 0..100 {
+        side.post_recv(qpn, slot, &[side.sge(HALF + slot as usize * 512, 296)]);
+    }
+    qpn
+}
+
+#[test]
+fn datagrams_come_from_anybody_with_a_route_header() {
+    for (bypass, address) in [(false, V4), (true, V4), (false, V6), (true, V6)] {
+        let config = NicConfig { bypass, ..NicConfig::shared() };
+        let (mut left, mut right) = (Side::open(config.clone()), Side::open(config));
+        let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+        // The receiver knows nobody.
+        let peer = left.nic.acquire_host(ip(address), None).expect("loopback");
+        for round in 0..20_u64 {
+            let to = DatagramAddress { peer, qpn: to, qkey: 0x1111 };
+            left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(round as usize, 200)]);
+            let received = drive(&mut left, &mut right, |_, right| right.completions().pop());
+            assert_eq!((received.status, received.byte_len, received.wr_id), (WcStatus::Success, 240, round));
+            assert!(received.flags.contains(WcFlags::GRH) && received.source == from, "{received:?}");
+            let at = HALF + round as usize * 512;
+            let bytes = &right.nic.bytes(&right.region)[at..at + 240];
+            assert!(bytes[40..] == left.nic.bytes(&left.region)[round as usize..round as usize + 200]);
+            let (version, source) = match ip(address) {
+                IpAddr::V4(ip) => (bytes[20] >> 4, bytes[32..36] == ip.octets()),
+                IpAddr::V6(ip) => (bytes[0] >> 4, bytes[8..24] == ip.octets()),
+            };
+            assert_eq!((version, source), (if address == V4 { 4 } else { 6 }, true));
+            // The first ones take UDP, until the letter that comes with the ring has been read.
+            drive_for(&mut left, &mut right, std::time::Duration::from_micros(200));
+        }
+        assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
+    }
+}
+
+#[test]
+fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
+    let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+    let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
+    let send = |left: &mut Side, len| {
+        let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
+        left.post(from, 500, op, &[left.sge(0, len)]);
+    };
+    // The first one makes the way.
+    send(&mut left, 100);
+    drive(&mut left, &mut right, |_, right| right.completions().pop());
+    drive_for(&mut left, &mut right, std::time::Duration::from_millis(2));
+    // Four megabytes through a ring of one, most of them to nobody: their key is wrong.
+    let before = left.nic.stats().bypass_sent;
+    for _ in 0..10 {
+        for _ in 0..100 {
+            let to = DatagramAddress { peer, qpn: to, qkey: 0x2222 };
+            left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(0, 4_096)]);
+        }
+        let mut done = 0;
+        drive(&mut left, &mut right, |left, _| {
+            done += left.completions().len();
+            (done >= 100).then_some(())
+        });
+    }
+    drive_for(&mut left, &mut right, std::time::Duration::from_millis(2));
+    let stats = left.nic.stats();
+    assert_eq!((stats.bypass_sent - before, stats.bypass_lost), (1_000, 0), "{stats:?}");
+    assert!(right.nic.stats().bypass_received >= 1_000);
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
+    let mut sides: Vec<Side> = (0..3).map(|_| Side::open(NicConfig::shared())).collect();
+    let (mut lazy, mut keen, mut left) =
+        (sides.pop().expect("three"), sides.pop().expect("three"), sides.pop().expect("three"));
+    let (to_keen, _) = link(&mut left, &mut keen, V4);
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut lazy));
+    let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
+    let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
+    left.post(from, 500, op, &[left.sge(0, 100)]);
+    drive_for(&mut left, &mut lazy, std::time::Duration::from_millis(5));
+    // From here on it does not read.
+    let start = std::time::Instant::now();
+    for _ in 0..6 {
+        (0..100).for_each(|_| left.post(from, 500, op, &[left.sge(0, 4_096)]));
+        let mut done = 0;
+        drive(&mut left, &mut keen, |left, _| {
+            done += left.completions().len();
+            (done >= 100).then_some(())
+        });
+    }
+    let stats = *left.nic.stats();
+    assert!(stats.bypass_lost > 100 && stats.bypass_held > 0, "{stats:?}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
+    write_and_check(&mut left, &mut keen, to_keen.qpn, 300_000);
 }
