@@ -27,6 +27,8 @@ pub enum Service {
 pub struct Transport {
     pub(crate) profile: Profile,
     pub(crate) format: Format,
+    /// Its headers are IRN's.
+    pub(crate) extended: bool,
     pub(crate) service: Service,
     /// What may be posted: a bit for each kind of send queue entry.
     pub(crate) operations: u16,
@@ -68,6 +70,7 @@ impl Transport {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
             },
+            extended: profile.protocol == Protocol::Irn,
             service: Service::ReliableConnection,
             operations: WqeOp::allowed(Service::ReliableConnection),
             unreliable: None,
@@ -98,6 +101,7 @@ impl Transport {
                 Service::UnreliableDatagram => Format::UnreliableDatagram,
                 _ => Format::UnreliableConnection,
             },
+            extended: false,
             service,
             operations: WqeOp::allowed(service),
             split: false,

@@ -18,11 +18,11 @@ pub(crate) enum WqeOp {
     Send,
     SendImm,
     SendInvalidate,
+    Datagram,
+    DatagramImm,
     Read,
     CompareSwap,
     FetchAdd,
-    Datagram,
-    DatagramImm,
 }
 
 impl WqeOp {

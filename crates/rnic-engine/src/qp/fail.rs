@@ -84,6 +84,7 @@ impl Qp {
     }
 
     /// Completes every send request as flushed.
+    #[cold]
     pub(crate) fn flush_sends(&mut self, core: &mut Core) {
         let queue = &mut self.requester.queue;
         while !queue.is_empty() {

@@ -219,7 +219,7 @@ impl Qp {
     }
 
     /// A packet has left: go on with the turn, or go to the end of the ring.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_packet_of_turn(&mut self, core: &mut Core, now: Time) {
         if self.regulator.is_some() {
             self.count_served(core, now, core.out.packet.payload_len);

@@ -53,6 +53,7 @@ impl Unreliable {
 
 impl Qp {
     /// Makes the next packet, in `core.out`, if there is one. The ring has let go of this queue pair.
+    #[inline(never)]
     pub(crate) fn transmit_unreliable(&mut self, core: &mut Core, now: Time) -> bool {
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
@@ -103,6 +104,7 @@ impl Qp {
 
     /// The key that a datagram travels with: privileged ones are for those who may set them, and a queue pair's own key
     /// has been set by one (IBA 10.2.5).
+    #[inline(never)]
     pub(in crate::qp) fn queue_key_for(&self, asked: u32) -> u32 {
         if asked >> 31 == 0 { asked } else { self.unreliable.qkey() }
     }
@@ -134,6 +136,7 @@ impl Qp {
     }
 
     /// Takes a packet that is not from the peer of a reliable connection, or not in its format.
+    #[inline(never)]
     pub(crate) fn receive_unreliable<D: Dma>(
         &mut self,
         core: &mut Core,

@@ -1,7 +1,7 @@
 //! One request packet.
 
 use rnic_base::{Serial, Time};
-use rnic_wire::{AtomicOp, Format, Headers, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
+use rnic_wire::{AtomicOp, Headers, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
 
 use crate::completion::WcStatus;
 use crate::core::Core;
@@ -42,7 +42,7 @@ impl Qp {
     }
 
     /// Collects the local memory of the payload; false when a key does not cover it.
-    #[inline]
+    #[inline(always)]
     pub(in crate::qp) fn gather_payload(&self, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
         let Core { mrs, segments, .. } = core;
         segments.clear();
@@ -67,9 +67,9 @@ impl Qp {
         asks
     }
 
-    #[inline]
+    #[inline(always)]
     pub(in crate::qp) fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
-        let extended = self.transport.format == Format::Irn;
+        let extended = self.transport.extended;
         let sn = extended.then(|| WqeSn::new(wqe.sn));
         let offset = piece.index * self.mtu();
         let va = wqe.remote.wrapping_add(u64::from(offset));

@@ -110,6 +110,7 @@ impl Qp {
     }
 }
 
+#[inline(always)]
 pub(in crate::qp) fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
     let (opcode, word, mut flags) = match done.tail {
         RecvTail::Send => (WcOpcode::Recv, 0, WcFlags::empty()),
