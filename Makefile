@@ -13,14 +13,17 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check generate bench fuzz long-test fmt clean
+.PHONY: help build run test lint check generate bench fuzz long-test fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## build, then do the main job on real input: make run [FILE=path]
+build: ## the rnic command, and the libraries that stand under unmodified programs
 	@scripts/setup build
 	cargo build --release --package rnic-cli --locked
+	scripts/link-verbs release
+
+run: build ## build, then do the main job on real input: make run [FILE=path]
 	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")
 
 test: ## everything that must hold: format, lints, every test of the workspace

@@ -45,3 +45,6 @@ mod wr;
 #[cfg(feature = "shared-object")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Calls through the C interface, as a program makes them, with what must go wrong.
+
+mod bench;
+mod errors;
+mod events;
+
+use std::ptr;
+
+use crate::abi::*;
+use bench::{Bench, Options, Side, failed_with, sge};
+
+#[test]
+fn a_write_arrives_and_completes() {
+    let bench = Bench::new(&Options::default());
+    bench.a.memory(|bytes| bytes[..5].copy_from_slice(b"hello"));
+    let mut wr = bench.write(7, 5);
+    assert_eq!(bench.a.post(&mut wr), Ok(()));
+    let wc = bench.a.wait();
+    assert_eq!((wc.status, wc.opcode, wc.wr_id), (IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE, 7));
+    assert_eq!(wc.qp_num, bench.a.qpn());
+    bench.b.memory(|bytes| assert_eq!(&bytes[..5], b"hello"));
+}
+
+#[test]
+fn a_send_brings_its_immediate_in_network_order() {
+    let bench = Bench::new(&Options::default());
+    bench.b.post_recv(1, 64).expect("room for a receive");
+    let mut wr = bench.send(2, 16);
+    (wr.opcode, wr.imm_data) = (IBV_WR_SEND_WITH_IMM, 0x1122_3344_u32.to_be());
+    assert_eq!(bench.a.post(&mut wr), Ok(()));
+    let wc = bench.b.wait();
+    assert_eq!((wc.opcode, wc.byte_len, wc.wc_flags), (IBV_WC_RECV, 16, IBV_WC_WITH_IMM));
+    assert_eq!(u32::from_be(wc.imm_data), 0x1122_3344);
+    assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
+}
+
+#[test]
+fn inline_data_may_change_after_the_call() {
+    let bench = Bench::new(&Options { inline: 64, ..Options::default() });
+    let mut data = *b"before";
+    for round in 0..40 {
+        // More rounds than entries: places are used again.
+        data.copy_from_slice(if round % 2 == 0 { b"before" } else { b"second" });
+        let sent = data;
+        let mut entry = ibv_sge { addr: data.as_ptr() as u64, length: 6, lkey: 0xdead };
+        let mut wr = bench.write(round, 0);
+        (wr.sg_list, wr.num_sge) = (&raw mut entry, 1);
+        wr.send_flags |= IBV_SEND_INLINE;
+        assert_eq!(bench.a.post(&mut wr), Ok(()));
+        data.copy_from_slice(b"change");
+        assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
+        bench.b.memory(|bytes| assert_eq!(&bytes[..6], &sent));
+    }
+    let mut entry = sge(&bench.a, 65);
+    let mut wr = bench.write(99, 0);
+    (wr.sg_list, wr.num_sge) = (&raw mut entry, 1);
+    wr.send_flags |= IBV_SEND_INLINE;
+    assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL), "more than was granted");
+}
+
+#[test]
+fn a_list_is_posted_up_to_the_first_that_is_refused() {
+    let bench = Bench::new(&Options { entries: 4, ..Options::default() });
+    let mut wrs: Vec<ibv_send_wr> = (0..6).map(|wr_id| bench.write(wr_id, 8)).collect();
+    for index in 0..5 {
+        wrs[index].next = &raw mut wrs[index + 1];
+    }
+    let mut bad = ptr::null_mut();
+    let qp = bench.a.qp;
+    // SAFETY: a living queue pair and a list of requests.
+    let errno = unsafe { crate::post::post_send(qp, &raw mut wrs[0], &raw mut bad) };
+    assert_eq!(errno, libc::ENOMEM);
+    assert!(ptr::eq(bad, &raw const wrs[4]), "the fifth does not fit into four entries");
+    for wr_id in 0..4 {
+        assert_eq!(bench.a.wait().wr_id, wr_id);
+    }
+    assert_eq!(bench.a.post(&mut wrs[5]), Ok(()));
+}
+
+#[test]
+fn a_child_is_refused_what_its_parent_has_opened() {
+    let bench = Bench::new(&Options::default());
+    let mut wr = bench.write(1, 8);
+    // SAFETY: the child only calls what must be refused at once, and leaves without cleaning up.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = bench.a.post(&mut wr) == Err(libc::EPERM) && bench.a.poll().is_err();
+        // SAFETY: ends the child here.
+        unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+    assert_eq!(bench.a.post(&mut wr), Ok(()), "the parent goes on");
+    assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
+}
+
+#[test]
+fn objects_that_are_in_use_stay() {
+    let bench = Bench::new(&Options::default());
+    let Side { pd, cq, channel, .. } = bench.a;
+    // SAFETY: living objects, each still used by another.
+    unsafe {
+        assert_eq!(crate::mr::ibv_dealloc_pd(pd), libc::EBUSY);
+        assert_eq!(crate::cq::ibv_destroy_cq(cq), libc::EBUSY);
+        assert_eq!(crate::channel::ibv_destroy_comp_channel(channel), libc::EBUSY);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_right_number() {
+    let bench = Bench::new(&Options::default());
+    let Side { context, pd, memory, .. } = bench.a;
+    let none = ptr::null_mut();
+    failed_with(libc::EINVAL, crate::cq::ibv_create_cq(context, 0, none, ptr::null_mut(), 0));
+    failed_with(libc::EINVAL, crate::cq::ibv_create_cq(context, 1, none, ptr::null_mut(), 1_000));
+    failed_with(libc::EINVAL, crate::mr::ibv_reg_mr(pd, memory.cast(), 0, 1));
+    failed_with(libc::EINVAL, crate::mr::ibv_reg_mr(pd, memory.cast(), 8, IBV_ACCESS_REMOTE_WRITE as i32));
+    failed_with(libc::EOPNOTSUPP, crate::mr::ibv_reg_mr(pd, memory.cast(), 8, IBV_ACCESS_ON_DEMAND as i32));
+    failed_with(libc::EFAULT, crate::mr::ibv_reg_mr(pd, ptr::without_provenance_mut(0x1000), 8, 1));
+    let mut attr = ibv_ah_attr { port_num: 1, ..ibv_ah_attr::default() };
+    // SAFETY: a living protection domain, attributes that can be read.
+    failed_with(libc::EINVAL, unsafe { crate::ah::ibv_create_ah(pd, &raw mut attr) });
+    let mut init = bench.init();
+    init.qp_type = IBV_QPT_RAW_PACKET;
+    // SAFETY: as above, and living completion queues.
+    failed_with(libc::EOPNOTSUPP, unsafe { crate::qp::ibv_create_qp(pd, &raw mut init) });
+    init = bench.init();
+    init.cap.max_send_wr = 1 << 20;
+    // SAFETY: as above.
+    failed_with(libc::EINVAL, unsafe { crate::qp::ibv_create_qp(pd, &raw mut init) });
+}

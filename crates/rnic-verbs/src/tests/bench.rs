@@ -1,0 +1,301 @@
+//! Two queue pairs in one process, connected to each other.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use crate::abi::*;
+use crate::{channel, cq, device, errno, mr, poll, post, qp};
+
+/// What differs from test to test.
+pub(super) struct Options {
+    pub(super) entries: u32,
+    pub(super) inline: u32,
+    /// Of the memory of `b`.
+    pub(super) access: u32,
+    /// Of the queue pair `b`.
+    pub(super) qp_access: u32,
+    /// `timeout` and `retry_cnt` of `a`.
+    pub(super) patience: (u8, u8),
+    pub(super) rnr_retry: u8,
+    /// Leave both queue pairs in this state on the way to be ready.
+    pub(super) until: u32,
+    /// `a` is connected to nobody.
+    pub(super) is_alone: bool,
+}
+
+const ALL: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            entries: 16,
+            inline: 0,
+            access: ALL,
+            qp_access: ALL,
+            patience: (14, 7),
+            rnr_retry: 7,
+            until: IBV_QPS_RTS,
+            is_alone: false,
+        }
+    }
+}
+
+/// One end.
+pub(super) struct Side {
+    pub(super) context: *mut ibv_context,
+    pub(super) pd: *mut ibv_pd,
+    pub(super) channel: *mut ibv_comp_channel,
+    pub(super) cq: *mut ibv_cq,
+    pub(super) mr: *mut ibv_mr,
+    pub(super) qp: *mut ibv_qp,
+    pub(super) memory: *mut u8,
+    _memory: Box<UnsafeCell<[u8; BYTES]>>,
+}
+
+/// Registered bytes of each end.
+pub(super) const BYTES: usize = 8_192;
+
+pub(super) struct Bench {
+    pub(super) a: Side,
+    pub(super) b: Side,
+}
+
+/// `length` bytes of a side's memory.
+pub(super) fn sge(side: &Side, length: u32) -> ibv_sge {
+    // SAFETY: a living region.
+    ibv_sge { addr: side.memory as u64, length, lkey: unsafe { (*side.mr).lkey } }
+}
+
+/// A call has answered null, and left `number` in `errno`.
+#[track_caller]
+pub(super) fn failed_with<T>(number: c_int, pointer: *mut T) {
+    assert!(pointer.is_null());
+    assert_eq!(errno::Errno::last(), errno::Errno(number));
+}
+
+fn made<T>(pointer: *mut T) -> *mut T {
+    assert!(!pointer.is_null(), "{:?}", errno::Errno::last());
+    pointer
+}
+
+fn init_attr(cq: *mut ibv_cq, options: &Options) -> ibv_qp_init_attr {
+    let cap = ibv_qp_cap {
+        max_send_wr: options.entries,
+        max_recv_wr: options.entries,
+        max_send_sge: 2,
+        max_recv_sge: 2,
+        max_inline_data: options.inline,
+    };
+    ibv_qp_init_attr {
+        qp_context: ptr::null_mut(),
+        send_cq: cq,
+        recv_cq: cq,
+        srq: ptr::null_mut(),
+        cap,
+        qp_type: IBV_QPT_RC,
+        sq_sig_all: 0,
+    }
+}
+
+impl Side {
+    fn open(options: &Options, access: u32) -> Self {
+        let context = made(device::ibv_open_device(ptr::null_mut()));
+        let bytes = Box::new(UnsafeCell::new([0; BYTES]));
+        let memory = bytes.get().cast::<u8>();
+        // SAFETY: each object is made from living ones.
+        unsafe {
+            let pd = made(mr::ibv_alloc_pd(context));
+            let channel = made(channel::ibv_create_comp_channel(context));
+            let cq = made(cq::ibv_create_cq(context, 64, ptr::null_mut(), channel, 0));
+            let mr = made(mr::ibv_reg_mr(pd, memory.cast(), BYTES, access as c_int));
+            let qp = made(qp::ibv_create_qp(pd, &mut init_attr(cq, options)));
+            Self { context, pd, channel, cq, mr, qp, memory, _memory: bytes }
+        }
+    }
+
+    pub(super) fn qpn(&self) -> u32 {
+        // SAFETY: a living queue pair.
+        unsafe { (*self.qp).qp_num }
+    }
+
+    /// What the registered memory holds.
+    pub(super) fn memory(&self, look: impl FnOnce(&mut [u8])) {
+        // SAFETY: the bytes live as long as this side, and no request is under way.
+        look(unsafe { std::slice::from_raw_parts_mut(self.memory, BYTES) });
+    }
+
+    pub(super) fn modify(&self, attr: &ibv_qp_attr, mask: u32) -> Result<(), c_int> {
+        let mut attr = *attr;
+        // SAFETY: a living queue pair.
+        result(unsafe { qp::ibv_modify_qp(self.qp, &raw mut attr, mask as c_int) })
+    }
+
+    pub(super) fn state(&self) -> u32 {
+        let (mut attr, mut init) = (ibv_qp_attr::default(), init_attr(self.cq, &Options::default()));
+        // SAFETY: a living queue pair.
+        assert_eq!(unsafe { qp::ibv_query_qp(self.qp, &raw mut attr, 0, &raw mut init) }, 0);
+        attr.qp_state
+    }
+
+    fn connect(&self, to: u32, options: &Options) {
+        let attr = ibv_qp_attr {
+            port_num: 1,
+            qp_access_flags: options.qp_access,
+            path_mtu: IBV_MTU_1024,
+            dest_qp_num: to,
+            rq_psn: 0xff_fff0,
+            sq_psn: 0xff_fff0,
+            max_dest_rd_atomic: 4,
+            max_rd_atomic: 4,
+            min_rnr_timer: 1,
+            timeout: options.patience.0,
+            retry_cnt: options.patience.1,
+            rnr_retry: options.rnr_retry,
+            ah_attr: self.to_itself(),
+            ..ibv_qp_attr::default()
+        };
+        let steps = [
+            (IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+            (
+                IBV_QPS_RTR,
+                IBV_QP_AV
+                    | IBV_QP_PATH_MTU
+                    | IBV_QP_DEST_QPN
+                    | IBV_QP_RQ_PSN
+                    | IBV_QP_MAX_DEST_RD_ATOMIC
+                    | IBV_QP_MIN_RNR_TIMER,
+            ),
+            (
+                IBV_QPS_RTS,
+                IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+            ),
+        ];
+        for (state, mask) in steps.into_iter().filter(|(state, _)| *state <= options.until) {
+            let attr = ibv_qp_attr { qp_state: state, ..attr };
+            assert_eq!(self.modify(&attr, mask | IBV_QP_STATE), Ok(()), "to state {state}");
+        }
+    }
+
+    fn to_itself(&self) -> ibv_ah_attr {
+        let mut dgid = ibv_gid::default();
+        // SAFETY: an open device.
+        assert_eq!(unsafe { device::ibv_query_gid(self.context, 1, 0, &raw mut dgid) }, 0);
+        let grh = ibv_global_route { dgid, ..ibv_global_route::default() };
+        ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() }
+    }
+
+    pub(super) fn post(&self, wr: &mut ibv_send_wr) -> Result<(), c_int> {
+        let mut bad = ptr::null_mut();
+        // SAFETY: a living queue pair and a request.
+        let posted = result(unsafe { post::post_send(self.qp, wr, &raw mut bad) });
+        assert!(posted.is_ok() || ptr::eq(bad, wr), "it says which was refused");
+        posted
+    }
+
+    pub(super) fn post_recv(&self, wr_id: u64, length: u32) -> Result<(), c_int> {
+        let mut entry = sge(self, length);
+        let mut wr = ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: &raw mut entry, num_sge: 1 };
+        let mut bad = ptr::null_mut();
+        // SAFETY: a living queue pair and a request.
+        result(unsafe { post::post_recv(self.qp, &raw mut wr, &raw mut bad) })
+    }
+
+    /// Takes a completion, if there is one.
+    pub(super) fn poll(&self) -> Result<Option<ibv_wc>, c_int> {
+        let mut wc = ibv_wc::default();
+        // SAFETY: a living completion queue, room for one.
+        match unsafe { poll::poll_cq(self.cq, 1, &raw mut wc) } {
+            0 => Ok(None),
+            1 => Ok(Some(wc)),
+            error => Err(error),
+        }
+    }
+
+    /// Takes a completion, waiting for one.
+    #[track_caller]
+    pub(super) fn wait(&self) -> ibv_wc {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
+            if let Some(wc) = self.poll().expect("a living completion queue") {
+                return wc;
+            }
+            std::thread::yield_now();
+        }
+        panic!("no completion");
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // SAFETY: living objects, each given up once, users first.
+        unsafe {
+            assert_eq!(qp::ibv_destroy_qp(self.qp), 0);
+            assert_eq!(mr::ibv_dereg_mr(self.mr), 0);
+            assert_eq!(cq::ibv_destroy_cq(self.cq), 0);
+            assert_eq!(channel::ibv_destroy_comp_channel(self.channel), 0);
+            assert_eq!(mr::ibv_dealloc_pd(self.pd), 0);
+            assert_eq!(device::ibv_close_device(self.context), 0);
+        }
+    }
+}
+
+fn result(errno: c_int) -> Result<(), c_int> {
+    if errno == 0 { Ok(()) } else { Err(errno) }
+}
+
+impl Bench {
+    pub(super) fn new(options: &Options) -> Self {
+        let (a, b) = (Side::open(options, ALL), Side::open(options, options.access));
+        // The port of `b`, a number that it does not have.
+        let nobody = b.qpn() ^ 1;
+        a.connect(if options.is_alone { nobody } else { b.qpn() }, options);
+        b.connect(a.qpn(), options);
+        Self { a, b }
+    }
+
+    pub(super) fn init(&self) -> ibv_qp_init_attr {
+        init_attr(self.a.cq, &Options::default())
+    }
+
+    /// A request that is signalled; its list is `length` bytes, or none.
+    fn request(&self, wr_id: u64, opcode: u32, length: u32) -> ibv_send_wr {
+        // SAFETY: null pointers and zeros are all valid.
+        let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
+        (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, IBV_SEND_SIGNALED);
+        if length > 0 {
+            // The list must live until it is posted: a test is short.
+            (wr.sg_list, wr.num_sge) = (Box::into_raw(Box::new(sge(&self.a, length))), 1);
+        }
+        wr
+    }
+
+    pub(super) fn send(&self, wr_id: u64, length: u32) -> ibv_send_wr {
+        self.request(wr_id, IBV_WR_SEND, length)
+    }
+
+    pub(super) fn write(&self, wr_id: u64, length: u32) -> ibv_send_wr {
+        self.remote(wr_id, IBV_WR_RDMA_WRITE, length)
+    }
+
+    /// A Write or Read of the beginning of the memory of `b`.
+    pub(super) fn remote(&self, wr_id: u64, opcode: u32, length: u32) -> ibv_send_wr {
+        let mut wr = self.request(wr_id, opcode, length);
+        // SAFETY: a living region.
+        wr.wr.rdma = ibv_wr_rdma { remote_addr: self.b.memory as u64, rkey: unsafe { (*self.b.mr).rkey } };
+        wr
+    }
+
+    pub(super) fn atomic(&self, wr_id: u64, offset: u64) -> ibv_send_wr {
+        let mut wr = self.request(wr_id, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+        wr.wr.atomic = ibv_wr_atomic {
+            remote_addr: self.b.memory as u64 + offset,
+            compare_add: 1,
+            swap: 0,
+            // SAFETY: a living region.
+            rkey: unsafe { (*self.b.mr).rkey },
+        };
+        wr
+    }
+}
