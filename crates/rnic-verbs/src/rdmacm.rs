@@ -35,3 +35,6 @@ mod id;
 mod qp;
 mod service;
 mod unsupported;
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,8 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     if attributes.srq.is_null() {
         attributes.srq = c.srq;
     }
+    // Adapters grant more than was asked for, and programs send their first message inline without having asked.
+    attributes.cap.max_inline_data = attributes.cap.max_inline_data.max(INLINE_LEAST);
     // SAFETY: the identifier is on a device.
     let made = unsafe { make_cqs(c, attributes) }.and_then(|()| {
         if !plain {
@@ -400,6 +402,9 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
         Ok(())
     }))
 }
+
+/// Bytes that may be sent inline in any case.
+const INLINE_LEAST: u32 = 64;
 
 /// How long a sender waits when no receive was posted, as InfiniBand counts: 0.64 ms.
 const RNR_TIMER: u8 = 12;

@@ -1,0 +1,276 @@
+//! The calls as a program makes them, both sides in this process.
+
+mod bench;
+mod hostile;
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use super::abi::*;
+use super::address::{rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route};
+use super::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
+use super::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
+use super::connect::{
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_get_request, rdma_listen, rdma_notify, rdma_reject,
+};
+use super::ep::{rdma_create_ep, rdma_destroy_ep};
+use super::event::{rdma_ack_cm_event, rdma_get_cm_event};
+use super::id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+use super::qp::{rdma_create_qp, rdma_destroy_qp};
+use super::unsupported::{rdma_join_multicast, rsocket};
+use crate::abi::*;
+
+use bench::*;
+
+#[test]
+fn a_connection_from_the_first_call_to_the_last_event() {
+    for host in ["127.0.0.1", "::1"] {
+        let bench = Bench::new();
+        let (listener, port) = bench.listen(host, RDMA_PS_TCP, 0);
+        let active = bench.resolved(host, port, RDMA_PS_TCP);
+        assert_eq!(destination_port(active), port);
+        assert_ne!(source_port(active), 0);
+        bench.make_qp(active, IBV_QPT_RC);
+        let data = [7u8; 56];
+        assert_eq!(connect(active, &data), 0);
+
+        let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+        assert_eq!(request.listener(), listener);
+        assert_eq!(request.data(), data, "{host}: all 56 bytes");
+        assert_eq!((request.conn().responder_resources, request.conn().initiator_depth), (3, 5), "seen from here");
+        let passive = request.id();
+        assert_eq!((destination_port(passive), source_port(passive)), (source_port(active), port));
+        // SAFETY: living.
+        unsafe { assert!(!(*passive).verbs.is_null() && (*passive).port_num == 1) };
+        request.acknowledge();
+        bench.make_qp(passive, IBV_QPT_RC);
+        assert_eq!(accept(passive, &[9; 196]), 0);
+
+        let (mut ends, mut answer) = (0, Vec::new());
+        for _ in 0..2 {
+            let event = bench.next(RDMA_CM_EVENT_ESTABLISHED);
+            if event.id() == active {
+                answer = event.data().to_vec();
+            }
+            ends += 1 + usize::from(event.id() == active);
+            event.acknowledge();
+        }
+        assert_eq!((ends, answer), (3, vec![9; 196]), "each side once");
+        exchange(active, passive);
+
+        assert_eq!(disconnect(active), 0);
+        for _ in 0..2 {
+            bench.next(RDMA_CM_EVENT_DISCONNECTED).acknowledge();
+        }
+        assert_eq!(disconnect(passive), 0, "the other side was faster, which is no error");
+        for _ in 0..2 {
+            bench.next(RDMA_CM_EVENT_TIMEWAIT_EXIT).acknowledge();
+        }
+        bench.destroy(&[active, passive, listener]);
+    }
+}
+
+#[test]
+fn synchronous_endpoints() {
+    let bench = Bench::new();
+    let (node, service) = (c"127.0.0.1", c"0");
+    // SAFETY: zeros are legal hints.
+    let mut hints: rdma_addrinfo = unsafe { std::mem::zeroed() };
+    (hints.ai_flags, hints.ai_port_space) = (RAI_PASSIVE, RDMA_PS_TCP.cast_signed());
+    let (mut info, mut listener, mut active) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    let mut wish = qp_attributes(IBV_QPT_RC);
+    // SAFETY: everything handed over is ours and outlives the calls.
+    unsafe {
+        assert_eq!(rdma_getaddrinfo(node.as_ptr(), service.as_ptr(), &raw const hints, &raw mut info), 0);
+        assert_eq!(rdma_create_ep(&raw mut listener, info, ptr::null_mut(), &raw mut wish), 0);
+        rdma_freeaddrinfo(info);
+        assert_eq!(rdma_listen(listener, 0), 0);
+        let port = u16::from_be(rdma_get_src_port(listener));
+        let place = listener as usize;
+        let server = std::thread::spawn(move || {
+            let (listener, mut passive) = (place as *mut rdma_cm_id, ptr::null_mut());
+            assert_eq!(rdma_get_request(listener, &raw mut passive), 0);
+            assert!(!(*passive).qp.is_null(), "a passive endpoint makes queue pairs");
+            assert_eq!(rdma_accept(passive, ptr::null_mut()), 0);
+            assert_eq!((*(*passive).event).event, RDMA_CM_EVENT_ESTABLISHED);
+            passive as usize
+        });
+        let service = std::ffi::CString::new(port.to_string()).expect("digits");
+        hints.ai_flags = 0;
+        assert_eq!(rdma_getaddrinfo(node.as_ptr(), service.as_ptr(), &raw const hints, &raw mut info), 0);
+        let mut wish = qp_attributes(IBV_QPT_RC);
+        assert_eq!(rdma_create_ep(&raw mut active, info, ptr::null_mut(), &raw mut wish), 0);
+        rdma_freeaddrinfo(info);
+        assert!(!(*active).send_cq.is_null() && !(*active).recv_cq_channel.is_null(), "made where missing");
+        assert_eq!(rdma_connect(active, ptr::null_mut()), 0);
+        let passive = server.join().expect("a server") as *mut rdma_cm_id;
+        exchange(active, passive);
+        assert_eq!(rdma_disconnect(active), 0);
+        assert_eq!(rdma_disconnect(passive), 0);
+        [active, passive, listener].into_iter().for_each(|id| rdma_destroy_ep(id));
+    }
+    drop(bench);
+}
+
+#[test]
+fn refusals_say_why() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+    bench.make_qp(active, IBV_QPT_RC);
+    assert_eq!(connect(active, b"hello"), 0);
+    let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    let passive = request.id();
+    request.acknowledge();
+    assert_eq!(reject(passive, &[5; 149]), -1, "no more than 148");
+    assert_eq!(reject(passive, &[5; 148]), 0);
+    assert_eq!(reject(passive, &[]), -1, "once");
+    let rejected = bench.next(RDMA_CM_EVENT_REJECTED);
+    assert_eq!((rejected.status(), rejected.data()), (28, &[5u8; 148][..]), "the consumer said no");
+    rejected.acknowledge();
+    bench.destroy(&[active, passive, listener]);
+
+    // Nobody is at the port: the network says so.
+    let started = Instant::now();
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+    bench.make_qp(active, IBV_QPT_RC);
+    assert_eq!(connect(active, b""), 0);
+    let rejected = bench.next(RDMA_CM_EVENT_REJECTED);
+    assert_eq!(rejected.status(), 8, "nobody listens");
+    rejected.acknowledge();
+    assert!(started.elapsed() < Duration::from_secs(5));
+    bench.destroy(&[active]);
+}
+
+#[test]
+fn datagram_services_are_looked_up() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_UDP, 0);
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_UDP);
+    bench.make_qp(active, IBV_QPT_UD);
+    assert_eq!(connect(active, &[3; 181]), -1, "no more than 180");
+    assert_eq!(connect(active, &[3; 180]), 0);
+    let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_eq!(request.ud_data(), [3; 180]);
+    let passive = request.id();
+    request.acknowledge();
+    bench.make_qp(passive, IBV_QPT_UD);
+    assert_eq!(accept(passive, &[4; 136]), 0);
+    let found = bench.next(RDMA_CM_EVENT_ESTABLISHED);
+    // SAFETY: the event of a datagram service has this side of the union.
+    let (found_qp, qkey, address) = unsafe { (found.ud().qp_num, found.ud().qkey, found.ud().ah_attr) };
+    assert_eq!((found.id(), found_qp), (active, qp_num(passive)));
+    assert_eq!((qkey, address.is_global, address.port_num), (RDMA_UDP_QKEY, 1, 1));
+    assert_eq!(address.grh.dgid, super::address::gid("127.0.0.1".parse().expect("an address")));
+    assert_eq!(found.ud_data(), [4; 136]);
+    found.acknowledge();
+    bench.destroy(&[active, passive, listener]);
+}
+
+#[test]
+fn ports_are_the_kernels() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let second = bench.id(RDMA_PS_TCP);
+    assert_eq!((bench.bind(second, "127.0.0.1", port), errno()), (-1, libc::EADDRINUSE));
+    // The other port space has its own services, behind the same socket.
+    let third = bench.id(RDMA_PS_UDP);
+    assert_eq!(bench.bind(third, "127.0.0.1", port), 0);
+    assert_eq!(listen(third, 1), 0);
+    let outside = std::net::UdpSocket::bind(("127.0.0.1", port));
+    assert_eq!(outside.expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!((bench.bind(second, "192.0.2.77", port), errno()), (-1, libc::EADDRNOTAVAIL), "not an address of ours");
+    bench.destroy(&[listener, third, second]);
+    wait_for("the port to be free", || std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok());
+    let outside = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = outside.local_addr().expect("bound").port();
+    let fourth = bench.id(RDMA_PS_TCP);
+    assert_eq!((bench.bind(fourth, "127.0.0.1", port), errno()), (-1, libc::EADDRINUSE));
+    bench.destroy(&[fourth]);
+}
+
+#[test]
+fn calls_out_of_order_are_refused() {
+    let bench = Bench::new();
+    let id = bench.id(RDMA_PS_TCP);
+    // SAFETY: the identifier is living.
+    unsafe {
+        assert_eq!((rdma_resolve_route(id, 1), errno()), (-1, libc::EINVAL));
+        assert_eq!((connect(id, b""), errno()), (-1, libc::EINVAL));
+        assert_eq!((accept(id, b""), errno()), (-1, libc::EINVAL));
+        assert_eq!((rdma_disconnect(id), errno()), (-1, libc::EINVAL));
+        assert_eq!((rdma_notify(id, IBV_EVENT_COMM_EST), errno()), (-1, libc::EINVAL));
+        let mut wish = qp_attributes(IBV_QPT_RC);
+        assert_eq!((rdma_create_qp(id, ptr::null_mut(), &raw mut wish), errno()), (-1, libc::EINVAL), "no device yet");
+        assert_eq!((rdma_join_multicast(id, ptr::null_mut(), ptr::null_mut()), errno()), (-1, libc::EOPNOTSUPP));
+        assert_eq!((rsocket(libc::AF_INET, libc::SOCK_STREAM, 0), errno()), (-1, libc::EOPNOTSUPP));
+        let mut none = ptr::null_mut();
+        assert_eq!(
+            (rdma_create_id(bench.channel, &raw mut none, ptr::null_mut(), 2), errno()),
+            (-1, libc::EPROTONOSUPPORT)
+        );
+    }
+    bench.destroy(&[id]);
+}
+
+#[test]
+fn a_channel_is_pollable_and_destroying_waits_for_acknowledgements() {
+    let bench = Bench::new();
+    assert!(!bench.is_readable());
+    // SAFETY: the descriptor is the channel's.
+    unsafe { libc::fcntl((*bench.channel).fd, libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(bench.fetch().map(drop), Err(libc::EAGAIN));
+    let id = bench.id(RDMA_PS_TCP);
+    bench.start_resolving(id, "127.0.0.1", 9);
+    wait_for("an event", || bench.is_readable());
+    // An event moves with its identifier.
+    let other = Bench::new();
+    assert_eq!(other.take(id), 0);
+    assert!(!bench.is_readable() && other.is_readable());
+    let resolved = other.next(RDMA_CM_EVENT_ADDR_RESOLVED);
+    let place = id as usize;
+    let destroying = std::thread::spawn(move || destroy(place as *mut rdma_cm_id));
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!destroying.is_finished(), "the event is not acknowledged");
+    resolved.acknowledge();
+    assert_eq!(destroying.join().expect("no panic"), 0);
+}
+
+/// What a connection takes it gives back: a thousand times and more descriptors would be gone.
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let cycle = || {
+        let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+        assert_eq!(connect_without_qp(active, 1), 0);
+        let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+        let passive = request.id();
+        request.acknowledge();
+        assert_eq!(accept(passive, b""), 0);
+        bench.next(RDMA_CM_EVENT_CONNECT_RESPONSE).acknowledge();
+        assert_eq!(establish(active), 0);
+        bench.next(RDMA_CM_EVENT_ESTABLISHED).acknowledge();
+        assert_eq!(disconnect(passive), 0);
+        for _ in 0..2 {
+            bench.next(RDMA_CM_EVENT_DISCONNECTED).acknowledge();
+        }
+        bench.destroy(&[active, passive]);
+    };
+    cycle();
+    let sockets = || super::service::Cm::lock().map_or(0, |cm| cm.ports.len() + cm.ids.len() + cm.owners.len());
+    let _alone = alone();
+    let (files_before, before) = (open_files(), sockets());
+    (0..1_000).for_each(|_| cycle());
+    wait_for("the last ports to close", || sockets() <= before);
+    assert!(open_files() <= files_before + FILES_OF_OTHER_TESTS, "{} files, {files_before} before", open_files());
+    bench.destroy(&[listener]);
+}
+
+/// Other tests run at the same time in this process.
+const FILES_OF_OTHER_TESTS: usize = 60;
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
