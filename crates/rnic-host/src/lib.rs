@@ -43,6 +43,11 @@
 //! packets of the transport that both ends have agreed on. Port 4791 is an ordinary one; two NICs on one machine take
 //! two addresses (127.0.0.1, 127.0.0.2), or other ports.
 //!
+//! A NIC that shares its machine ([`NicConfig::shared()`]) has a port of its own instead, which its queue pair numbers
+//! name; peers are hosts ([`Nic::acquire_host`]), who tell each other nothing: both ends take wire MTU and window from
+//! the path and their own receive buffer. Between NICs of one user on one machine packets go through shared memory
+//! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Queue pairs of such a NIC: at most 4096.
+//!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
 mod addresses;

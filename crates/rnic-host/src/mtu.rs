@@ -3,6 +3,10 @@
 //! The *path MTU* counts IP packets; the *wire MTU* of a connection counts payload, and any multiple of four will do
 //! between two NICs of ours. Other stacks know the sizes of InfiniBand only: powers of two from 256 to 4096. An
 //! Ethernet path of 1500 bytes carries 1424 bytes of payload to one of ours and 1024 to others.
+//!
+//! Loopback carries 64 KB, and yet 8192 is the most: 64 KiB Writes over UDP at 4096, 8192, 16384, 32768 and 61440 bytes
+//! came to 33, 36, 36, 34 and 34 Gbit/s (segmentation offload makes long trains of short packets), and through shared
+//! memory to 77, 92, 77, 82 and 87 (short packets let the reader begin earlier). `benches/wire.rs` measures it.
 
 use rnic_base::limits::MTU_MIN;
 use rnic_wire::{HEADERS_MAX, ICRC_LEN, IpVersion, net};

@@ -148,6 +148,16 @@ fn a_cable_of_1500_bytes_carries_packets_that_fit() {
     assert_eq!(active.said("BYPASS"), "0");
 }
 
+#[test]
+fn peers_of_other_makes_are_met_on_port_4791() {
+    let names = ["c", "d"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
+    let Some(_gone) = joined(&names) else { return };
+    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &[("RNIC_TEST_ROCE", "yes")]);
+    assert_eq!(active.said("MTU"), "1024", "one of InfiniBand's");
+    assert_eq!(active.said("VERIFIED"), "300");
+}
+
 /// Takes the namespaces away.
 struct Gone<'a>(&'a [String; 2]);
 
@@ -194,8 +204,10 @@ fn role() {
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     let receive_buffer_bytes =
         std::env::var("RNIC_TEST_BUFFER").ok().and_then(|text| text.parse().ok()).unwrap_or(4 << 20);
+    let real_roce_peers = is("RNIC_TEST_ROCE", "yes");
     let bypass = !is("RNIC_TEST_BYPASS", "off");
-    let mut nic = Nic::open(NicConfig { bypass, receive_buffer_bytes, ..NicConfig::shared() }).expect("a free port");
+    let mut nic = Nic::open(NicConfig { bypass, real_roce_peers, receive_buffer_bytes, ..NicConfig::shared() })
+        .expect("a free port");
     let pd = nic.create_pd();
     let cq = nic.create_cq(1_024).expect("a legal size");
     let region = nic.register(pd, MEMORY, Access::all()).expect("memory");

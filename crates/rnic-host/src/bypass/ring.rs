@@ -173,6 +173,13 @@ impl Producer {
         Ok(self.head - self.tail + bytes as u64 <= limit)
     }
 
+    /// Writes nonsense where the next record would be, and says that it is there.
+    #[cfg(test)]
+    pub(crate) fn corrupt(&mut self, nonsense: u64) {
+        self.shared.word64(Shared::offset(self.head)).store(nonsense | 1 << 40, Ordering::Relaxed);
+        self.shared.word64(HEAD_AT).store(self.head + CACHE_LINE as u64, Ordering::Release);
+    }
+
     /// Bytes that the reader does not know of yet.
     #[inline]
     pub(crate) fn unpublished(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! Letters: who may send one, and what it may say.
 
 use super::*;
+use crate::{Nic, NicConfig, RxDrop};
+use rnic_base::RandomStreams;
 
 fn hello() -> Hello {
     let ip = |text: &str| text.parse().expect("an address");
@@ -66,4 +68,71 @@ fn a_letterbox_survives_what_strangers_put_into_it() {
     unix::send_letter(&named, &name_of(1_008), &from_named, Producer::create().expect("memory").file()).expect("room");
     bypass.look_for_letters(true);
     assert_eq!(bypass.incoming.len(), 1);
+}
+
+/// A packet for queue pair `to`, with anything in it.
+fn noise(random: &mut rnic_base::RandomStream, to: u32) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..random.below(200)).map(|_| random.bits() as u8).collect();
+    if bytes.len() >= 12 && random.below(8) > 0 {
+        // A legal beginning, so that it gets further.
+        bytes[0] = [0x00, 0x04, 0x06, 0x0a, 0x0c, 0x11, 0x13, 0x24, 0x2a, 0x64][random.below(10) as usize];
+        bytes[1] = (random.below(4) * 0x10) as u8 & 0x30;
+        bytes[2..4].copy_from_slice(&[0xff; 2]);
+        bytes[4..8].copy_from_slice(&to.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
+    let mut nic = Nic::open(NicConfig::shared()).expect("a free port");
+    nic.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
+    let pd = nic.create_pd();
+    let cq = nic.create_cq(64).expect("legal");
+    let attributes = crate::TransportChoice::named("irn", &[]).map(|choice| rnic_engine::QpAttributes {
+        service: rnic_engine::Service::ReliableConnection,
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        max_send_wr: 8,
+        max_recv_wr: 8,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        signal_all: false,
+        transport: std::sync::Arc::new(rnic_engine::Transport::new(choice.profile).expect("whole")),
+        number: None,
+    });
+    let qpn = nic.create_qp(&attributes.expect("it exists")).expect("a free number").get();
+    let named = unix::bind_letterbox(&name_of(992)).expect("no NIC has a port this low");
+    let loopback = "127.0.0.1".parse().expect("an address");
+    let hello = Hello { port: 992, source: SocketAddr::new(loopback, 4_791), to: loopback };
+    let mut random = RandomStreams::new(5).stream("noise");
+    for _ in 0..20 {
+        let mut producer = Producer::create().expect("memory");
+        unix::send_letter(&named, &name_of(nic.port()), &hello.emit(), producer.file()).expect("room");
+        for _ in 0..=LETTERS_EVERY {
+            nic.progress();
+        }
+        assert_eq!(producer.state(), State::Attached);
+        for _ in 0..100 {
+            for _ in 0..random.below(20) {
+                let bytes = noise(&mut random, qpn);
+                let sealed = random.below(4) == 0;
+                if let Ok(Some(mut writer)) = producer.begin(bytes.len(), sealed) {
+                    writer.put(&bytes);
+                }
+            }
+            producer.publish();
+            nic.progress();
+        }
+        // And then nonsense in the ring itself.
+        producer.corrupt(random.bits());
+        nic.progress();
+        assert_eq!(producer.state(), State::Closed, "it is read no more");
+    }
+    let stats = nic.stats();
+    assert_eq!(stats.bypass_broken, 20);
+    assert!(stats.bypass_received > 10_000 && stats.dropped(RxDrop::Malformed) > 1_000, "{stats:?}");
+    assert!(stats.dropped(RxDrop::Icrc) > 100, "what is sealed is checked: {stats:?}");
 }

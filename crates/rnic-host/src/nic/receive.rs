@@ -79,7 +79,7 @@ impl Nic {
             if incoming.is_fresh {
                 incoming.is_fresh = false;
                 let lanes = self.link.lanes.len();
-                (0..lanes).for_each(|lane| while self.receive_lane(now, lane) {});
+                (0..FRESH_LOOKS).all(|_| (0..lanes).fold(false, |any, lane| self.receive_lane(now, lane) | any));
             }
             let read = self.read_ring(now, incoming);
             self.link.stats.bypass_broken += u64::from(read.is_err());
@@ -316,6 +316,9 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
 
 /// Packets of one ring that one call takes in: acknowledgements wait for it.
 const RECORDS_AT_ONCE: u32 = 64;
+
+/// Calls that empty the sockets before a ring is read for the first time, at most: a full receive buffer takes fewer.
+const FRESH_LOOKS: u32 = 1_024;
 
 /// Room is given back in such pieces, or with the end of a call.
 const RELEASE_BYTES: u64 = 64 << 10;
