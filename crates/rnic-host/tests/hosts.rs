@@ -248,7 +248,7 @@ fn role() {
         max_dest_rd_atomic: 8,
     };
     nic.modify_to_rtr(qpn, &connection).expect("legal");
-    let timing = QpTiming { sq_psn: Psn::new(1), retry_count: 1_000, rnr_retry: None, max_rd_atomic: 8 };
+    let timing = QpTiming { sq_psn: Psn::new(1), retry_count: 200, rnr_retry: None, max_rd_atomic: 8 };
     nic.modify_to_rts(qpn, &timing).expect("legal");
     println!("READY");
     if is("RNIC_TEST_ACTIVE", "no") {
