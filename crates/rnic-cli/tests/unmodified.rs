@@ -1,0 +1,98 @@
+//! What docs/unmodified-programs.md tells people to type works, with the real libraries and Debian's programs.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{finish, root};
+
+/// The console blocks of the page, each as one script: what is typed without waiting gets a moment to begin.
+fn blocks() -> Vec<String> {
+    let text = fs::read_to_string(root().join("docs/unmodified-programs.md")).expect("the page");
+    let mut blocks = Vec::new();
+    let mut block: Option<String> = None;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            blocks.extend(block.take());
+            block = (line == "```console").then(String::new);
+        } else if let (Some(block), Some(typed)) = (&mut block, line.strip_prefix("$ ")) {
+            block.push_str(typed);
+            block.push_str(if typed.ends_with('&') { "\nsleep 1\n" } else { "\n" });
+        }
+    }
+    blocks
+}
+
+/// Where the libraries are that `scripts/link-verbs` made for these tests; none when it was not run.
+fn libraries() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_BIN_EXE_rnic")).parent()?.join("lib/rnic");
+    folder.join("libibverbs.so.1").exists().then_some(folder)
+}
+
+/// Whether every program that the script runs on the device is installed.
+fn has_programs(script: &str) -> bool {
+    let programs = script.lines().filter_map(|line| line.split(" -- ").nth(1)?.split_whitespace().next());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    programs.into_iter().all(is_there)
+}
+
+fn type_in(script: &str, folder: &Path) -> common::Said {
+    let program = Path::new(env!("CARGO_BIN_EXE_rnic")).parent().expect("it is in a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &format!("{script}wait\n")]).env("PATH", path).current_dir(folder);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(shell.spawn().expect("there is a shell"))
+}
+
+#[test]
+fn the_page_has_commands_for_everything_it_promises() {
+    let all = blocks().concat();
+    for shown in ["rnic doctor", "ib_write_bw 127.0.0.1", "--loss 1%", "--pcap", "rnic top", "ucx_info", "fi_info"] {
+        assert!(all.contains(shown), "{shown}: {all}");
+    }
+}
+
+#[test]
+fn every_command_of_the_page_runs() {
+    if libraries().is_none() {
+        eprintln!("skipped: the libraries are not built (scripts/link-verbs debug)");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for script in blocks() {
+        if !has_programs(&script) {
+            eprintln!("skipped, programs are not installed: {script}");
+            continue;
+        }
+        let said = type_in(&script, folder.path());
+        assert!(said.status.success(), "{script}: {said:#?}");
+        if script.contains("ucx_info") {
+            assert!(said.out.contains("Device: rnic0:1"), "{said:#?}");
+            assert!(said.out.contains("provider: verbs"), "{said:#?}");
+        }
+        if script.contains("--pcap") {
+            for name in ["server.pcap", "client.pcap"] {
+                let bytes = fs::read(folder.path().join(name)).expect("a capture").len();
+                assert!(bytes > 1_000, "{name} has {bytes} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_in_the_table_or_is_explained_by_the_command() {
+    let page = fs::read_to_string(root().join("docs/unmodified-programs.md")).expect("the page");
+    let table = page.lines().filter(|line| line.starts_with("| `--"));
+    let mut rows = 0;
+    for row in table {
+        for name in row.split('`').filter(|code| code.starts_with("RNIC_")) {
+            assert!(rnic_host::VARIABLES.iter().any(|variable| variable.name == name), "{name}");
+            rows += 1;
+        }
+    }
+    assert!(rows >= 10, "{rows}");
+}
