@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ROOM     rnic-cli (green: a newcomer may change anything that keeps the tests green)
-//! Purpose  the rnic command: arguments in; tables, charts and JSON out
+//! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on our libraries
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a chart

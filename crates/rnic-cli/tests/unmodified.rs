@@ -1,4 +1,4 @@
-//! What docs/unmodified-programs.md tells people to type works, with the real libraries and Debian's programs.
+//! What docs/unmodified-programs.md and the README tell people to type works, with the real libraries and Debian's programs.
 
 mod common;
 
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use common::{finish, root};
 
-/// The console blocks of the page, each as one script: what is typed without waiting gets a moment to begin.
-fn blocks() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/unmodified-programs.md")).expect("the page");
+/// The console blocks of a page, each as one script: what is typed without waiting gets a moment to begin.
+fn blocks_of(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).expect("the page");
     let mut blocks = Vec::new();
     let mut block: Option<String> = None;
     for line in text.lines() {
@@ -22,6 +22,13 @@ fn blocks() -> Vec<String> {
             block.push_str(if typed.ends_with('&') { "\nsleep 1\n" } else { "\n" });
         }
     }
+    blocks
+}
+
+/// Those of the page about it, and those of the README that are about it.
+fn blocks() -> Vec<String> {
+    let mut blocks = blocks_of("docs/unmodified-programs.md");
+    blocks.extend(blocks_of("README.md").into_iter().filter(|block| block.contains("rnic run")));
     blocks
 }
 
