@@ -1,4 +1,5 @@
-//! What docs/unmodified-programs.md and the README tell people to type works, with the real libraries and Debian's programs.
+//! What docs/unmodified-programs.md and the README tell people to type works, with the real libraries and Debian's
+//! programs.
 
 mod common;
 
