@@ -95,8 +95,8 @@ impl Nic {
         due.into_iter().flatten().min().map(|due| due.since(now))
     }
 
-    /// Sends what has been posted, and nothing else: for whoever posts and will not call [`Nic::progress`] soon. What is
-    /// posted between two of these calls leaves together, which costs the kernel little more than one packet.
+    /// Sends what has been posted, and nothing else: for whoever posts and will not call [`Nic::progress`] soon. What
+    /// is posted between two of these calls leaves together, which costs the kernel little more than one packet.
     #[inline]
     pub fn doorbell(&mut self) {
         let now = self.clock.now();
@@ -105,8 +105,8 @@ impl Nic {
 
     /// Sends what is ready; answers whether there is more to do at once. When not, and until the next call of
     /// [`Nic::progress`], whatever comes in makes one of [`Nic::raw_fds`] readable: only then may one sleep on them.
-    /// Peers on this machine then pay a call of the kernel for waking this NIC, so it is for those who do sleep; whoever
-    /// only wants to send calls [`Nic::doorbell`].
+    /// Peers on this machine then pay a call of the kernel for waking this NIC, so it is for those who do sleep;
+    /// whoever only wants to send calls [`Nic::doorbell`].
     pub fn wants_progress(&mut self) -> bool {
         let now = self.clock.now();
         // What was received last may have called for answers.
