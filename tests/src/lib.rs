@@ -24,6 +24,7 @@
 //!
 //! On the fabric the same seed gives the same trace hash. On sockets what is posted is the same, when is not.
 
+pub mod apps;
 mod arena;
 pub mod backend;
 mod body;

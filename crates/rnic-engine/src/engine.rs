@@ -214,6 +214,12 @@ impl Engine {
         self.core.segments.as_slice()
     }
 
+    /// Whether [`Engine::transmit`] may have something to hand out.
+    #[inline]
+    pub fn has_packets(&self) -> bool {
+        !self.core.control.is_empty() || !self.core.ready.is_empty()
+    }
+
     /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs
     /// little.
     #[inline]

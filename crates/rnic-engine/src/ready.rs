@@ -47,6 +47,12 @@ impl Ready {
         }
     }
 
+    /// Whether nobody wants to send.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requesters.is_empty() && self.responders.is_empty()
+    }
+
     /// Takes the next one; the caller must clear its `queued` flag.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Half, u32)> {

@@ -52,7 +52,8 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let events = &unsafe { object::channel(channel) }.events;
+    let (events, context) = unsafe { (&object::channel(channel).events, object::context((*channel).context)) };
+    context.shared.hand_over();
     minus_one(events.pop().map(|of| {
         // SAFETY: a completion queue takes its events out of the channel before it goes, and the caller lets us write.
         unsafe {

@@ -1,53 +1,70 @@
 //! An opened device: the C structure that programs look into, and the lock around the NIC.
 
+use std::fs::File;
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rnic_engine::Transport;
+use rnic_host::Settings;
 use rnic_host::observe::Observer;
-use rnic_host::{Nic, Settings};
 
 use crate::abi::*;
 use crate::core::{Core, Waiting};
 use crate::device::{self, Device};
 use crate::errno::{Errno, Result};
-use crate::event::{self, EventQueue};
+use crate::event::EventQueue;
 use crate::fork::{self, Process};
-use crate::{cq, device as queries, poll, post, progress, qp, srq, watch, wire};
+use crate::progress::{Descriptors, Driver, Guard, Machine};
+use crate::{cq, device as queries, poll, post, qp, srq, watch, wire};
 
 /// An opened device.
 #[repr(C)]
 pub(crate) struct Context {
     pub(crate) c: verbs_context,
     pub(crate) shared: Arc<Shared>,
-    /// Drives the NIC while the program does not; ends with this.
-    progress: Option<progress::Progress>,
     /// Answers `rnic top`; ends with this.
     observer: Option<Observer>,
+    _command: OwnedFd,
 }
 
-/// What the context and its progress thread share.
+/// What a context has beside its C structure.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    core: Mutex<Core>,
+    driver: Driver<Driven>,
     /// Asynchronous events.
-    pub(crate) events: EventQueue<Waiting>,
-    /// Calls of the program that drove the NIC.
-    calls: AtomicU64,
+    pub(crate) events: Arc<EventQueue<Waiting>>,
     process: Process,
 }
 
-impl Shared {
-    /// Takes the lock.
-    #[inline]
-    pub(crate) fn nic(&self) -> NicGuard<'_> {
-        NicGuard { core: event::lock(&self.core), events: &self.events }
+/// The NIC with its objects, and where its events go.
+#[derive(Debug)]
+pub(crate) struct Driven {
+    core: Core,
+    events: Arc<EventQueue<Waiting>>,
+}
+
+impl Machine for Driven {
+    fn progress(&mut self) -> bool {
+        let moved = self.core.nic.progress();
+        self.core.deliver(&self.events);
+        moved
     }
 
+    fn next_due(&self) -> Option<Duration> {
+        let due = self.core.nic.next_deadline()?;
+        Some(Duration::from_nanos(due.as_ps().div_ceil(1_000)))
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        self.core.nic.raw_fds().into_iter().collect()
+    }
+}
+
+impl Shared {
     /// Takes the lock on behalf of the program, which so drives the NIC itself.
     ///
     /// # Errors
@@ -57,21 +74,31 @@ impl Shared {
         if !self.process.is_current() {
             return Err(Errno::FORKED);
         }
-        self.calls.store(self.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        Ok(self.nic())
+        Ok(NicGuard(self.driver.lock()))
     }
 
-    /// How often the program has called: as long as this moves, it drives the NIC itself.
-    pub(crate) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+    /// Looks at the NIC from outside, which is no call of the program.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
+        self.driver.look(|driven| look(&driven.core))
+    }
+
+    /// The program is about to sleep until something happens: the progress thread takes over at once.
+    pub(crate) fn hand_over(&self) {
+        if let Ok(mut guard) = self.enter() {
+            guard.0.hand_over();
+        }
     }
 }
 
 /// The lock, held. Whatever happened with it held is delivered when it is given back.
 #[derive(Debug)]
-pub(crate) struct NicGuard<'a> {
-    core: MutexGuard<'a, Core>,
-    events: &'a EventQueue<Waiting>,
+pub(crate) struct NicGuard<'a>(Guard<'a, Driven>);
+
+impl NicGuard<'_> {
+    /// The program is about to sleep until something happens.
+    pub(crate) fn hand_over(&mut self) {
+        self.0.hand_over();
+    }
 }
 
 impl Deref for NicGuard<'_> {
@@ -79,21 +106,22 @@ impl Deref for NicGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &Core {
-        &self.core
+        &self.0.core
     }
 }
 
 impl DerefMut for NicGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
+        &mut self.0.core
     }
 }
 
 impl Drop for NicGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.core.deliver(self.events);
+        let Driven { core, events } = &mut *self.0;
+        core.deliver(events);
     }
 }
 
@@ -124,18 +152,16 @@ impl Context {
         watch::capture(&mut nic, &settings)?;
         let wire = device::wire(nic.port());
         device::announce(&settings, &wire);
-        let events = EventQueue::new()?;
-        let fd = nic_fd(&nic);
-        let shared = Arc::new(Shared {
-            core: Mutex::new(Core::new(nic, transport)),
-            events,
-            calls: AtomicU64::new(0),
-            process: Process::current(),
-        });
-        let progress = progress::Progress::start(&shared)?;
+        let events = Arc::new(EventQueue::new()?);
+        // A descriptor that can be polled, to stand where programs expect that of the command channel.
+        let command = OwnedFd::from(File::open("/dev/null").map_err(|_| Errno::last())?);
+        let driven = Driven { core: Core::new(nic, transport), events: Arc::clone(&events) };
+        let driver = Driver::start(driven, settings.progress)
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        let shared = Arc::new(Shared { driver, events, process: Process::current() });
         let observer = watch::observe(&shared, &settings, &wire);
-        let c = structure(device, fd.unwrap_or(shared.events.fd()), shared.events.fd());
-        let context = Box::into_raw(Box::new(Self { c, shared, progress: Some(progress), observer }));
+        let c = structure(device, command.as_raw_fd(), shared.events.fd());
+        let context = Box::into_raw(Box::new(Self { c, shared, observer, _command: command }));
         // SAFETY: a field of what has just been made.
         Ok(unsafe { &raw mut (*context).c.context })
     }
@@ -149,21 +175,11 @@ impl Context {
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
         if context.shared.process.is_current() {
             drop(context.observer.take());
-            drop(context.progress.take());
         } else {
             // The thread is the parent's, and so are the queue pairs: touch neither.
             std::mem::forget(context);
         }
     }
-}
-
-/// A descriptor that can be polled, to stand where programs expect that of the command channel.
-fn nic_fd(_nic: &Nic) -> Option<i32> {
-    std::fs::File::open("/dev/null").ok().map(|file| {
-        let fd = file.as_raw_fd();
-        std::mem::forget(file);
-        fd
-    })
 }
 
 fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_context {

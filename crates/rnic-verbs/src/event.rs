@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::errno::{Errno, Result};
+use crate::heap::Busy;
 
 /// Takes a lock. Nothing that panics is called with one held, and if it were, the process would end at the C boundary.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,6 +41,8 @@ impl<T> EventQueue<T> {
 
     /// Adds an event.
     pub(crate) fn push(&self, event: T) {
+        // The signal handler delivers events too: it must not find the lock taken by the thread that it interrupts.
+        let _busy = Busy::begin();
         lock(&self.waiting).push_back(event);
         let one = 1u64;
         // SAFETY: writes eight bytes of a local variable. It can only fail when 2^64 events wait.
@@ -55,6 +58,7 @@ impl<T> EventQueue<T> {
             if got < 0 {
                 return Err(Errno::last());
             }
+            let _busy = Busy::begin();
             // Empty when the event's object has been destroyed meanwhile.
             if let Some(event) = lock(&self.waiting).pop_front() {
                 return Ok(event);
@@ -64,6 +68,7 @@ impl<T> EventQueue<T> {
 
     /// Forgets the events of an object that goes.
     pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
+        let _busy = Busy::begin();
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
         waiting.retain(|event| !is_gone(event));

@@ -26,6 +26,7 @@ mod device;
 mod errno;
 mod event;
 mod fork;
+mod heap;
 mod mr;
 mod object;
 mod paths;
@@ -44,7 +45,7 @@ mod wr;
 
 #[cfg(feature = "shared-object")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: heap::Heap = heap::Heap;
 
 #[cfg(test)]
 mod tests;

@@ -75,6 +75,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     match enter(unsafe { object::cq(cq) }) {
         Ok((mut core, id)) => {
             core.nic.request_notify(id, solicited_only != 0);
+            // Who asks is about to sleep.
+            core.hand_over();
             0
         }
         Err(errno) => errno.0,

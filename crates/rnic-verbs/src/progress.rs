@@ -1,77 +1,242 @@
-//! Who makes progress when the program does not call.
+//! Who makes progress: the program when it calls, a thread when it does not, and a signal when there is no processor
+//! left for the thread.
 //!
-//! One thread a context. It sleeps until a packet comes or something is due, and then looks whether the program is at
-//! work: if it has called since, it will call again.
+//! A [`Driver`] keeps a NIC behind one lock. Three parties drive it:
+//!
+//! 1. **The program.** Every call that posts or polls takes the lock ([`Driver::lock`]) and does what is due. While a
+//!    program polls, the other two stay out of its way.
+//! 2. **The thread** ([`thread`]). It sleeps on the sockets and acts when nobody has called for a few microseconds: for
+//!    programs that sleep, wait for events, or are the passive target of somebody's Writes.
+//! 3. **The signal** ([`signal`]). A program that spins on memory calls nobody and leaves its processor to nobody. When every
+//!    processor is taken by such a program, a thread waits for the scheduler's tick, milliseconds. So the kernel is told to
+//!    interrupt the spinning thread itself when a packet arrives. It is armed only for a thread that has been seen to
+//!    burn processor time while it called nobody ([`burn`]): one that sleeps in a system call is never interrupted.
+//!
+//! Measured (two processes pinned to one core each, both spinning on memory, 64 bytes over UDP): 4 ms one way with a thread alone,
+//! 6.5 us with the signal, 13 us when the handler acknowledges too.
+//!
+//! The handler runs on the program's stack, in the middle of whatever it did. It only *tries* the lock; when somebody
+//! has it, `pending` tells that somebody to look again after unlocking. What it runs may allocate: see [`crate::heap`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::Duration;
+mod burn;
+mod signal;
+mod thread;
 
-use crate::context::Shared;
-use crate::errno::{Errno, Result};
+#[cfg(test)]
+mod tests;
 
-/// The thread. Dropping it ends it.
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rnic_host::Progress as Mode;
+use signal::Armed;
+use thread::Worker;
+
+/// What is driven: a NIC and whatever must hear of what it did.
+pub(crate) trait Machine: Send + 'static {
+    /// Sends what is due, takes in what has come; answers whether anything moved.
+    fn progress(&mut self) -> bool;
+
+    /// How long until [`Machine::progress`] must be called even if nothing comes in; `None` when there is no hurry.
+    fn next_due(&self) -> Option<Duration>;
+
+    /// Descriptors that become readable when something has come in.
+    fn descriptors(&self) -> Descriptors;
+}
+
+/// The descriptors of a machine.
+pub(crate) type Descriptors = arrayvec::ArrayVec<RawFd, DESCRIPTORS_MAX>;
+
+/// A machine, its lock, and those who drive it.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+pub(crate) struct Driver<M: Machine> {
+    shared: Arc<Shared<M>>,
+    worker: Option<Worker>,
 }
 
-impl Progress {
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (weak, flag) = (Arc::downgrade(shared), Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name("rnic-progress".to_owned())
-            .spawn(move || run(&weak, &flag))
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Self { stop, thread: Some(thread) })
+/// What the program's threads, the worker and the signal handler share.
+#[derive(Debug)]
+struct Shared<M> {
+    machine: Mutex<M>,
+    mode: Mode,
+    start: Instant,
+    /// Somebody found the lock taken: whoever has it looks again.
+    pending: AtomicBool,
+    /// When the program last called, in nanoseconds since `start`.
+    last_call_ns: AtomicU64,
+    /// The thread that last called.
+    caller: AtomicI32,
+    /// The program has said that it is about to sleep: calls for which it is believed, in spite of their coming.
+    asked: AtomicU32,
+    /// Until when the worker sleeps, in nanoseconds since `start`; 0 when it does not.
+    sleeps_until_ns: AtomicU64,
+    stop: AtomicBool,
+    /// Wakes the worker: an `eventfd`.
+    wake: thread::Wake,
+    armed: Armed,
+}
+
+impl<M: Machine> Driver<M> {
+    /// Puts `machine` behind its lock and starts its thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no descriptor.
+    pub(crate) fn start(machine: M, mode: Mode) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            machine: Mutex::new(machine),
+            mode,
+            start: Instant::now(),
+            pending: AtomicBool::new(false),
+            last_call_ns: AtomicU64::new(0),
+            caller: AtomicI32::new(0),
+            asked: AtomicU32::new(0),
+            sleeps_until_ns: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            wake: thread::Wake::new()?,
+            armed: Armed::default(),
+        });
+        let worker = if mode == Mode::Off { None } else { Some(Worker::start(Arc::clone(&shared))?) };
+        Ok(Self { shared, worker })
+    }
+
+    /// The machine, for a call of the program. When the guard goes, whatever others left undone is done.
+    pub(crate) fn lock(&self) -> Guard<'_, M> {
+        let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        Guard { shared: &self.shared, machine: Some(machine), asks: false }
+    }
+
+    /// The machine, for somebody who only looks: to the others that is no call of the program.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
+        let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = look(&machine);
+        drop(machine);
+        self.shared.settle();
+        seen
     }
 }
 
-impl Drop for Progress {
+impl<M: Machine> Drop for Driver<M> {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has panicked or not: it is over.
-            let _ = thread.join();
+        self.shared.armed.disarm();
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.kick();
+        if let Some(worker) = self.worker.take() {
+            worker.join();
         }
     }
 }
 
-fn run(shared: &Weak<Shared>, stop: &AtomicBool) {
-    block_signals();
-    let mut seen = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let Some(shared) = shared.upgrade() else { return };
-        let calls = shared.calls();
-        if calls != seen {
-            // The program drives the NIC itself.
-            seen = calls;
-            drop(shared);
-            std::thread::sleep(LOOK_AGAIN);
-            continue;
+impl<M: Machine> Shared<M> {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Drives the machine unless somebody has it; `None` then, and that somebody will look again.
+    fn try_progress(&self) -> Option<bool> {
+        match self.machine.try_lock() {
+            Ok(mut machine) => {
+                let moved = machine.progress();
+                drop(machine);
+                self.settle();
+                Some(moved)
+            }
+            Err(TryLockError::Poisoned(_)) => None,
+            Err(TryLockError::WouldBlock) => {
+                self.pending.store(true, Ordering::SeqCst);
+                None
+            }
         }
-        let mut nic = shared.nic();
-        let moved = nic.nic.progress();
-        drop(nic);
-        drop(shared);
-        std::thread::sleep(if moved { Duration::ZERO } else { SLEEP });
+    }
+
+    /// After unlocking: does what somebody wanted to do while we had the lock.
+    #[inline]
+    fn settle(&self) {
+        while self.pending.load(Ordering::SeqCst) && self.pending.swap(false, Ordering::SeqCst) {
+            match self.machine.try_lock() {
+                Ok(mut machine) => {
+                    machine.progress();
+                }
+                // Whoever has it now took it after the packet had come, and looks for packets too.
+                Err(_) => return,
+            }
+        }
     }
 }
 
-/// The program's handlers shall run on its own threads.
-fn block_signals() {
-    // SAFETY: fills and uses a local set of signals.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+/// The machine, locked by a call of the program.
+#[derive(Debug)]
+pub(crate) struct Guard<'a, M: Machine> {
+    shared: &'a Shared<M>,
+    machine: Option<MutexGuard<'a, M>>,
+    asks: bool,
+}
+
+impl<M: Machine> Guard<'_, M> {
+    /// The program is about to sleep until an event: the thread shall take over at once.
+    pub(crate) fn hand_over(&mut self) {
+        self.asks = true;
     }
 }
 
-/// A program that polls does so more often.
-const LOOK_AGAIN: Duration = Duration::from_micros(100);
-/// Between two looks at an idle NIC.
-const SLEEP: Duration = Duration::from_micros(100);
+impl<M: Machine> Deref for Guard<'_, M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        self.machine.as_ref().expect("locked until dropped")
+    }
+}
+
+impl<M: Machine> DerefMut for Guard<'_, M> {
+    fn deref_mut(&mut self) -> &mut M {
+        self.machine.as_mut().expect("locked until dropped")
+    }
+}
+
+impl<M: Machine> Drop for Guard<'_, M> {
+    fn drop(&mut self) {
+        let Some(machine) = self.machine.take() else { return };
+        let shared = self.shared;
+        let now = shared.now_ns();
+        shared.last_call_ns.store(now, Ordering::Relaxed);
+        if shared.mode == Mode::Off {
+            return;
+        }
+        let caller = burn::this_thread();
+        if shared.caller.load(Ordering::Relaxed) != caller {
+            shared.caller.store(caller, Ordering::Relaxed);
+        }
+        let due = machine.next_due().map_or(u64::MAX, |due| now.saturating_add(due.as_nanos() as u64));
+        let descriptors = shared.armed.wants_arming(caller).then(|| machine.descriptors());
+        drop(machine);
+        shared.settle();
+        if let Some(descriptors) = descriptors {
+            shared.arm(caller, &descriptors);
+        }
+        let asked = shared.asked.load(Ordering::Relaxed);
+        if self.asks {
+            shared.asked.store(ASKED_CALLS, Ordering::Release);
+        } else if asked > 0 {
+            shared.asked.store(asked - 1, Ordering::Release);
+        }
+        // A thread that sleeps on the sockets until later than this must know. One that finds the program calling sleeps
+        // for `thread::BACKOFF_MAX` at most, and must know only if the program asks for it.
+        let sleeps_until = shared.sleeps_until_ns.load(Ordering::Acquire);
+        if due.saturating_add(SLACK_NS) < sleeps_until || (self.asks && sleeps_until == 0) {
+            shared.wake.kick();
+        }
+    }
+}
+
+/// How much too late a deadline may be noticed before the thread is woken for it: waking it costs the program a
+/// microsecond or two, and deadlines are retransmission timeouts, milliseconds away.
+const SLACK_NS: u64 = 500_000;
+
+/// A program that asks for an event polls once more before it sleeps, or for each of its queues.
+const ASKED_CALLS: u32 = 16;
+
+/// Descriptors of one machine, at most: four sockets and those of the same-host wire, with room.
+pub(crate) const DESCRIPTORS_MAX: usize = 16;

@@ -26,5 +26,5 @@ pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
 pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> Option<Observer> {
     let identity = Identity::of_process(device::NAME, wire, settings);
     let shared = Arc::downgrade(shared);
-    observe::serve(move || shared.upgrade().map(|shared| shared.nic().nic.snapshot(&identity))).ok()
+    observe::serve(move || shared.upgrade().map(|shared| shared.look(|core| core.nic.snapshot(&identity)))).ok()
 }

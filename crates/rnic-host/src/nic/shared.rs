@@ -90,6 +90,9 @@ impl Nic {
     /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
     pub fn next_deadline(&self) -> Option<Duration> {
         let now = self.clock.now();
+        if self.engine.has_packets() && !self.link.is_held_up() {
+            return Some(Duration::ZERO);
+        }
         let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);
         let due = [self.engine.next_timeout(), self.cm.next_timeout(), self.link.next_due(), held_up_until];
         due.into_iter().flatten().min().map(|due| due.since(now))

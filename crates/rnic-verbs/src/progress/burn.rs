@@ -1,0 +1,121 @@
+//! Does a thread burn its processor, or does it sleep?
+//!
+//! Every thread has a processor-time clock that others may read (`clock_gettime(2)`, dynamic clocks). A thread whose clock
+//! advances as fast as the wall's is running; one that sleeps in a system call stands still.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    // Without a destructor, so that a signal handler may read it.
+    static THIS_THREAD: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The kernel's number of the calling thread.
+#[inline]
+pub(super) fn this_thread() -> i32 {
+    let known = THIS_THREAD.get();
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: asks for a number.
+    let number = unsafe { libc::gettid() };
+    THIS_THREAD.set(number);
+    number
+}
+
+/// Processor time that a thread of this process has used, if it lives.
+fn processor_time(thread: i32) -> Option<Duration> {
+    // The number of the clock: complement of the thread in the upper bits, then "of a thread" and "as scheduled".
+    let clock = (!thread << 3) | 0b110;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is what the call fills in; an unknown clock is an error.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Watches one thread at a time.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    last: Option<Sample>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    thread: i32,
+    wall: Instant,
+    processor: Duration,
+}
+
+/// What a watched thread did since it was looked at last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Too early to say.
+    Unknown,
+    /// It ran nearly all the time.
+    Burns,
+    /// It ran now and then.
+    Works,
+    /// It slept most of the time.
+    Sleeps,
+}
+
+impl Watch {
+    /// Looks at `thread`. Intervals shorter than [`INTERVAL_MIN`] tell nothing and are added to the next.
+    pub(super) fn look(&mut self, thread: i32) -> Verdict {
+        let wall = Instant::now();
+        if let Some(last) = self.last
+            && last.thread == thread
+            && wall - last.wall < INTERVAL_MIN
+        {
+            return Verdict::Unknown;
+        }
+        let Some(processor) = processor_time(thread) else {
+            self.last = None;
+            return Verdict::Unknown;
+        };
+        let before = self.last.replace(Sample { thread, wall, processor });
+        let Some(before) = before.filter(|before| before.thread == thread) else { return Verdict::Unknown };
+        let share =
+            (processor.saturating_sub(before.processor)).as_nanos() * 100 / (wall - before.wall).as_nanos().max(1);
+        match share {
+            BURNS_PERCENT.. => Verdict::Burns,
+            SLEEPS_PERCENT.. => Verdict::Works,
+            _ => Verdict::Sleeps,
+        }
+    }
+}
+
+/// Of less than this, scheduling noise decides.
+const INTERVAL_MIN: Duration = Duration::from_micros(500);
+
+/// A thread that shares its processor with ours runs a bit less than all the time.
+const BURNS_PERCENT: u128 = 75;
+
+/// A thread that is asleep half of the time can be interrupted in a system call.
+const SLEEPS_PERCENT: u128 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_and_a_spinner_are_told_apart() {
+        let me = this_thread();
+        let mut watch = Watch::default();
+        assert_eq!(watch.look(me), Verdict::Unknown);
+        // Other work may take the processor from a spinner: one of a few tries is undisturbed.
+        let burns = (0..50).any(|_| {
+            let until = Instant::now() + Duration::from_millis(2);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            watch.look(me) == Verdict::Burns
+        });
+        assert!(burns, "2 ms of spinning were never seen as such");
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(watch.look(me), Verdict::Sleeps);
+        assert_eq!(watch.look(me), Verdict::Unknown, "at once again");
+        assert_eq!(watch.look(i32::MAX >> 4), Verdict::Unknown, "no such thread");
+    }
+}

@@ -1,0 +1,281 @@
+//! Interrupting a thread that spins on memory when a packet comes in.
+//!
+//! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), here to one thread
+//! (`F_SETOWN_EX`). Deviations from the usual: the signal is `SIGURG`, whose default is to be ignored, so that a program which
+//! resets its handlers does not die of a late one; and if the program has a handler for it, nothing is armed at all.
+//!
+//! A signal costs the interrupted thread about two microseconds. When most of them find nothing to do, because the program
+//! polls after all, they are switched off again.
+
+use std::os::fd::RawFd;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use super::{Machine, Shared, burn};
+use crate::heap;
+
+/// What the handler needs of a driver, without its type.
+#[derive(Debug)]
+struct Target {
+    /// Drives `shared`; answers whether something moved, `None` when somebody else does it.
+    progress: fn(*const ()) -> Option<bool>,
+    shared: *const (),
+    owner: AtomicI32,
+    /// Signals that found something to do, and others, since they were last judged.
+    useful: AtomicU32,
+    useless: AtomicU32,
+    /// The handler asks for an end.
+    tired: AtomicBool,
+}
+
+/// The drivers that the handler looks after. Never freed, used again.
+static TARGETS: [Slot; TARGETS_MAX] =
+    [const { Slot { target: AtomicPtr::new(std::ptr::null_mut()), users: AtomicU32::new(0) } }; TARGETS_MAX];
+
+#[derive(Debug)]
+struct Slot {
+    target: AtomicPtr<Target>,
+    /// Handlers that look at it just now.
+    users: AtomicU32,
+}
+
+/// Whether the signal is ours: decided once.
+static HANDLER: Mutex<Option<bool>> = Mutex::new(None);
+
+/// The signal state of one driver.
+#[derive(Debug, Default)]
+pub(super) struct Armed {
+    /// The thread that ought to be interrupted; 0 for none.
+    wanted: AtomicI32,
+    /// The thread that is.
+    owner: AtomicI32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    descriptors: Vec<RawFd>,
+    slot: Option<usize>,
+    target: Option<Box<Target>>,
+}
+
+// SAFETY: the pointer in it is only followed by the handler, while the driver that it names lives (see `Armed::release`).
+unsafe impl Send for Inner {}
+
+impl Armed {
+    /// From its next call on, `thread` shall be interrupted.
+    pub(super) fn want(&self, thread: i32) {
+        self.wanted.store(thread, Ordering::Release);
+    }
+
+    /// Whether `thread`, which is calling, ought to be armed and is not.
+    #[inline]
+    pub(super) fn wants_arming(&self, thread: i32) -> bool {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        wanted != 0 && wanted == thread && self.owner.load(Ordering::Relaxed) != thread
+    }
+
+    /// Whether a thread is interrupted.
+    #[inline]
+    pub(super) fn is_armed(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) != 0
+    }
+
+    /// The thread that is interrupted.
+    #[cfg(test)]
+    pub(super) fn owner(&self) -> i32 {
+        self.owner.load(Ordering::Acquire)
+    }
+
+    /// Signals that found something to do, lately.
+    #[cfg(test)]
+    pub(super) fn useful(&self) -> u32 {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.target.as_ref().map_or(0, |target| target.useful.load(Ordering::Relaxed))
+    }
+
+    /// No more signals.
+    pub(super) fn disarm(&self) {
+        self.wanted.store(0, Ordering::Release);
+        if self.owner.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.owner.store(0, Ordering::Release);
+        for fd in inner.descriptors.drain(..) {
+            set_async(fd, false);
+        }
+        release(&mut inner);
+    }
+}
+
+impl<M: Machine> Shared<M> {
+    /// Arms the signal for `thread`, the calling one.
+    #[cold]
+    pub(super) fn arm(&self, thread: i32, descriptors: &[RawFd]) {
+        let armed = &self.armed;
+        let mut inner = armed.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if !install_handler() {
+            armed.wanted.store(0, Ordering::Release);
+            return;
+        }
+        // The handler allocates; so that it need not be the first to do so in this thread.
+        heap::prepare_thread();
+        release(&mut inner);
+        let target = Box::new(Target {
+            progress: |shared| {
+                // SAFETY: `shared` is the driver's, which lives until it has released its slot.
+                unsafe { &*shared.cast::<Shared<M>>() }.try_progress()
+            },
+            shared: (&raw const *self).cast(),
+            owner: AtomicI32::new(thread),
+            useful: AtomicU32::new(0),
+            useless: AtomicU32::new(0),
+            tired: AtomicBool::new(false),
+        });
+        let free = |slot: &Slot| slot.target.load(Ordering::Acquire).is_null();
+        let Some(index) = TARGETS.iter().position(free) else { return };
+        let pointer = (&raw const *target).cast_mut();
+        let null = std::ptr::null_mut();
+        if TARGETS[index].target.compare_exchange(null, pointer, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // Another context was faster; the next call tries again.
+            return;
+        }
+        inner.slot = Some(index);
+        inner.target = Some(target);
+        armed.owner.store(thread, Ordering::Release);
+        inner.descriptors = descriptors.to_vec();
+        for fd in descriptors {
+            own(*fd, thread);
+            set_async(*fd, true);
+        }
+    }
+
+    /// Whether the handler has found that it is of no use. Asked by the worker.
+    pub(super) fn heed_tired_handler(&self) {
+        if !self.armed.is_armed() {
+            return;
+        }
+        let tired = {
+            let inner = self.armed.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.target.as_ref().is_some_and(|target| target.tired.load(Ordering::Acquire))
+        };
+        if tired {
+            self.armed.disarm();
+        }
+    }
+}
+
+/// Takes a driver out of the handler's view, and waits for handlers that look at it.
+fn release(inner: &mut Inner) {
+    let Some(index) = inner.slot.take() else { return };
+    let slot = &TARGETS[index];
+    slot.target.store(std::ptr::null_mut(), Ordering::SeqCst);
+    // A handler on this very thread has ended before we go on; one on another is microseconds from its end.
+    while slot.users.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    inner.target = None;
+}
+
+/// The handler.
+extern "C" fn interrupted(_: libc::c_int) {
+    // SAFETY: the thread's own error number.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above. What was interrupted must find it unchanged.
+    let before = unsafe { *errno };
+    let me = burn::this_thread();
+    if !heap::is_busy() {
+        for slot in &TARGETS {
+            slot.users.fetch_add(1, Ordering::SeqCst);
+            let target = slot.target.load(Ordering::SeqCst);
+            if !target.is_null() {
+                // SAFETY: a target is freed only after its slot has been emptied and has no users.
+                serve(unsafe { &*target }, me);
+            }
+            slot.users.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+fn serve(target: &Target, me: i32) {
+    if target.owner.load(Ordering::Relaxed) != me {
+        return;
+    }
+    let counter = match (target.progress)(target.shared) {
+        Some(true) => &target.useful,
+        _ => &target.useless,
+    };
+    if counter.fetch_add(1, Ordering::Relaxed) + 1 < JUDGED_EVERY {
+        return;
+    }
+    let useful = target.useful.swap(0, Ordering::Relaxed);
+    let useless = target.useless.swap(0, Ordering::Relaxed);
+    if useful < useless / 4 {
+        target.tired.store(true, Ordering::Release);
+    }
+}
+
+/// Makes [`interrupted`] the handler of the signal, once, unless the program has one.
+fn install_handler() -> bool {
+    let mut decided = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
+    *decided.get_or_insert_with(|| {
+        // SAFETY: plain data, filled in by the system or below.
+        unsafe {
+            let mut present: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(SIGNAL, std::ptr::null(), &raw mut present) != 0
+                || (present.sa_sigaction != libc::SIG_DFL && present.sa_sigaction != libc::SIG_IGN)
+            {
+                return false;
+            }
+            let mut ours: libc::sigaction = std::mem::zeroed();
+            ours.sa_sigaction = interrupted as extern "C" fn(libc::c_int) as usize;
+            // Calls that can go on go on; on the program's alternative stack, if it has one.
+            ours.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+            libc::sigfillset(&raw mut ours.sa_mask);
+            libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
+        }
+    })
+}
+
+/// Lets the kernel know whom to interrupt for `fd`.
+fn own(fd: RawFd, thread: i32) {
+    #[repr(C)]
+    struct Owner {
+        kind: libc::c_int,
+        number: libc::pid_t,
+    }
+    let owner = Owner { kind: F_OWNER_TID, number: thread };
+    // SAFETY: the structure that fcntl(2) describes; a wrong descriptor is an error without effect.
+    unsafe {
+        libc::fcntl(fd, F_SETSIG, SIGNAL);
+        libc::fcntl(fd, F_SETOWN_EX, &raw const owner);
+    }
+}
+
+fn set_async(fd: RawFd, on: bool) {
+    // SAFETY: changes flags of a descriptor; a wrong one is an error without effect.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags >= 0 {
+            libc::fcntl(fd, libc::F_SETFL, if on { flags | libc::O_ASYNC } else { flags & !libc::O_ASYNC });
+        }
+    }
+}
+
+/// See the head of this file.
+const SIGNAL: libc::c_int = libc::SIGURG;
+
+/// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` of fcntl(2), which the libc crate does not have for every platform.
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+/// Contexts of one process that can have signals at a time; more make progress by their threads.
+const TARGETS_MAX: usize = 64;
+
+/// Signals of a kind after which the handler asks itself whether it is of use.
+const JUDGED_EVERY: u32 = 256;

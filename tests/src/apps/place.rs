@@ -1,0 +1,201 @@
+//! Where and under what conditions programs run.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// What surrounds the programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conditions {
+    /// Loopback, as whoever runs the tests.
+    Plain,
+    /// The same, with 1 % of all packets lost and 5 % overtaken.
+    Lossy,
+    /// As user nobody with 8 MB of locked memory, in two network namespaces joined by a veth pair with an MTU of 1500
+    /// and the receive buffers of most distributions.
+    Confined,
+}
+
+impl Conditions {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Lossy, Self::Confined];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Lossy => "lossy",
+            Self::Confined => "confined",
+        }
+    }
+}
+
+/// Why a place could not be made.
+#[derive(Debug)]
+pub struct PlaceError(String);
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<io::Error> for PlaceError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A place that is ready. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Place {
+    conditions: Conditions,
+    /// Copies of the command and the libraries, readable for everybody.
+    programs: TempDir,
+    /// Flags of `rnic run` from the command line.
+    flags: Vec<String>,
+    namespaces: Option<Namespaces>,
+}
+
+impl Place {
+    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `rnic` beside it.
+    ///
+    /// # Errors
+    /// When the command is not there, or the system does not let us.
+    pub fn prepare(conditions: Conditions, bin: &Path, flags: Vec<String>) -> Result<Self, PlaceError> {
+        let programs = TempDir::with_prefix("rnic-apps-")?;
+        fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755))?;
+        let missing = |what: &Path| PlaceError(format!("{} is not there: run `make build` first", what.display()));
+        let command = bin.join("rnic-bin");
+        let command = if command.is_file() { command } else { bin.join("rnic") };
+        if !command.is_file() {
+            return Err(missing(&command));
+        }
+        fs::copy(&command, programs.path().join("rnic"))?;
+        let libraries = programs.path().join("lib/rnic");
+        fs::create_dir_all(&libraries)?;
+        let built = library_dir(bin);
+        for name in ["libibverbs.so.1", "librnic-shim.so"] {
+            let from = built.join(name);
+            fs::copy(&from, libraries.join(name)).map_err(|_| missing(&from))?;
+        }
+        std::os::unix::fs::symlink("libibverbs.so.1", libraries.join("librdmacm.so.1"))?;
+        let namespaces = if conditions == Conditions::Confined { Some(Namespaces::make()?) } else { None };
+        Ok(Self { conditions, programs, flags, namespaces })
+    }
+
+    /// The conditions.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+
+    /// The server's address.
+    pub fn host(&self) -> String {
+        match &self.namespaces {
+            Some(_) => SERVER_ADDRESS.to_owned(),
+            None => own_address(),
+        }
+    }
+
+    /// A directory that everybody may use, gone with the place.
+    pub fn scratch(&self) -> &Path {
+        self.programs.path()
+    }
+
+    /// A command that runs under `rnic run` here: the server's side, or the client's.
+    pub fn command(&self, server: bool) -> Command {
+        let rnic = self.programs.path().join("rnic");
+        let mut command = match &self.namespaces {
+            None => Command::new(rnic),
+            Some(namespaces) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", if server { &namespaces.server } else { &namespaces.client }]);
+                command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+                command.args(["prlimit", "--memlock=8388608:8388608"]).arg(rnic);
+                command
+            }
+        };
+        command.arg("run");
+        if self.conditions == Conditions::Lossy {
+            command.args(["--transport", "irn", "--loss", "1%", "--reorder", "5%", "--seed", "7"]);
+        }
+        command.args(&self.flags).arg("--").env("RNIC_LIBRARY_DIR", self.programs.path().join("lib/rnic"));
+        command.env("HOME", self.programs.path());
+        command
+    }
+}
+
+/// Where the libraries of the command in `bin` stand.
+fn library_dir(bin: &Path) -> PathBuf {
+    let beside = bin.join("rnic");
+    if beside.is_dir() { beside } else { bin.join("rnic-lib") }
+}
+
+/// An address of this machine that is not loopback, as libfabric wants it; loopback where there is no other.
+fn own_address() -> String {
+    let others = rnic_host::local_addresses().unwrap_or_default();
+    let address = others.iter().find(|address| address.ip.is_ipv4() && !address.is_loopback);
+    address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.ip.to_string())
+}
+
+/// Two network namespaces with a cable between them, and small receive buffers meanwhile.
+#[derive(Debug)]
+struct Namespaces {
+    server: String,
+    client: String,
+    receive_buffer_max: String,
+}
+
+impl Namespaces {
+    fn make() -> Result<Self, PlaceError> {
+        let me = std::process::id();
+        let receive_buffer_max = fs::read_to_string(RECEIVE_BUFFER_MAX)?;
+        let made = Self { server: format!("rnic-s-{me}"), client: format!("rnic-c-{me}"), receive_buffer_max };
+        let (server, client) = (&made.server, &made.client);
+        let (near, far) = (format!("rs{}", me % 100_000), format!("rc{}", me % 100_000));
+        for line in [
+            format!("netns add {server}"),
+            format!("netns add {client}"),
+            format!("link add {near} netns {server} type veth peer name {far} netns {client}"),
+            format!("-n {server} address add {SERVER_ADDRESS}/24 dev {near}"),
+            format!("-n {client} address add {CLIENT_ADDRESS}/24 dev {far}"),
+            format!("-n {server} link set {near} mtu 1500 up"),
+            format!("-n {client} link set {far} mtu 1500 up"),
+            format!("-n {server} link set lo up"),
+            format!("-n {client} link set lo up"),
+        ] {
+            ip(&line)?;
+        }
+        fs::write(RECEIVE_BUFFER_MAX, "212992")?;
+        Ok(made)
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        // What cannot be undone is said by nobody: the next run makes other names.
+        let _ = fs::write(RECEIVE_BUFFER_MAX, self.receive_buffer_max.trim());
+        for name in [&self.server, &self.client] {
+            let _ = ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+fn ip(line: &str) -> Result<(), PlaceError> {
+    let output = Command::new("ip").args(line.split_whitespace()).output();
+    let output = output.map_err(|error| PlaceError(format!("ip: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(PlaceError(format!("`ip {line}` (it takes root): {}", said.trim())))
+}
+
+const RECEIVE_BUFFER_MAX: &str = "/proc/sys/net/core/rmem_max";
+const SERVER_ADDRESS: &str = "10.77.0.1";
+const CLIENT_ADDRESS: &str = "10.77.0.2";

@@ -1,0 +1,88 @@
+//! Runs unmodified RDMA programs on the library: `make test-apps`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use rnic_conformance::apps::{self, CASES, Conditions, KILL_CASES, Outcome, Place};
+
+/// Unmodified RDMA programs on the library, under several conditions.
+#[derive(Parser, Debug)]
+struct Args {
+    /// Where the rnic command is, with its libraries in `rnic` beside it
+    #[arg(long, default_value = "target/release")]
+    bin: PathBuf,
+    /// Conditions to run under: plain, lossy, confined; all when none is named
+    #[arg(long)]
+    under: Vec<String>,
+    /// Only cases whose names contain this
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Only the cases that `make test` runs
+    #[arg(long)]
+    quick: bool,
+    /// A flag for `rnic run`, e.g. --flag=--bypass=off; may be repeated
+    #[arg(long)]
+    flag: Vec<String>,
+    /// List the cases
+    #[arg(long)]
+    list: bool,
+    /// Programs that are not installed count as failures
+    #[arg(long)]
+    require_all: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let chosen = || CASES.iter().filter(|case| case.name.contains(&args.only) && (case.quick || !args.quick));
+    let mut out = std::io::stdout().lock();
+    if args.list {
+        for case in chosen() {
+            let _ = writeln!(out, "{}", case.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let wanted =
+        |conditions: &&Conditions| args.under.is_empty() || args.under.iter().any(|name| name == conditions.name());
+    let mut counts = [0; 3];
+    for conditions in Conditions::ALL.iter().filter(wanted) {
+        let place = match Place::prepare(*conditions, &args.bin, args.flag.clone()) {
+            Ok(place) => place,
+            Err(error) => {
+                let _ = writeln!(out, "{:9} {:34} cannot be run: {error}", conditions.name(), "");
+                counts[1] += 1;
+                continue;
+            }
+        };
+        let runs = chosen().map(|case| (case.name.to_owned(), apps::run(case, &place)));
+        for (name, outcome) in runs.chain(killings(&args, &place)) {
+            let (index, text) = match &outcome {
+                Outcome::Passed(time) => (0, format!("ok       {:.1} s", time.as_secs_f64())),
+                Outcome::Failed(why) => (1, format!("FAILED\n  {why}")),
+                Outcome::Skipped(why) if args.require_all && why.contains("not installed") => {
+                    (1, format!("FAILED {why}"))
+                }
+                Outcome::Skipped(why) => (2, format!("skipped  {why}")),
+            };
+            counts[index] += 1;
+            let _ = writeln!(out, "{:9} {:44} {text}", conditions.name(), name);
+        }
+    }
+    let [passed, failed, skipped] = counts;
+    let _ = writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Each side of each endless case, killed early and late.
+fn killings<'a>(args: &'a Args, place: &'a Place) -> impl Iterator<Item = (String, Outcome)> + 'a {
+    let chosen = KILL_CASES.iter().filter(|case| !args.quick && case.name.contains(&args.only));
+    chosen.flat_map(move |case| {
+        let ways = [(true, 300), (true, 1_100), (false, 300), (false, 1_100)];
+        ways.into_iter().map(move |(server, delay_ms)| {
+            let name = format!("{}: {} after {delay_ms} ms", case.name, if server { "server" } else { "client" });
+            (name, apps::kill(case, place, server, Duration::from_millis(delay_ms)))
+        })
+    })
+}
