@@ -1,10 +1,10 @@
 //! The library's own memory allocator.
 //!
-//! The signal handler of [`crate::progress`] runs the engine in the middle of whatever the program did, which may have been
-//! `malloc`: calling the C library's allocator there would wait for a lock that the interrupted thread itself holds. So this library
-//! has an allocator of its own (mimalloc), and notes for each thread whether it is inside of it, or holds one of the small locks
-//! that the handler would need. The handler does nothing in a thread that is; the next call or the progress thread does
-//! it instead.
+//! The signal handler of [`crate::progress`] runs the engine in the middle of whatever the program did, which may have
+//! been `malloc`: calling the C library's allocator there would wait for a lock that the interrupted thread itself
+//! holds. So this library has an allocator of its own (mimalloc), and notes for each thread whether it is inside of it,
+//! or holds one of the small locks that the handler would need. The handler does nothing in a thread that is; the next
+//! call or the progress thread does it instead.
 
 #[cfg(feature = "shared-object")]
 use std::alloc::{GlobalAlloc, Layout};
@@ -67,21 +67,25 @@ fn inside<T>(act: impl FnOnce() -> T) -> T {
 #[cfg(feature = "shared-object")]
 // SAFETY: every call is passed on unchanged to an allocator.
 unsafe impl GlobalAlloc for Heap {
+    // SAFETY: the allocator below is given what the caller promises.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
         inside(|| unsafe { MiMalloc.alloc(layout) })
     }
 
+    // SAFETY: the allocator below is given what the caller promises.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
         inside(|| unsafe { MiMalloc.alloc_zeroed(layout) })
     }
 
+    // SAFETY: the allocator below is given what the caller promises.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
         inside(|| unsafe { MiMalloc.dealloc(pointer, layout) });
     }
 
+    // SAFETY: the allocator below is given what the caller promises.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
         inside(|| unsafe { MiMalloc.realloc(pointer, layout, size) })

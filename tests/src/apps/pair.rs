@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::catalogue::MPIRUN;
 use super::{Case, Check, Conditions, Place, needs_of};
 
 /// How a case ended.

@@ -1,7 +1,7 @@
 //! Does a thread burn its processor, or does it sleep?
 //!
-//! Every thread has a processor-time clock that others may read (`clock_gettime(2)`, dynamic clocks). A thread whose clock
-//! advances as fast as the wall's is running; one that sleeps in a system call stands still.
+//! Every thread has a processor-time clock that others may read (`clock_gettime(2)`, dynamic clocks). A thread whose
+//! clock advances as fast as the wall's is running; one that sleeps in a system call stands still.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

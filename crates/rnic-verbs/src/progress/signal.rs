@@ -1,11 +1,12 @@
 //! Interrupting a thread that spins on memory when a packet comes in.
 //!
 //! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), here to one thread
-//! (`F_SETOWN_EX`). Deviations from the usual: the signal is `SIGURG`, whose default is to be ignored, so that a program which
-//! resets its handlers does not die of a late one; and if the program has a handler for it, nothing is armed at all.
+//! (`F_SETOWN_EX`). Deviations from the usual: the signal is `SIGURG`, whose default is to be ignored, so that a
+//! program which resets its handlers does not die of a late one; and if the program has a handler for it, nothing is
+//! armed at all.
 //!
-//! A signal costs the interrupted thread about two microseconds. When most of them find nothing to do, because the program
-//! polls after all, they are switched off again.
+//! A signal costs the interrupted thread about two microseconds. When most of them find nothing to do, because the
+//! program polls after all, they are switched off again.
 
 use std::os::fd::RawFd;
 use std::sync::Mutex;
@@ -60,7 +61,8 @@ struct Inner {
     target: Option<Box<Target>>,
 }
 
-// SAFETY: the pointer in it is only followed by the handler, while the driver that it names lives (see `Armed::release`).
+// SAFETY: the pointer in it is only followed by the handler, while the driver that it names lives (see
+// `Armed::release`).
 unsafe impl Send for Inner {}
 
 impl Armed {

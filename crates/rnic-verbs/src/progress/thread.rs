@@ -1,7 +1,7 @@
 //! The thread that drives a machine while the program does not.
 //!
-//! It sleeps on the sockets. When something comes in it looks whether the program is calling: if so it leaves the packet
-//! alone and looks again a little later, each time later; if not it drives until nothing moves any more.
+//! It sleeps on the sockets. When something comes in it looks whether the program is calling: if so it leaves the
+//! packet alone and looks again a little later, each time later; if not it drives until nothing moves any more.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
