@@ -13,7 +13,7 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench fuzz long-test fmt clean
+.PHONY: help build run test lint check generate bench fuzz test-apps long-test fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ bench: ## every benchmark, in release, and a summary beside the floors
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
+
+test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--only ib_write"]
+	@scripts/setup apps
+	cargo run --release --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/release $(APPS)
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test

@@ -111,6 +111,7 @@ impl Pair {
         let fill = |line: &str| {
             line.replace("{host}", &host)
                 .replace("{port}", &port)
+                .replace("{mpirun}", MPIRUN)
                 .replace("{collective}", &collective.to_string_lossy())
         };
         let start = Instant::now();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `rnic` beside it.
+    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it.
     ///
     /// # Errors
     /// When the command is not there, or the system does not let us.
@@ -71,15 +71,14 @@ impl Place {
         let programs = TempDir::with_prefix("rnic-apps-")?;
         fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755))?;
         let missing = |what: &Path| PlaceError(format!("{} is not there: run `make build` first", what.display()));
-        let command = bin.join("rnic-bin");
-        let command = if command.is_file() { command } else { bin.join("rnic") };
+        let command = bin.join("rnic");
         if !command.is_file() {
             return Err(missing(&command));
         }
         fs::copy(&command, programs.path().join("rnic"))?;
         let libraries = programs.path().join("lib/rnic");
         fs::create_dir_all(&libraries)?;
-        let built = library_dir(bin);
+        let built = bin.join("lib/rnic");
         for name in ["libibverbs.so.1", "librnic-shim.so"] {
             let from = built.join(name);
             fs::copy(&from, libraries.join(name)).map_err(|_| missing(&from))?;
@@ -128,12 +127,6 @@ impl Place {
         command.env("HOME", self.programs.path());
         command
     }
-}
-
-/// Where the libraries of the command in `bin` stand.
-fn library_dir(bin: &Path) -> PathBuf {
-    let beside = bin.join("rnic");
-    if beside.is_dir() { beside } else { bin.join("rnic-lib") }
 }
 
 /// An address of this machine that is not loopback, as libfabric wants it; loopback where there is no other.

@@ -11,7 +11,7 @@ use rnic_conformance::apps::{self, CASES, Conditions, KILL_CASES, Outcome, Place
 /// Unmodified RDMA programs on the library, under several conditions.
 #[derive(Parser, Debug)]
 struct Args {
-    /// Where the rnic command is, with its libraries in `rnic` beside it
+    /// Where the rnic command is, with its libraries in `lib/rnic` beside it
     #[arg(long, default_value = "target/release")]
     bin: PathBuf,
     /// Conditions to run under: plain, lossy, confined; all when none is named
