@@ -1,5 +1,7 @@
 //! Looking at queue pairs from outside, all of them at once: for whoever watches, not for the packet path.
 
+use rnic_base::Duration;
+
 use crate::PeerId;
 use crate::engine::Engine;
 use crate::qp::{Qp, QpInfo};
@@ -17,6 +19,8 @@ pub struct QpView {
     pub in_flight: u64,
     /// Request packets that may be under way, by the transport's cap or by congestion control.
     pub window: u64,
+    /// The last round trip of a request packet that was measured.
+    pub round_trip: Option<Duration>,
 }
 
 impl Engine {
@@ -35,6 +39,7 @@ impl Qp {
             peer: self.far_end(),
             transport: self.transport.profile.name,
             in_flight: self.requester.window.in_flight(),
+            round_trip: self.round_trip.last(),
             window: window.map_or(cap, |window| window.whole_packets().min(cap)),
         }
     }

@@ -154,6 +154,7 @@ impl Qp {
         if packets == 0 {
             return;
         }
+        self.round_trip.acknowledged(self.requester.window.una, now);
         self.requester.retries = 0;
         self.requester.rnr_retries = 0;
         self.requester.pause = Deadline::NEVER;

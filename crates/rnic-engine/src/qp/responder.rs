@@ -158,6 +158,7 @@ impl Qp {
             Ok(()) => {}
             Err(Refusal::NotReady) => {
                 core.stats.rnr_naks_sent += 1;
+                self.stats.rnr_naks_sent += 1;
                 self.acknowledge(core, AckKind::NotReady(self.min_rnr_timer.code()));
                 return RxOutcome::Dropped(core.drop_packet(DropReason::ReceiverNotReady));
             }

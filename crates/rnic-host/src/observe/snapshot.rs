@@ -95,7 +95,7 @@ pub struct QueuePairSnapshot {
     pub packets_sent: u64,
     /// Packets sent again.
     pub packets_retransmitted: u64,
-    /// Packets of the peer taken.
+    /// Packets of the peer taken, acknowledgements included.
     pub packets_received: u64,
     /// Of these, out of order and kept.
     pub packets_out_of_order: u64,
