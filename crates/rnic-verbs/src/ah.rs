@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     let (context, handle) = unsafe { (object::context((*ah).context), (*ah).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let known = core.ahs.remove(handle).ok_or(Errno::INVALID)?;
-        core.nic.release_peer(known.peer);
+        core.retire(known.peer);
         if let Some(pd) = core.pds.get_mut(known.pd) {
             pd.address_handles -= 1;
         }

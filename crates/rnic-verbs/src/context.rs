@@ -49,12 +49,15 @@ pub(crate) struct Driven {
 
 impl Machine for Driven {
     fn progress(&mut self) -> bool {
-        let moved = self.core.nic.progress();
+        let moved = self.core.progress();
         self.core.deliver(&self.events);
         moved
     }
 
     fn next_due(&self) -> Option<Duration> {
+        if self.core.has_unsent_posts() {
+            return Some(Duration::ZERO);
+        }
         let due = self.core.nic.next_deadline()?;
         Some(Duration::from_nanos(due.as_ps().div_ceil(1_000)))
     }
@@ -85,6 +88,7 @@ impl Shared {
     /// The program is about to sleep until something happens: the progress thread takes over at once.
     pub(crate) fn hand_over(&self) {
         if let Ok(mut guard) = self.enter() {
+            guard.end_of_posts();
             guard.0.hand_over();
         }
     }

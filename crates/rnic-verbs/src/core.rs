@@ -94,6 +94,12 @@ pub(crate) struct Core {
     pub(crate) srqs: Slab<Srq>,
     pub(crate) ahs: Slab<Ah>,
     pub(crate) qps: Slab<Qp>,
+    /// Peers of address handles that are gone, while datagrams may still wait.
+    retired: Vec<PeerId>,
+    /// Calls that posted sends since one of another kind.
+    posts_in_a_row: u32,
+    /// All that was posted has been offered to the network.
+    has_left: bool,
     /// Handles by number. Never iterated.
     pub(crate) by_qpn: HashMap<Qpn, u32>,
     pub(crate) by_cq: HashMap<CqId, u32>,
@@ -113,15 +119,59 @@ impl Core {
             srqs: Slab::new(),
             ahs: Slab::new(),
             qps: Slab::new(),
+            retired: Vec::new(),
+            posts_in_a_row: 0,
+            has_left: true,
             by_qpn: HashMap::new(),
             by_cq: HashMap::new(),
         }
     }
 
-    /// Makes what was posted leave: once for all of it.
+    /// Makes what was posted leave: once for all of it. In a long row of calls that only post, only now and then: what
+    /// leaves together costs the kernel little more than one packet. The rest leaves with the next call of another
+    /// kind, or the progress thread's next look.
     #[inline]
     pub(crate) fn leave(&mut self) {
-        self.nic.wants_progress();
+        self.posts_in_a_row += 1;
+        if self.posts_in_a_row <= POSTS_AT_ONCE || self.posts_in_a_row.is_multiple_of(POSTS_TOGETHER) {
+            self.nic.wants_progress();
+            self.has_left = true;
+        } else {
+            self.has_left = false;
+        }
+    }
+
+    /// Gives a peer back that datagrams went to, as soon as none waits that still goes there.
+    pub(crate) fn retire(&mut self, peer: PeerId) {
+        self.retired.push(peer);
+        self.end_of_posts();
+        let is_idle = |qp: &Qp| self.nic.send_queue_room(qp.qpn) == Some(qp.cap.max_send_wr);
+        if self.qps.iter().filter(|qp| qp.qp_type == IBV_QPT_UD).all(is_idle) {
+            for peer in std::mem::take(&mut self.retired) {
+                self.nic.release_peer(peer);
+            }
+        }
+    }
+
+    /// Sends what is due, takes in what has come; answers whether anything moved.
+    pub(crate) fn progress(&mut self) -> bool {
+        self.has_left = true;
+        self.nic.progress()
+    }
+
+    /// Whether something that was posted waits for more to leave with it.
+    pub(crate) fn has_unsent_posts(&self) -> bool {
+        !self.has_left
+    }
+
+    /// The program has stopped posting: nothing waits for more.
+    #[inline]
+    pub(crate) fn end_of_posts(&mut self) {
+        self.posts_in_a_row = 0;
+        if !self.has_left {
+            self.nic.wants_progress();
+            self.has_left = true;
+        }
     }
 
     /// Hands the NIC's notices to whoever waits for them.
@@ -180,6 +230,12 @@ impl Core {
         self.srqs.iter().find(|srq| srq.id == id).map(|srq| Element::Srq(srq.object))
     }
 }
+
+/// Calls in a row whose requests leave at once: programs that wait for answers make no more.
+const POSTS_AT_ONCE: u32 = 4;
+
+/// Of longer rows, so many calls make one train: beyond, trains save nothing more.
+const POSTS_TOGETHER: u32 = 16;
 
 /// Options of transports that are timeouts.
 const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];

@@ -20,8 +20,9 @@ const BATCH: usize = 32;
 #[inline]
 fn enter(cq: &CqObject) -> Result<(NicGuard<'_>, CqId)> {
     // SAFETY: a completion queue's context is open as long as it lives.
-    let core = unsafe { object::context(cq.c.cq.context) }.shared.enter()?;
+    let mut core = unsafe { object::context(cq.c.cq.context) }.shared.enter()?;
     let id = core.cqs.get(cq.c.cq.handle).ok_or(Errno::INVALID)?.id;
+    core.end_of_posts();
     Ok((core, id))
 }
 

@@ -178,7 +178,7 @@ impl Side {
         }
     }
 
-    fn to_itself(&self) -> ibv_ah_attr {
+    pub(super) fn to_itself(&self) -> ibv_ah_attr {
         let mut dgid = ibv_gid::default();
         // SAFETY: an open device.
         assert_eq!(unsafe { device::ibv_query_gid(self.context, 1, 0, &raw mut dgid) }, 0);
