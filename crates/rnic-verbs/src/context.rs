@@ -62,6 +62,12 @@ impl Machine for Driven {
         Some(Duration::from_nanos(due.as_ps().div_ceil(1_000)))
     }
 
+    fn may_sleep(&mut self) -> bool {
+        let idle = !self.core.nic.wants_progress();
+        self.core.deliver(&self.events);
+        idle
+    }
+
     fn descriptors(&self) -> Descriptors {
         self.core.nic.raw_fds().into_iter().collect()
     }

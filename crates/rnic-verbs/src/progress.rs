@@ -44,6 +44,10 @@ pub(crate) trait Machine: Send + 'static {
     /// How long until [`Machine::progress`] must be called even if nothing comes in; `None` when there is no hurry.
     fn next_due(&self) -> Option<Duration>;
 
+    /// Sends what is ready. If nothing is left to do, sees to it that whatever comes in makes a descriptor readable from
+    /// now until the next [`Machine::progress`], and answers that one may sleep on them.
+    fn may_sleep(&mut self) -> bool;
+
     /// Descriptors that become readable when something has come in.
     fn descriptors(&self) -> Descriptors;
 }
@@ -140,6 +144,7 @@ impl<M: Machine> Shared<M> {
         match self.machine.try_lock() {
             Ok(mut machine) => {
                 let moved = machine.progress();
+                self.stay_in_reach(&mut machine);
                 drop(machine);
                 self.settle();
                 Some(moved)
@@ -152,6 +157,19 @@ impl<M: Machine> Shared<M> {
         }
     }
 
+    /// While signals stand in for the worker, what comes in must make a descriptor readable, or there is no signal.
+    #[inline]
+    fn stay_in_reach(&self, machine: &mut M) {
+        if self.armed.is_armed() {
+            for _ in 0..STAY_TRIES {
+                if machine.may_sleep() {
+                    return;
+                }
+                machine.progress();
+            }
+        }
+    }
+
     /// After unlocking: does what somebody wanted to do while we had the lock.
     #[inline]
     fn settle(&self) {
@@ -159,6 +177,7 @@ impl<M: Machine> Shared<M> {
             match self.machine.try_lock() {
                 Ok(mut machine) => {
                     machine.progress();
+                    self.stay_in_reach(&mut machine);
                 }
                 // Whoever has it now took it after the packet had come, and looks for packets too.
                 Err(_) => return,
@@ -198,7 +217,7 @@ impl<M: Machine> DerefMut for Guard<'_, M> {
 
 impl<M: Machine> Drop for Guard<'_, M> {
     fn drop(&mut self) {
-        let Some(machine) = self.machine.take() else { return };
+        let Some(mut machine) = self.machine.take() else { return };
         let shared = self.shared;
         let now = shared.now_ns();
         shared.last_call_ns.store(now, Ordering::Relaxed);
@@ -211,6 +230,7 @@ impl<M: Machine> Drop for Guard<'_, M> {
         }
         let due = machine.next_due().map_or(u64::MAX, |due| now.saturating_add(due.as_nanos() as u64));
         let descriptors = shared.armed.wants_arming(caller).then(|| machine.descriptors());
+        shared.stay_in_reach(&mut machine);
         drop(machine);
         shared.settle();
         if let Some(descriptors) = descriptors {
@@ -234,6 +254,9 @@ impl<M: Machine> Drop for Guard<'_, M> {
 /// How much too late a deadline may be noticed before the thread is woken for it: waking it costs the program a
 /// microsecond or two, and deadlines are retransmission timeouts, milliseconds away.
 const SLACK_NS: u64 = 500_000;
+
+/// Times that packets may come in just as we want to stop looking; after that the worker's next round does.
+const STAY_TRIES: u32 = 4;
 
 /// A program that asks for an event polls once more before it sleeps, or for each of its queues.
 const ASKED_CALLS: u32 = 16;

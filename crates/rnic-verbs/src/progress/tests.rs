@@ -28,6 +28,10 @@ impl Machine for Counter {
         self.due
     }
 
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
     fn descriptors(&self) -> Descriptors {
         [self.socket.as_raw_fd()].into_iter().collect()
     }

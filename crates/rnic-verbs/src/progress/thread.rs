@@ -101,7 +101,10 @@ fn heed<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
 
 /// Sleeps until a packet comes in, something is due, or somebody wakes us.
 fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
-    let Ok(machine) = shared.machine.try_lock() else { return };
+    let Ok(mut machine) = shared.machine.try_lock() else { return };
+    if !machine.may_sleep() {
+        return;
+    }
     let sockets = machine.descriptors();
     let due = machine.next_due().unwrap_or(IDLE_MAX).min(IDLE_MAX);
     // Said before the lock goes, so that a call that changes what is due finds out.
