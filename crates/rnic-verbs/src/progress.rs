@@ -44,8 +44,8 @@ pub(crate) trait Machine: Send + 'static {
     /// How long until [`Machine::progress`] must be called even if nothing comes in; `None` when there is no hurry.
     fn next_due(&self) -> Option<Duration>;
 
-    /// Sends what is ready. If nothing is left to do, sees to it that whatever comes in makes a descriptor readable from
-    /// now until the next [`Machine::progress`], and answers that one may sleep on them.
+    /// Sends what is ready. If nothing is left to do, sees to it that whatever comes in makes a descriptor readable
+    /// from now until the next [`Machine::progress`], and answers that one may sleep on them.
     fn may_sleep(&mut self) -> bool;
 
     /// Descriptors that become readable when something has come in.
