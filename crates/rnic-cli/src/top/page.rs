@@ -95,7 +95,9 @@ fn pair_row(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot)
     let seconds = seconds_between(before, now);
     let sent = |of: &QueuePairSnapshot| of.packets_sent + of.packets_retransmitted;
     let (sent_before, received_before) = old.map_or((0, 0), |old| (sent(old), old.packets_received));
-    let peer = if pair.peer.is_empty() { "-".to_owned() } else { format!("{} {:#x}", pair.peer, pair.peer_number) };
+    // On a shared machine everybody's packets come from the port of RoCEv2; the number says more.
+    let address = pair.peer.strip_suffix(":4791").unwrap_or(&pair.peer);
+    let peer = if address.is_empty() { "-".to_owned() } else { format!("{address} {:#x}", pair.peer_number) };
     let window = pair.window_packets.map_or_else(String::new, |window| format!(" / {window}"));
     let row = vec![
         format!("{} {:#08x}", now.pid, pair.number),
