@@ -134,7 +134,7 @@ impl Core {
     pub(crate) fn leave(&mut self) {
         self.posts_in_a_row += 1;
         if self.posts_in_a_row <= POSTS_AT_ONCE || self.posts_in_a_row.is_multiple_of(POSTS_TOGETHER) {
-            self.nic.wants_progress();
+            self.nic.doorbell();
             self.has_left = true;
         } else {
             self.has_left = false;
@@ -169,7 +169,7 @@ impl Core {
     pub(crate) fn end_of_posts(&mut self) {
         self.posts_in_a_row = 0;
         if !self.has_left {
-            self.nic.wants_progress();
+            self.nic.doorbell();
             self.has_left = true;
         }
     }

@@ -271,7 +271,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     number(context.shared.enter().and_then(|mut core| {
         let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;
         // Acknowledgements that are owed still leave: the peer may wait for them.
-        core.nic.wants_progress();
+        core.nic.doorbell();
         core.nic.destroy_qp(known.qpn)?;
         core.nic.forget_completions(known.qpn);
         core.by_qpn.remove(&known.qpn);
