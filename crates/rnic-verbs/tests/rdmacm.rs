@@ -1,0 +1,245 @@
+//! Programs that use `librdmacm`, unmodified, between two processes.
+
+mod common;
+
+use std::fs;
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A port that nobody uses, for datagrams or for streams.
+fn free_port() -> u16 {
+    loop {
+        let stream = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = stream.local_addr().expect("its address").port();
+        if UdpSocket::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Whether any socket is bound to the port.
+fn is_bound(port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    ["udp", "udp6", "tcp", "tcp6"].iter().any(|family| {
+        let table = fs::read_to_string(format!("/proc/net/{family}")).unwrap_or_default();
+        // Behind the line's number stands the local address.
+        table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted)))
+    })
+}
+
+fn command(line: &str, variables: &[(&str, &str)]) -> Command {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut command = common::command(&words, SECONDS);
+    command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A server that can be asked.
+fn start(line: &str, port: u16, variables: &[(&str, &str)]) -> Child {
+    let mut server = command(line, variables).spawn().expect("timeout(1) starts");
+    let end = Instant::now() + Duration::from_secs(u64::from(SECONDS));
+    while !is_bound(port) {
+        let status = server.try_wait().expect("a child can be asked");
+        assert!(status.is_none() && Instant::now() < end, "{line}: no server at port {port}: {status:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server
+}
+
+/// Ends a server that would not: timeout(1) hands the signal on.
+fn stop(server: &Child) {
+    let _ = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
+}
+
+/// Runs both sides; `None` when the program is not there.
+fn run(server: &str, client: &str, port: u16, variables: &[(&str, &str)]) -> Option<(Output, Output)> {
+    let fill = |line: &str| line.replace("PORT", &port.to_string());
+    for line in [server, client] {
+        if !common::is_installed(line.split(' ').next().unwrap_or(line)) {
+            return None;
+        }
+    }
+    let mut server = start(&fill(server), port, variables);
+    // A server that has bound its port may not listen yet: programs that do not try again are started again.
+    loop {
+        let client = command(&fill(client), variables).output().expect("timeout(1) starts");
+        let too_early = common::said(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8")
+            || common::said(&client).contains("RDMA_CM_EVENT_UNREACHABLE; error: 1");
+        if !too_early || !matches!(server.try_wait(), Ok(None)) {
+            return Some((server.wait_with_output().expect("the server ends"), client));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Both sides must succeed.
+fn pair(server: &str, client: &str, variables: &[(&str, &str)]) {
+    let port = if server.contains("PORT") { free_port() } else { UDADDY_PORT };
+    if let Some((served, asked)) = run(server, client, port, variables) {
+        let both = served.status.success() && asked.status.success();
+        assert!(both, "{client}\nclient: {}\nserver: {}", common::said(&asked), common::said(&served));
+    }
+}
+
+/// The same line with and without the address at its end.
+fn same(line: &str) {
+    pair(line, &format!("{line} 127.0.0.1"), &[]);
+}
+
+#[test]
+fn rping_checks_its_data() {
+    for address in ["127.0.0.1", "::1"] {
+        let line = |side: char| format!("rping -{side} -a {address} -p PORT -C 100 -V");
+        pair(&line('s'), &line('c'), &[]);
+    }
+    // All addresses of both IP versions.
+    pair("rping -s -a :: -p PORT -C 20 -V", "rping -c -a 127.0.0.1 -p PORT -C 20 -V", &[]);
+}
+
+#[test]
+fn rping_checks_its_data_on_a_network_that_loses_and_reorders() {
+    for transport in ["irn", "roce-gbn"] {
+        let impaired = [("RNIC_TRANSPORT", transport), ("RNIC_LOSS", "1%"), ("RNIC_REORDER", "5%"), ("RNIC_SEED", "7")];
+        let line = |side: char| format!("rping -{side} -a 127.0.0.1 -p PORT -C 100 -S 20000 -V");
+        pair(&line('s'), &line('c'), &impaired);
+    }
+}
+
+#[test]
+fn examples_of_the_library() {
+    pair("ucmatose -c 8 -C 20 -p PORT", "ucmatose -c 8 -C 20 -p PORT -s 127.0.0.1", &[]);
+    pair("ucmatose -c 2 -C 5 -m -p PORT", "ucmatose -c 2 -C 5 -m -p PORT -s 127.0.0.1", &[]);
+    pair("udaddy -c 3 -C 10", "udaddy -c 3 -C 10 -s 127.0.0.1", &[]);
+    pair("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", &[]);
+    pair("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", &[]);
+}
+
+#[test]
+fn connections_by_the_dozen() {
+    // This server does not end by itself.
+    let port = free_port();
+    if !common::is_installed("cmtime") {
+        return;
+    }
+    let mut server = start(&format!("cmtime -c 100 -p {port}"), port, &[]);
+    let client = command(&format!("cmtime -c 100 -p {port} -s 127.0.0.1"), &[]).output().expect("timeout(1) starts");
+    stop(&server);
+    let _ = server.wait();
+    assert!(client.status.success(), "{}", common::said(&client));
+}
+
+#[test]
+fn multicast_is_refused_clearly() {
+    if let Some(address) = outside_address()
+        && common::is_installed("mckey")
+    {
+        let output = command(&format!("mckey -m 239.0.0.1 -b {address}"), &[]).output().expect("timeout(1) starts");
+        let said = common::said(&output);
+        assert!(said.contains("Operation not supported"), "{said}");
+    }
+}
+
+#[test]
+fn perftest_connects_by_address() {
+    same("ib_write_bw -R -n 200 -p PORT");
+    same("ib_read_bw -R -n 200 -p PORT");
+    same("ib_send_lat -R -n 200 -p PORT");
+    same("ib_send_bw -R -c UD -n 200 -s 1024 -p PORT");
+    same("ib_send_lat -R -c UD -n 200 -p PORT");
+}
+
+#[test]
+fn libfabric_connects_by_address() {
+    // It leaves loopback addresses out.
+    let Some(address) = outside_address() else { return common::skip("this machine has loopback only") };
+    for (provider, kind) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
+        let line = format!("fi_pingpong -p {provider} -e {kind}");
+        pair(&format!("{line} -B PORT"), &format!("{line} -P PORT {address}"), &[]);
+    }
+}
+
+#[test]
+fn qperf_connects_by_address() {
+    let port = free_port();
+    if !common::is_installed("qperf") {
+        return;
+    }
+    let mut server = start(&format!("qperf -lp {port}"), port, &[]);
+    for test in ["rc_lat", "rc_bw", "rc_rdma_read_bw"] {
+        let line = format!("qperf -lp {port} -t 1 -cm1 127.0.0.1 {test}");
+        let client = command(&line, &[]).output().expect("timeout(1) starts");
+        assert!(client.status.success(), "{line}: {}", common::said(&client));
+    }
+    stop(&server);
+    let _ = server.wait();
+}
+
+#[test]
+fn both_ends_must_speak_one_transport() {
+    let (port, line) = (free_port(), "rping -s -a 127.0.0.1 -p PORT -C 1");
+    if !common::is_installed("rping") {
+        return;
+    }
+    let mut server = start(&line.replace("PORT", &port.to_string()), port, &[("RNIC_TRANSPORT", "irn")]);
+    let line = format!("rping -c -a 127.0.0.1 -p {port} -C 1");
+    let client = command(&line, &[("RNIC_TRANSPORT", "roce-gbn")]).output().expect("timeout(1) starts");
+    stop(&server);
+    let server = server.wait_with_output().expect("it was killed");
+    assert!(!client.status.success());
+    let said = common::said(&client);
+    assert!(said.contains("the other end speaks irn, this end roce-gbn"), "{said}");
+    drop(server);
+}
+
+/// The host of a process that was killed says that its port is closed.
+#[test]
+fn who_is_killed_is_missed() {
+    if !common::is_installed("rping") {
+        return;
+    }
+    for kills_server in [true, false] {
+        let port = free_port();
+        // Without timeout(1), which would be killed instead of the program.
+        let spawn = |side: &str| {
+            let mut rping = Command::new("rping");
+            rping.args([side, "-a", "127.0.0.1", "-p", &port.to_string(), "-C", "100000000"]);
+            rping.env("LD_LIBRARY_PATH", common::libraries()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            rping.spawn().expect("rping starts")
+        };
+        let mut server = spawn("-s");
+        let end = Instant::now() + Duration::from_secs(u64::from(SECONDS));
+        while !is_bound(port) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut client = spawn("-c");
+        std::thread::sleep(Duration::from_secs(1));
+        let (victim, other) = if kills_server { (&mut server, &mut client) } else { (&mut client, &mut server) };
+        assert!(matches!(victim.try_wait(), Ok(None)), "it is at work");
+        victim.kill().expect("it can be killed");
+        let killed = Instant::now();
+        while other.try_wait().expect("a child can be asked").is_none() {
+            if killed.elapsed() > Duration::from_secs(20) {
+                let _ = other.kill();
+                panic!("the other side waits for ever");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = (server.wait(), client.wait());
+    }
+}
+
+/// An address of this machine that is not a loopback one.
+fn outside_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent.
+    socket.connect("203.0.113.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+/// A program that takes longer is stuck.
+const SECONDS: u32 = 90;
+
+/// Where `udaddy` always is.
+const UDADDY_PORT: u16 = 7_174;
