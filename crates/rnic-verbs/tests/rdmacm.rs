@@ -181,7 +181,7 @@ fn both_ends_must_speak_one_transport() {
     if !common::is_installed("rping") {
         return;
     }
-    let mut server = start(&line.replace("PORT", &port.to_string()), port, &[("RNIC_TRANSPORT", "irn")]);
+    let server = start(&line.replace("PORT", &port.to_string()), port, &[("RNIC_TRANSPORT", "irn")]);
     let line = format!("rping -c -a 127.0.0.1 -p {port} -C 1");
     let client = command(&line, &[("RNIC_TRANSPORT", "roce-gbn")]).output().expect("timeout(1) starts");
     stop(&server);
