@@ -55,26 +55,15 @@ impl Settings {
 }
 
 impl CaptureFile {
+    /// Takes the first name that nobody is writing.
     fn open(path: &Path, pid: u32) -> io::Result<Self> {
-        let text = path.to_string_lossy();
-        if text.contains(PLACEHOLDER) {
-            return Self::create(Path::new(&text.replace(PLACEHOLDER, &pid.to_string())));
-        }
-        Self::create(path).or_else(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Self::create_numbered(path, pid),
-            _ => Err(error),
-        })
-    }
-
-    /// The name with the process's number; and a count, when this process itself writes that one already.
-    fn create_numbered(path: &Path, pid: u32) -> io::Result<Self> {
-        for count in 1..=FILES_MAX {
-            match Self::create(&numbered(path, pid, count)) {
+        for count in 0..FILES_MAX {
+            match Self::create(&name(path, pid, count)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
         }
-        Err(io::Error::other("too many captures of one process"))
+        Err(io::Error::other("too many captures of one name"))
     }
 
     /// Creates or empties `path`, unless somebody is writing it.
@@ -136,9 +125,19 @@ impl Drop for CaptureFile {
     }
 }
 
-/// `out.pcap` as `out.4711.pcap`; the second of one process as `out.4711-2.pcap`.
-fn numbered(path: &Path, pid: u32, count: u32) -> PathBuf {
-    let number = if count > 1 { format!("{pid}-{count}") } else { pid.to_string() };
+/// The names that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; where the name has a place for
+/// its number, `out-4711.pcap`, `out-4711-2.pcap` and on.
+fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
+    let text = path.to_string_lossy();
+    if text.contains(PLACEHOLDER) {
+        let number = if count == 0 { pid.to_string() } else { format!("{pid}-{}", count + 1) };
+        return PathBuf::from(text.replace(PLACEHOLDER, &number));
+    }
+    let number = match count {
+        0 => return path.to_owned(),
+        1 => pid.to_string(),
+        _ => format!("{pid}-{count}"),
+    };
     match path.extension() {
         Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
         None => path.with_extension(number),
@@ -191,8 +190,12 @@ mod tests {
     #[test]
     fn a_place_for_the_number_is_filled() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let file = settings(folder.path().join("a-%p.pcap")).open_capture().expect("writable").expect("asked for");
-        assert_eq!(file.path(), folder.path().join(format!("a-{}.pcap", process::id())));
+        let settings = settings(folder.path().join("a-%p.pcap"));
+        // A program may open the device twice, or have children that still hold the file.
+        let open = || settings.open_capture().expect("it can be written").expect("one was asked for");
+        let (first, second) = (open(), open());
+        assert_eq!(first.path(), folder.path().join(format!("a-{}.pcap", process::id())));
+        assert_eq!(second.path(), folder.path().join(format!("a-{}-2.pcap", process::id())));
     }
 
     #[test]
