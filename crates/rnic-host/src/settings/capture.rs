@@ -125,8 +125,8 @@ impl Drop for CaptureFile {
     }
 }
 
-/// The names that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; where the name has a place for
-/// its number, `out-4711.pcap`, `out-4711-2.pcap` and on.
+/// The names that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; where the name has a place
+/// for its number, `out-4711.pcap`, `out-4711-2.pcap` and on.
 fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
     let text = path.to_string_lossy();
     if text.contains(PLACEHOLDER) {
