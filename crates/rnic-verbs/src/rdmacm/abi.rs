@@ -179,3 +179,6 @@ pub(crate) struct rdma_addrinfo {
     pub(crate) ai_connect: *mut c_void,
     pub(crate) ai_next: *mut rdma_addrinfo,
 }
+
+#[cfg(test)]
+mod tests;
