@@ -133,7 +133,7 @@ pub(crate) fn attributes() -> ibv_device_attr {
         hw_ver: 1,
         max_qp: QUEUE_PAIRS_MAX,
         max_qp_wr: WORK_REQUESTS_MAX as c_int,
-        device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD,
+        device_cap_flags: CAPABILITIES,
         max_sge: SGE_MAX as c_int,
         max_sge_rd: SGE_MAX as c_int,
         max_cq: QUEUES_MAX,
@@ -165,6 +165,9 @@ pub(crate) fn attributes() -> ibv_device_attr {
         phys_port_cnt: 1,
     }
 }
+
+const CAPABILITIES: u32 =
+    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SRQ_RESIZE;
 
 /// An identifier that nobody is assigned (its second bit says so): no vendor's code shall believe that this is its
 /// hardware.

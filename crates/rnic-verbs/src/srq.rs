@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 
 use crate::abi::*;
-use crate::core::Srq;
+use crate::core::{Core, Srq};
 use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
 use crate::mr::pd_id;
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u3
     libc::EOPNOTSUPP
 }
 
-/// `ibv_modify_srq`: sets the limit; the size stays.
+/// `ibv_modify_srq`: sets the size, the limit, or both.
 ///
 /// # Safety
 /// `srq` is a living shared receive queue, `attr` may be read.
@@ -87,22 +87,22 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
     let (context, handle, attr) = unsafe { (object::context((*srq).context), (*srq).handle, &*attr) };
     let mask = mask as u32;
     number(context.shared.enter().and_then(|mut core| {
+        if mask & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) != 0 {
+            return Err(Errno::INVALID);
+        }
+        let Core { nic, srqs, .. } = &mut *core;
+        let known = srqs.get_mut(handle).ok_or(Errno::INVALID)?;
         if mask & IBV_SRQ_MAX_WR != 0 {
-            return Err(Errno::UNSUPPORTED);
+            nic.resize_srq(known.id, attr.max_wr)?;
+            known.attr.max_wr = attr.max_wr;
         }
-        if mask & !IBV_SRQ_LIMIT != 0 {
-            return Err(Errno::INVALID);
+        if mask & IBV_SRQ_LIMIT != 0 {
+            if attr.srq_limit > known.attr.max_wr {
+                return Err(Errno::INVALID);
+            }
+            nic.set_srq_limit(known.id, attr.srq_limit)?;
+            known.attr.srq_limit = attr.srq_limit;
         }
-        if mask & IBV_SRQ_LIMIT == 0 {
-            return Ok(());
-        }
-        let known = core.srqs.get_mut(handle).ok_or(Errno::INVALID)?;
-        if attr.srq_limit > known.attr.max_wr {
-            return Err(Errno::INVALID);
-        }
-        known.attr.srq_limit = attr.srq_limit;
-        let id = known.id;
-        core.nic.set_srq_limit(id, attr.srq_limit)?;
         Ok(())
     }))
 }

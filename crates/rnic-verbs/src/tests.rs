@@ -4,6 +4,7 @@ mod bench;
 mod datagrams;
 mod errors;
 mod events;
+mod srq;
 
 use std::ptr;
 
