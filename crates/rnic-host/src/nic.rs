@@ -53,6 +53,10 @@ pub struct Nic {
     memory: Memory,
     rx: Receiver,
     link: Link,
+    /// Something has been posted since packets left last.
+    has_posts: bool,
+    /// Nothing but acknowledgements of what came in last can be ready to leave.
+    acks_may_wait: bool,
     /// Where the packets of one batch are made.
     slab: Box<[u8]>,
     /// What the kernel granted as receive buffer, bytes.
@@ -96,6 +100,8 @@ impl Nic {
             memory: Memory::default(),
             rx: Receiver::new(),
             link,
+            has_posts: false,
+            acks_may_wait: false,
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes,
             cm: Manager::new(secret),
@@ -361,8 +367,14 @@ impl Nic {
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
             self.engine.tick(now);
         }
-        let sent = self.flush(now);
+        // A packet or two that have just come in call for acknowledgements, which wait for one more look: the program may
+        // be about to post something that they can leave with. After more than that the other side waits for them.
+        let waits = std::mem::take(&mut self.acks_may_wait) && !self.has_posts;
+        let sent = waits || self.flush(now);
+        let before = self.engine.stats().packets_received;
         let received = self.receive_while_busy(now);
+        let few = self.engine.stats().packets_received - before <= FEW_PACKETS;
+        self.acks_may_wait = received && few && !waits;
         if self.link.has_late_errors {
             self.heed_late_errors(now);
         }
@@ -403,6 +415,7 @@ impl Nic {
 
     /// Sends what is ready, up to a budget; answers whether anything left.
     fn flush(&mut self, now: Time) -> bool {
+        self.has_posts = false;
         self.send_messages(now);
         let mut any = self.link.send_waiting(now);
         let mut budget = FLUSH_PACKETS;
@@ -595,6 +608,9 @@ fn transmit_copy(transmit: &Transmit, payload: &[Segment], memory: &Memory, addr
 /// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
 /// wait hold up the other side.
 const FLUSH_PACKETS: u32 = 64;
+
+/// What a program that waits for an answer gets: the answer, and an acknowledgement of the question.
+const FEW_PACKETS: u64 = 2;
 
 /// How long to sleep when the kernel has no room for packets and does not say when it will: a queue of an interface
 /// drains in less.

@@ -212,6 +212,7 @@ impl Nic {
     /// When the queue is full or not there, its state forbids it, or the request breaks a limit.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.has_posts = true;
         self.engine.post_send(qpn, request)
     }
 
