@@ -352,15 +352,11 @@ impl Bypass {
         self.incoming.iter().any(|incoming| !incoming.consumer.is_empty())
     }
 
-    /// Takes that back; answers whether it had been said.
+    /// Somebody is awake; answers whether it was said that nobody is. To writers it stays said, until each has woken us
+    /// once: another thread may sleep on, and the one that is awake may go away without a word.
     #[inline]
     pub(crate) fn wake_up(&mut self) -> bool {
-        let was_asleep = self.is_asleep;
-        if was_asleep {
-            self.is_asleep = false;
-            self.incoming.iter().for_each(|incoming| incoming.consumer.set_sleeping(false));
-        }
-        was_asleep
+        std::mem::take(&mut self.is_asleep)
     }
 }
 

@@ -367,8 +367,8 @@ impl Nic {
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
             self.engine.tick(now);
         }
-        // A packet or two that have just come in call for acknowledgements, which wait for one more look: the program may
-        // be about to post something that they can leave with. After more than that the other side waits for them.
+        // A packet or two that have just come in call for acknowledgements, which wait for one more look: the program
+        // may be about to post something that they can leave with. After more than that the other side waits for them.
         let waits = std::mem::take(&mut self.acks_may_wait) && !self.has_posts;
         let sent = waits || self.flush(now);
         let before = self.engine.stats().packets_received;
