@@ -235,8 +235,9 @@ fn install_handler() -> bool {
             }
             let mut ours: libc::sigaction = std::mem::zeroed();
             ours.sa_sigaction = interrupted as extern "C" fn(libc::c_int) as usize;
-            // Calls that can go on go on; on the program's alternative stack, if it has one.
-            ours.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+            // Calls that can go on go on. Not on the alternative stack that a thread may have: those are made for a
+            // handler that says a word and ends (Rust's are a few pages), and the packet path needs more.
+            ours.sa_flags = libc::SA_RESTART;
             libc::sigfillset(&raw mut ours.sa_mask);
             libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
         }
