@@ -61,6 +61,8 @@ bitflags! {
         const SOLICITED = 4;
         /// A datagram: the first [`crate::GRH_LEN`] bytes received are its global route header, and `source` is set.
         const GRH = 8;
+        /// That header is IPv4's, in its last 20 bytes.
+        const IPV4 = 16;
     }
 }
 

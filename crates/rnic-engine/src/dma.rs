@@ -46,6 +46,11 @@ pub trait Dma {
     /// a datagram stand the [`crate::GRH_LEN`] bytes of its global route header, and count.
     fn place(&mut self, offset: u32, target: Segment);
 
+    /// Whether the header in front of the present datagram is IPv4's (annex A17.4.5.1: a completion tells which it is).
+    fn has_ipv4_header(&self) -> bool {
+        false
+    }
+
     /// Stores the eight bytes of an atomic response, in the host's byte order.
     fn store(&mut self, local: u64, value: u64);
 

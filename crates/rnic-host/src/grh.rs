@@ -45,6 +45,11 @@ pub(crate) fn grh(way: &Addresses, udp_payload_len: u32) -> Grh {
     bytes
 }
 
+/// Whether a header from [`grh`] is IPv4's.
+pub(crate) fn is_ipv4(grh: &Grh) -> bool {
+    grh[0] >> 4 != 6
+}
+
 /// The internet checksum (RFC 1071) of a header whose checksum is zero.
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.as_chunks().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();

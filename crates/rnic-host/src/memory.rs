@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
 
-use crate::grh::Grh;
+use crate::grh::{self, Grh};
 
 /// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
 ///
@@ -320,6 +320,10 @@ impl Dma for Placement<'_> {
             let from = from + of_grh - grh.len();
             self.memory.place(target, self.payload.slice(from..from + len - of_grh));
         }
+    }
+
+    fn has_ipv4_header(&self) -> bool {
+        self.grh.is_some_and(grh::is_ipv4)
     }
 
     fn store(&mut self, local: u64, value: u64) {

@@ -35,6 +35,8 @@ pub struct Settings {
     pub capture: Option<PathBuf>,
     /// Peers are adapters of other makes.
     pub real_roce_peers: bool,
+    /// An address without a GID is this host.
+    pub lids_are_loopback: bool,
     /// Processes on one host may go past UDP.
     pub bypass: bool,
     /// Who works when the program does not call the library.
@@ -57,6 +59,7 @@ impl Default for Settings {
             mtu_max_bytes: None,
             capture: None,
             real_roce_peers,
+            lids_are_loopback: false,
             bypass: true,
             progress: Progress::Auto,
             segmentation,

@@ -14,10 +14,14 @@ use crate::wire;
 ///
 /// # Errors
 /// When there is no address in it, or one that is not ours to send from.
-pub(crate) fn way(attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
-    if attr.is_global == 0 || attr.port_num != PORT {
-        // Ethernet has no local identifiers: without a GID there is no address.
+pub(crate) fn way(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
+    if attr.port_num != PORT {
         return Err(Errno::INVALID);
+    }
+    if attr.is_global == 0 {
+        // Ethernet has no local identifiers: without a GID there is no address.
+        let own = core.lids_are_loopback.then(|| device::address(0)).ok_or(Errno::INVALID)??.ip;
+        return Ok((own, own));
     }
     let remote = wire::ip_of(&attr.grh.dgid).ok_or(Errno::INVALID)?;
     let local = device::address(i64::from(attr.grh.sgid_index))?.ip;
@@ -25,7 +29,7 @@ pub(crate) fn way(attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
 }
 
 fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
-    let (remote, local) = way(attr)?;
+    let (remote, local) = way(core, attr)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     core.pds.get_mut(pd).ok_or(Errno::INVALID)?.address_handles += 1;
     Ok(core.ahs.insert(Ah { peer, pd }))

@@ -31,8 +31,19 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc_flags,
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: header_type(completion.flags),
         dlid_path_bits: 0,
+    }
+}
+
+/// What the service level of a received datagram says where there are no service levels: which header stands in front of
+/// it, as adapters of mlx5's kind put it and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+#[inline]
+fn header_type(flags: WcFlags) -> u8 {
+    match (flags.contains(WcFlags::GRH), flags.contains(WcFlags::IPV4)) {
+        (false, _) => 0,
+        (true, false) => 0b1001,
+        (true, true) => 0b1010,
     }
 }
 

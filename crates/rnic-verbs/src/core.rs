@@ -98,6 +98,8 @@ pub(crate) struct Core {
     retired: Vec<PeerId>,
     /// Calls that posted sends since one of another kind.
     posts_in_a_row: u32,
+    /// An address without a GID is this host.
+    pub(crate) lids_are_loopback: bool,
     /// All that was posted has been offered to the network.
     has_left: bool,
     /// Handles by number. Never iterated.
@@ -106,7 +108,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(nic: Nic, transport: Transport) -> Self {
+    pub(crate) fn new(nic: Nic, transport: Transport, lids_are_loopback: bool) -> Self {
         let timeouts = transport.profile().options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
         let longest = timeouts.map(|(_, value)| Duration::from_ps(value)).max();
         Self {
@@ -121,6 +123,7 @@ impl Core {
             qps: Slab::new(),
             retired: Vec::new(),
             posts_in_a_row: 0,
+            lids_are_loopback,
             has_left: true,
             by_qpn: HashMap::new(),
             by_cq: HashMap::new(),

@@ -17,7 +17,7 @@ pub const KILL_CASES: &[Case] = &[
 ];
 
 const fn endless(name: &'static str, server: &'static str, client: &'static str) -> Case {
-    Case { name, server, client, check: Check::Exit, seconds: 60, reliable: true, quick: false }
+    Case { name, server, client, check: Check::Exit, seconds: 60, port: None, reliable: true, quick: false }
 }
 
 /// Kills the server or the client of `case` after `delay`; the other must end by itself within [`NOTICE`].

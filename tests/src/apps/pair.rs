@@ -102,7 +102,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(case: &Case, place: &Place) -> Result<Self, String> {
-        let port = free_port().to_string();
+        let port = case.port.unwrap_or_else(free_port).to_string();
         let host = place.host();
         let collective = place.scratch().join("collective");
         if case.client.contains("{collective}") && !collective.is_file() {

@@ -44,6 +44,7 @@ impl Settings {
         let mut parts = Vec::new();
         parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
         parts.extend(self.real_roce_peers.then(|| "peers of other makes".to_owned()));
+        parts.extend(self.lids_are_loopback.then(|| "addresses without GID lead to this host".to_owned()));
         let switches = [
             ("same-host bypass", self.bypass),
             ("segmentation offload", self.segmentation),

@@ -167,6 +167,22 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "RNIC_LIDS",
+        option: "lids",
+        value: "refused|loopback",
+        default: "refused",
+        meaning: "What an address without a GID is, as programs for InfiniBand use it (qperf): an error, as on any \
+                  Ethernet adapter, or this host",
+        read: |settings, text| {
+            settings.lids_are_loopback = match text.trim() {
+                "refused" => false,
+                "loopback" => true,
+                _ => return Err("expected refused or loopback".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Variable {
         name: "RNIC_BYPASS",
         option: "bypass",
         value: "on|off",

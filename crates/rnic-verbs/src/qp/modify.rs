@@ -119,7 +119,7 @@ fn forget(core: &mut Core, handle: u32) {
 
 fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {
     let Some(&Qp { qpn, .. }) = core.qps.get(handle) else { return Err(Errno::INVALID) };
-    let (remote, local) = ah::way(&attr.ah_attr)?;
+    let (remote, local) = ah::way(core, &attr.ah_attr)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     let connection = QpConnection {
         peer,

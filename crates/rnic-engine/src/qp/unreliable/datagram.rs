@@ -43,6 +43,7 @@ impl Qp {
         }
         queue.head = counter.wrapping_add(1);
         let mut flags = WcFlags::GRH;
+        flags.set(WcFlags::IPV4, dma.has_ipv4_header());
         flags.set(WcFlags::WITH_IMM, immediate.is_some());
         flags.set(WcFlags::SOLICITED, packet.flags.solicited);
         let completion = Completion {
