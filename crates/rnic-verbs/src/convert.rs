@@ -36,8 +36,8 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
 }
 
-/// What the service level of a received datagram says where there are no service levels: which header stands in front of
-/// it, as adapters of mlx5's kind put it and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+/// What the service level of a received datagram says where there are no service levels: which header stands in front
+/// of it, as adapters of mlx5's kind put it and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
 #[inline]
 fn header_type(flags: WcFlags) -> u8 {
     match (flags.contains(WcFlags::GRH), flags.contains(WcFlags::IPV4)) {

@@ -60,6 +60,7 @@ fn every_variable_is_read() {
             ("RNIC_MTU", "512"),
             ("RNIC_PCAP", "x"),
             ("RNIC_PEERS", "roce"),
+            ("RNIC_LIDS", "loopback"),
             ("RNIC_QUIET", "on"),
         ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
