@@ -29,7 +29,9 @@ run: build ## build, then do the main job on real input: make run [FILE=path]
 test: ## everything that must hold: format, lints, every test of the workspace
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
+	scripts/link-verbs debug
 	cargo test --workspace --locked --no-fail-fast
+	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain --under lossy
 
 lint: ## format and clippy, warnings are errors
 	cargo fmt --all --check
