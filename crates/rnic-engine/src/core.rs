@@ -182,11 +182,22 @@ impl Core {
         self.settle(peer, 0);
     }
 
+    /// As [`Core::pass_on_room`], when nobody knows any more at whom it was: an unreliable queue pair was woken and its
+    /// requests are gone.
+    #[cold]
+    pub(crate) fn pass_on_all_room(&mut self) {
+        for peer in self.peers.limited() {
+            self.pass_on_room(peer);
+        }
+    }
+
     /// Nothing that stands in any queue is meant for the queue pair that will be in `slot` next.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.control.retain(|control| control.slot != slot);
         self.ready.forget(slot);
         self.peers.forget(slot);
+        // It may have been woken for room that it now leaves to others.
+        self.pass_on_all_room();
     }
 
     /// Queues an acknowledgement; false when there is no room and the queue pair must remember that it owes one.

@@ -34,6 +34,15 @@ impl Peers {
         self.0[index].limit = limit;
     }
 
+    pub(crate) fn limit(&self, peer: PeerId) -> Option<u64> {
+        self.0.get(peer.0 as usize)?.limit
+    }
+
+    /// All that may ever have had a limit.
+    pub(crate) fn limited(&self) -> impl Iterator<Item = PeerId> + use<> {
+        (0..self.0.len() as u32).map(PeerId)
+    }
+
     /// How many packets may be sent to `peer` now.
     #[inline]
     pub(crate) fn room(&self, peer: PeerId) -> u64 {

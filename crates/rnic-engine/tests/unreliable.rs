@@ -89,7 +89,6 @@ fn messages_of_any_length_arrive() {
 fn nothing_asks_for_an_answer_and_nothing_waits_for_one() {
     for transport in ["roce-gbn", "irn"] {
         let mut pair = Pair::new(&Setup { transport: Setup::new(transport, &[]).transport, ..setup() });
-        pair.left.engine.set_peer_limit(PeerId(7), Some(2));
         pair.wire(|_| Fate::Drop);
         for wr_id in 0..100 {
             write(&mut pair, wr_id, 2_500, None);

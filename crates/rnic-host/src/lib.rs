@@ -59,6 +59,7 @@ mod clock;
 pub mod cm;
 mod config;
 mod connection;
+mod credit;
 mod datagram;
 mod defaults;
 mod error;

@@ -18,12 +18,13 @@ use std::os::unix::net::UnixDatagram;
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
-use rnic_engine::PeerId;
+use rnic_engine::{PeerId, Transmit};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
 use crate::bypass::{Bypass, Taken};
 use crate::capture::{CaptureTo, record};
+use crate::credit::Credits;
 use crate::datagram::Datagram;
 use crate::impair::{DelayLine, Fate};
 use crate::notice::{Notice, Notices};
@@ -45,6 +46,8 @@ pub(crate) struct Link {
     /// How a peer's UDP port is found.
     pub(crate) ports: Ports,
     pub(crate) peers: Peers,
+    /// What unreliable packets wait for.
+    pub(crate) credits: Credits,
     /// The kernel cuts trains.
     pub(crate) segmentation: bool,
     /// Held by a NIC at one address that it has among NICs that share the port.
@@ -61,6 +64,8 @@ pub(crate) struct Link {
     line: DelayLine,
     /// The network has reported errors that nobody has looked at.
     pub(crate) has_late_errors: bool,
+    /// Answers about credit are ready to leave.
+    pub(crate) has_answers: bool,
     pub(crate) capture: Option<CaptureTo>,
     pub(crate) stats: NicStats,
     pub(crate) notices: Notices,
@@ -140,6 +145,7 @@ impl Link {
             lanes,
             ports,
             peers: Peers::default(),
+            credits: Credits::default(),
             crowded: VecDeque::new(),
             claim: None,
             bypass: None,
@@ -147,6 +153,7 @@ impl Link {
             wide: VecDeque::new(),
             line: DelayLine::default(),
             has_late_errors: false,
+            has_answers: false,
             capture: None,
             stats: NicStats::default(),
             notices: Notices::default(),
@@ -245,6 +252,28 @@ impl Link {
         }
         self.capture(now, addresses, bytes);
         self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
+    }
+
+    /// Counts a packet that nobody will acknowledge; one that cannot be lost any more has as good as arrived.
+    #[inline]
+    pub(crate) fn count_unacknowledged(&mut self, transmit: &Transmit, is_safe: bool) {
+        let port = self.port_of(self.peers.get(transmit.peer), transmit.packet.dest_qpn);
+        if is_safe {
+            self.credits.arrived(transmit.peer);
+        } else {
+            self.credits.sent(transmit.peer, port);
+        }
+    }
+
+    /// Where a datagram comes from that answers somebody at `to`, and is to come from our address `from`.
+    pub(crate) fn way_back(&self, from: IpAddr, to: SocketAddr) -> Option<Addresses> {
+        let port = self.lanes[self.lane_of(to.ip())].sender().local_addr().port();
+        Addresses::new(SocketAddr::new(from, port), to).ok()
+    }
+
+    /// Whether so many datagrams are ready to leave that no more should be made for strangers.
+    pub(crate) fn is_crowded_by_answers(&self) -> bool {
+        self.held.len() >= ANSWERS_MAX
     }
 
     /// Keeps a packet for a peer whose path is too narrow for it.
@@ -530,6 +559,9 @@ fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: 
 /// How long a packet waits for a NIC of this machine to read what is there: a tick of a busy machine. Everything else
 /// waits with it, so one that does not read is not waited for again.
 const ROOM_WAIT: Duration = Duration::from_ms(5);
+
+/// Answers that wait for the kernel, at most: whoever asks in vain asks again.
+const ANSWERS_MAX: usize = 64;
 
 /// IP versions.
 const LANES_MAX: usize = 2;

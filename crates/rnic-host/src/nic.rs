@@ -4,6 +4,7 @@
 //! program's own thread, and no other thread must be woken.
 
 mod connect;
+mod credit;
 mod receive;
 mod shared;
 mod verbs;
@@ -22,7 +23,7 @@ use rnic_engine::{
 };
 use rnic_wire::codec::encode_headers;
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, HEADERS_MAX, ICRC_LEN, Qpn};
+use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, Qpn};
 
 use crate::bypass::{Bypass, Taken};
 use crate::capture::CaptureTo;
@@ -300,6 +301,8 @@ impl Nic {
     /// When nobody holds it.
     pub fn release_peer(&mut self, peer: PeerId) {
         if self.link.peers.release(peer) {
+            self.link.credits.forget_peer(peer);
+            self.settle_credits();
             self.engine.set_peer_limit(peer, None);
             if let Some(bypass) = &mut self.link.bypass {
                 bypass.forget_peer(peer);
@@ -367,14 +370,21 @@ impl Nic {
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
             self.engine.tick(now);
         }
+        if self.link.credits.next_due().is_some_and(|due| due <= now) {
+            self.link.credits.tick(now, || self.random.bits());
+        }
         // A packet or two that have just come in call for acknowledgements, which wait for one more look: the program
         // may be about to post something that they can leave with. After more than that the other side waits for them.
-        let waits = std::mem::take(&mut self.acks_may_wait) && !self.has_posts;
+        let waits = std::mem::take(&mut self.acks_may_wait) && !self.has_posts && !self.link.credits.has_work();
         let sent = waits || self.flush(now);
         let before = self.engine.stats().packets_received;
         let received = self.receive_while_busy(now);
         let few = self.engine.stats().packets_received - before <= FEW_PACKETS;
         self.acks_may_wait = received && few && !waits;
+        if std::mem::take(&mut self.link.has_answers) {
+            // Somebody waits for them.
+            self.link.send_waiting(now);
+        }
         if self.link.has_late_errors {
             self.heed_late_errors(now);
         }
@@ -417,10 +427,16 @@ impl Nic {
     fn flush(&mut self, now: Time) -> bool {
         self.has_posts = false;
         self.send_messages(now);
+        if self.link.credits.has_work() {
+            self.heed_credits(now);
+        }
         let mut any = self.link.send_waiting(now);
         let mut budget = FLUSH_PACKETS;
         while budget > 0 && !self.link.is_held_up() {
             let packets = self.send_batch(now);
+            if self.link.credits.has_work() {
+                self.heed_credits(now);
+            }
             // Copies that are due at once leave with the packets that they are copies of.
             let waited = self.link.send_waiting(now);
             any |= packets > 0 || waited;
@@ -448,7 +464,10 @@ impl Nic {
                 link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));
                 continue;
             }
-            add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
+            let is_safe = add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
+            if matches!(transmit.format, Format::UnreliableConnection | Format::UnreliableDatagram) {
+                link.count_unacknowledged(&transmit, is_safe);
+            }
         }
         batch.part_from_acks();
         for ack in acks.iter() {
@@ -464,7 +483,7 @@ impl Nic {
     }
 }
 
-/// Adds a packet to the batch, unless something else becomes of it.
+/// Adds a packet to the batch, unless something else becomes of it; answers whether it cannot be lost any more.
 #[inline]
 fn add_packet(
     link: &mut Link,
@@ -473,25 +492,27 @@ fn add_packet(
     now: Time,
     transmit: &Transmit,
     payload: &[Segment],
-) {
+) -> bool {
     let len = transmit.packet.udp_payload_len(transmit.format);
     let peer = link.peers.get(transmit.peer);
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
         let copy = |addresses: &Addresses| transmit_copy(transmit, payload, memory, addresses);
         if !link.impair(now, (transmit.peer, port), len, copy) {
-            return;
+            return false;
         }
     }
     if link.peers.get(transmit.peer).is_local && send_by_memory(link, memory, now, transmit, payload, port) {
-        return;
+        return true;
     }
     if link.is_still_narrow(now, transmit.peer, len) {
         let addresses = link.peers.get(transmit.peer).way(port);
-        return link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses));
+        link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses));
+        return false;
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
     batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation });
+    false
 }
 
 /// Sends a packet to another NIC of this machine through memory; answers whether it is gone.

@@ -28,6 +28,11 @@ pub(crate) fn number_on(port: u16, index: u32) -> Qpn {
     Qpn::new(u32::from(port >> PORT_SHIFT) << INDEX_BITS | index & (QUEUE_PAIRS_OF_PORT - 1))
 }
 
+/// Whether `port` is one that NICs choose for their own.
+pub(crate) fn is_port_of_nic(port: u16) -> bool {
+    port.is_multiple_of(1 << PORT_SHIFT) && u32::from(port) >= LOWEST_STEP << PORT_SHIFT
+}
+
 /// Opens the sockets of a NIC that has a port of its own: one lane for each IP version that the machine has. Answers
 /// with the error that kept packets from leaving from port 4791, if one did.
 pub(crate) fn open(config: &NicConfig, random: &mut RandomStream) -> io::Result<(Vec<Lane>, Option<io::Error>)> {

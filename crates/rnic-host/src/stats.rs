@@ -85,6 +85,12 @@ pub struct NicStats {
     pub cm_strays: u64,
     /// Management messages sent, again ones included.
     pub cm_sent: u64,
+    /// Times a NIC was asked whether it has taken in what nobody acknowledges.
+    pub credit_requests: u64,
+    /// Times this NIC has answered that it has.
+    pub credit_answers: u64,
+    /// Times a NIC was given up that did not answer.
+    pub credit_given_up: u64,
     /// Packets written to the capture.
     pub captured: u64,
     /// What impairment has done.

@@ -12,6 +12,7 @@
 
 pub mod cm;
 pub mod codec;
+pub mod credit;
 pub mod error;
 pub mod fuzz;
 pub mod gsi;

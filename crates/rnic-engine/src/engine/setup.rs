@@ -245,10 +245,24 @@ impl Engine {
     }
 
     /// Bounds the packets under way to `peer`, over all queue pairs, to what its receive buffer takes; `None` lifts the
-    /// bound.
+    /// bound. Packets of unreliable services count too, and it is the caller who must say when they have arrived:
+    /// [`Engine::settle`].
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
         self.core.pass_on_room(peer);
+    }
+
+    /// The bound that [`Engine::set_peer_limit`] has set.
+    #[inline]
+    pub fn peer_limit(&self, peer: PeerId) -> Option<u64> {
+        self.core.peers.limit(peer)
+    }
+
+    /// Packets of unreliable services to `peer` have arrived, or are given up: others may use their room. Nobody
+    /// acknowledges them, so only the body can know.
+    #[inline]
+    pub fn settle(&mut self, peer: PeerId, packets: u64) {
+        self.core.settle(peer, packets);
     }
 
     fn change(&mut self, qpn: Qpn, to: QpState) -> Result<&mut Qp, ModifyError> {

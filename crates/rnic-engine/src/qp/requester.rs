@@ -238,11 +238,11 @@ impl Qp {
     #[inline]
     pub(crate) fn transmit_request(&mut self, core: &mut Core, now: Time) -> bool {
         self.requester.queued = false;
-        if !self.state.sends() {
-            return false;
-        }
         if self.peer == PeerId::NOBODY {
             return self.transmit_unreliable(core, now);
+        }
+        if !self.state.sends() {
+            return false;
         }
         if self.requester.pause.is_set() {
             core.count_wait(WaitReason::ReceiverNotReady);

@@ -2,7 +2,8 @@
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request
 //! completes when its last packet has been handed out; what arrives is delivered or dropped without a word. No window,
-//! no timer, no congestion control, no bound on what is under way to a peer: those all live on acknowledgements.
+//! no timer, no congestion control: those all live on acknowledgements. Packets count against the room of a peer that
+//! has a limit, until the body says that they have arrived ([`crate::Engine::settle`]).
 //! [`connection`] and [`datagram`] hold what the two services do with a packet that comes in.
 //!
 //! Queue pairs of these services have nobody for a peer, as far as the packet path of reliable connections can see. So
@@ -23,7 +24,10 @@ use crate::error::{DropReason, RxOutcome};
 use crate::qp::completer::send_completion;
 use crate::qp::requester::Piece;
 use crate::qp::{Qp, QpState};
+use crate::ready::Half;
+use crate::stats::WaitReason;
 use crate::transport::Service;
+use crate::wq::SendWqe;
 use crate::wr::SendFlags;
 
 /// What a queue pair of an unreliable service has beside its queues: the peer of a connection, or the key that
@@ -57,13 +61,24 @@ impl Qp {
     pub(crate) fn transmit_unreliable(&mut self, core: &mut Core, now: Time) -> bool {
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
-        if !requester.queue.has_unsent() || (starts && self.state == QpState::SendQueueDrained) {
+        let is_drained = starts && self.state == QpState::SendQueueDrained;
+        if !self.state.sends() || !requester.queue.has_unsent() || is_drained {
+            core.pass_on_all_room();
+            return false;
+        }
+        let (peer, _) = self.destination(requester.queue.get(requester.queue.next));
+        if core.peers.room(peer) == 0 {
+            core.count_wait(WaitReason::PeerWindow);
+            self.requester.queued = true;
+            core.peers.wait(peer, Half::Requester, self.slot);
             return false;
         }
         if !self.build_unreliable(core, now) {
             self.fail_unreliable(core, WcStatus::LocalProtection);
+            core.pass_on_all_room();
             return false;
         }
+        core.peers.sent(peer, 1);
         let requester = &mut self.requester;
         requester.window.pass();
         requester.sent_of_next += 1;
@@ -85,10 +100,7 @@ impl Qp {
             return false;
         }
         let position = Position::of(index, wqe.packets);
-        let (peer, dest_qpn) = match self.transport.service {
-            Service::UnreliableDatagram => (PeerId(wqe.remote as u32), Qpn::new(wqe.sn)),
-            _ => (self.unreliable.peer(), self.dest_qpn),
-        };
+        let (peer, dest_qpn) = self.destination(wqe);
         let solicited = position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         let packet = &mut core.out.packet;
         packet.dest_qpn = dest_qpn;
@@ -100,6 +112,14 @@ impl Qp {
         self.send_data(core, now, false);
         core.out.peer = peer;
         true
+    }
+
+    /// Where the packets of a request go.
+    fn destination(&self, wqe: &SendWqe) -> (PeerId, Qpn) {
+        match self.transport.service {
+            Service::UnreliableDatagram => (PeerId(wqe.remote as u32), Qpn::new(wqe.sn)),
+            _ => (self.unreliable.peer(), self.dest_qpn),
+        }
     }
 
     /// The key that a datagram travels with: privileged ones are for those who may set them, and a queue pair's own key

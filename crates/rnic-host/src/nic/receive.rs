@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
+use rnic_wire::credit::Credit;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
 use super::Nic;
+use super::credit::take_in_credit;
 use crate::bypass::{Broken, Incoming, Record};
 use crate::carry;
 use crate::cm::Manager;
@@ -199,9 +201,6 @@ fn take_in_datagram(
         link.capture(now, &addresses, datagram);
     }
     if gsi::is_gsi(datagram) {
-        if link.ports != Ports::OfPeer {
-            return link.stats.drop_datagram(RxDrop::Management);
-        }
         return take_in_message(link, cm, now, way, datagram);
     }
     let decoded = match codec::decode(datagram) {
@@ -294,7 +293,7 @@ fn take_in_stranger(
 /// pair for datagrams would take it for its peer.
 const STRANGER: PeerId = PeerId(u32::MAX - 1);
 
-/// A datagram for queue pair 1: connection management, or nonsense.
+/// A datagram for queue pair 1: connection management, credit, or nonsense.
 #[cold]
 fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, datagram: &[u8]) {
     let Ok(addresses) = Addresses::new(way.source, way.local) else {
@@ -302,10 +301,17 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
     };
     let packet = match gsi::decode(datagram) {
         Ok(packet) => packet,
+        Err(_) if link.ports != Ports::OfPeer => return link.stats.drop_datagram(RxDrop::Management),
         Err(error) => return link.stats.drop_malformed(error),
     };
     if !icrc::verify(&addresses, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
+    }
+    if let Some(message) = Credit::parse(packet.mad) {
+        return take_in_credit(link, now, way.peer, &addresses, message);
+    }
+    if link.ports != Ports::OfPeer {
+        return link.stats.drop_datagram(RxDrop::Management);
     }
     match cm::parse(packet.mad) {
         Ok(mad) => cm.receive(now, &addresses, mad),

@@ -94,7 +94,13 @@ impl Nic {
             return Some(Duration::ZERO);
         }
         let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);
-        let due = [self.engine.next_timeout(), self.cm.next_timeout(), self.link.next_due(), held_up_until];
+        let due = [
+            self.engine.next_timeout(),
+            self.cm.next_timeout(),
+            self.link.next_due(),
+            self.link.credits.next_due(),
+            held_up_until,
+        ];
         due.into_iter().flatten().min().map(|due| due.since(now))
     }
 

@@ -1,0 +1,74 @@
+//! Credit messages, in and out: see [`crate::credit`].
+
+use std::net::SocketAddr;
+
+use rnic_base::{Psn, Time};
+use rnic_engine::PeerId;
+use rnic_wire::credit::Credit;
+use rnic_wire::gsi::GsiPacket;
+use rnic_wire::net::UDP_PORT;
+use rnic_wire::{Addresses, Qpn};
+
+use super::Nic;
+use crate::credit::Ask;
+use crate::link::{Link, Ports};
+use crate::ports::is_port_of_nic;
+use crate::stats::RxDrop;
+
+impl Nic {
+    /// Sends the requests that are called for, and gives room back.
+    #[cold]
+    pub(super) fn heed_credits(&mut self, now: Time) {
+        let Self { link, engine, random, .. } = self;
+        link.credits.ask(now, |peer| engine.peer_limit(peer), || random.bits());
+        while let Some(Ask { peer, port, cookie }) = link.credits.pop_ask() {
+            let answer_port = link.local_addr().port();
+            let way = link.peers.get(peer).way(port);
+            link.stats.credit_requests += 1;
+            send(link, now, &way, Credit::Request { cookie, answer_port });
+        }
+        link.stats.credit_given_up = link.credits.given_up;
+        self.settle_credits();
+    }
+
+    /// Gives room back.
+    pub(super) fn settle_credits(&mut self) {
+        while let Some((peer, packets)) = self.link.credits.pop_settled() {
+            self.engine.settle(peer, packets);
+        }
+    }
+}
+
+/// A message about credit has come in, with a valid checksum.
+pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, way: &Addresses, message: Credit) {
+    match message {
+        Credit::Answer { cookie } => {
+            if !peer.is_some_and(|peer| link.credits.answered(now, peer, cookie)) {
+                link.stats.drop_datagram(RxDrop::Management);
+            }
+        }
+        Credit::Request { cookie, answer_port } => {
+            // Asked in vain is asked again, so none of this needs an answer of its own.
+            let port = match link.ports {
+                Ports::OfPeer => way.src().port(),
+                Ports::OfQueuePair => answer_port,
+                Ports::RoceV2 => UDP_PORT,
+            };
+            if link.ports == Ports::OfQueuePair && !is_port_of_nic(port) {
+                return link.stats.drop_datagram(RxDrop::Management);
+            }
+            let back = link.way_back(way.dst().ip(), SocketAddr::new(way.src().ip(), port));
+            if let Some(back) = back.filter(|_| !link.is_crowded_by_answers()) {
+                link.stats.credit_answers += 1;
+                link.has_answers = true;
+                send(link, now, &back, Credit::Answer { cookie });
+            }
+        }
+    }
+}
+
+/// Sends a message. Nobody looks at its sequence number.
+fn send(link: &mut Link, now: Time, way: &Addresses, message: Credit) {
+    let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &message.emit() };
+    link.send_soon(now, way, &packet.encode(way));
+}

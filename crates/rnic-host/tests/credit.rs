@@ -1,0 +1,292 @@
+//! Unreliable services over plain UDP: the receiver's socket buffer is not overrun, whoever does not speak of credit is
+//! not waited for, and nobody else can give it.
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{HALF, Side, drive, drive_for};
+use rnic_base::{Probability, Psn};
+use rnic_engine::{
+    DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus,
+};
+use rnic_host::{Impairment, Nic, NicConfig, RxDrop, TransportChoice};
+use rnic_wire::credit::Credit;
+use rnic_wire::gsi::{self, GsiPacket};
+use rnic_wire::{Addresses, Qpn};
+
+const HOST: &str = "127.0.0.1";
+const QKEY: u32 = 0x1111;
+/// What the kernel grants twice.
+const BUFFER_BYTES: usize = 64 << 10;
+
+fn host() -> IpAddr {
+    HOST.parse().expect("an address")
+}
+
+/// Without the shortcut through memory, and with little room for what comes in.
+fn small() -> NicConfig {
+    NicConfig { bypass: false, receive_buffer_bytes: BUFFER_BYTES, ..NicConfig::shared() }
+}
+
+fn new_qp(side: &mut Side, service: Service) -> Qpn {
+    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    let attributes = QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq: None,
+        max_send_wr: 4_096,
+        max_recv_wr: 4_096,
+        max_send_sge: 2,
+        max_recv_sge: 2,
+        signal_all: false,
+        service,
+        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        number: None,
+    };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("fresh");
+    qpn
+}
+
+fn start(side: &mut Side, qpn: Qpn) {
+    let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 0 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal");
+}
+
+fn datagram_qp(side: &mut Side) -> Qpn {
+    let qpn = new_qp(side, Service::UnreliableDatagram);
+    side.nic.set_qkey(qpn, QKEY).expect("datagrams have one");
+    side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    start(side, qpn);
+    qpn
+}
+
+/// An unreliable connection between both sides.
+fn connect(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
+    let ends = [&mut *left, &mut *right].map(|side| new_qp(side, Service::UnreliableConnection));
+    for (side, qpn, dest_qpn) in [(&mut *left, ends[0], ends[1]), (right, ends[1], ends[0])] {
+        let peer = side.nic.acquire_host(host(), None).expect("loopback");
+        let connection = QpConnection {
+            peer,
+            dest_qpn,
+            rq_psn: Psn::new(77),
+            mtu: side.nic.wire_mtu_to(peer),
+            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+            max_dest_rd_atomic: 0,
+        };
+        side.nic.modify_to_rtr(qpn, &connection).expect("legal");
+        start(side, qpn);
+    }
+    (ends[0], ends[1])
+}
+
+fn send(side: &mut Side, from: Qpn, peer: PeerId, to: Qpn, len: u32) {
+    let to = DatagramAddress { peer, qpn: to, qkey: QKEY };
+    side.post(from, 500, SendOp::Datagram { to, immediate: None }, &[side.sge(0, len)]);
+}
+
+fn drops_of(nic: &Nic) -> u64 {
+    nic.stats().drops.iter().sum()
+}
+
+/// Drives a sender that spins and a receiver that looks only now and then, until the receiver has `count` completions.
+fn drive_slowly(left: &mut Side, right: &mut Side, count: usize) {
+    let (start, mut received) = (Instant::now(), 0);
+    while received < count {
+        let pause = Instant::now();
+        while pause.elapsed() < Duration::from_micros(1_500) {
+            left.nic.progress();
+        }
+        right.nic.progress();
+        received += right.completions().iter().filter(|done| done.status == WcStatus::Success).count();
+        assert!(start.elapsed() < common::PATIENCE, "{received} of {count}: {:?}", left.nic.stats());
+    }
+}
+
+#[test]
+fn a_slow_receiver_gets_every_datagram() {
+    let (mut left, mut right) = (Side::open(small()), Side::open(small()));
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+    let peer = left.nic.acquire_host(host(), None).expect("loopback");
+    const COUNT: u32 = 2_000;
+    for slot in 0..u64::from(COUNT) {
+        right.post_recv(to, slot, &[right.sge(HALF, 4_136)]);
+        send(&mut left, from, peer, to, 4_096);
+    }
+    drive_slowly(&mut left, &mut right, COUNT as usize);
+    let stats = left.nic.stats();
+    assert!(stats.credit_requests >= u64::from(COUNT) / 8 && stats.credit_given_up == 0, "{stats:?}");
+    assert_eq!((drops_of(&left.nic), drops_of(&right.nic)), (0, 0));
+    assert_eq!(left.completions().len(), COUNT as usize);
+}
+
+#[test]
+fn a_slow_receiver_gets_every_message_of_a_connection() {
+    let (mut left, mut right) = (Side::open(small()), Side::open(small()));
+    let (from, to) = connect(&mut left, &mut right);
+    for wr_id in 0..40 {
+        right.post_recv(to, wr_id, &[]);
+        let (sge, remote) = (left.sge(0, 200_000), right.region.remote(HALF));
+        left.post(from, wr_id, SendOp::Write { remote, immediate: Some(7) }, &[sge]);
+    }
+    drive_slowly(&mut left, &mut right, 40);
+    assert!(right.nic.bytes(&right.region)[HALF..HALF + 200_000] == left.nic.bytes(&left.region)[..200_000]);
+}
+
+#[test]
+fn what_few_packets_are_left_over_gives_its_room_back() {
+    let (mut left, mut right) = (Side::open(small()), Side::open(small()));
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+    let peer = left.nic.acquire_host(host(), None).expect("loopback");
+    send(&mut left, from, peer, to, 100);
+    drive(&mut left, &mut right, |left, _| (left.nic.stats().credit_requests > 0).then_some(()));
+    drive_for(&mut left, &mut right, Duration::from_millis(30));
+    assert_eq!((left.nic.stats().credit_requests, right.nic.stats().credit_answers), (1, 1));
+    assert_eq!(left.nic.next_deadline(), None, "nothing is under way");
+    assert!(left.nic.stats().credit_given_up == 0);
+}
+
+#[test]
+fn a_lossy_path_stops_nobody() {
+    let impairment = Impairment { loss: Probability::ratio(10, 100), ..Impairment::default() };
+    let lossy = |name: &str| Side::open(NicConfig { impairment, name: name.to_owned(), ..small() });
+    let (mut left, mut right) = (lossy("left"), lossy("right"));
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+    let peer = left.nic.acquire_host(host(), None).expect("loopback");
+    for slot in 0..3_000 {
+        right.post_recv(to, slot, &[right.sge(HALF, 4_136)]);
+        send(&mut left, from, peer, to, 4_096);
+    }
+    let (mut sent, mut received) = (0, 0);
+    drive(&mut left, &mut right, |left, right| {
+        sent += left.completions().len();
+        received += right.completions().len();
+        (sent == 3_000).then_some(())
+    });
+    drive_for(&mut left, &mut right, Duration::from_millis(20));
+    received += right.completions().len();
+    let lost = left.nic.stats().impairment.lost;
+    assert!(received as u64 + lost >= 3_000, "{received} came, {lost} were meant to be lost");
+    assert_eq!(left.nic.stats().credit_given_up, 0);
+}
+
+/// A port that a NIC might have, with nobody behind it who speaks of credit.
+struct Mute {
+    socket: UdpSocket,
+    qpn: Qpn,
+}
+
+impl Mute {
+    fn open() -> Self {
+        let free = |port: &u16| UdpSocket::bind((HOST, *port)).is_ok();
+        let port = (20_000..32_000).step_by(16).find(free).expect("a free port");
+        let socket = UdpSocket::bind((HOST, port)).expect("it was free");
+        socket.set_nonblocking(true).expect("a socket can");
+        Self { socket, qpn: Qpn::new(u32::from(port / 16) << 12 | 5) }
+    }
+
+    /// Everything that has come: datagrams, and the cookies of requests.
+    fn take_in(&self) -> (usize, Vec<u64>) {
+        let (mut packets, mut cookies, mut buffer) = (0, Vec::new(), [0; 9_000]);
+        while let Ok((len, _)) = self.socket.recv_from(&mut buffer) {
+            if !gsi::is_gsi(&buffer[..len]) {
+                packets += 1;
+                continue;
+            }
+            let packet = gsi::decode(&buffer[..len]).expect("a management datagram");
+            match Credit::parse(packet.mad) {
+                Some(Credit::Request { cookie, .. }) => cookies.push(cookie),
+                other => panic!("{other:?} instead of a request"),
+            }
+        }
+        (packets, cookies)
+    }
+
+    fn answer(&self, to: &Nic, cookie: u64) {
+        let target = SocketAddr::new(host(), to.port());
+        let way = Addresses::new(self.socket.local_addr().expect("bound"), target).expect("one version");
+        let mad = Credit::Answer { cookie }.emit();
+        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&way);
+        self.socket.send_to(&packet, target).expect("loopback");
+    }
+}
+
+#[test]
+fn who_never_answers_is_soon_not_waited_for() {
+    let mut left = Side::open(small());
+    let from = datagram_qp(&mut left);
+    let peer = left.nic.acquire_host(host(), None).expect("loopback");
+    let mute = Mute::open();
+    let start = Instant::now();
+    let (mut sent, mut came) = (0, 0);
+    (0..4_000).for_each(|_| send(&mut left, from, peer, mute.qpn, 100));
+    while sent < 4_000 {
+        left.nic.progress();
+        came += mute.take_in().0;
+        sent += left.completions().len();
+        assert!(start.elapsed() < Duration::from_secs(5), "{sent}: {:?}", left.nic.stats());
+    }
+    came += mute.take_in().0;
+    assert_eq!(came, 4_000);
+    let stats = left.nic.stats();
+    assert!(stats.credit_given_up == 1 && (3..20).contains(&stats.credit_requests), "{stats:?}");
+}
+
+#[test]
+fn only_the_right_cookie_gives_room_and_only_once() {
+    let mut left = Side::open(small());
+    let from = datagram_qp(&mut left);
+    let peer = left.nic.acquire_host(host(), None).expect("loopback");
+    let mute = Mute::open();
+    (0..1_000).for_each(|_| send(&mut left, from, peer, mute.qpn, 100));
+    let run = |left: &mut Side| {
+        for _ in 0..50 {
+            left.nic.progress();
+        }
+        mute.take_in()
+    };
+    let (window, cookies) = run(&mut left);
+    let first = cookies[0];
+    assert!((8..100).contains(&window), "{window}");
+    for guess in [0, 1, u64::MAX, first ^ 1, first.swap_bytes()] {
+        mute.answer(&left.nic, guess);
+    }
+    assert_eq!(run(&mut left).0, 0, "whoever guesses");
+    assert_eq!(left.nic.stats().dropped(RxDrop::Management), 5);
+    mute.answer(&left.nic, first);
+    let (more, _) = run(&mut left);
+    assert!((1..=window).contains(&more), "{more} of {window}");
+    // Again.
+    mute.answer(&left.nic, first);
+    assert_eq!(run(&mut left).0, 0);
+    assert_eq!(left.nic.stats().dropped(RxDrop::Management), 6);
+}
+
+#[test]
+fn nobody_is_made_to_answer_elsewhere() {
+    let mut right = Side::open(small());
+    let mute = Mute::open();
+    let target = SocketAddr::new(host(), right.nic.port());
+    let own = mute.socket.local_addr().expect("bound");
+    let way = Addresses::new(own, target).expect("one version");
+    // To a port of a NIC, and to three that cannot be one's.
+    for (answer_port, answers) in [(own.port(), 1), (53, 1), (0, 1), (own.port() + 1, 1)] {
+        let mad = Credit::Request { cookie: 9, answer_port }.emit();
+        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&way);
+        mute.socket.send_to(&packet, target).expect("loopback");
+        for _ in 0..20 {
+            right.nic.progress();
+        }
+        assert_eq!(right.nic.stats().credit_answers, answers, "{answer_port}");
+    }
+    let mut buffer = [0; 1_000];
+    let (len, from) = mute.socket.recv_from(&mut buffer).expect("the answer");
+    let packet = gsi::decode(&buffer[..len]).expect("a management datagram");
+    assert_eq!(Credit::parse(packet.mad), Some(Credit::Answer { cookie: 9 }));
+    let back = Addresses::new(from, own).expect("one version");
+    assert!(rnic_wire::icrc::verify(&back, &buffer[..len]));
+}
