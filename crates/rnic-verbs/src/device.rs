@@ -222,12 +222,23 @@ unsafe fn copy_prefix<T>(value: &T, into: *mut T, len: usize) {
 /// `count` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-    let list = Box::new([Device::get().pointer(), ptr::null_mut()]);
+    let list = list_of(Device::get().pointer());
     if !count.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { *count = 1 };
+        unsafe { *count = c_int::from(!list.is_null()) };
     }
-    Box::into_raw(list).cast()
+    list
+}
+
+/// A list of one pointer, from the C library's allocator: there are programs that give it back with `free` (qperf).
+pub(crate) fn list_of<T>(only: *mut T) -> *mut *mut T {
+    // SAFETY: asks for room for two pointers.
+    let list = unsafe { libc::calloc(2, size_of::<*mut T>()) }.cast::<*mut T>();
+    if !list.is_null() {
+        // SAFETY: there is room for two; the second stays null and ends the list.
+        unsafe { *list = only };
+    }
+    list
 }
 
 /// `ibv_free_device_list`.
@@ -236,10 +247,8 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 /// `list` is null or from `ibv_get_device_list`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    if !list.is_null() {
-        // SAFETY: `ibv_get_device_list` made a box of two pointers of it.
-        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_device; 2]>()) });
-    }
+    // SAFETY: it came from the C library's allocator, or is null.
+    unsafe { libc::free(list.cast()) };
 }
 
 /// `ibv_get_device_name`.

@@ -201,6 +201,9 @@ fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
             sockets.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted)))
         });
         if listens {
+            // The connection manager's port is bound a moment before anybody listens at it, and perftest does not
+            // survive a rejection.
+            std::thread::sleep(Duration::from_millis(200));
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(5));

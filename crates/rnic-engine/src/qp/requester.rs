@@ -416,5 +416,6 @@ pub(super) struct Piece {
     pub(super) again: bool,
 }
 
-/// Until the step to `ReadyToSend` sets it, responses are repeated as often as verbs' three bits can say.
-const RETRY_COUNT_UNSET: u32 = 7;
+/// Until the step to `ReadyToSend` sets it. A queue pair that only serves Reads never takes that step, and its peer,
+/// who wants the data, is the one to lose patience: after a minute, with timeouts of a millisecond, nobody is there.
+const RETRY_COUNT_UNSET: u32 = 1 << 16;

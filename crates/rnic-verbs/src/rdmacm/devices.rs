@@ -48,7 +48,7 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_co
         unsafe { *count = c_int::from(opened.is_ok()) };
     }
     match opened {
-        Ok((context, _)) => Box::into_raw(Box::new([context, ptr::null_mut()])).cast(),
+        Ok((context, _)) => crate::device::list_of(context),
         Err(errno) => {
             errno.set();
             ptr::null_mut()
@@ -62,10 +62,8 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_co
 /// `list` is null or from `rdma_get_devices`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    if !list.is_null() {
-        // SAFETY: `rdma_get_devices` made a box of two pointers of it.
-        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_context; 2]>()) });
-    }
+    // SAFETY: it came from the C library's allocator, or is null.
+    unsafe { libc::free(list.cast()) };
 }
 
 /// Reads and atomics that the device answers, and asks for, at a time.
