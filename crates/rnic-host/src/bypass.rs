@@ -281,6 +281,13 @@ impl Bypass {
         }
     }
 
+    /// Nobody is at `target` any more.
+    pub(crate) fn give_up(&mut self, now: Time, target: (PeerId, u16)) {
+        if let Some(index) = self.find(target) {
+            self.forget(now, index);
+        }
+    }
+
     /// Nothing is sent to `peer` any more.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         self.targets.retain(|(known, _), _| *known != peer);

@@ -186,7 +186,7 @@ impl Link {
 
     /// The lane to `ip`. A NIC at one address knows peers of its IP version only.
     #[inline]
-    fn lane_of(&self, ip: IpAddr) -> usize {
+    pub(crate) fn lane_of(&self, ip: IpAddr) -> usize {
         self.lanes.iter().position(|lane| lane.carries(ip)).unwrap_or(0)
     }
 
@@ -496,7 +496,8 @@ impl Link {
         stats.datagrams_fragmentable += if fragmentable { count as u64 } else { 0 };
     }
 
-    /// Takes the late errors of the network: marks peers whose path is narrow and answers who cannot be reached.
+    /// Takes the late errors of the network: marks peers whose path is narrow and answers which addresses cannot be
+    /// reached.
     pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<(SocketAddr, i32), LATE_ERRORS_AT_ONCE> {
         let mut unreachable = ArrayVec::new();
         for _ in 0..LATE_ERRORS_AT_ONCE {
@@ -505,9 +506,8 @@ impl Link {
                 break;
             };
             let Some(to) = to else { continue };
-            let to = self.peer_at(to);
             if errno == libc::EMSGSIZE {
-                let peers: Vec<PeerId> = self.peers.at(to).collect();
+                let peers: Vec<PeerId> = self.peers.at(self.peer_at(to)).collect();
                 peers.into_iter().for_each(|peer| self.mark_narrow(now, peer));
             } else if is_network_error(errno) {
                 self.stats.network_errors += 1;

@@ -5,6 +5,7 @@
 
 mod connect;
 mod credit;
+mod liveness;
 mod receive;
 mod shared;
 mod verbs;
@@ -43,6 +44,7 @@ use crate::sys::{self, Route, SocketOptions, UdpSocket};
 use crate::window;
 
 use connect::Attached;
+use liveness::Liveness;
 use receive::Receiver;
 
 /// A NIC on a UDP socket. See the crate documentation for how to use it.
@@ -69,6 +71,8 @@ pub struct Nic {
     connection_events: VecDeque<ConnectionEvent>,
     /// Notices of the engine, for the program.
     events: VecDeque<AsyncEvent>,
+    /// Which processes at the other ends still live.
+    liveness: Liveness,
     /// Prepared transports, to be shared.
     transports: Vec<Arc<Transport>>,
     /// What nobody shall guess.
@@ -110,6 +114,7 @@ impl Nic {
             by_qpn: HashMap::new(),
             connection_events: VecDeque::new(),
             events: VecDeque::new(),
+            liveness: Liveness::default(),
             transports: Vec::new(),
             guid: random.bits(),
             gsi_psn: Psn::new(random.bits() as u32),
@@ -304,6 +309,7 @@ impl Nic {
             self.link.credits.forget_peer(peer);
             self.settle_credits();
             self.engine.set_peer_limit(peer, None);
+            self.liveness.forget(peer);
             if let Some(bypass) = &mut self.link.bypass {
                 bypass.forget_peer(peer);
             }
@@ -373,6 +379,9 @@ impl Nic {
         if self.link.credits.next_due().is_some_and(|due| due <= now) {
             self.link.credits.tick(now, || self.random.bits());
         }
+        if self.liveness.is_due(now) {
+            self.look_for_life(now);
+        }
         // A packet or two that have just come in call for acknowledgements, which wait for one more look: the program
         // may be about to post something that they can leave with. After more than that the other side waits for them.
         let waits = std::mem::take(&mut self.acks_may_wait) && !self.has_posts && !self.link.credits.has_work();
@@ -397,6 +406,9 @@ impl Nic {
     fn heed_late_errors(&mut self, now: Time) {
         for (address, errno) in self.link.heed_late_errors(now) {
             self.cm.unreachable(address, errno);
+            if errno == libc::ECONNREFUSED {
+                self.note_refusal(now, address);
+            }
         }
     }
 

@@ -176,9 +176,14 @@ impl Peers {
         self.slots.iter().enumerate().filter(move |(_, peer)| of(peer)).map(|(index, _)| PeerId(index as u32))
     }
 
+    /// The peer, if there is one of that number.
+    pub(crate) fn look_up(&self, id: PeerId) -> Option<&Peer> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
     /// Where the peer is, if there is one of that number.
     pub(crate) fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
-        self.slots.get(id.0 as usize)?.as_ref().map(|peer| peer.addresses.dst())
+        self.look_up(id).map(|peer| peer.addresses.dst())
     }
 
     #[inline]

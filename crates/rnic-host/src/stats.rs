@@ -63,6 +63,12 @@ pub struct NicStats {
     pub datagrams_fragmentable: u64,
     /// Late errors that the network reported (host or port unreachable).
     pub network_errors: u64,
+    /// Probes sent to processes that have been silent, to learn whether they are still there.
+    pub probes_sent: u64,
+    /// Probes of others that came in.
+    pub probes_received: u64,
+    /// Processes that queue pairs were connected to and that have turned out to be gone.
+    pub peers_gone: u64,
     /// Packets sent through memory.
     pub bypass_sent: u64,
     /// Of these, bytes.

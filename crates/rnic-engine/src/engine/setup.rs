@@ -396,6 +396,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Nobody is at the other end of a connected queue pair any more: everything posted is flushed. If requests wait in
+    /// the send queue of a reliable connection, the oldest one completes as when all its retries have been in vain;
+    /// otherwise the program is told by [`crate::AsyncEvent::QpFatal`]. Nothing happens to queue pairs that are not
+    /// connected.
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn give_up_on_peer(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        let Self { core, qps, .. } = self;
+        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.give_up_on_peer(core);
+        Ok(())
+    }
+
     /// To `Reset` from anywhere: as fresh as when it was made.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::qp::completer::send_completion;
 use crate::qp::fetch::FetchServer;
 use crate::qp::{Qp, QpState};
 use crate::timer::Deadline;
+use crate::transport::Service;
 
 impl Qp {
     /// Entry `counter` of the send queue cannot succeed. It fails when it is the oldest one; nothing new is sent.
@@ -40,6 +41,19 @@ impl Qp {
             NakCode::InvalidRequest => AsyncEvent::QpRequestError(self.number),
             NakCode::RemoteOperationalError | NakCode::PsnSequenceError => AsyncEvent::QpFatal(self.number),
         });
+        self.enter_error(core);
+    }
+
+    /// See [`crate::Engine::give_up_on_peer`].
+    #[cold]
+    pub(crate) fn give_up_on_peer(&mut self, core: &mut Core) {
+        if !self.state.receives() || self.transport.service == Service::UnreliableDatagram {
+            return;
+        }
+        if self.transport.service == Service::ReliableConnection && !self.requester.queue.is_empty() {
+            return self.fail_head(core, WcStatus::RetryExceeded);
+        }
+        core.notice(AsyncEvent::QpFatal(self.number));
         self.enter_error(core);
     }
 

@@ -33,6 +33,11 @@ impl Lane {
         self.source.as_mut().unwrap_or(&mut self.receiver)
     }
 
+    /// The socket of the port that is ours alone.
+    pub(crate) fn own(&self) -> &UdpSocket {
+        &self.receiver
+    }
+
     /// See [`UdpSocket::allow_fragments`].
     pub(crate) fn allow_fragments(&mut self, allow: bool) -> io::Result<()> {
         self.sender_mut().allow_fragments(allow)

@@ -8,8 +8,8 @@ use rnic_wire::credit::Credit;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
-use super::Nic;
 use super::credit::take_in_credit;
+use super::{Nic, liveness};
 use crate::bypass::{Broken, Incoming, Record};
 use crate::carry;
 use crate::cm::Manager;
@@ -207,6 +207,11 @@ fn take_in_datagram(
         Ok(decoded) => decoded,
         Err(error) => return link.stats.drop_malformed(error),
     };
+    if way.source.port() != UDP_PORT && link.ports == Ports::OfQueuePair && liveness::is_probe(&decoded.packet) {
+        // It has done its work by not being refused.
+        link.stats.probes_received += 1;
+        return;
+    }
     if decoded.format == Format::UnreliableDatagram {
         return take_in_stranger(engine, memory, link, now, way, datagram, &decoded);
     }

@@ -99,6 +99,7 @@ impl Nic {
             self.cm.next_timeout(),
             self.link.next_due(),
             self.link.credits.next_due(),
+            self.liveness.next_due(),
             held_up_until,
         ];
         due.into_iter().flatten().min().map(|due| due.since(now))

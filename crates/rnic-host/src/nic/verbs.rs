@@ -104,7 +104,9 @@ impl Nic {
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         self.prepare_bypass(connection.peer, connection.dest_qpn);
-        self.engine.modify_to_rtr(qpn, connection)
+        self.engine.modify_to_rtr(qpn, connection)?;
+        self.watch_life();
+        Ok(())
     }
 
     /// See [`rnic_engine::Engine::modify_to_rtr_unconnected`].

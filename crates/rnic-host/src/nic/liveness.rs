@@ -1,0 +1,263 @@
+//! Whether the processes at the other ends still live, for NICs that share a machine.
+//!
+//! A queue pair that only waits for receives sends nothing, so it would never learn that the process at its other end
+//! has been killed. But that process's NIC had a UDP port of its own, which the kernel has taken back. So a port that
+//! nothing has come from for a while is sent a probe: if nobody has it any more, its host answers with ICMP "port
+//! unreachable", and after some such answers in a row the queue pairs that are connected there fail. A process that
+//! is merely stopped keeps its port: its host drops the probe, or keeps it for later, and says nothing.
+//!
+//! A probe is a congestion notification for a queue pair that cannot exist. It leaves from the port that is ours alone:
+//! the kernel would tell any of the NICs that share port 4791 about what left from there. It is not impaired: loss of
+//! a probe means nothing, and loss of packets says nothing about processes.
+//!
+//! What it does not see: a host that is gone, or one whose firewall keeps silent (an answer is needed); a process
+//! whose port has been taken by another NIC at once; and a process that has left the port to a child.
+//!
+//! Packets cost nothing here: queue pairs count what they receive anyway, and the counts are compared.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use rnic_base::{Duration, Psn, Time};
+use rnic_engine::{PeerId, QpState, QpView, Service};
+use rnic_wire::{Addresses, Format, Headers, Packet, PacketFlags, Qpn, codec};
+use socket2::SockAddr;
+
+use super::Nic;
+use crate::ports::port_of;
+use crate::sys::Outgoing;
+
+/// A UDP port of a peer: where a process lives.
+type Place = (PeerId, u16);
+
+/// What is known of the processes that queue pairs are connected to.
+#[derive(Debug, Default)]
+pub(crate) struct Liveness {
+    watched: BTreeMap<Place, Watched>,
+    /// When to look next; `None` while no queue pair is connected.
+    due: Option<Time>,
+    /// When to look at all of them next, not only at those that seem to be gone.
+    all_due: Time,
+    /// The place that was probed last, when there were more than are probed at once.
+    last: Option<Place>,
+}
+
+/// One such process.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// What its queue pairs had sent when it was looked at last, packets.
+    heard: u64,
+    /// A probe is under way.
+    is_asked: bool,
+    /// Probes in a row that were answered with "nobody is here".
+    refusals: u32,
+    /// When the last of them was.
+    refused_at: Time,
+}
+
+impl Liveness {
+    #[inline]
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The number of a peer is about to be somebody else's.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.watched.retain(|(known, _), _| *known != peer);
+    }
+
+    /// Compares with what has been heard by now; answers whom to ask.
+    fn look(&mut self, now: Time, heard: &BTreeMap<Place, u64>) -> Vec<Place> {
+        let is_full = now >= self.all_due;
+        self.watched.retain(|place, _| heard.contains_key(place));
+        let mut silent = Vec::new();
+        for (place, heard) in heard {
+            let new = Watched { heard: *heard, is_asked: false, refusals: 0, refused_at: now };
+            let Some(known) = self.watched.get_mut(place) else {
+                self.watched.insert(*place, new);
+                continue;
+            };
+            if known.heard != *heard || (known.refusals > 0 && now.since(known.refused_at) > REFUSAL_STANDS) {
+                *known = new;
+            } else if is_full || known.refusals > 0 {
+                silent.push(*place);
+            }
+        }
+        if is_full {
+            self.all_due = now + LOOK_EVERY;
+        }
+        let chosen = self.choose(silent);
+        for place in &chosen {
+            self.watched.entry(*place).and_modify(|known| known.is_asked = true);
+        }
+        let suspects = self.watched.values().any(|known| known.refusals > 0);
+        let next = if suspects { self.all_due.min(now + ASK_AGAIN_AFTER) } else { self.all_due };
+        self.due = (!self.watched.is_empty()).then_some(next);
+        chosen
+    }
+
+    /// Those that are asked now: all, or some, beginning after the last one.
+    fn choose(&mut self, mut silent: Vec<Place>) -> Vec<Place> {
+        if silent.len() > PROBES_AT_ONCE {
+            let first = self.last.map_or(0, |last| silent.partition_point(|place| *place <= last));
+            silent.rotate_left(first);
+            silent.truncate(PROBES_AT_ONCE);
+            self.last = silent.last().copied();
+        }
+        silent
+    }
+
+    /// Nobody is at UDP port `port` of these peers, says their host: those that this has been said of often enough.
+    fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16) -> Vec<Place> {
+        let mut gone = Vec::new();
+        for (place, known) in &mut self.watched {
+            if place.1 != port || !peers.contains(&place.0) || !std::mem::take(&mut known.is_asked) {
+                continue;
+            }
+            known.refusals += 1;
+            known.refused_at = now;
+            if known.refusals >= REFUSALS {
+                gone.push(*place);
+            }
+            let soon = now + ASK_AGAIN_AFTER;
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
+        gone
+    }
+}
+
+impl Nic {
+    /// A queue pair has been connected.
+    pub(super) fn watch_life(&mut self) {
+        if self.config.shared && !self.config.real_roce_peers && self.liveness.due.is_none() {
+            let due = self.clock.now() + LOOK_EVERY;
+            (self.liveness.due, self.liveness.all_due) = (Some(due), due);
+        }
+    }
+
+    /// Probes those who have been silent.
+    #[cold]
+    pub(super) fn look_for_life(&mut self, now: Time) {
+        let heard = self.heard();
+        for place in self.liveness.look(now, &heard) {
+            self.send_probe(now, place);
+        }
+    }
+
+    /// Packets that have come from the queue pairs of each process that ours are connected to.
+    fn heard(&self) -> BTreeMap<Place, u64> {
+        let mut heard = BTreeMap::new();
+        for view in self.engine.queue_pairs().filter(is_connected) {
+            let stats = &view.info.stats;
+            let count: &mut u64 = heard.entry(place_of(&view)).or_default();
+            *count = count.wrapping_add(stats.packets_received).wrapping_add(stats.packets_dropped);
+        }
+        heard
+    }
+
+    fn send_probe(&mut self, now: Time, (peer, port): Place) {
+        let link = &mut self.link;
+        let Some(known) = link.peers.look_up(peer) else { return };
+        let (to, from) = (known.way(port).dst(), known.from);
+        let source = SocketAddr::new(known.addresses.src().ip(), link.local_addr().port());
+        let Ok(addresses) = Addresses::new(source, to) else { return };
+        let mut bytes = Vec::new();
+        codec::assemble(Format::RoceV2, &probe(), &[], &addresses, &mut bytes).expect("a probe is a packet");
+        let (to, parts) = (SockAddr::from(to), [IoSlice::new(&bytes)]);
+        let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+        let socket = link.lanes[link.lane_of(addresses.dst().ip())].own();
+        // The first error may be a late one about an earlier datagram, which is in the queue of errors all the same.
+        let tries = (0..SEND_TRIES).map(|_| socket.send(&[message]));
+        let failed = tries.take_while(Result::is_err).count();
+        link.has_late_errors |= failed > 0;
+        if failed < SEND_TRIES {
+            link.stats.probes_sent += 1;
+            link.capture(now, &addresses, &bytes);
+        }
+    }
+
+    /// Nobody has the port of `address`, says its host.
+    pub(super) fn note_refusal(&mut self, now: Time, address: SocketAddr) {
+        if self.liveness.due.is_none() {
+            return;
+        }
+        let peers: Vec<PeerId> = self.link.peers.at(self.link.peer_at(address)).collect();
+        let gone = self.liveness.refuse(now, &peers, address.port());
+        if gone.is_empty() {
+            return;
+        }
+        let heard = self.heard();
+        for place in gone {
+            let known = self.liveness.watched.remove(&place);
+            // Something has come after all, since the last probe but one.
+            if known.map(|known| known.heard) == heard.get(&place).copied() {
+                self.give_up_on(now, place);
+            }
+        }
+    }
+
+    /// Nobody is at `place` any more.
+    fn give_up_on(&mut self, now: Time, place: Place) {
+        let concerned = |view: &QpView| is_connected(view) && place_of(view) == place;
+        let qpns: Vec<Qpn> = self.engine.queue_pairs().filter(concerned).map(|view| view.info.number).collect();
+        for qpn in qpns {
+            self.engine.give_up_on_peer(qpn).expect("it has just been seen");
+        }
+        if let Some(bypass) = &mut self.link.bypass {
+            bypass.give_up(now, place);
+        }
+        self.link.stats.peers_gone += 1;
+    }
+}
+
+fn is_connected(view: &QpView) -> bool {
+    let has_peer = !matches!(view.info.state, QpState::Reset | QpState::Init | QpState::Error);
+    has_peer && view.info.service != Service::UnreliableDatagram
+}
+
+fn place_of(view: &QpView) -> Place {
+    (view.peer, port_of(view.info.dest_qpn))
+}
+
+fn probe() -> Packet {
+    let flags = PacketFlags { becn: true, ..PacketFlags::default() };
+    Packet { dest_qpn: PROBED, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp }
+}
+
+/// Whether a packet is a probe.
+#[inline]
+pub(super) fn is_probe(packet: &Packet) -> bool {
+    packet.dest_qpn == PROBED && packet.headers == Headers::Cnp
+}
+
+/// The queue pair that probes are for: not one of management, and by its number on port 0, where nobody lives.
+const PROBED: Qpn = Qpn::new(2);
+
+/// How long somebody may be silent before being asked, and how often he is asked then: an idle program is woken as
+/// often, and a dead one is found in little more.
+const LOOK_EVERY: Duration = Duration::from_ms(500);
+
+/// How soon to ask again after "nobody is here".
+const ASK_AGAIN_AFTER: Duration = Duration::from_ms(150);
+
+/// So many answers in a row are believed: a single one may come from a network that is being changed.
+const REFUSALS: u32 = 3;
+
+/// How long an answer counts when no other follows. Hosts send a few such messages a second to each other host, so some
+/// probes of many stay without answer.
+const REFUSAL_STANDS: Duration = Duration::from_secs(10);
+
+/// Probes that one call sends, at most: less than a millisecond's worth.
+const PROBES_AT_ONCE: usize = 256;
+
+/// Several late errors may wait on one socket.
+const SEND_TRIES: usize = 4;
+
+#[cfg(test)]
+#[path = "liveness/tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! When somebody counts as gone, and when not.
+
+use super::*;
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_ms(ms)
+}
+
+fn heard(of: &[(u16, u64)]) -> BTreeMap<Place, u64> {
+    of.iter().map(|(port, count)| ((PeerId(1), *port), *count)).collect()
+}
+
+const HERE: Place = (PeerId(1), 2_048);
+
+#[test]
+fn who_speaks_is_not_asked_and_who_is_silent_is_asked_once_a_round() {
+    let mut liveness = Liveness::default();
+    assert!(liveness.look(at(0), &heard(&[(2_048, 5)])).is_empty(), "it is new");
+    assert_eq!(liveness.look(at(500), &heard(&[(2_048, 5)])), [HERE]);
+    assert!(liveness.look(at(600), &heard(&[(2_048, 5)])).is_empty(), "too early");
+    assert!(liveness.look(at(1_000), &heard(&[(2_048, 6)])).is_empty(), "it has spoken");
+    assert_eq!(liveness.next_due(), Some(at(1_500)));
+    assert!(liveness.look(at(1_500), &heard(&[])).is_empty());
+    assert_eq!(liveness.next_due(), None, "nothing is connected");
+}
+
+#[test]
+fn only_refusals_in_a_row_of_probes_that_were_sent_count() {
+    let mut liveness = Liveness::default();
+    let silent = heard(&[(2_048, 5), (2_064, 1)]);
+    liveness.look(at(0), &silent);
+    assert!(liveness.refuse(at(100), &[PeerId(1)], 2_048).is_empty());
+    assert_eq!(liveness.watched[&HERE].refusals, 0, "nobody has asked");
+    assert_eq!(liveness.look(at(500), &silent).len(), 2);
+    for _ in 0..5 {
+        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048).is_empty(), "one probe, one answer");
+        assert!(liveness.refuse(at(501), &[PeerId(2)], 2_064).is_empty(), "another host's port");
+    }
+    assert_eq!(liveness.look(at(651), &silent), [HERE], "soon, and only it");
+    assert!(liveness.refuse(at(652), &[PeerId(1)], 2_048).is_empty());
+    // A word in between.
+    liveness.look(at(802), &heard(&[(2_048, 6), (2_064, 1)]));
+    assert_eq!(liveness.watched[&HERE].refusals, 0);
+    for (ms, is_gone) in [(1_100, false), (1_251, false), (1_402, true)] {
+        liveness.look(at(ms), &heard(&[(2_048, 6), (2_064, 1)]));
+        assert_eq!(liveness.refuse(at(ms), &[PeerId(1)], 2_048).contains(&HERE), is_gone, "{ms}");
+    }
+}
+
+#[test]
+fn a_refusal_does_not_stand_for_ever() {
+    let mut liveness = Liveness::default();
+    let silent = heard(&[(2_048, 5)]);
+    liveness.look(at(0), &silent);
+    liveness.look(at(500), &silent);
+    liveness.refuse(at(500), &[PeerId(1)], 2_048);
+    liveness.look(at(10_000), &silent);
+    assert_eq!(liveness.watched[&HERE].refusals, 1);
+    liveness.look(at(10_501), &silent);
+    assert_eq!(liveness.watched[&HERE].refusals, 0);
+}
+
+#[test]
+fn all_of_many_have_their_turn() {
+    let mut liveness = Liveness::default();
+    let many: Vec<(u16, u64)> = (100..700).map(|port| (port, 0)).collect();
+    let silent = heard(&many);
+    liveness.look(at(0), &silent);
+    let mut asked = std::collections::BTreeSet::new();
+    for round in 1..=3 {
+        let chosen = liveness.look(at(round * 500), &silent);
+        assert_eq!(chosen.len(), PROBES_AT_ONCE);
+        asked.extend(chosen);
+    }
+    assert_eq!(asked.len(), 600);
+}
+
+#[test]
+fn a_probe_is_a_packet_and_known_again() {
+    let parse = |text: &str| text.parse().expect("an address");
+    let way = Addresses::new(parse("10.0.0.1:2048"), parse("10.0.0.2:2064")).expect("both IPv4");
+    let mut bytes = Vec::new();
+    codec::assemble(Format::RoceV2, &probe(), &[], &way, &mut bytes).expect("a packet");
+    let decoded = codec::decode(&bytes).expect("a packet");
+    assert!(is_probe(&decoded.packet) && rnic_wire::icrc::verify(&way, &bytes));
+    assert!(!is_probe(&Packet { dest_qpn: Qpn::new(0x80_001), ..decoded.packet }), "a notification for somebody");
+}

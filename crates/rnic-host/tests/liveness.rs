@@ -1,0 +1,213 @@
+//! A process that is gone without a word: queue pairs that only wait for receives learn of it too.
+//!
+//! The other process is this test binary again, in the role at the end.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Side, drive_for};
+use rnic_base::Psn;
+use rnic_engine::{
+    AsyncEvent, Completion, QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, SendOp, Service, Transport,
+    WcStatus,
+};
+use rnic_host::{NicConfig, RxDrop, TransportChoice};
+use rnic_wire::Qpn;
+
+/// What issue and documentation promise.
+const IN_TIME: Duration = Duration::from_secs(3);
+const RECEIVES: u64 = 3;
+
+fn open(bypass: bool) -> Side {
+    Side::open(NicConfig { bypass, ..NicConfig::shared() })
+}
+
+fn new_qp(side: &mut Side, service: Service) -> Qpn {
+    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    // Unreliable services take nothing from it.
+    let transport = Transport::new(choice.profile).expect("a whole profile");
+    let attributes = QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq: None,
+        max_send_wr: 16,
+        max_recv_wr: 16,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        signal_all: false,
+        service,
+        transport: Arc::new(transport),
+        number: None,
+    };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    qpn
+}
+
+fn connect(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, address: &str) {
+    let address: IpAddr = address.parse().expect("an address");
+    let peer = side.nic.acquire_host(address, None).expect("loopback");
+    let mtu = side.nic.wire_mtu_to(peer);
+    let min_rnr_timer = RnrTimer::at_least(rnic_base::Duration::from_us(100));
+    let connection = QpConnection { peer, dest_qpn, rq_psn: Psn::new(5), mtu, min_rnr_timer, max_dest_rd_atomic: 1 };
+    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    let timing = QpTiming { sq_psn: Psn::new(5), retry_count: 7, rnr_retry: None, max_rd_atomic: 1 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+}
+
+fn post_receives(side: &mut Side, qpn: Qpn) {
+    for wr_id in 0..RECEIVES {
+        let sge = side.sge(0, 64);
+        side.post_recv(qpn, wr_id, &[sge]);
+    }
+}
+
+/// Drives one side, sleeping in between, until it has `count` completions or the time is over.
+fn completions_of(side: &mut Side, count: usize, within: Duration) -> Vec<Completion> {
+    let (start, mut found) = (Instant::now(), Vec::new());
+    while found.len() < count && start.elapsed() < within {
+        if !side.nic.progress() {
+            side.nic.wait(rnic_base::Duration::from_secs(10).min(as_base(within))).expect("the system lets us wait");
+        }
+        found.extend(side.completions());
+    }
+    found
+}
+
+fn as_base(duration: Duration) -> rnic_base::Duration {
+    rnic_base::Duration::from_ms(duration.as_millis() as u64)
+}
+
+fn check_flushed(side: &mut Side, qpn: Qpn) {
+    let flushed = completions_of(side, RECEIVES as usize, IN_TIME);
+    let expected: Vec<_> = (0..RECEIVES).map(|wr_id| (wr_id, WcStatus::WrFlushed)).collect();
+    let found: Vec<_> = flushed.iter().map(|completion| (completion.wr_id, completion.status)).collect();
+    assert_eq!(found, expected, "{:?}", side.nic.stats());
+    assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::Error);
+    let events: Vec<_> = std::iter::from_fn(|| side.nic.poll_event()).collect();
+    assert!(events.contains(&AsyncEvent::QpFatal(qpn)), "{events:?}");
+    assert_eq!(side.nic.stats().peers_gone, 1);
+}
+
+#[test]
+fn a_queue_pair_that_waits_for_receives_fails_when_the_other_nic_is_gone() {
+    for (service, bypass, address) in [
+        (Service::ReliableConnection, true, "127.0.0.1"),
+        (Service::ReliableConnection, false, "127.0.0.1"),
+        (Service::ReliableConnection, false, "::1"),
+        (Service::UnreliableConnection, false, "127.0.0.1"),
+    ] {
+        let (mut left, mut right) = (open(bypass), open(bypass));
+        let (from, to) = (new_qp(&mut left, service), new_qp(&mut right, service));
+        connect(&mut left, from, to, address);
+        connect(&mut right, to, from, address);
+        post_receives(&mut left, from);
+        post_receives(&mut right, to);
+        let sge = right.sge(0, 8);
+        right.post(to, 9, SendOp::Send { immediate: None }, &[sge]);
+        drive_for(&mut left, &mut right, Duration::from_millis(100));
+        assert_eq!(left.completions().len(), 1, "it has arrived");
+        let sge = left.sge(0, 64);
+        left.post_recv(from, 0, &[sge]);
+        drop(right);
+        let flushed = completions_of(&mut left, RECEIVES as usize, IN_TIME);
+        assert_eq!(flushed.len(), RECEIVES as usize, "{service:?} {bypass} {address}: {:?}", left.nic.stats());
+        assert!(flushed.iter().all(|completion| completion.status == WcStatus::WrFlushed), "{flushed:?}");
+        assert_eq!(left.nic.poll_event(), Some(AsyncEvent::QpFatal(from)));
+        assert_eq!(completions_of(&mut left, 1, Duration::from_millis(400)), []);
+        assert_eq!(left.nic.next_deadline(), None, "nothing is left to look after");
+    }
+}
+
+#[test]
+fn only_queue_pairs_to_the_nic_that_is_gone_fail_and_requests_end_as_after_all_retries() {
+    let [mut left, mut stays, mut leaves] = [(); 3].map(|()| open(false));
+    let service = Service::ReliableConnection;
+    let (kept, lost, busy) = (new_qp(&mut left, service), new_qp(&mut left, service), new_qp(&mut left, service));
+    let (other, gone, gone_too) =
+        (new_qp(&mut stays, service), new_qp(&mut leaves, service), new_qp(&mut leaves, service));
+    connect(&mut left, kept, other, "127.0.0.1");
+    connect(&mut left, lost, gone, "127.0.0.1");
+    connect(&mut left, busy, gone_too, "127.0.0.1");
+    drop(leaves);
+    let sge = left.sge(0, 8);
+    left.post(busy, 7, SendOp::Send { immediate: None }, &[sge]);
+    drive_for(&mut left, &mut stays, IN_TIME);
+    let state = |side: &Side, qpn| side.nic.query_qp(qpn).expect("it is there").state;
+    assert_eq!(state(&left, kept), QpState::ReadyToSend);
+    assert_eq!((state(&left, lost), state(&left, busy)), (QpState::Error, QpState::Error));
+    let found: Vec<_> = left.completions().iter().map(|done| (done.wr_id, done.status)).collect();
+    assert_eq!(found, [(7, WcStatus::RetryExceeded)]);
+    assert_eq!(left.nic.poll_event(), Some(AsyncEvent::QpFatal(lost)));
+    assert_eq!(left.nic.poll_event(), None, "the completion of the other one says it all");
+    let stats = stays.nic.stats();
+    assert!(stats.probes_received >= 3, "{stats:?}");
+    assert_eq!(RxDrop::ALL.map(|reason| stats.dropped(reason)), [0; RxDrop::COUNT], "nobody takes a probe ill");
+}
+
+/// A process in the role below. It is killed with this.
+struct Silent(Child);
+
+impl Silent {
+    fn signal(&self, signal: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("a shell's command").success());
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_silent(dest: Qpn, bypass: bool) -> (Silent, Qpn) {
+    let mut command = Command::new(std::env::current_exe().expect("a test has a file"));
+    command.args(["silent_role", "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    command.env("RNIC_TEST_QPN", dest.get().to_string()).env("RNIC_TEST_BYPASS", bypass.to_string());
+    let mut child = command.spawn().expect("this binary runs");
+    let output = BufReader::new(child.stdout.take().expect("it is piped"));
+    let number = output
+        .lines()
+        .map(|line| line.expect("text"))
+        .find_map(|line| line.split_once("NUMBER ").map(|(_, number)| number.trim().parse().expect("a number")));
+    (Silent(child), Qpn::new(number.expect("it says its number")))
+}
+
+#[test]
+fn a_process_that_is_stopped_is_not_gone_and_one_that_is_killed_is() {
+    for bypass in [true, false] {
+        let mut side = open(bypass);
+        let qpn = new_qp(&mut side, Service::ReliableConnection);
+        let (other, dest) = start_silent(qpn, bypass);
+        connect(&mut side, qpn, dest, "127.0.0.1");
+        post_receives(&mut side, qpn);
+        assert_eq!(completions_of(&mut side, 1, Duration::from_secs(2)), [], "it is silent");
+        other.signal("-STOP");
+        assert_eq!(completions_of(&mut side, 1, IN_TIME), [], "it is stopped");
+        assert!(side.nic.stats().probes_sent >= 6, "{:?}", side.nic.stats());
+        assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::ReadyToSend);
+        other.signal("-KILL");
+        check_flushed(&mut side, qpn);
+    }
+}
+
+/// Role: has a connected queue pair, and says nothing, until it is killed.
+#[test]
+#[ignore = "a role of the other tests"]
+fn silent_role() {
+    let (Ok(dest), Ok(bypass)) = (std::env::var("RNIC_TEST_QPN"), std::env::var("RNIC_TEST_BYPASS")) else { return };
+    let mut side = open(bypass == "true");
+    let qpn = new_qp(&mut side, Service::ReliableConnection);
+    connect(&mut side, qpn, Qpn::new(dest.parse().expect("a number")), "127.0.0.1");
+    println!("NUMBER {}", qpn.get());
+    completions_of(&mut side, 1, Duration::from_secs(60));
+}
