@@ -21,6 +21,7 @@ use crate::ready::Ready;
 use crate::srq::Srq;
 use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
+use crate::watch::Watch;
 use crate::{CqId, PeerId, SrqId};
 
 /// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue
@@ -91,6 +92,7 @@ pub(crate) struct Core {
     /// Its payload.
     pub(crate) segments: Segments,
     pub(crate) stats: EngineStats,
+    pub(crate) watch: Watch,
     /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
     pub(crate) active: u32,
     /// Completion queues that overflowed and whose queue pairs must fail.
@@ -113,6 +115,7 @@ impl Core {
             out: Transmit::BLANK,
             segments: Segments::default(),
             stats: EngineStats::default(),
+            watch: Watch::default(),
             active: 0,
             overrun: Vec::new(),
         }

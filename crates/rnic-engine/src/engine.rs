@@ -160,7 +160,7 @@ impl Engine {
             return self.receive_unreliable(format, packet, meta, dma);
         }
         let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
-        qp.stats.count(outcome);
+        self.core.watch.count(qp.slot, outcome);
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }
@@ -172,7 +172,7 @@ impl Engine {
     fn receive_unreliable<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
         let qp = self.qps.find_mut(packet.dest_qpn).expect("the caller has found it");
         let outcome = qp.receive_unreliable(&mut self.core, format, packet, meta.peer, dma);
-        qp.stats.count(outcome);
+        self.core.watch.count(qp.slot, outcome);
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }

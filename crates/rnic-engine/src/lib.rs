@@ -43,6 +43,7 @@ mod srq;
 mod stats;
 mod timer;
 mod transport;
+mod watch;
 mod window;
 mod wq;
 mod wr;
@@ -58,6 +59,7 @@ pub use qp::{QpInfo, QpState};
 pub use rnr::RnrTimer;
 pub use stats::{EngineStats, QpStats, WaitReason};
 pub use transport::{Service, Transport};
+pub use watch::Traffic;
 pub use wr::{DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
 
 use ::core::fmt;

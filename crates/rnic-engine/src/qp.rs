@@ -17,7 +17,6 @@ pub(crate) mod gather;
 pub(crate) mod regulator;
 pub(crate) mod requester;
 pub(crate) mod responder;
-pub(crate) mod round_trip;
 pub(crate) mod state;
 pub(crate) mod unreliable;
 
@@ -42,7 +41,6 @@ use completer::ResponseWindow;
 use regulator::Regulator;
 use requester::Requester;
 use responder::Responder;
-use round_trip::RoundTrip;
 pub use state::QpState;
 use unreliable::Unreliable;
 
@@ -111,7 +109,6 @@ pub(crate) struct Qp {
     /// What only unreliable services need.
     pub(crate) unreliable: Unreliable,
     pub(crate) stats: QpStats,
-    pub(crate) round_trip: RoundTrip,
 }
 
 impl Qp {
@@ -146,7 +143,6 @@ impl Qp {
             unreliable: Unreliable::default(),
             transport,
             stats: QpStats::default(),
-            round_trip: RoundTrip::NEW,
         }
     }
 
@@ -290,6 +286,6 @@ impl Qp {
 
 // Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
 // congestion mark lives behind a pointer that is empty until then.
-const _: () = assert!(size_of::<Qp>() <= 504);
+const _: () = assert!(size_of::<Qp>() <= 456);
 
 const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);

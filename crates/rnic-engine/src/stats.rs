@@ -1,6 +1,6 @@
 //! What is counted.
 
-use crate::error::{DropReason, RxOutcome};
+use crate::error::DropReason;
 
 /// Why a queue pair with work did not send when it was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,27 +45,6 @@ pub struct QpStats {
     pub rnr_naks: u32,
     /// Receiver-not-ready NAKs sent.
     pub rnr_naks_sent: u32,
-    /// Packets of the peer taken: data, responses, acknowledgements.
-    pub packets_received: u64,
-    /// Of these, early and kept.
-    pub packets_early: u64,
-    /// Packets of the peer not used, those seen before included.
-    pub packets_dropped: u64,
-}
-
-impl QpStats {
-    /// Counts a packet of the peer.
-    #[inline]
-    pub(crate) fn count(&mut self, outcome: RxOutcome) {
-        match outcome {
-            RxOutcome::Accepted => self.packets_received += 1,
-            RxOutcome::Early => {
-                self.packets_received += 1;
-                self.packets_early += 1;
-            }
-            RxOutcome::Duplicate | RxOutcome::Dropped(_) => self.packets_dropped += 1,
-        }
-    }
 }
 
 /// Counters of the whole engine.

@@ -99,9 +99,14 @@ impl Nic {
         let granted = granted.collect::<Result<Vec<_>, _>>().map_err(system("asking for the receive buffer"))?;
         let receive_buffer_bytes = granted.into_iter().min().unwrap_or_default();
         let mut random = RandomStreams::new(secret).stream("nic");
+        let mut engine = Engine::new(EngineConfig { line_rate: config.line_rate, secret });
+        if config.shared {
+            // `rnic top` shows what unmodified programs do.
+            engine.watch();
+        }
         Ok(Self {
             clock: Clock::start(),
-            engine: Engine::new(EngineConfig { line_rate: config.line_rate, secret }),
+            engine,
             memory: Memory::default(),
             rx: Receiver::new(),
             link,

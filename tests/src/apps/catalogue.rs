@@ -17,6 +17,8 @@ pub struct Case {
     pub seconds: u64,
     /// The port that the server waits at, when it cannot be told another one.
     pub port: Option<u16>,
+    /// Addresses without GIDs lead to the own host only.
+    pub one_host: bool,
     /// Unreliable services lose messages by design: not run where packets are lost.
     pub reliable: bool,
     /// Part of `make test`.
@@ -53,6 +55,7 @@ const BASE: Case = Case {
     check: Check::Exit,
     seconds: 60,
     port: None,
+    one_host: false,
     reliable: true,
     quick: false,
 };
@@ -94,6 +97,7 @@ macro_rules! qperf {
             server: "RNIC_LIDS=loopback qperf -lp {port}",
             client: concat!("RNIC_LIDS=loopback qperf -lp {port} {host} -t 2 ", $test, " quit"),
             check: Check::Says($test),
+            one_host: true,
             $($field: $value,)*
             ..BASE
         }

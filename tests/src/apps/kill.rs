@@ -17,7 +17,17 @@ pub const KILL_CASES: &[Case] = &[
 ];
 
 const fn endless(name: &'static str, server: &'static str, client: &'static str) -> Case {
-    Case { name, server, client, check: Check::Exit, seconds: 60, port: None, reliable: true, quick: false }
+    Case {
+        name,
+        server,
+        client,
+        check: Check::Exit,
+        seconds: 60,
+        port: None,
+        one_host: false,
+        reliable: true,
+        quick: false,
+    }
 }
 
 /// Kills the server or the client of `case` after `delay`; the other must end by itself within [`NOTICE`].
@@ -52,14 +62,14 @@ fn leftovers() -> BTreeSet<String> {
         let names = entries.map(|entry| entry.path().to_string_lossy().into_owned());
         found.extend(names.filter(|path| is_ours(path)));
     }
+    // Others may run programs meanwhile: a name of theirs ends with a process that lives.
+    let is_orphan = |name: &str| {
+        let mut numbers = name.split('-').filter_map(|part| part.parse::<u32>().ok());
+        !numbers.any(|number| fs::exists(format!("/proc/{number}")).unwrap_or(false))
+    };
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    found.extend(
-        sockets
-            .lines()
-            .filter_map(|line| line.split_whitespace().nth(7))
-            .filter(|name| is_ours(name))
-            .map(str::to_owned),
-    );
+    let names = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
+    found.extend(names.filter(|name| is_ours(name) && is_orphan(name)).map(str::to_owned));
     found
 }
 

@@ -26,6 +26,9 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
     if place.conditions() == Conditions::Lossy && !case.reliable {
         return Outcome::Skipped("an unreliable service loses messages where packets are lost".to_owned());
     }
+    if place.conditions() == Conditions::Confined && case.one_host {
+        return Outcome::Skipped("it knows no GIDs, and so reaches its own host only".to_owned());
+    }
     for program in needs_of(case) {
         if which(program).is_none() {
             return Outcome::Skipped(format!("{program} is not installed"));

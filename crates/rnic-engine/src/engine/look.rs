@@ -5,6 +5,7 @@ use rnic_base::Duration;
 use crate::PeerId;
 use crate::engine::Engine;
 use crate::qp::{Qp, QpInfo};
+use crate::watch::{Traffic, Watched};
 
 /// What a watcher sees of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,19 +20,26 @@ pub struct QpView {
     pub in_flight: u64,
     /// Request packets that may be under way, by the transport's cap or by congestion control.
     pub window: u64,
-    /// The last round trip of a request packet that was measured.
+    /// What it took from its peer; zeros where nobody watches.
+    pub traffic: Traffic,
+    /// The last round trip of a request packet that was measured; none where nobody watches.
     pub round_trip: Option<Duration>,
 }
 
 impl Engine {
+    /// From now on, counts and times for [`QpView`] what queue pairs do that are made later.
+    pub fn watch(&mut self) {
+        self.core.watch.begin();
+    }
+
     /// Every queue pair there is, in no order that means anything.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
-        self.qps.iter().map(Qp::view)
+        self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.slot)))
     }
 }
 
 impl Qp {
-    fn view(&self) -> QpView {
+    fn view(&self, watched: Option<&Watched>) -> QpView {
         let cap = self.transport.in_flight_max;
         let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
         QpView {
@@ -39,7 +47,8 @@ impl Qp {
             peer: self.far_end(),
             transport: self.transport.profile.name,
             in_flight: self.requester.window.in_flight(),
-            round_trip: self.round_trip.last(),
+            traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
+            round_trip: watched.and_then(|watched| watched.round_trip.last()),
             window: window.map_or(cap, |window| window.whole_packets().min(cap)),
         }
     }

@@ -200,7 +200,11 @@ impl Engine {
             attributes.max_recv_sge = srq.sge_limit() as u32;
             srq.users += 1;
         }
-        let number = self.qps.insert(attributes.number, |number, slot| Qp::new(number, slot, &attributes));
+        let watch = &mut self.core.watch;
+        let number = self.qps.insert(attributes.number, |number, slot| {
+            watch.start(slot);
+            Qp::new(number, slot, &attributes)
+        });
         match number {
             Ok(_) => self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1),
             Err(_) => self.release_srq(attributes.srq),

@@ -154,7 +154,9 @@ impl Qp {
         if packets == 0 {
             return;
         }
-        self.round_trip.acknowledged(self.requester.window.una, now);
+        if let Some(watched) = core.watch.of(self.slot) {
+            watched.round_trip.acknowledged(self.requester.window.una, now);
+        }
         self.requester.retries = 0;
         self.requester.rnr_retries = 0;
         self.requester.pause = Deadline::NEVER;

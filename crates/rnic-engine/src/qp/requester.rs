@@ -279,7 +279,9 @@ impl Qp {
         let made = self.build_request(core, now, counter, Piece { index, takes, asks, again: true });
         // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
         self.requester.window.repeated(seq, end);
-        self.round_trip.forget();
+        if let Some(watched) = core.watch.of(self.slot) {
+            watched.round_trip.forget();
+        }
         if !made && self.state.sends() {
             self.wake_requester(core);
         }
@@ -308,7 +310,9 @@ impl Qp {
         }
         let transport = &self.transport;
         let requester = &mut self.requester;
-        self.round_trip.sent(requester.window.next, now);
+        if let Some(watched) = core.watch.of(self.slot) {
+            watched.round_trip.sent(requester.window.next, now);
+        }
         requester.window.sent(u64::from(takes), now, transport);
         core.timers.arm(self.slot, requester.window.deadline, &mut self.armed);
         core.peers.sent(self.peer, u64::from(takes));

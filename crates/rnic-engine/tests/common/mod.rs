@@ -152,6 +152,8 @@ pub struct Setup {
     /// Entries of the completion queues.
     pub completions: u32,
     pub rnr_timer: RnrTimer,
+    /// Somebody watches.
+    pub watched: bool,
 }
 
 impl Setup {
@@ -166,6 +168,7 @@ impl Setup {
             psn,
             reads: 4,
             retry_count: 7,
+            watched: false,
             rnr_retry: None,
             depth: 256,
             srq: None,
@@ -217,6 +220,9 @@ pub fn timing(setup: &Setup) -> QpTiming {
 impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        if setup.watched {
+            engine.watch();
+        }
         let pd = engine.create_pd();
         let cq = engine.create_cq(setup.completions).expect("a legal size");
         let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));

@@ -153,9 +153,9 @@ impl Nic {
     fn heard(&self) -> BTreeMap<Place, u64> {
         let mut heard = BTreeMap::new();
         for view in self.engine.queue_pairs().filter(is_connected) {
-            let stats = &view.info.stats;
+            let traffic = &view.traffic;
             let count: &mut u64 = heard.entry(place_of(&view)).or_default();
-            *count = count.wrapping_add(stats.packets_received).wrapping_add(stats.packets_dropped);
+            *count = count.wrapping_add(traffic.packets_received).wrapping_add(traffic.packets_dropped);
         }
         heard
     }

@@ -94,7 +94,7 @@ impl Nic {
 }
 
 fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
-    let QpView { info, transport, in_flight, window, round_trip, .. } = view;
+    let QpView { info, transport, in_flight, window, traffic, round_trip, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),
@@ -105,9 +105,9 @@ fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
         peer_number: if is_connected { info.dest_qpn.get() } else { 0 },
         packets_sent: info.stats.packets_sent,
         packets_retransmitted: info.stats.packets_retransmitted,
-        packets_received: info.stats.packets_received,
-        packets_out_of_order: info.stats.packets_early,
-        packets_dropped: info.stats.packets_dropped,
+        packets_received: traffic.packets_received,
+        packets_out_of_order: traffic.packets_early,
+        packets_dropped: traffic.packets_dropped,
         rnr_naks: info.stats.rnr_naks.into(),
         rnr_naks_sent: info.stats.rnr_naks_sent.into(),
         round_trip_us: round_trip.map(rnic_base::Duration::as_us_f64),
