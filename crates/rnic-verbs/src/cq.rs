@@ -13,6 +13,9 @@ use crate::event::Unacknowledged;
 use crate::object::{self, ChannelObject, CqObject, Ptr};
 use crate::poll;
 
+/// Entries of a completion queue, at least.
+const COMPLETIONS_MIN: u32 = 16;
+
 /// What a completion queue is made with.
 struct Wanted {
     cqe: u32,
@@ -27,13 +30,16 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     }
     // SAFETY: a program hands over contexts that it has opened.
     let mut core = unsafe { object::context(context) }.shared.enter()?;
-    let id = core.nic.create_cq(wanted.cqe)?;
+    // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on one,
+    // and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
+    let entries = wanted.cqe.max(COMPLETIONS_MIN);
+    let id = core.nic.create_cq(entries)?;
     // SAFETY: null functions, zeros and empty locks of C are all valid.
     let mut c: ibv_cq_ex = unsafe { std::mem::zeroed() };
     c.cq.context = context;
     c.cq.channel = wanted.channel;
     c.cq.cq_context = wanted.cq_context;
-    c.cq.cqe = wanted.cqe as c_int;
+    c.cq.cqe = entries as c_int;
     poll::fill(&mut c);
     let object = Box::into_raw(Box::new(CqObject {
         c,
