@@ -80,7 +80,8 @@ fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
 fn the_window_is_what_the_kernel_granted() {
     let window = |bytes| open("nic", bytes).receive_window(4_096);
     let (small, usual, large) = (window(64 << 10), window(212_992), window(2 << 20));
-    assert!(small < usual && usual < large, "{small}, {usual}, {large}");
+    // Many machines grant no more than the usual.
+    assert!(small < usual && usual <= large, "{small}, {usual}, {large}");
     // Linux doubles what was asked for, and a packet of 4 KB counts more than 8 KB.
     assert!((30..=45).contains(&usual), "{usual}");
 }

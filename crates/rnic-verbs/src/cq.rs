@@ -30,8 +30,8 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     }
     // SAFETY: a program hands over contexts that it has opened.
     let mut core = unsafe { object::context(context) }.shared.enter()?;
-    // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on one,
-    // and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
+    // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on
+    // one, and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
     let entries = wanted.cqe.max(COMPLETIONS_MIN);
     let id = core.nic.create_cq(entries)?;
     // SAFETY: null functions, zeros and empty locks of C are all valid.
