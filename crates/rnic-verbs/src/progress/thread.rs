@@ -56,33 +56,34 @@ fn run<M: Machine>(shared: &Shared<M>) {
     let mut backoff = BACKOFF_MIN;
     while !shared.stop.load(Ordering::Acquire) {
         shared.heed_tired_handler();
-        if is_calling(shared) {
+        let silent_ns = silence(shared);
+        let moved = if is_calling(shared, silent_ns) { None } else { shared.try_progress() };
+        let Some(moved) = moved else {
+            // The program calls, perhaps just now.
             sleep(shared, &[], backoff);
             backoff = (backoff * 2).min(BACKOFF_MAX);
             continue;
-        }
+        };
         backoff = BACKOFF_MIN;
-        match shared.try_progress() {
-            // Somebody calls just now.
-            None => sleep(shared, &[], backoff),
-            Some(moved) => {
-                if moved || shared.armed.is_armed() {
-                    heed(shared, &mut watch);
-                }
-                if shared.armed.is_armed() {
-                    // Packets are the handler's business: waking us for each would only take the processor from it.
-                    sleep(shared, &[], BACKOFF_MAX);
-                } else if !moved {
-                    sleep_on_packets(shared);
-                }
-            }
+        if (moved && silent_ns >= LONG_SILENCE_NS) || shared.armed.is_armed() {
+            heed(shared, &mut watch);
+        }
+        if shared.armed.is_armed() {
+            // Packets are the handler's business: waking us for each would only take the processor from it.
+            sleep(shared, &[], BACKOFF_MAX);
+        } else if !moved {
+            sleep_on_packets(shared);
         }
     }
 }
 
+/// How long the program has not called, nanoseconds.
+fn silence<M: Machine>(shared: &Shared<M>) -> u64 {
+    shared.now_ns().saturating_sub(shared.last_call_ns.load(Ordering::Relaxed))
+}
+
 /// Whether the program makes progress itself.
-fn is_calling<M: Machine>(shared: &Shared<M>) -> bool {
-    let silent_ns = shared.now_ns().saturating_sub(shared.last_call_ns.load(Ordering::Relaxed));
+fn is_calling<M: Machine>(shared: &Shared<M>, silent_ns: u64) -> bool {
     silent_ns < CALLING_NS && shared.asked.load(Ordering::Acquire) == 0
 }
 
@@ -159,8 +160,12 @@ impl Wake {
     }
 }
 
-/// A program that polls calls every microsecond or so. One whose last call is longer ago does something else.
-const CALLING_NS: u64 = 5_000;
+/// A program that polls calls every few microseconds; where it shares its processor with this thread, it has not called
+/// since this thread was switched to. One whose last call is longer ago does something else.
+const CALLING_NS: u64 = 30_000;
+
+/// One that polls is never silent for so long, and needs no signals.
+const LONG_SILENCE_NS: u64 = 100_000;
 
 /// How long the program is left alone before we look again: at first, and at most. The longest is what a program that
 /// stops polling without saying so waits, once, until the thread has its sockets in view.
