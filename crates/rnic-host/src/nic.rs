@@ -410,7 +410,7 @@ impl Nic {
     #[cold]
     fn heed_late_errors(&mut self, now: Time) {
         for (address, errno) in self.link.heed_late_errors(now) {
-            self.cm.unreachable(address, errno);
+            self.cm.unreachable(now, address, errno);
             if errno == libc::ECONNREFUSED {
                 self.note_refusal(now, address);
             }

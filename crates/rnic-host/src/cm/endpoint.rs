@@ -92,7 +92,9 @@ impl Endpoint {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let psn = Psn::new(secret as u32);
-        Ok(Self { sockets, manager: Manager::new(secret), psn, stats: EndpointStats::default() })
+        let mut manager = Manager::new(secret);
+        manager.patience_with_listeners = PATIENCE_WITH_LISTENERS;
+        Ok(Self { sockets, manager, psn, stats: EndpointStats::default() })
     }
 
     /// Where it is.
@@ -237,7 +239,7 @@ impl Endpoint {
                 let Some(error) = socket.take_deferred_error() else { break };
                 let Some(to) = error.to else { continue };
                 let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-                manager.unreachable(to, error.errno);
+                manager.unreachable(now, to, error.errno);
                 if error.errno == libc::ECONNREFUSED {
                     manager.vanished(to);
                 }
@@ -329,3 +331,7 @@ const BIND_TRIES: usize = 16;
 /// Room for some hundred messages in the kernel's accounting: what a thousand programs that connect at the same moment
 /// do not fill before the thread runs, or make up for by sending again.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// A program that is started together with its peer, or listens anew for each connection (perftest), listens some
+/// hundred milliseconds late.
+const PATIENCE_WITH_LISTENERS: Duration = Duration::from_ms(600);

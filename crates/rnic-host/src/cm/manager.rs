@@ -84,6 +84,8 @@ pub(crate) struct Manager {
     half_open: usize,
     next_id: u64,
     pub(super) random: RandomStream,
+    /// For how long "nobody listens there" is no answer yet: programs listen again, or later than their peers ask.
+    pub(super) patience_with_listeners: Duration,
     /// Messages that fitted nothing.
     pub(crate) strays: u64,
 }
@@ -101,6 +103,7 @@ impl Manager {
             half_open: 0,
             next_id: 1,
             random: RandomStreams::new(secret).stream("connection-manager"),
+            patience_with_listeners: Duration::ZERO,
             strays: 0,
         }
     }
@@ -231,11 +234,19 @@ impl Manager {
     }
 
     /// Nobody is at `address`, says the network.
-    pub(crate) fn unreachable(&mut self, address: SocketAddr, errno: i32) {
+    pub(crate) fn unreachable(&mut self, now: Time, address: SocketAddr, errno: i32) {
         for id in self.those_with(address, &[State::RequestSent, State::LookupSent]) {
+            if errno == libc::ECONNREFUSED && self.may_listen_yet(now, id) {
+                continue;
+            }
             self.remove(id);
             self.happenings.push_back(Happening::Unreachable(id, errno));
         }
+    }
+
+    /// Whether it is too early to believe that nobody listens where `id` asks. The request is sent again meanwhile.
+    fn may_listen_yet(&self, now: Time, id: ConnectionId) -> bool {
+        self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.patience_with_listeners)
     }
 
     /// Nobody has the port of `address` any more, says its host: what was established with it is over.
@@ -280,7 +291,7 @@ impl Manager {
                 Some((_, State::Established | State::DisconnectSent)) => {}
                 _ => self.strays += 1,
             },
-            Message::Reject(reject) => self.receive_reject(way, transaction_id, reject),
+            Message::Reject(reject) => self.receive_reject(now, way, transaction_id, reject),
             Message::DisconnectRequest(request) => self.receive_disconnect(way, transaction_id, &request),
             Message::LookupRequest(request) => self.receive_lookup(now, way, transaction_id, request),
             Message::LookupReply(reply) => self.receive_found(way, transaction_id, reply),
@@ -373,7 +384,7 @@ impl Manager {
         }
     }
 
-    fn receive_reject(&mut self, way: &Addresses, transaction_id: u64, reject: Reject) {
+    fn receive_reject(&mut self, now: Time, way: &Addresses, transaction_id: u64, reject: Reject) {
         let id = self.find(way, reject.remote_comm_id).filter(|id| {
             let exchange = &self.exchanges[id];
             let expected = match reject.rejected {
@@ -388,6 +399,9 @@ impl Manager {
             self.strays += 1;
             return;
         };
+        if reject.reason == RejectReason::INVALID_SERVICE_ID && self.may_listen_yet(now, id) {
+            return;
+        }
         self.remove(id);
         self.happenings.push_back(Happening::Refused(id, Box::new(reject)));
     }
