@@ -31,7 +31,7 @@ test: ## everything that must hold: format, lints, every test of the workspace
 	@$(MAKE) --no-print-directory lint
 	scripts/link-verbs debug
 	cargo test --workspace --locked --no-fail-fast
-	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain --tries 2
+	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain
 
 lint: ## format and clippy, warnings are errors
 	cargo fmt --all --check

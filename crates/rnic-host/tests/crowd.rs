@@ -80,8 +80,11 @@ fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
 fn the_window_is_what_the_kernel_granted() {
     let window = |bytes| open("nic", bytes).receive_window(4_096);
     let (small, usual, large) = (window(64 << 10), window(212_992), window(2 << 20));
-    // Many machines grant no more than the usual.
-    assert!(small < usual && usual <= large, "{small}, {usual}, {large}");
+    assert!(small < usual, "{small}, {usual}");
+    // Many machines grant no more than the usual, and then the window is the usual one too.
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").expect("Linux says it");
+    let grants_more = most.trim().parse::<usize>().expect("a number") > 212_992;
+    assert!(if grants_more { usual < large } else { usual == large }, "{usual}, {large}, rmem_max {most}");
     // Linux doubles what was asked for, and a packet of 4 KB counts more than 8 KB.
     assert!((30..=45).contains(&usual), "{usual}");
 }

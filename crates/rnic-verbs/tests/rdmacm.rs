@@ -155,13 +155,7 @@ fn libfabric_connects_by_address() {
     let Some(address) = outside_address() else { return common::skip("this machine has loopback only") };
     for (provider, kind) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
         let line = format!("fi_pingpong -p {provider} -e {kind}");
-        let (server, client) = (format!("{line} -B PORT"), format!("{line} -P PORT {address}"));
-        let Some((served, asked)) = run(&server, &client, free_port(), &[]) else { continue };
-        let said = common::said(&asked);
-        // Over ofi_rxm the side that ends last may meet the flushed receives of the other's end, all work done.
-        let has_ended_last = said.contains("1m  ") && said.contains("Flushed");
-        assert!(served.status.success(), "{client}\nserver: {}", common::said(&served));
-        assert!(asked.status.success() || has_ended_last, "{client}\nclient: {said}");
+        pair(&format!("{line} -B PORT"), &format!("{line} -P PORT {address}"), &[]);
     }
 }
 

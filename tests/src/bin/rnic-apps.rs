@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use rnic_conformance::apps::{self, CASES, Case, Conditions, KILL_CASES, Outcome, Place};
+use rnic_conformance::apps::{self, CASES, Conditions, KILL_CASES, Outcome, Place};
 
 /// Unmodified RDMA programs on the library, under several conditions.
 #[derive(Parser, Debug)]
@@ -26,9 +26,6 @@ struct Args {
     /// A flag for `rnic run`, e.g. --flag=--bypass=off; may be repeated
     #[arg(long)]
     flag: Vec<String>,
-    /// Runs of a case that fails, at most; a machine that is busy with other work may need a second one
-    #[arg(long, default_value_t = 1)]
-    tries: u32,
     /// List the cases
     #[arg(long)]
     list: bool,
@@ -59,7 +56,7 @@ fn main() -> ExitCode {
                 continue;
             }
         };
-        let runs = chosen().map(|case| (case.name.to_owned(), run(case, &place, args.tries)));
+        let runs = chosen().map(|case| (case.name.to_owned(), apps::run(case, &place)));
         for (name, outcome) in runs.chain(killings(&args, &place)) {
             let (index, text) = match &outcome {
                 Outcome::Passed(time) => (0, format!("ok       {:.1} s", time.as_secs_f64())),
@@ -76,17 +73,6 @@ fn main() -> ExitCode {
     let [passed, failed, skipped] = counts;
     let _ = writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs a case, again if it fails; what failed before is said.
-fn run(case: &Case, place: &Place, tries: u32) -> Outcome {
-    for _ in 1..tries {
-        match apps::run(case, place) {
-            Outcome::Failed(why) => eprintln!("{}: once more, after\n  {why}", case.name),
-            outcome => return outcome,
-        }
-    }
-    apps::run(case, place)
 }
 
 /// Each side of each endless case, killed early and late.
