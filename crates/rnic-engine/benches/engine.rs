@@ -92,7 +92,7 @@ impl Loop {
         self.now = Time::from_ps(self.now.as_ps() + 1_000_000);
         flow(&mut self.left.engine, &mut self.right.engine, self.now);
         flow(&mut self.right.engine, &mut self.left.engine, self.now);
-        let mut into = [BLANK; 64];
+        let mut into = [Completion::BLANK; 64];
         let mut done = 0;
         loop {
             let count = self.left.engine.poll_cq(self.left.cq, &mut into);
@@ -106,17 +106,6 @@ impl Loop {
         done
     }
 }
-
-const BLANK: Completion = Completion {
-    wr_id: 0,
-    qpn: Qpn::new(0),
-    status: WcStatus::Success,
-    opcode: WcOpcode::Send,
-    byte_len: 0,
-    word: 0,
-    flags: WcFlags::empty(),
-    source: Qpn::new(0),
-};
 
 /// Carries every packet that `from` has over to `to`.
 fn flow(from: &mut Engine, to: &mut Engine, now: Time) {

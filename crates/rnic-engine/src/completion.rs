@@ -86,3 +86,22 @@ pub struct Completion {
     /// The queue pair that a datagram comes from; else 0.
     pub source: Qpn,
 }
+
+impl Completion {
+    /// What lies where no completion has been put yet.
+    pub const BLANK: Self = Self {
+        wr_id: 0,
+        qpn: Qpn::new(0),
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        word: 0,
+        flags: WcFlags::empty(),
+        source: Qpn::new(0),
+    };
+
+    /// A receive request that has received nothing.
+    pub(crate) fn failed_receive(qpn: Qpn, wr_id: u64, status: WcStatus) -> Self {
+        Self { wr_id, qpn, status, opcode: WcOpcode::Recv, ..Self::BLANK }
+    }
+}

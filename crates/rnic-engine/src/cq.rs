@@ -2,7 +2,7 @@
 
 use rnic_wire::Qpn;
 
-use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::completion::{Completion, WcFlags, WcStatus};
 use crate::fifo::Fifo;
 
 /// When the owner wants to be told of a completion.
@@ -39,7 +39,7 @@ pub(crate) enum Added {
 impl Cq {
     pub(crate) fn new(capacity: u32) -> Self {
         // Large queues are rarely full: they grow into their size.
-        let entries = Fifo::new(BLANK);
+        let entries = Fifo::new(Completion::BLANK);
         Self { entries, capacity: capacity as usize, notify: Notify::Off, overrun: false, users: 0 }
     }
 
@@ -115,18 +115,6 @@ pub(crate) fn is_solicited(completion: &Completion) -> bool {
     completion.flags.contains(WcFlags::SOLICITED)
 }
 
-/// What lies in a slot that has never been used.
-const BLANK: Completion = Completion {
-    wr_id: 0,
-    qpn: Qpn::new(0),
-    status: WcStatus::Success,
-    opcode: WcOpcode::Send,
-    byte_len: 0,
-    word: 0,
-    flags: WcFlags::empty(),
-    source: Qpn::new(0),
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,11 +123,11 @@ mod tests {
     fn completions_are_forgotten_by_queue_pair_and_sizes_change() {
         let mut cq = Cq::new(3);
         for (wr_id, qpn) in [(1, 7), (2, 8), (3, 7)] {
-            assert_eq!(cq.push(Completion { wr_id, qpn: Qpn::new(qpn), ..BLANK }, false), Added::Quietly);
+            assert_eq!(cq.push(Completion { wr_id, qpn: Qpn::new(qpn), ..Completion::BLANK }, false), Added::Quietly);
         }
         cq.set_capacity(4);
-        assert_eq!(cq.push(Completion { wr_id: 4, qpn: Qpn::new(9), ..BLANK }, false), Added::Quietly);
-        assert_eq!(cq.push(BLANK, false), Added::Overrun);
+        assert_eq!(cq.push(Completion { wr_id: 4, qpn: Qpn::new(9), ..Completion::BLANK }, false), Added::Quietly);
+        assert_eq!(cq.push(Completion::BLANK, false), Added::Overrun);
         cq.forget(Qpn::new(7));
         assert_eq!([cq.pop(), cq.pop(), cq.pop()].map(|left| left.map(|left| left.wr_id)), [Some(2), Some(4), None]);
     }

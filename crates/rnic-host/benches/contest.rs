@@ -4,6 +4,9 @@
 //! of each other. Two threads at a time, each on a processor of its own, for all contestants alike. Each figure is the
 //! median over rounds; the best and the worst round stand beside it.
 
+#[path = "common/figures.rs"]
+mod figures;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +27,7 @@ fn main() {
         return;
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(5);
-    let mut figures = Figures::default();
+    let mut figures = figures::Figures::default();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         run_round(&mut figures);
@@ -32,7 +35,7 @@ fn main() {
     figures.print();
 }
 
-fn run_round(figures: &mut Figures) {
+fn run_round(figures: &mut figures::Figures) {
     let span = std::time::Duration::from_millis(1_500);
     let tcp = floor::tcp_stream(LOOPBACK, WRITE_BYTES as usize, span).expect("loopback works").goodput_gbps();
     let udp = floor::udp_stream(LOOPBACK, 4_096, span).expect("loopback works").goodput_gbps();
@@ -113,27 +116,5 @@ impl Server {
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it has not panicked");
-    }
-}
-
-/// Figures by name, one value a round.
-#[derive(Default)]
-struct Figures(Vec<(String, Vec<f64>)>);
-
-impl Figures {
-    fn add(&mut self, name: &str, value: f64) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, values)) => values.push(value),
-            None => self.0.push((name.to_owned(), vec![value])),
-        }
-    }
-
-    fn print(&mut self) {
-        println!("{:<40} {:>9} {:>9} {:>9}", "", "median", "least", "most");
-        for (name, values) in &mut self.0 {
-            values.sort_by(f64::total_cmp);
-            let (least, most) = (values[0], values[values.len() - 1]);
-            println!("{name:<40} {:>9.2} {least:>9.2} {most:>9.2}", values[values.len() / 2]);
-        }
     }
 }

@@ -5,6 +5,9 @@
 //! threads at a time, each on a processor of its own. Every figure is the median over rounds; the least and the most
 //! stand beside it.
 
+#[path = "common/figures.rs"]
+mod figures;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +47,7 @@ fn main() {
         .collect();
     let wires = if wires.is_empty() { vec![false, true] } else { wires };
     let only = value("only=");
-    let mut figures = Figures::default();
+    let mut figures = figures::Figures::default();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         let wanted = |what: &str| only.as_deref().is_none_or(|only| only == what);
@@ -243,25 +246,3 @@ fn ping_pong(config: &NicConfig, rounds: u64) -> Histogram<u64> {
 }
 
 const MEMORY: usize = 1 << 20;
-
-/// Figures by name, one value a round.
-#[derive(Default)]
-struct Figures(Vec<(String, Vec<f64>)>);
-
-impl Figures {
-    fn add(&mut self, name: &str, value: f64) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, values)) => values.push(value),
-            None => self.0.push((name.to_owned(), vec![value])),
-        }
-    }
-
-    fn print(&mut self) {
-        println!("{:<44} {:>9} {:>9} {:>9}", "", "median", "least", "most");
-        for (name, values) in &mut self.0 {
-            values.sort_by(f64::total_cmp);
-            let (least, most) = (values[0], values[values.len() - 1]);
-            println!("{name:<44} {:>9.2} {least:>9.2} {most:>9.2}", values[values.len() / 2]);
-        }
-    }
-}

@@ -3,8 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use rnic_engine::{Completion, CqId, WcFlags, WcOpcode, WcStatus};
-use rnic_wire::Qpn;
+use rnic_engine::{Completion, CqId};
 
 use crate::abi::*;
 use crate::context::NicGuard;
@@ -37,7 +36,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mu
     let mut taken = 0;
     let mut has_looked = false;
     while taken < wanted {
-        let mut batch = [BLANK; BATCH];
+        let mut batch = [Completion::BLANK; BATCH];
         let room = (wanted - taken).min(BATCH);
         let got = core.nic.poll_cq(id, &mut batch[..room]);
         for (index, completion) in batch[..got].iter().enumerate() {
@@ -189,15 +188,3 @@ pub(crate) fn fill(c: &mut ibv_cq_ex) {
     c.read_completion_ts = Some(read_completion_ts);
     c.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
-
-/// What lies in a batch before completions do.
-const BLANK: Completion = Completion {
-    wr_id: 0,
-    qpn: Qpn::new(0),
-    status: WcStatus::Success,
-    opcode: WcOpcode::Send,
-    byte_len: 0,
-    word: 0,
-    flags: WcFlags::empty(),
-    source: Qpn::new(0),
-};

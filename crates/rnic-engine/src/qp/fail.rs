@@ -1,8 +1,8 @@
 //! The way into the error state.
 
-use rnic_wire::{NakCode, Qpn};
+use rnic_wire::NakCode;
 
-use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
 use crate::event::AsyncEvent;
 use crate::qp::completer::send_completion;
@@ -113,16 +113,8 @@ impl Qp {
     fn flush_receives(&mut self, core: &mut Core) {
         let queue = &mut self.responder.queue;
         while queue.len() > 0 {
-            let completion = Completion {
-                wr_id: queue.get(queue.head).wr_id,
-                qpn: self.number,
-                status: WcStatus::WrFlushed,
-                opcode: WcOpcode::Recv,
-                byte_len: 0,
-                word: 0,
-                flags: WcFlags::empty(),
-                source: Qpn::default(),
-            };
+            let wr_id = queue.get(queue.head).wr_id;
+            let completion = Completion::failed_receive(self.number, wr_id, WcStatus::WrFlushed);
             queue.head = queue.head.wrapping_add(1);
             core.complete(self.recv_cq, completion);
         }

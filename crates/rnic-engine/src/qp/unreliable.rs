@@ -16,7 +16,7 @@ use rnic_base::Time;
 use rnic_wire::{Format, Packet, PacketFlags, Position, Qpn};
 
 use crate::PeerId;
-use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::TransmitKind;
@@ -203,16 +203,8 @@ impl Qp {
     /// queue pair (IBA 9.9.3.1.3, class A).
     fn fail_oldest_receive(&mut self, core: &mut Core) -> DropReason {
         let queue = &mut self.responder.queue;
-        let completion = Completion {
-            wr_id: queue.get(queue.head).wr_id,
-            qpn: self.number,
-            status: WcStatus::LocalProtection,
-            opcode: WcOpcode::Recv,
-            byte_len: 0,
-            word: 0,
-            flags: WcFlags::empty(),
-            source: Qpn::default(),
-        };
+        let wr_id = queue.get(queue.head).wr_id;
+        let completion = Completion::failed_receive(self.number, wr_id, WcStatus::LocalProtection);
         queue.head = queue.head.wrapping_add(1);
         core.complete(self.recv_cq, completion);
         self.enter_error(core);

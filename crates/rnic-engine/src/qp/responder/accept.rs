@@ -4,7 +4,7 @@ use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet, Position, Reth, SendPlacement, SendTail};
 
 use super::{Message, Refusal};
-use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::event::AsyncEvent;
@@ -247,12 +247,8 @@ impl Qp {
     fn fail_receive(&mut self, core: &mut Core, seq: Seq, status: WcStatus) -> Refusal {
         if seq == self.responder.window.expected {
             let queue = &mut self.responder.queue;
-            let wqe = queue.get(queue.head);
-            let (wr_id, opcode) = (wqe.wr_id, WcOpcode::Recv);
+            let completion = Completion::failed_receive(self.number, queue.get(queue.head).wr_id, status);
             queue.head = queue.head.wrapping_add(1);
-            let qpn = self.number;
-            let (flags, source) = (WcFlags::empty(), rnic_wire::Qpn::default());
-            let completion = Completion { wr_id, qpn, status, opcode, byte_len: 0, word: 0, flags, source };
             core.complete(self.recv_cq, completion);
         }
         match status {
