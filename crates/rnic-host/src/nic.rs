@@ -486,7 +486,6 @@ impl Nic {
                 link.count_unacknowledged(&transmit, is_safe);
             }
         }
-        batch.part_from_acks();
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);
         }

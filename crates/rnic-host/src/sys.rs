@@ -2,7 +2,8 @@
 //!
 //! Everything here is a thin, checked cover over one call of the kernel; what to send, to whom, and what an error means
 //! is decided elsewhere. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams per call
-//! (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)).
+//! (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)). These two are called past the C library: there they
+//! are cancellation points, and a program's thread that is cancelled here would take the NIC's lock with it.
 //!
 //! Why not a crate: `quinn-udp` sends one train a call and has no errors of the network; `socket2` has no call for many
 //! datagrams. Opening, binding and plain options are `socket2`'s.
@@ -178,6 +179,7 @@ impl UdpSocket {
     /// Why it did not take the first one. The error may also be a late one about an earlier datagram; then the next try
     /// succeeds.
     pub fn send(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
+        let fd = self.socket.as_raw_fd();
         // Control buffers must not move once a header leads to them: they are all there before the first header is.
         let mut controls = ArrayVec::<Control, MESSAGES_MAX>::new();
         let mut headers = ArrayVec::<libc::mmsghdr, MESSAGES_MAX>::new();
@@ -191,7 +193,7 @@ impl UdpSocket {
         // SAFETY: `headers` holds `count` initialised headers. Their pointers lead to `messages` (addresses, parts and
         // the bytes of the parts, all borrowed for this call) and to `controls`, which lives until the end of this
         // function.
-        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
+        let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
@@ -207,7 +209,9 @@ impl UdpSocket {
         let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
         // SAFETY: `headers` holds `count` headers whose pointers lead to the buffers, addresses and control buffers of
         // `batch`, which is borrowed mutably for this call; the lengths are theirs.
-        let received = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), count, flags, ptr::null_mut()) };
+        let received = unsafe {
+            libc::syscall(libc::SYS_recvmmsg, fd, headers.as_mut_ptr(), count, flags, ptr::null_mut::<libc::timespec>())
+        };
         if received < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };

@@ -101,6 +101,8 @@ fn a_train_has_one_peer_and_one_length_and_only_its_last_packet_is_shorter() {
     assert_eq!(trains, [(PEER, full, 3), (PEER, full, 1), (OTHER, full, 2), (OTHER, short, 1)]);
     let (trains, _) = bench.fill(&packets, false);
     assert!(trains.iter().all(|(_, _, count)| *count == 1) && trains.len() == packets.len(), "{trains:?}");
+    let (trains, _) = bench.fill(&[(PEER, 8), (PEER, 0)], true);
+    assert_eq!(trains, [(PEER, short, 2)], "a small message and an acknowledgement leave together");
 }
 
 #[test]
