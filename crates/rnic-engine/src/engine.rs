@@ -1,6 +1,7 @@
 //! The engine: routes inputs to queue pairs and drains what they want done.
 
 mod change;
+mod farewell;
 mod look;
 mod setup;
 mod table;

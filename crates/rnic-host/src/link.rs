@@ -284,15 +284,7 @@ impl Link {
 
     /// Sends datagrams that have waited and need not wait any longer; answers whether any left.
     pub(crate) fn send_waiting(&mut self, now: Time) -> bool {
-        let mut any = false;
-        while let Some(datagram) = self.line.pop_due(now) {
-            self.capture(now, &datagram.addresses, &datagram.bytes);
-            if self.send_sealed(now, &datagram) {
-                any = true;
-            } else {
-                self.held.push_back(datagram);
-            }
-        }
+        let mut any = self.end_delays(now, now);
         if !self.crowded.is_empty() {
             any |= self.send_crowded(now);
         }
@@ -304,6 +296,27 @@ impl Link {
             any |= self.send_queue(now, true);
             // When this fails nobody can be told; packets would be fragmented where they need not.
             self.lanes.iter_mut().for_each(|lane| drop(lane.allow_fragments(false)));
+        }
+        any
+    }
+
+    /// Sends everything that waits: nobody will be there to send it later. What an impairment delays would be under way
+    /// on a real network, and arrive although its sender has gone.
+    pub(crate) fn send_all(&mut self, now: Time) {
+        self.end_delays(now, Time::from_ps(u64::MAX));
+        self.send_waiting(now);
+    }
+
+    /// Takes datagrams that are due by `due` from the delay line; answers whether any left.
+    fn end_delays(&mut self, now: Time, due: Time) -> bool {
+        let mut any = false;
+        while let Some(datagram) = self.line.pop_due(due) {
+            self.capture(now, &datagram.addresses, &datagram.bytes);
+            if self.send_sealed(now, &datagram) {
+                any = true;
+            } else {
+                self.held.push_back(datagram);
+            }
         }
         any
     }

@@ -569,6 +569,13 @@ fn send_by_memory(
     true
 }
 
+impl Drop for Nic {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        self.link.send_all(now);
+    }
+}
+
 /// Opens the sockets that `config` asks for.
 fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicError> {
     let ports = match (config.shared, config.real_roce_peers) {

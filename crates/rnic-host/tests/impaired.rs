@@ -116,6 +116,30 @@ fn delay_and_jitter_only_take_time() {
     }
 }
 
+#[test]
+fn what_is_delayed_arrives_although_its_sender_has_gone() {
+    let delay = Duration::from_ms(300);
+    let mut pair = Pair::loopback("irn");
+    pair.right.nic.set_impairment(Impairment { delay, ..Impairment::default() });
+    let sge = pair.right.sge(HALF, 8);
+    pair.right.post_recv(pair.to.qpn, 1, &[sge]);
+    let sge = pair.left.sge(0, 8);
+    pair.left.post(pair.from.qpn, 2, SendOp::Send { immediate: None }, &[sge]);
+    pair.drive(|_, right| right.completions().pop());
+    let Pair { mut left, mut right, to, .. } = pair;
+    right.nic.destroy_qp(to.qpn).expect("it exists");
+    drop(right);
+    let start = std::time::Instant::now();
+    let completion = loop {
+        left.nic.progress();
+        if let Some(completion) = left.completions().pop() {
+            break completion;
+        }
+        assert!(start.elapsed().as_millis() < 200, "the acknowledgement went with the one who sent it");
+    };
+    assert_eq!((completion.wr_id, completion.status), (2, WcStatus::Success));
+}
+
 /// IRN alone: go-back-N falls apart when its window overflows a queue again and again.
 #[test]
 fn a_slow_link_slows_down() {

@@ -270,8 +270,6 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let object = qp.cast::<QpObject>();
     number(context.shared.enter().and_then(|mut core| {
         let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;
-        // Acknowledgements that are owed still leave: the peer may wait for them.
-        core.nic.doorbell();
         core.nic.destroy_qp(known.qpn)?;
         core.nic.forget_completions(known.qpn);
         core.by_qpn.remove(&known.qpn);

@@ -227,3 +227,39 @@ fn a_straggler_of_an_earlier_connection_is_no_duplicate() {
         assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}");
     }
 }
+
+#[test]
+fn the_last_acknowledgement_said_again_is_enough_when_the_first_was_lost() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        post_recvs(&mut pair.right, 100..101, MTU);
+        pair.wire(|sent| if sent.from == From::Right && sent.at < us(60) { Fate::Drop } else { Fate::Deliver });
+        assert!(!pair.right.engine.repeat_acks(pair.right.qpn), "{transport}: nothing has been said yet");
+        send(&mut pair, 7, MTU);
+        pair.run_until(us(60));
+        assert_eq!(pair.left.statuses(), [], "{transport}");
+        assert!(pair.right.engine.repeat_acks(pair.right.qpn), "{transport}");
+        pair.run_until(us(70));
+        assert_eq!(pair.left.statuses(), [(7, WcStatus::Success)], "{transport}");
+        pair.right.engine.modify_to_error(pair.right.qpn).expect("always");
+        assert!(!pair.right.engine.repeat_acks(pair.right.qpn), "{transport}: a failed queue pair says nothing");
+    }
+}
+
+#[test]
+fn responses_are_acknowledged_once_more_too_where_they_are_acknowledged() {
+    let mut pair = Pair::new(&setup("irn"));
+    pair.wire(|sent| match sent.packet.headers {
+        rnic_wire::Headers::ReadAck { .. } if sent.at < us(60) => Fate::Drop,
+        _ => Fate::Deliver,
+    });
+    read(&mut pair, 7, MTU);
+    pair.run_until(us(60));
+    assert_eq!(pair.left.statuses(), [(7, WcStatus::Success)]);
+    assert!(pair.left.engine.repeat_acks(pair.left.qpn));
+    pair.run_until(us(70));
+    pair.left.engine.destroy_qp(pair.left.qpn).expect("it exists");
+    let before = pair.log.len();
+    pair.run_until(us(50_000));
+    assert_eq!(pair.log.len(), before, "nobody sends the response again to a queue pair that is gone");
+}

@@ -4,9 +4,10 @@
 //! why), into a slab that is used again for the next batch and stays in the cache.
 //!
 //! Consecutive packets to one peer form a *train*, which costs the kernel little more than one packet: all have the
-//! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`). An acknowledgement is the shortest
-//! packet there is: it ends the train before it, also one of a single packet. So an answer and the acknowledgement of
-//! the question cost one trip through the kernel; programs that await both (`ib_send_lat`) take a quarter less time.
+//! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`). An acknowledgement is the
+//! shortest packet there is: it ends the train before it, also one of a single packet. So an answer and the
+//! acknowledgement of the question cost one trip through the kernel; programs that await both (`ib_send_lat`) take a
+//! quarter less time.
 
 use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;

@@ -1,0 +1,41 @@
+//! The last word of a queue pair that is about to end.
+
+use rnic_wire::Qpn;
+
+use super::Engine;
+use crate::core::{AckKind, Control, ControlPacket};
+use crate::{QpState, Service};
+
+impl Engine {
+    /// Acknowledges once more all requests that `qpn` has executed and all responses that it has received; answers
+    /// whether there were any.
+    ///
+    /// A program may end a queue pair right after its last completion. If the network loses the acknowledgement that
+    /// was on its way then, nobody is left who would answer the peer's retransmissions, and its last request fails
+    /// although it has been executed. Whoever says the last word more than once makes that unlikely. To the peer, these
+    /// are duplicates.
+    pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
+        let Self { qps, core, .. } = self;
+        let Some(qp) = qps.find(qpn) else { return false };
+        let talks = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
+        if !talks || qp.transport.service != Service::ReliableConnection {
+            return false;
+        }
+        let responder = &qp.responder;
+        // In a shared space an acknowledgement must not overtake responses: they would count as lost.
+        let owes_responses = responder.fetches.as_ref().is_some_and(|fetches| fetches.is_busy());
+        let executed = (responder.msn > 0 && !owes_responses).then_some(ControlPacket {
+            slot: qp.slot,
+            from: qp.number,
+            expected: responder.window.expected,
+            msn: responder.msn,
+            says: Control::Ack(AckKind::Ack),
+        });
+        let received = qp.responses.as_ref().filter(|responses| !responses.is_waiting()).map(|responses| {
+            let (expected, says) = (responses.window.expected, Control::ReadAck(AckKind::Ack));
+            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says }
+        });
+        let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
+        queued > 0
+    }
+}
