@@ -120,6 +120,31 @@ fn a_responder_need_not_be_ready_to_send() {
     }
 }
 
+/// Nobody has told such a queue pair how often it may repeat. When its answer is lost for much longer than the eight
+/// timeouts that others are given, it waits with the requester, who decides.
+#[test]
+fn a_responder_that_is_not_ready_to_send_is_as_patient_as_its_requester() {
+    let mut setup = setup("irn");
+    setup.retry_count = 1_000;
+    let mut pair = Pair::new(&setup);
+    let (left, right) = (pair.left.qpn, pair.right.qpn);
+    pair.right.engine.modify_to_reset(right).expect("always");
+    pair.right.engine.modify_to_init(right).expect("from reset");
+    pair.right.engine.modify_to_rtr(right, &connection(&setup, left)).expect("from init");
+    pair.wire(|sent| if sent.from == From::Right && sent.at < us(50_000) { Fate::Drop } else { Fate::Deliver });
+    read(&mut pair, 0, 5 * MTU);
+    pair.run();
+    assert_eq!(pair.left.statuses(), all(0..1, WcStatus::Success));
+    let QpInfo { state, stats, .. } = pair.right.info();
+    assert_eq!(
+        (state, events(&mut pair.right)),
+        (QpState::ReadyToReceive, vec![AsyncEvent::CommunicationEstablished(right)])
+    );
+    assert!(stats.timeouts > 8, "{} timeouts are too few to show anything", stats.timeouts);
+    let (to, len) = (TARGET as usize, 5 * MTU as usize);
+    assert!(pair.left.memory[to..to + len] == pair.right.memory[..len], "what was read");
+}
+
 /// A long answer is on its way, and a request behind it is refused. However long the answer takes, the requester
 /// hears of the refusal when its turn has come, not of a timeout.
 #[test]
