@@ -10,6 +10,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::cm::ip::IpRequest;
 use crate::cm::{self, PrivateData};
 use crate::codec::{self, Decoded, HEADERS_MAX};
+use crate::credit::Credit;
 use crate::gsi;
 use crate::header::{bth, irn};
 use crate::icrc::{self, IcrcPrefix};
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "icrc", check: icrc },
@@ -42,6 +43,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "cm_lookup_request", check: cm_lookup_request },
     Target { name: "cm_lookup_reply", check: cm_lookup_reply },
     Target { name: "cm_ip_request", check: cm_ip_request },
+    Target { name: "credit", check: credit },
 ];
 
 /// RoCEv2 datagrams, of every service.
@@ -293,6 +295,25 @@ pub fn cm_ip_request(data: &[u8]) -> bool {
     };
     let written = request.emit().expect("both addresses are of the version that was read");
     assert_eq!(IpRequest::parse(&written), Some(request));
+    true
+}
+
+/// Credit messages.
+///
+/// # Panics
+/// When what parses does not come back, or the connection manager would take it for a message of its own.
+pub fn credit(data: &[u8]) -> bool {
+    let mut mad = [0; gsi::MAD_LEN];
+    let len = data.len().min(mad.len());
+    mad[..len].copy_from_slice(&data[..len]);
+    let Some(message) = Credit::parse(&mad) else {
+        return false;
+    };
+    let written = message.emit();
+    let added = mad.iter().zip(&written).position(|(before, after)| after & !before != 0);
+    assert_eq!(added, None, "a bit from nowhere");
+    assert_eq!(Credit::parse(&written), Some(message));
+    assert!(cm::parse(&mad).is_err());
     true
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use common::{golden, messages};
 use rnic_base::{RandomStream, RandomStreams};
+use rnic_wire::credit::Credit;
 use rnic_wire::fuzz::{TARGETS, Target};
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{Format, IpFields, codec};
@@ -134,6 +135,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             .collect(),
         "ip_packet" => [four, six].into_iter().flat_map(ip_packets).collect(),
         "gsi" => management_datagrams(),
+        "credit" => {
+            let request = Credit::Request { cookie: 0x0123_4567_89ab_cdef, answer_port: 4_791 };
+            [request, Credit::Answer { cookie: 7 }].map(|message| message.emit().to_vec()).to_vec()
+        }
         "cm_ip_request" => messages::all().iter().take(1).map(|golden| golden.bytes[24 + 140..].to_vec()).collect(),
         _ => messages::all().iter().map(|golden| golden.bytes[24..].to_vec()).collect(),
     }
