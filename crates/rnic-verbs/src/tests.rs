@@ -7,6 +7,7 @@ mod events;
 mod srq;
 
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use crate::abi::*;
 use bench::{Bench, Options, Side, failed_with, sge};
@@ -96,6 +97,30 @@ fn a_child_is_refused_what_its_parent_has_opened() {
     assert_eq!(status, 0);
     assert_eq!(bench.a.post(&mut wr), Ok(()), "the parent goes on");
     assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
+}
+
+/// Under loss, programs that ask for one entry meet two completions at a time.
+#[test]
+fn a_completion_queue_of_one_entry_holds_sixteen() {
+    let bench = Bench::new(&Options { completions: 1, ..Options::default() });
+    // SAFETY: a living completion queue.
+    assert!(unsafe { (*bench.a.cq).cqe } >= 16);
+    bench.a.memory(|bytes| bytes[..16].fill(1));
+    for wr_id in 0..16 {
+        // The last one is longer, so that one sees it arrive.
+        assert_eq!(bench.a.post(&mut bench.write(wr_id, if wr_id == 15 { 16 } else { 8 })), Ok(()));
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut arrived = 0;
+    while arrived == 0 {
+        assert!(Instant::now() < deadline, "nothing arrives");
+        std::thread::sleep(Duration::from_millis(1));
+        bench.b.memory(|bytes| arrived = bytes[15]);
+    }
+    // Nobody polls; the progress thread takes the acknowledgements in.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(std::array::from_fn(|_| bench.a.wait().wr_id), std::array::from_fn::<u64, 16, _>(|at| at as u64));
+    assert_eq!(bench.a.state(), IBV_QPS_RTS, "nothing was too many");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use std::net::TcpListener;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// A TCP port that nobody uses: programs exchange their addresses over it.
@@ -60,6 +60,39 @@ fn the_device_is_listed_and_described() {
         let said = common::said(&output);
         assert!(output.status.success() && said.contains(expected), "{line}: {said}");
     }
+}
+
+/// The list of devices comes from the program's allocator, not the library's own: qperf gives it back with `free`.
+#[test]
+fn the_list_of_devices_may_be_given_back_with_free() {
+    const PROGRAM: &str = r"
+        #include <malloc.h>
+        #include <stdlib.h>
+        struct ibv_device;
+        struct ibv_device **ibv_get_device_list(int *);
+        int main(void) {
+            for (int i = 0; i < 1000; i++) {
+                int count = 0;
+                struct ibv_device **list = ibv_get_device_list(&count);
+                if (!list || count != 1 || !list[0] || list[1]) return 2;
+                /* A stranger's memory has no size that makes sense to this allocator. */
+                size_t bytes = malloc_usable_size(list);
+                if (bytes < 2 * sizeof *list || bytes > 64) return 3;
+                free(list);
+            }
+            return 0;
+        }";
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, program) = (dir.path().join("list.c"), dir.path().join("list"));
+    std::fs::write(&source, PROGRAM).expect("a file");
+    // What the library is linked with links programs too.
+    let mut cc = Command::new("cc");
+    cc.arg(&source).arg("-o").arg(&program).arg(common::libraries().join("libibverbs.so.1"));
+    let output = cc.output().expect("cc starts");
+    assert!(output.status.success(), "{}", common::said(&output));
+    let program = program.to_str().expect("a name in letters");
+    let output = common::command(&[program], SECONDS).output().expect("timeout(1) starts");
+    assert!(output.status.success(), "{}", common::said(&output));
 }
 
 #[test]

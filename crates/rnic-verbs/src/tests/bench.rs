@@ -11,6 +11,8 @@ use crate::{channel, cq, device, errno, mr, poll, post, qp};
 /// What differs from test to test.
 pub(super) struct Options {
     pub(super) entries: u32,
+    /// Entries of the completion queues.
+    pub(super) completions: c_int,
     pub(super) inline: u32,
     /// Of the memory of `b`.
     pub(super) access: u32,
@@ -31,6 +33,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             entries: 16,
+            completions: 64,
             inline: 0,
             access: ALL,
             qp_access: ALL,
@@ -108,7 +111,7 @@ impl Side {
         unsafe {
             let pd = made(mr::ibv_alloc_pd(context));
             let channel = made(channel::ibv_create_comp_channel(context));
-            let cq = made(cq::ibv_create_cq(context, 64, ptr::null_mut(), channel, 0));
+            let cq = made(cq::ibv_create_cq(context, options.completions, ptr::null_mut(), channel, 0));
             let mr = made(mr::ibv_reg_mr(pd, memory.cast(), BYTES, access as c_int));
             let qp = made(qp::ibv_create_qp(pd, &mut init_attr(cq, options)));
             Self { context, pd, channel, cq, mr, qp, memory, _memory: bytes }
