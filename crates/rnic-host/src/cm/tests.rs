@@ -2,8 +2,8 @@
 
 use rnic_base::{Duration, RandomStreams, Time};
 use rnic_wire::cm::{
-    DisconnectReply, DisconnectRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo, RejectReason,
-    Rejected, Reply, Request, ServiceId,
+    DisconnectReply, DisconnectRequest, LookupRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo,
+    RejectReason, Rejected, Reply, Request, ServiceId,
 };
 use rnic_wire::{Addresses, Qpn};
 
@@ -360,6 +360,48 @@ fn messages_from_the_wrong_place_change_nothing() {
     assert_eq!(state(&bench.active, asking), Some(State::Established));
     bench.passive.receive(bench.now, &addresses(), forged);
     assert_eq!(state(&bench.passive, asked), None, "the right one does end it");
+}
+
+/// A closed port is believed when the patience with listeners is over, counted from the first message; any other answer
+/// of the network is believed at once.
+#[test]
+fn nobody_listens_is_an_answer_only_after_a_while() {
+    let (to, patience) = (addresses().dst(), Duration::from_ms(600));
+    let look_up = |bench: &mut Bench| {
+        let request = LookupRequest { service_id: SERVICE, ..LookupRequest::default() };
+        bench.active.look_up(bench.now, addresses(), request, PATIENCE).expect("room")
+    };
+    for ask in [Bench::connect, look_up] {
+        let mut bench = Bench::new();
+        bench.active.patience_with_listeners = patience;
+        let start = Time::from_us(50_000);
+        bench.now = start;
+        let id = ask(&mut bench);
+        let (mut sent, mut last) = (0, start);
+        bench.run(|bench| {
+            while bench.active.poll_message().is_some() {
+                sent += 1;
+            }
+            last = bench.now;
+            bench.active.unreachable(bench.now, to, libc::ECONNREFUSED);
+            state(&bench.active, id).is_some()
+        });
+        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::ECONNREFUSED)));
+        assert!(last.since(start) >= patience, "believed after {}", last.since(start));
+        // Repetitions are at most 500 ms apart.
+        assert!(last.since(start) <= patience + Duration::from_ms(500), "believed after {}", last.since(start));
+        assert!(sent > 4, "asked again meanwhile: {sent}");
+
+        let id = ask(&mut bench);
+        bench.active.unreachable(bench.now, to, libc::EHOSTUNREACH);
+        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::EHOSTUNREACH)));
+
+        let id = ask(&mut bench);
+        bench.active.unreachable(bench.now + patience - Duration::from_ps(1), to, libc::ECONNREFUSED);
+        assert_eq!((bench.active.poll_happening(), state(&bench.active, id).is_some()), (None, true));
+        bench.active.unreachable(bench.now + patience, to, libc::ECONNREFUSED);
+        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::ECONNREFUSED)));
+    }
 }
 
 /// Random messages of every kind, with names that are right now and then, from both sides' view of a live connection.
