@@ -167,14 +167,18 @@ impl Settings {
         for (name, value) in variables {
             let (name, value) = (name.as_ref(), value.as_ref());
             match VARIABLES.iter().find(|variable| variable.name == name) {
-                // An empty variable is how shells unset one for a single command.
-                Some(_) if value.is_empty() => {}
-                Some(variable) => variable.set(&mut settings, value)?,
+                Some(variable) => settings.put(variable, value)?,
                 None => variables::refuse_near_miss(name)?,
             }
         }
         settings.check()?;
         Ok(settings)
+    }
+
+    /// Takes in what the environment has for `variable`.
+    pub(crate) fn put(&mut self, variable: &Variable, value: &str) -> Result<(), SettingsError> {
+        // An empty variable is how shells unset one for a single command.
+        if value.is_empty() { Ok(()) } else { variable.set(self, value) }
     }
 
     /// What no single variable can say: that they fit together.
