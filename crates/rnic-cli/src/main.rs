@@ -19,6 +19,7 @@ mod console;
 mod demo;
 mod doctor;
 mod failure;
+mod fit;
 mod link;
 mod list;
 mod machine;

@@ -1,19 +1,57 @@
 //! Tables for terminals.
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets};
+use console::measure_text_width;
+
+use crate::fit;
 
 /// Widest line of a table.
 const COLUMNS: u16 = 118;
+/// Columns stand two blanks apart.
+const CLOSE: (u16, u16) = (1, 0);
+/// A column of text is not cut below this.
+const TEXT_MIN: usize = 12;
 const RULE_BELOW_HEADS: TableStyle = TableStyle::new().header_separator(LineStyle::new('-', '-', '-', '-'));
 
 /// A table of results: a rule under the heads; the first column is text, the others are numbers and stand to the right.
 pub fn results(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+    padded(heads, rows, (1, 1))
+}
+
+fn padded(heads: &[&str], rows: Vec<Vec<String>>, padding: (u16, u16)) -> String {
     let mut table = Table::new();
     table.load_style(RULE_BELOW_HEADS).set_header(heads.iter().copied()).add_rows(rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(padding);
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     trimmed(&table)
+}
+
+/// As [`results`], in at most `columns`: what the first `texts` columns hold is cut where that is needed, the widest
+/// first. Where that is not enough, lines end early.
+pub fn fitted(heads: &[&str], mut rows: Vec<Vec<String>>, texts: usize, columns: usize) -> String {
+    let mut text = padded(heads, rows.clone(), CLOSE);
+    let too_wide = widest(&text).saturating_sub(columns);
+    if too_wide > 0 {
+        let of_rows = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
+        let mut widths: Vec<usize> = (0..texts).map(of_rows).collect();
+        for _ in 0..too_wide {
+            let Some(most) = widths.iter_mut().max().filter(|most| **most > TEXT_MIN) else { break };
+            *most -= 1;
+        }
+        for row in &mut rows {
+            row.iter_mut().zip(&widths).for_each(|(cell, width)| *cell = fit::cut(cell, *width));
+        }
+        text = fit::lines(&padded(heads, rows, CLOSE), columns);
+    }
+    text
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(measure_text_width).max().unwrap_or(0)
 }
 
 /// Names with explanations that wrap beside them, indented by `indent` blanks.

@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
+use ::console::Term;
 use rnic_host::observe::{self, Snapshot};
 use serde::Serialize;
 
@@ -30,7 +31,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     }
     if args.json {
         let devices = look()?;
-        console::result(&page::totals(&devices), Some(&Listing { devices }));
+        console::result(&page::totals(&devices, COLUMNS), Some(&Listing { devices }));
         return Ok(());
     }
     let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
@@ -39,7 +40,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     loop {
         thread::sleep(interval);
         let now = look()?;
-        let page = page::rates(&before, &now, args.qps);
+        let page = page::rates(&before, &now, args.qps, columns());
         let front = if clears { CLEAR } else { "" };
         if !console::try_print(&format!("{front}{page}")) || args.once {
             return Ok(());
@@ -54,7 +55,14 @@ fn look() -> Result<Vec<Snapshot>, Failure> {
     Ok(endpoints.iter().filter_map(|endpoint| observe::fetch(endpoint, PATIENCE).ok()).collect())
 }
 
+/// How wide a line may be: somebody may change it at any time.
+fn columns() -> usize {
+    Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| columns.into())
+}
+
 /// To the corner, and everything below it gone: less flicker than an empty screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
+/// Where there is no terminal.
+const COLUMNS: usize = 120;
 /// A process that is stopped, or a child that holds its parent's socket, does not answer.
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -2,17 +2,17 @@
 
 use rnic_host::observe::{DeviceCounters, QueuePairSnapshot, Snapshot};
 
-use crate::{number, table};
+use crate::{fit, number, table};
 
-/// What happened between two looks, a second.
-pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize) -> String {
+/// What happened between two looks, a second; in lines of at most `columns`.
+pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: usize) -> String {
     if now.is_empty() {
-        return NOBODY.to_owned();
+        return fit::lines(NOBODY, columns);
     }
     let earlier = |new: &Snapshot| before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context));
     let devices = now.iter().map(|new| device_row(earlier(new), new)).collect();
-    let mut text = table::results(DEVICE_HEADS, devices);
-    text += &natures(now);
+    let mut text = table::fitted(DEVICE_HEADS, devices, 1, columns);
+    text += &natures(now, columns);
     let mut pairs: Vec<(u64, Vec<String>)> =
         now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_row(earlier(new), new, pair))).collect();
     pairs.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
@@ -21,28 +21,29 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize) -> String 
     let hidden = all - pairs.len() as u64;
     if !pairs.is_empty() {
         text += "\n";
-        text += &table::results(PAIR_HEADS, pairs.into_iter().map(|(_, row)| row).collect());
+        let rows = pairs.into_iter().map(|(_, row)| row).collect();
+        text += &table::fitted(PAIR_HEADS, rows, 3, columns);
     }
     if hidden > 0 {
-        text += &format!("and {hidden} more queue pairs with fewer packets\n");
+        text += &fit::lines(&format!("and {hidden} more queue pairs with fewer packets"), columns);
     }
     text
 }
 
-/// What has been counted so far, in a line for each device.
-pub fn totals(now: &[Snapshot]) -> String {
+/// What has been counted so far, for each device.
+pub fn totals(now: &[Snapshot], columns: usize) -> String {
     if now.is_empty() {
-        return NOBODY.to_owned();
+        return fit::lines(NOBODY, columns);
     }
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, counters, queue_pairs, .. } = snapshot;
-        format!(
-            "{}, {device}: {} queue pairs, {} packets sent, {} of them again\n",
+        let parts = [
             process(snapshot),
-            queue_pairs.len(),
-            number::grouped(counters.packets_sent + counters.packets_retransmitted),
-            number::grouped(counters.packets_retransmitted),
-        )
+            format!("{device}: {} queue pairs", queue_pairs.len()),
+            format!("{} packets sent", number::grouped(counters.packets_sent + counters.packets_retransmitted)),
+            format!("{} of them again", number::grouped(counters.packets_retransmitted)),
+        ];
+        fit::list(&parts.map(|part| fit::printable(&part)), columns)
     };
     now.iter().map(line).collect()
 }
@@ -72,19 +73,20 @@ fn device_row(before: Option<&Snapshot>, now: &Snapshot) -> Vec<String> {
 /// Program and process; and which of its devices, if not the first.
 fn process(snapshot: &Snapshot) -> String {
     let Snapshot { program, pid, context, .. } = snapshot;
+    let program = fit::printable(program);
     if *context == 0 { format!("{program} ({pid})") } else { format!("{program} ({pid}/{context})") }
 }
 
-/// A line for each process: what its device is, and what is bad on purpose.
-fn natures(now: &[Snapshot]) -> String {
+/// For each process: what its device is, and what is bad on purpose.
+fn natures(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, transport, wire, impairment, counters, .. } = snapshot;
-        let mut parts = vec![device.clone(), transport.clone(), wire.clone()];
+        let mut parts = vec![format!("{}: {device}", process(snapshot)), transport.clone(), wire.clone()];
         if !impairment.is_empty() {
             parts.extend(impairment.iter().cloned());
             parts.push(format!("{} lost on purpose", number::grouped(counters.impairment_lost)));
         }
-        format!("{}: {}\n", process(snapshot), parts.join(", "))
+        fit::list(&parts.iter().map(|part| fit::printable(part)).collect::<Vec<_>>(), columns)
     };
     now.iter().map(line).collect()
 }
@@ -101,8 +103,8 @@ fn pair_row(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot)
     let window = pair.window_packets.map_or_else(String::new, |window| format!(" / {window}"));
     let row = vec![
         format!("{} {:#08x}", now.pid, pair.number),
-        format!("{} {}", pair.service, pair.state),
-        peer,
+        fit::printable(&format!("{} {}", pair.service, pair.state)),
+        fit::printable(&peer),
         number::short(rate(sent_before, sent(pair), seconds)),
         number::short(rate(received_before, pair.packets_received, seconds)),
         number::grouped(pair.packets_retransmitted),
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn rates_are_differences_by_the_clock_of_the_device() {
-        let page = plain(&rates(&[snapshot(1_000_000, 1_000)], &[snapshot(3_000_000, 201_000)], 2));
+        let page = plain(&rates(&[snapshot(1_000_000, 1_000)], &[snapshot(3_000_000, 201_000)], 2, 120));
         let device = page.lines().find(|line| line.contains("(4711) ")).expect("a row");
         // 200 000 packets of 1000 bytes in two seconds, and one of a hundred again.
         assert!(device.contains("0.800") && device.contains("2010 (0.990 %)"), "{page}");
@@ -199,14 +201,89 @@ mod tests {
 
     #[test]
     fn a_process_that_has_just_begun_has_rates_since_it_began() {
-        let page = rates(&[], &[snapshot(1_000_000, 500_000)], 0);
+        let page = rates(&[], &[snapshot(1_000_000, 500_000)], 0, 120);
         assert!(page.contains("4.00"), "{page}");
         assert!(page.contains("3 more"), "{page}");
     }
 
+    /// Everything as long as it can be.
+    fn endless() -> Snapshot {
+        let number = u64::MAX / 3;
+        let pair = |nth: u32| QueuePairSnapshot {
+            number: 0xff_ff00 + nth,
+            service: "unreliable datagram".to_owned(),
+            state: "send queue error".to_owned(),
+            peer: "[2001:db8:1234:5678:9abc:def0:1234:5678%interface0]:65535".to_owned(),
+            peer_number: 0xff_fff0 + nth,
+            packets_sent: number,
+            packets_received: number,
+            packets_in_flight: number,
+            window_packets: Some(number),
+            round_trip_us: Some(123_456.789),
+            ..QueuePairSnapshot::default()
+        };
+        Snapshot {
+            device: "rnic0".to_owned(),
+            pid: u32::MAX,
+            context: u32::MAX,
+            program: "a-\x1b[31mprogram with a very long name, which the kernel would not allow".to_owned(),
+            uptime_us: 1,
+            transport: "irn (rto_high=2ms, rto_low=100us, control=dcqcn, cap_packets=1000, and more of it)".to_owned(),
+            wire: "RoCEv2 over UDP from 2001:db8:1234:5678:9abc:def0:1234:5678".to_owned(),
+            impairment: ["loss 1%", "reorder 5%", "delay 100 us", "jitter 100 us", "rate 10 Gbit/s"]
+                .map(str::to_owned)
+                .into(),
+            counters: DeviceCounters {
+                packets_sent: number,
+                bytes_sent: number,
+                bytes_received: number,
+                packets_received: number,
+                packets_retransmitted: number,
+                packets_dropped: number,
+                impairment_lost: number,
+                ..DeviceCounters::default()
+            },
+            queue_pairs: (0..4).map(pair).collect(),
+            queue_pairs_omitted: 1_000_000,
+        }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let width = |page: &str| page.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        let now = [snapshot(1_000_000, 1_000), endless()];
+        for columns in [1, 20, 40, 80, 100, 120, 200] {
+            for page in [rates(&[], &now, 3, columns), totals(&now, columns), rates(&[], &[], 3, columns)] {
+                assert!(width(&page) <= columns, "{columns} columns:\n{page}");
+                assert!(!page.contains('\x1b'), "{columns} columns: an order to the terminal");
+            }
+        }
+        let page = rates(&[], &now, 3, 400);
+        assert!(page.contains("%interface0]:65535 0xfffff2"), "nothing is cut where there is room:\n{page}");
+    }
+
+    #[test]
+    fn long_names_and_addresses_are_cut_before_numbers() {
+        let mut long = snapshot(1_000_000, 1_000);
+        long.program = "a-program-with-a-name-that-goes-on-and-on-and-on-and-on".to_owned();
+        for pair in &mut long.queue_pairs {
+            pair.peer = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535".to_owned();
+            pair.peer_number = 0xff_fff0;
+        }
+        let page = rates(&[], &[long], 3, 120);
+        assert!(page.lines().all(|line| line.chars().count() <= 120), "{page}");
+        let device = page.lines().find(|line| line.contains("… (4711)")).expect("a row that says which process");
+        assert!(device.trim_start().starts_with("a-program-with"), "{page}");
+        let pairs: Vec<&str> = page.lines().filter(|line| line.contains("2001:db8:")).collect();
+        assert!(
+            pairs.len() == 3 && pairs.iter().all(|row| row.contains("… 0xfffff0") && row.ends_with("40.0 us")),
+            "{page}"
+        );
+    }
+
     #[test]
     fn nobody_is_said() {
-        assert!(rates(&[], &[], 20).contains("No process"));
-        assert!(plain(&totals(&[snapshot(1, 1_000)])).contains("1010 packets sent, 10 of them again"));
+        assert!(rates(&[], &[], 20, 120).contains("No process"));
+        assert!(plain(&totals(&[snapshot(1, 1_000)], 120)).contains("1010 packets sent, 10 of them again"));
     }
 }

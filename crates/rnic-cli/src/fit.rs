@@ -1,0 +1,80 @@
+//! Text that must fit into a width: columns of a terminal.
+
+use console::{measure_text_width, truncate_str};
+
+/// `text` in at most `columns`. What is cut is the front of it, up to the last blank: behind it stands the number that
+/// tells one from another (`ib_write_b… (4711)`).
+pub fn cut(text: &str, columns: usize) -> String {
+    if measure_text_width(text) <= columns {
+        return text.to_owned();
+    }
+    if let Some((front, last)) = text.rsplit_once(' ') {
+        let rest = columns.saturating_sub(measure_text_width(last) + 1);
+        if rest >= FRONT_MIN {
+            return format!("{} {last}", truncate_str(front, rest, ELLIPSIS));
+        }
+    }
+    truncate_str(text, columns, ELLIPSIS).into_owned()
+}
+
+/// Every line of `text` in at most `columns`.
+pub fn lines(text: &str, columns: usize) -> String {
+    text.lines().map(|line| format!("{}\n", truncate_str(line, columns, ELLIPSIS).trim_end())).collect()
+}
+
+/// `parts` with commas between, in as many lines as that takes, the later ones indented.
+pub fn list(parts: &[String], columns: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    for (index, part) in parts.iter().enumerate() {
+        let (width, comma) = (measure_text_width(part), if index + 1 < parts.len() { "," } else { "" });
+        if used > 0 && used + 1 + width + comma.len() > columns {
+            text += "\n   ";
+            used = 3;
+        }
+        let blank = if text.is_empty() { "" } else { " " };
+        text += &format!("{blank}{part}{comma}");
+        used += blank.len() + width + comma.len();
+    }
+    lines(&text, columns)
+}
+
+/// `text` without what terminals take for orders: whoever names a program may name it so.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+const ELLIPSIS: &str = "…";
+
+/// Shorter fronts than this say nothing.
+const FRONT_MIN: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_stays_and_what_does_not_keeps_its_end() {
+        assert_eq!(cut("ib_write_bw (4711)", 18), "ib_write_bw (4711)");
+        assert_eq!(cut("ib_write_bw (4711)", 17), "ib_write_… (4711)");
+        assert_eq!(cut("ib_write_bw (4711)", 10), "ib… (4711)");
+        assert_eq!(cut("[2001:db8::1234:5678]:4800 0xabcdef", 20), "[2001:db8:… 0xabcdef");
+        assert_eq!(cut("ib_write_bw (4711)", 8), "ib_writ…");
+        assert_eq!(cut("one-long-word", 5), "one-…");
+        // Two columns each.
+        assert_eq!(cut("\u{6e2c}\u{8a66}\u{6e2c}\u{8a66} (1)", 9), "\u{6e2c}\u{8a66}… (1)");
+    }
+
+    #[test]
+    fn lists_break_between_their_parts() {
+        let parts = ["rnic0", "irn", "loss 1%"].map(str::to_owned);
+        assert_eq!(list(&parts, 40), "rnic0, irn, loss 1%\n");
+        assert_eq!(list(&parts, 12), "rnic0, irn,\n    loss 1%\n");
+        assert_eq!(list(&parts, 9), "rnic0,\n    irn,\n    loss…\n");
+    }
+
+    #[test]
+    fn names_give_no_orders() {
+        assert_eq!(printable("a\x1b[2J\u{9b}b\n"), "a?[2J?b?");
+    }
+}
