@@ -19,6 +19,7 @@
 //! has it, `pending` tells that somebody to look again after unlocking. What it runs may allocate: see [`crate::heap`].
 
 mod burn;
+mod restart;
 mod signal;
 mod thread;
 

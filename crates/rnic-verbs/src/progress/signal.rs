@@ -5,14 +5,19 @@
 //! program which resets its handlers does not die of a late one; and if the program has a handler for it, nothing is
 //! armed at all.
 //!
+//! A thread that the signal meets asleep in a system call is not one that only spins: its driver uses no more signals.
+//! The call goes on ([`restart`]).
+//!
 //! A signal costs the interrupted thread about two microseconds. When most of them find nothing to do, because the
 //! program polls after all, they are switched off again.
 
+use std::ffi::c_void;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use super::restart::{self, Met};
 use super::{Machine, Shared, burn};
 use crate::heap;
 
@@ -28,6 +33,8 @@ struct Target {
     useless: AtomicU32,
     /// The handler asks for an end.
     tired: AtomicBool,
+    /// The thread was asleep once.
+    met_sleep: AtomicBool,
 }
 
 /// The drivers that the handler looks after. Never freed, used again.
@@ -51,6 +58,8 @@ pub(super) struct Armed {
     wanted: AtomicI32,
     /// The thread that is.
     owner: AtomicI32,
+    /// A signal has interrupted a sleep: there will be no more.
+    has_met_sleep: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -68,7 +77,9 @@ unsafe impl Send for Inner {}
 impl Armed {
     /// From its next call on, `thread` shall be interrupted.
     pub(super) fn want(&self, thread: i32) {
-        self.wanted.store(thread, Ordering::Release);
+        if !self.has_met_sleep.load(Ordering::Relaxed) {
+            self.wanted.store(thread, Ordering::Release);
+        }
     }
 
     /// Whether `thread`, which is calling, ought to be armed and is not.
@@ -135,6 +146,7 @@ impl<M: Machine> Shared<M> {
             useful: AtomicU32::new(0),
             useless: AtomicU32::new(0),
             tired: AtomicBool::new(false),
+            met_sleep: AtomicBool::new(false),
         });
         let free = |slot: &Slot| slot.target.load(Ordering::Acquire).is_null();
         let Some(index) = TARGETS.iter().position(free) else { return };
@@ -159,11 +171,17 @@ impl<M: Machine> Shared<M> {
         if !self.armed.is_armed() {
             return;
         }
-        let tired = {
+        let (tired, met_sleep) = {
             let inner = self.armed.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.target.as_ref().is_some_and(|target| target.tired.load(Ordering::Acquire))
+            let says = |what: fn(&Target) -> &AtomicBool| {
+                inner.target.as_ref().is_some_and(|target| what(target).load(Ordering::Acquire))
+            };
+            (says(|target| &target.tired), says(|target| &target.met_sleep))
         };
-        if tired {
+        if met_sleep {
+            self.armed.has_met_sleep.store(true, Ordering::Relaxed);
+        }
+        if tired || met_sleep {
             self.armed.disarm();
         }
     }
@@ -182,7 +200,9 @@ fn release(inner: &mut Inner) {
 }
 
 /// The handler.
-extern "C" fn interrupted(_: libc::c_int) {
+extern "C" fn interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: this is a handler.
+    let met = unsafe { restart::resume(context) };
     // SAFETY: the thread's own error number.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above. What was interrupted must find it unchanged.
@@ -194,7 +214,7 @@ extern "C" fn interrupted(_: libc::c_int) {
             let target = slot.target.load(Ordering::SeqCst);
             if !target.is_null() {
                 // SAFETY: a target is freed only after its slot has been emptied and has no users.
-                serve(unsafe { &*target }, me);
+                serve(unsafe { &*target }, me, met);
             }
             slot.users.fetch_sub(1, Ordering::SeqCst);
         }
@@ -203,9 +223,12 @@ extern "C" fn interrupted(_: libc::c_int) {
     unsafe { *errno = before };
 }
 
-fn serve(target: &Target, me: i32) {
+fn serve(target: &Target, me: i32, met: Met) {
     if target.owner.load(Ordering::Relaxed) != me {
         return;
+    }
+    if met == Met::Waiting {
+        target.met_sleep.store(true, Ordering::Release);
     }
     let counter = match (target.progress)(target.shared) {
         Some(true) => &target.useful,
@@ -234,10 +257,11 @@ fn install_handler() -> bool {
                 return false;
             }
             let mut ours: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = interrupted as extern "C" fn(libc::c_int) as usize;
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = interrupted;
+            ours.sa_sigaction = handler as usize;
             // Calls that can go on go on. Not on the alternative stack that a thread may have: those are made for a
             // handler that says a word and ends (Rust's are a few pages), and the packet path needs more.
-            ours.sa_flags = libc::SA_RESTART;
+            ours.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             libc::sigfillset(&raw mut ours.sa_mask);
             libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
         }

@@ -150,6 +150,76 @@ fn the_handlers_slots_are_given_back() {
     }
 }
 
+/// Lets signals meet the calling thread in `wait`, which must end well each time; `finish` ends it.
+fn meet_asleep(what: &str, mut wait: impl FnMut() -> io::Result<()>, finish: impl Fn() + Sync) {
+    // Whoever is seen to sleep is left alone too, so it takes a few tries to meet one.
+    let met = (0..500).any(|_| {
+        let (driver, sender, seen) = driver(Mode::Auto);
+        driver.shared.armed.want(burn::this_thread());
+        drop(driver.lock());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(200));
+                sender.send(&[1]).expect("sent");
+                std::thread::sleep(Duration::from_millis(2));
+                finish();
+            });
+            wait().unwrap_or_else(|error| panic!("{what}: {error}"));
+        });
+        assert!(sleep_until(|| seen.load(Ordering::Acquire) == 1), "{what}: nobody took the datagram in");
+        assert!(sleep_until(|| driver.shared.armed.owner() == 0), "{what}: whoever sleeps is left alone");
+        driver.shared.armed.want(burn::this_thread());
+        drop(driver.lock());
+        driver.shared.armed.owner() == 0
+    });
+    assert!(met, "{what}: no signal came in it");
+}
+
+/// What a call of C says: -1 is an error.
+fn checked(result: i64) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_sleeping_call_that_the_signal_meets_goes_on() {
+    let (near, far) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+    // With a timeout, reading does not go on by itself.
+    near.set_read_timeout(Some(Duration::from_secs(5))).expect("a legal time");
+    let write = || assert_eq!(io::Write::write(&mut &far, &[1]).expect("room"), 1);
+    let mut byte = [0u8; 1];
+    let place = byte.as_mut_ptr().cast::<libc::c_void>();
+    let fd = near.as_raw_fd();
+    // SAFETY: a byte of room, for each of these.
+    meet_asleep("read", || checked(unsafe { libc::read(fd, place, 1) } as i64), write);
+    // SAFETY: as above.
+    meet_asleep("recv", || checked(unsafe { libc::recv(fd, place, 1, 0) } as i64), write);
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut wait = || {
+        // SAFETY: one structure, and a byte of room.
+        unsafe { checked(libc::poll(&raw mut poll, 1, 5_000).into()).and(checked(libc::read(fd, place, 1) as i64)) }
+    };
+    meet_asleep("poll", &mut wait, write);
+    let span = libc::timespec { tv_sec: 0, tv_nsec: 3_000_000 };
+    // SAFETY: a time, and no place for the rest of it.
+    let sleep = || unsafe { libc::nanosleep(&raw const span, std::ptr::null_mut()) };
+    meet_asleep("nanosleep", || checked(sleep().into()), || ());
+    // SAFETY: makes a descriptor.
+    let many = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: living descriptors, one structure.
+    assert_eq!(unsafe { libc::epoll_ctl(many, libc::EPOLL_CTL_ADD, fd, &raw mut event) }, 0);
+    let mut wait = || {
+        // SAFETY: room for one event, and a byte of room.
+        let woken = unsafe { libc::epoll_wait(many, &raw mut event, 1, 5_000) };
+        // SAFETY: as above.
+        checked(woken.into()).and(checked(unsafe { libc::read(fd, place, 1) } as i64))
+    };
+    meet_asleep("epoll_wait", &mut wait, write);
+    // SAFETY: ours.
+    unsafe { libc::close(many) };
+}
+
 fn pin_to_one_processor() {
     // SAFETY: plain bits; the calling thread alone is moved.
     unsafe {

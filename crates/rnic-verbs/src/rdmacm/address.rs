@@ -132,7 +132,9 @@ fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     cm.entry(this.key)?.stage = Stage::Bound;
     drop(cm);
     this.c.route.addr.src_storage = write(bound);
-    if !bound.ip().is_unspecified() {
+    // Loopback names no device, as with adapters, whatever ours could do there: libfabric binds to it and then, if that
+    // gave it no device, takes the addresses of all devices.
+    if !bound.ip().is_unspecified() && !bound.ip().is_loopback() {
         attach(&mut this.c)?;
     }
     Ok(())
