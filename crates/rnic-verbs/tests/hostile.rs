@@ -108,15 +108,15 @@ fn a_stream_goes_on() {
 #[test]
 fn every_byte_of_a_pingpong_arrives() {
     let battle = Battle {
-        server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 5000 -p PORT",
-        client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 5000 -p PORT 127.0.0.1",
+        server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT",
+        client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
         socket: stranger,
         may_end: succeeds,
     };
     let (begin, mut datagrams) = (Instant::now(), 0);
     while begin.elapsed() < Duration::from_secs(3) {
         let Some(Outcome { said, tally }) = battle.fight("every_byte_of_a_pingpong_arrives") else { return };
-        assert!(said.contains("5000 iters in") && !said.contains("invalid data"), "{said}");
+        assert!(said.contains("2000 iters in") && !said.contains("invalid data"), "{said}");
         datagrams += tally.datagrams;
     }
     assert!(datagrams > 5_000, "{datagrams} datagrams are no attack");
@@ -125,8 +125,8 @@ fn every_byte_of_a_pingpong_arrives() {
 #[test]
 fn connections_are_made_and_kept() {
     let battle = Battle {
-        server: "rping -s -a 127.0.0.1 -p PORT -C 1000 -V",
-        client: "rping -c -a 127.0.0.1 -p PORT -C 1000 -V",
+        server: "rping -s -a 127.0.0.1 -p PORT -C 500 -V",
+        client: "rping -c -a 127.0.0.1 -p PORT -C 500 -V",
         socket: stranger,
         may_end: succeeds,
     };
@@ -134,7 +134,7 @@ fn connections_are_made_and_kept() {
     while begin.elapsed() < Duration::from_secs(3) {
         let Some(Outcome { said, tally }) = battle.fight("connections_are_made_and_kept") else { return };
         assert!(!said.contains("mismatch"), "{said}");
-        assert!(tally.datagrams > 1_000, "{tally:?}");
+        assert!(tally.datagrams > 100, "{tally:?}");
     }
 }
 
@@ -142,8 +142,8 @@ fn connections_are_made_and_kept() {
 #[test]
 fn who_can_speak_for_a_peer_ends_no_process() {
     let battle = Battle {
-        server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 5000 -p PORT",
-        client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 5000 -p PORT 127.0.0.1",
+        server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT",
+        client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
         socket: shared,
         may_end: |end| end.signal().is_none(),
     };
@@ -182,6 +182,6 @@ fn free_port() -> u16 {
 }
 
 /// A pair of programs that goes on for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A process may grow by so much under attack: buffers are touched for the first time, late.
 const GROWTH_BYTES: u64 = 8 << 20;
