@@ -36,7 +36,9 @@ pub mod state;
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use params::{ParamError, ParamSpec, ParamUnit, Params};
 pub use paths::{PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
-pub use profile::{AckRule, Configured, Placement, Profile, ProfileError, Protocol, SequenceSpaces};
-pub use recovery::{Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+pub use profile::{AckRule, Configured, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
+pub use recovery::{
+    LossCause, LossReport, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
+};
 pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
 pub use state::PolicyState;

@@ -45,6 +45,29 @@ pub enum AckRule {
     OnRequest,
 }
 
+/// Where windows keep the bits of packets that are out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Store {
+    /// Ring bitmaps of every queue pair's own.
+    #[default]
+    Rings,
+    /// One pool for all queue pairs of a NIC (FaSR section III-C).
+    Pool(PoolShape),
+    /// Ring bitmaps that lie in the host's memory, behind the bus (SRNIC).
+    Host,
+}
+
+/// The size of a shared pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolShape {
+    /// Level 1: as many queue pairs can recover selectively at a time.
+    pub units: u32,
+    /// Level 2: blocks of bitmaps.
+    pub blocks: u32,
+    /// Bits of a block.
+    pub block_bits: u32,
+}
+
 /// A policy with the values of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Configured<P> {
@@ -73,6 +96,8 @@ pub struct Profile {
     pub cap_packets: Option<u32>,
     /// Width of the bitmaps, for recovery that keeps any.
     pub window_bits: u32,
+    /// Where those bitmaps are.
+    pub store: Store,
     /// Loss recovery.
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.

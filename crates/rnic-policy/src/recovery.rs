@@ -25,12 +25,37 @@ pub enum RecoveryEvent {
     Nacked {
         /// The out-of-order packet that was kept; `None` when the receiver keeps none.
         sack: Option<Seq>,
+        /// How much the receiver misses, where it counts that (FaSR section III-B).
+        losses: Option<LossReport>,
     },
     /// The timer ran out.
     TimedOut {
         /// Whether it had been extended since it was last started.
         extended: bool,
     },
+}
+
+/// What FaSR's receivers say beside where the gap is (sections III-B and III-D).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossReport {
+    /// Packets that the receiver misses below the highest that it has: `lost-cnt`.
+    pub lost: u8,
+    /// There are more than the counter can say; it stands still until the recovery is over.
+    pub overflow: bool,
+    /// What made the receiver say so.
+    pub cause: LossCause,
+}
+
+/// What a [`LossReport`] answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossCause {
+    /// An early packet, which it kept: SACK.
+    Early,
+    /// A packet that was sent again, and had been missing: AACK. Not a gap by itself.
+    Repaired,
+    /// A packet from behind the first gap and before the highest packet: what was sent again before it must be lost
+    /// again. It was dropped: FNACK.
+    Misplaced,
 }
 
 /// The sender's side of a window, read-only.

@@ -102,7 +102,7 @@ impl Qp {
         }
         self.stats.nacks += 1;
         core.stats.nacks += 1;
-        self.requester.window.recover(&RecoveryEvent::Nacked { sack }, now, &self.transport);
+        self.requester.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, &self.transport);
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
         self.regulate(core, now, &ControlEvent::Nacked);
         self.wake_to_repeat(core);

@@ -7,7 +7,7 @@ use rnic_base::{AnyRing, Duration, Psn, RandomStream, RandomStreams, Seq, Time};
 use super::{Violation, check_specs, draw_params};
 use crate::params::Params;
 use crate::profile::Placement;
-use crate::recovery::{RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
 use crate::state::PolicyState;
 
 /// Width of the model window.
@@ -37,6 +37,13 @@ pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<
         }
     }
     Ok(())
+}
+
+/// What a receiver that counts its losses might say.
+fn draw_losses(random: &mut RandomStream) -> LossReport {
+    let causes = [LossCause::Early, LossCause::Repaired, LossCause::Misplaced];
+    let cause = causes[random.below(causes.len() as u64) as usize];
+    LossReport { lost: random.below(8) as u8, overflow: random.below(8) == 0, cause }
 }
 
 /// A sender's window in its plainest form, with two copies of the policy's state.
@@ -110,7 +117,8 @@ impl<'p> Model<'p> {
         let keeps = self.policy.placement == Placement::PlaceOutOfOrder;
         let sack = (keeps && above > 0).then(|| self.una + random.between(1, above));
         self.sacked.extend(sack);
-        self.deliver(RecoveryEvent::Nacked { sack }).map(|_| ())
+        let losses = (keeps && random.below(2) == 0).then(|| draw_losses(random));
+        self.deliver(RecoveryEvent::Nacked { sack, losses }).map(|_| ())
     }
 
     fn time_out(&mut self, random: &mut RandomStream) -> Result<(), String> {

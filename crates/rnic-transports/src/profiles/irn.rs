@@ -15,7 +15,7 @@
 //! simulator did not need, far above any of its flows.
 
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
-use rnic_policy::{SchedulePolicy, SequenceSpaces};
+use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
 
 use crate::control::line_rate::LineRate;
 use crate::paths::ecmp::Ecmp;
@@ -36,6 +36,7 @@ pub(super) fn profile() -> Profile {
         ack_every_packets: 1,
         cap_packets: Some(110),
         window_bits: 128,
+        store: Store::Rings,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },

@@ -8,7 +8,7 @@
 //! few, as hardware does.
 
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
-use rnic_policy::{SchedulePolicy, SequenceSpaces};
+use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
 
 use crate::control::line_rate::LineRate;
 use crate::paths::ecmp::Ecmp;
@@ -29,6 +29,7 @@ pub(super) fn profile() -> Profile {
         ack_every_packets: 64,
         cap_packets: None,
         window_bits: 64,
+        store: Store::Rings,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },

@@ -50,7 +50,7 @@ impl Window {
 
     fn nack(&mut self, sack: u64) -> RecoveryActions {
         self.sacked.push(sack);
-        self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)) })
+        self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)), losses: None })
     }
 
     fn ack_up_to(&mut self, una: u64) -> RecoveryActions {

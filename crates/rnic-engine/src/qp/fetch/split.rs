@@ -177,7 +177,7 @@ impl Qp {
         }
         stats.nacks += 1;
         core.stats.nacks += 1;
-        server.window.recover(&RecoveryEvent::Nacked { sack }, now, transport);
+        server.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, transport);
         core.timers.arm(*slot, server.window.deadline, armed);
         self.regulate(core, now, &ControlEvent::Nacked);
     }
