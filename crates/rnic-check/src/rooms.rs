@@ -70,6 +70,13 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: Some("it is called from C"),
     },
     Room {
+        name: "rnic-reproduce",
+        kind: Kind::Edge,
+        may_use: &["rnic-base", "rnic-policy", "rnic-transports", "rnic-fabric"],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-cli",
         kind: Kind::Edge,
         may_use: &[
@@ -80,6 +87,7 @@ pub const ROOMS: &[Room] = &[
             "rnic-engine",
             "rnic-fabric",
             "rnic-host",
+            "rnic-reproduce",
         ],
         tests_may_use: &[],
         unsafe_because: None,

@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod list;
 mod perf;
+mod reproduce;
 mod run;
 mod sim;
 mod top;
@@ -18,6 +19,7 @@ pub use demo::DemoArgs;
 pub use doctor::DoctorArgs;
 pub use list::ListArgs;
 pub use perf::PerfArgs;
+pub use reproduce::ReproduceArgs;
 pub use run::RunArgs;
 pub use sim::SimArgs;
 pub use top::TopArgs;
@@ -55,6 +57,9 @@ pub enum Command {
 
     /// Simulate a network from a plan
     Sim(SimArgs),
+
+    /// Re-run figures of papers and hold them against what the papers say
+    Reproduce(ReproduceArgs),
 
     /// List transports with their options, policies, topologies, workloads and faults
     List(ListArgs),

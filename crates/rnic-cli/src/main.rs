@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-cli (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on our libraries
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host, rnic-reproduce
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a chart
 //! Not here what a program could want too (rnic-host, rnic-fabric)
@@ -26,6 +26,7 @@ mod machine;
 mod number;
 mod output;
 mod perf;
+mod reproduce;
 mod run;
 mod shell;
 mod sim;
@@ -63,6 +64,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(args),
         Command::List(args) => list::run(args),
         Command::Perf(args) => perf::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),

@@ -1,0 +1,61 @@
+//! `rnic reproduce`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `rnic reproduce`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReproduceArgs {
+    /// Experiments (irn/fig1), rows (I-R2), papers (irn), or all
+    #[arg(value_name = "ID", required_unless_present_any = ["list", "quantities"])]
+    pub ids: Vec<String>,
+
+    /// Show what there is
+    #[arg(long)]
+    pub list: bool,
+
+    /// Show the numbers that checks can have computed without a run
+    #[arg(long, conflicts_with = "list")]
+    pub quantities: bool,
+
+    /// The small version: fewer, shorter runs of the same thing
+    #[arg(long)]
+    pub fast: bool,
+
+    /// So many seeds for each run, instead of what the experiment says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub seeds: Option<u32>,
+
+    /// Runs at once; a run takes one processor
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Run again what earlier commands have left in the folder
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// Where results go, and samples stay for the next time
+    #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
+    pub out: PathBuf,
+
+    /// The folder of experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    pub experiments: PathBuf,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rnic reproduce --list
+  rnic reproduce irn/fig1 --fast
+  rnic reproduce I-R2
+  rnic reproduce irn --seeds 5 --jobs 8
+
+A row whose mean over the seeds is outside its band ends with exit code 1. Runs are kept in the folder of --out: after
+an interrupt, or for another figure that needs the same ones, only the rest is run.";

@@ -1,0 +1,72 @@
+//! Rows as a table.
+
+use rnic_reproduce::judge::Stat;
+use rnic_reproduce::{Row, Size, Verdict};
+use serde::{Serialize, Serializer};
+
+use crate::number;
+use crate::table;
+
+/// What a command has found.
+#[derive(Serialize)]
+pub struct Outcome<'o> {
+    /// Which version.
+    #[serde(serialize_with = "size_name")]
+    pub size: Size,
+    /// The rows.
+    pub rows: &'o [Row],
+    /// Runs that they stand on.
+    pub runs: usize,
+    /// Seconds that it took.
+    pub wall_s: f64,
+}
+
+fn size_name<S: Serializer>(size: &Size, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match size {
+        Size::Full => "full",
+        Size::Fast => "fast",
+    })
+}
+
+/// A table of rows for terminals, and what is to be said of single ones.
+pub fn text(outcome: &Outcome<'_>) -> String {
+    let cells = |row: &Row| {
+        vec![
+            row.row.clone(),
+            row.what.clone(),
+            row.value.map_or_else(|| "-".to_owned(), |stat| spread(&stat, &row.unit)),
+            row.band.to_string(),
+            row.verdict.name().to_owned(),
+        ]
+    };
+    let heads = ["row", "what", "found (least..most)", "band", "verdict"];
+    let mut text = table::results(&heads, outcome.rows.iter().map(cells).collect());
+    for row in outcome.rows {
+        match &row.verdict {
+            Verdict::Outside => text.push_str(&format!("{}: outside; the paper: {}\n", row.row, row.paper)),
+            Verdict::Unjudged(reason) => text.push_str(&format!("{}: cannot be judged: {reason}\n", row.row)),
+            Verdict::LeftOut(reason) => text.push_str(&format!("{}: left out: {reason}\n", row.row)),
+            Verdict::Inside => {}
+        }
+    }
+    let count = |is: fn(&Verdict) -> bool| outcome.rows.iter().filter(|row| is(&row.verdict)).count();
+    text.push_str(&format!(
+        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; simulated, {} runs\n",
+        count(|verdict| *verdict == Verdict::Inside),
+        count(|verdict| *verdict == Verdict::Outside),
+        count(|verdict| matches!(verdict, Verdict::Unjudged(_))),
+        count(|verdict| matches!(verdict, Verdict::LeftOut(_))),
+        outcome.runs,
+    ));
+    text
+}
+
+/// `3.01 x (2.80..3.20)`.
+fn spread(stat: &Stat, unit: &str) -> String {
+    let blank = if unit.is_empty() { "" } else { " " };
+    let mean = format!("{}{blank}{unit}", number::short(stat.mean));
+    if stat.count < 2 {
+        return mean;
+    }
+    format!("{mean} ({}..{})", number::short(stat.min), number::short(stat.max))
+}

@@ -1,0 +1,47 @@
+//! Takes the fingerprint of everything that the result of a run depends on: the sources of the rooms below the fabric
+//! and the versions of what they use. Results that were kept are valid for as long as it stays the same; a change of
+//! the report, the command or the host does not touch it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("Cargo.lock")];
+    for room in ROOMS {
+        let dir = root.join("crates").join(room).join("src");
+        println!("cargo::rerun-if-changed={}", dir.display());
+        collect(&dir, &mut files)?;
+    }
+    println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        let content = fs::read(&file)?;
+        // Lengths keep one file's end from being taken for the next one's beginning.
+        digest.update(format!("{name} {}\n", content.len()));
+        digest.update(content);
+    }
+    let hex: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    println!("cargo::rustc-env=RNIC_SOURCES={hex}");
+    Ok(())
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The rooms in which a run happens.
+const ROOMS: [&str; 6] = ["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-fabric"];

@@ -1,0 +1,180 @@
+//! The folder of experiments: `experiments/<paper>/<figure>/experiment.toml`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::experiment::Experiment;
+
+/// Every experiment of a folder, in order of their ids.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// The experiments.
+    pub experiments: Vec<Experiment>,
+}
+
+/// Why experiments cannot be had: one line that says file, key and what is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// A file or folder that cannot be read.
+    #[error("{path}: {what}")]
+    File {
+        /// Which.
+        path: String,
+        /// What the system says.
+        what: String,
+    },
+    /// An experiment file, or the plan in it, that makes no sense.
+    #[error("{path}{}: {key}: {what}", line.map_or_else(String::new, |line| format!(", line {line}")))]
+    Key {
+        /// Which file.
+        path: String,
+        /// Where in it, from 1.
+        line: Option<usize>,
+        /// Which key.
+        key: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Nothing goes by that name.
+    #[error("there is no experiment, paper or row `{name}`; `rnic reproduce --list` shows what there is")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Catalogue {
+    /// Reads every experiment below `root`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with any of them.
+    pub fn read(root: &Path) -> Result<Self, CatalogueError> {
+        let mut experiments = Vec::new();
+        for paper in folders(root)? {
+            for figure in folders(&paper)? {
+                let file = figure.join(FILE);
+                if file.is_file() {
+                    experiments.push(read(&file, &name(&paper), &name(&figure))?);
+                }
+            }
+        }
+        Ok(Self { experiments })
+    }
+
+    /// What a request means: the experiments, each with the rows that are asked for (all when empty).
+    ///
+    /// # Errors
+    /// When nothing goes by a name.
+    pub fn select(&self, names: &[String]) -> Result<Vec<Selected<'_>>, CatalogueError> {
+        let mut selected: Vec<Selected<'_>> = Vec::new();
+        for name in names {
+            let mut is_known = false;
+            for experiment in &self.experiments {
+                let is_whole = name == "all" || experiment.id == *name || experiment.paper() == name;
+                let has_row = experiment.check.iter().any(|check| check.row.eq_ignore_ascii_case(name));
+                if is_whole || has_row {
+                    is_known = true;
+                    add(&mut selected, experiment, (!is_whole).then_some(name));
+                }
+            }
+            if !is_known {
+                return Err(CatalogueError::Unknown { name: name.clone() });
+            }
+        }
+        selected.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
+        Ok(selected)
+    }
+}
+
+/// An experiment that is asked for.
+#[derive(Clone, Debug)]
+pub struct Selected<'c> {
+    /// Which.
+    pub experiment: &'c Experiment,
+    /// The rows; all when empty.
+    pub rows: Vec<String>,
+}
+
+impl Selected<'_> {
+    /// Whether the row called `row` is asked for.
+    pub fn has_row(&self, row: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|asked| asked.eq_ignore_ascii_case(row))
+    }
+}
+
+fn add<'c>(selected: &mut Vec<Selected<'c>>, experiment: &'c Experiment, row: Option<&String>) {
+    match (selected.iter_mut().find(|other| other.experiment.id == experiment.id), row) {
+        (None, row) => selected.push(Selected { experiment, rows: row.into_iter().cloned().collect() }),
+        // Whoever asks for the whole and for a row of it gets the whole.
+        (Some(other), None) => other.rows.clear(),
+        (Some(other), Some(row)) if !other.rows.is_empty() => other.rows.push(row.clone()),
+        (Some(_), Some(_)) => {}
+    }
+}
+
+impl Experiment {
+    /// The paper: the first half of the id.
+    pub fn paper(&self) -> &str {
+        self.id.split_once('/').map_or(self.id.as_str(), |(paper, _)| paper)
+    }
+}
+
+fn folders(path: &Path) -> Result<Vec<PathBuf>, CatalogueError> {
+    let failed = |error: std::io::Error| CatalogueError::File { path: shown(path), what: error.to_string() };
+    let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(failed)?.collect();
+    let mut folders: Vec<PathBuf> =
+        entries.map_err(failed)?.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Reads one experiment file.
+fn read(file: &Path, paper: &str, figure: &str) -> Result<Experiment, CatalogueError> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| CatalogueError::File { path: shown(file), what: error.to_string() })?;
+    let mut experiment =
+        parse(&text).map_err(|(line, key, what)| CatalogueError::Key { path: shown(file), line, key, what })?;
+    experiment.id = format!("{paper}/{figure}");
+    experiment.folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+    let wrong = |(key, what)| CatalogueError::Key { path: shown(file), line: None, key, what };
+    experiment.check_sound().map_err(wrong)?;
+    experiment.base_plan = base_plan(&experiment)?;
+    Ok(experiment)
+}
+
+type Wrong = (Option<usize>, String, String);
+
+fn parse(text: &str) -> Result<Experiment, Wrong> {
+    let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let line_of = |error: &toml::de::Error| error.span().map(|span| line_at(span.start));
+    let deserializer = toml::Deserializer::parse(text)
+        .map_err(|error| (line_of(&error), "not TOML".to_owned(), one_line(error.message())))?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let key = if path == "." { "top level".to_owned() } else { path };
+        (line_of(error.inner()), key, one_line(error.inner().message()))
+    })
+}
+
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn base_plan(experiment: &Experiment) -> Result<toml::Table, CatalogueError> {
+    let Some(plan) = &experiment.plan else { return Ok(experiment.base.clone().unwrap_or_default()) };
+    let path = experiment.folder.join(plan);
+    let failed = |what: String| CatalogueError::File { path: shown(&path), what };
+    let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    text.parse().map_err(|error: toml::de::Error| failed(one_line(error.message())))
+}
+
+/// What an experiment's file is called.
+pub const FILE: &str = "experiment.toml";

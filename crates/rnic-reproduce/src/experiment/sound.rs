@@ -1,0 +1,227 @@
+//! What must hold of an experiment file beside its form: names that exist, shapes that can be computed.
+
+use super::{At, Axis, Check, Experiment, Plot, PlotKind, Sweep, Value};
+
+/// What is wrong: the key and the complaint.
+pub(crate) type Complaint = (String, String);
+
+impl Experiment {
+    /// Whether everything that is named exists and every check can be computed.
+    pub(crate) fn check_sound(&self) -> Result<(), Complaint> {
+        if self.needs_runs() {
+            self.check_runs()?;
+        }
+        for (index, axis) in self.axis.iter().enumerate() {
+            check_axis(axis).map_err(|(key, what)| (format!("axis[{index}].{key}"), what))?;
+        }
+        for (index, variant) in self.variant.iter().enumerate() {
+            for axis in variant.axes.iter().flatten() {
+                self.known_axis(axis).map_err(|what| (format!("variant[{index}].axes"), what))?;
+            }
+        }
+        if self.check.is_empty() {
+            return Err(("check".into(), "an experiment without a check cannot fail: add one".into()));
+        }
+        for (index, check) in self.check.iter().enumerate() {
+            self.check_check(check).map_err(|(key, what)| (format!("check[{index}].{key}"), what))?;
+        }
+        for (index, plot) in self.plot.iter().enumerate() {
+            self.check_plot(plot).map_err(|(key, what)| (format!("plot[{index}].{key}"), what))?;
+        }
+        Ok(())
+    }
+
+    /// Whether anything of it must be simulated.
+    pub fn needs_runs(&self) -> bool {
+        self.check.iter().any(|check| !matches!(check.value, Value::Quantity { .. })) || !self.plot.is_empty()
+    }
+
+    fn check_runs(&self) -> Result<(), Complaint> {
+        match (&self.plan, &self.base) {
+            (None, None) => return Err(("plan".into(), "give a plan: a path here, or its tables under base".into())),
+            (Some(_), Some(_)) => return Err(("base".into(), "there is a plan already: give one of the two".into())),
+            _ => {}
+        }
+        if self.seeds.len() < SEEDS_MIN {
+            let what = format!("give {SEEDS_MIN} seeds at least: a number without its spread is no result");
+            return Err(("seeds".into(), what));
+        }
+        if self.fast.seeds.as_ref().is_some_and(|seeds| seeds.len() < SEEDS_MIN) {
+            return Err(("fast.seeds".into(), format!("give {SEEDS_MIN} seeds at least")));
+        }
+        if self.variant.is_empty() {
+            return Err(("variant".into(), "give one at least".into()));
+        }
+        unique("variant", self.variant.iter().map(|variant| variant.name.as_str()))?;
+        unique("axis", self.axis.iter().map(|axis| axis.name.as_str()))?;
+        unique("measure", self.measure.iter().map(|measure| measure.name.as_str()))
+    }
+
+    fn check_check(&self, check: &Check) -> Result<(), Complaint> {
+        if check.band.min.is_none() && check.band.max.is_none() {
+            return Err(("band".into(), "without min and max it cannot fail".into()));
+        }
+        if let Some(fast) = &check.fast
+            && (fast.band.is_some() && fast.why.is_none())
+        {
+            return Err(("fast.why".into(), "another band needs its reason".into()));
+        }
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        match &check.value {
+            Value::Measure(single) => {
+                self.known_measures(&single.measures).map_err(|what| at("measures", what))?;
+                self.known_variant(&single.of).map_err(|what| at("of", what))?;
+                self.check_place(&single.at, &single.over).map_err(|(key, what)| at(&key, what))?;
+                several(single.measures.len(), &single.over, single.take.is_some()).map_err(|what| at("take", what))
+            }
+            Value::Ratio(pair) | Value::Percent(pair) => {
+                self.known_measures(&pair.measures).map_err(|what| at("measures", what))?;
+                self.known_variant(&pair.of).map_err(|what| at("of", what))?;
+                self.known_variant(&pair.to).map_err(|what| at("to", what))?;
+                self.check_place(&pair.at, &pair.over).map_err(|(key, what)| at(&key, what))?;
+                for (axis, label) in &pair.to_at {
+                    self.known_value(axis, label).map_err(|what| at("to_at", what))?;
+                }
+                several(pair.measures.len(), &pair.over, pair.take.is_some()).map_err(|what| at("take", what))
+            }
+            Value::Order { measure, variants, at: place, over } => {
+                self.known_measure(measure).map_err(|what| at("measure", what))?;
+                variants.iter().try_for_each(|name| self.known_variant(name)).map_err(|what| at("variants", what))?;
+                if variants.len() < 2 {
+                    return Err(at("variants", "an order needs two at least".into()));
+                }
+                self.check_place(place, over).map_err(|(key, what)| at(&key, what))
+            }
+            Value::Knee { drop, .. } if !(*drop > 0.0 && *drop < 1.0) => {
+                Err(at("drop", "a share between 0 and 1: 0.1 is a tenth".into()))
+            }
+            Value::Knee { measure, of, axis, at: place, .. } => self.check_along(measure, of, None, axis, place),
+            Value::Trend { measure, of, to, axis, at: place } => {
+                self.check_along(measure, of, to.as_deref(), axis, place)
+            }
+            Value::Quantity { name, .. } => crate::quantity::find(name).map(|_| ()).map_err(|what| at("name", what)),
+        }
+    }
+
+    fn check_along(&self, measure: &str, of: &str, to: Option<&str>, axis: &str, place: &At) -> Result<(), Complaint> {
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        self.known_measure(measure).map_err(|what| at("measure", what))?;
+        self.known_variant(of).map_err(|what| at("of", what))?;
+        to.map_or(Ok(()), |to| self.known_variant(to)).map_err(|what| at("to", what))?;
+        self.known_axis(axis).map_err(|what| at("axis", what))?;
+        self.check_place(place, &[axis.to_owned()]).map_err(|(key, what)| at(&key, what))
+    }
+
+    /// Every axis must be held at a value or gone over; where axes go one at a time, those not named are not moved.
+    fn check_place(&self, at: &At, over: &[String]) -> Result<(), Complaint> {
+        for (axis, label) in at {
+            self.known_value(axis, label).map_err(|what| ("at".to_owned(), what))?;
+            if over.contains(axis) {
+                return Err(("over".into(), format!("axis `{axis}` is held by `at`")));
+            }
+        }
+        over.iter().try_for_each(|axis| self.known_axis(axis).map(|_| ())).map_err(|what| ("over".to_owned(), what))?;
+        let free = self.axis.iter().find(|axis| !at.contains_key(&axis.name) && !over.contains(&axis.name));
+        match (self.sweep, free) {
+            (Sweep::Grid, Some(axis)) => {
+                Err(("at".into(), format!("say where on axis `{}` to look, or go over it", axis.name)))
+            }
+            (Sweep::Each, _) if at.len() > 1 => {
+                Err(("at".into(), "axes go one at a time here: name one at most".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_plot(&self, plot: &Plot) -> Result<(), Complaint> {
+        for name in plot.variants.iter().flatten().chain(&plot.relative_to) {
+            self.known_variant(name).map_err(|what| ("variants".to_owned(), what))?;
+        }
+        if let Some(axis) = &plot.axis {
+            self.known_axis(axis).map_err(|what| ("axis".to_owned(), what))?;
+        }
+        let over: Vec<String> = plot.axis.iter().cloned().collect();
+        self.check_place(&plot.at, &over)?;
+        match plot.kind {
+            PlotKind::Lines if plot.axis.is_none() => Err(("axis".into(), "lines go along an axis: name it".into())),
+            PlotKind::Lines | PlotKind::Bars => {
+                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
+            }
+            PlotKind::Cdf => match plot.measures.iter().find(|name| !DISTRIBUTIONS.contains(&name.as_str())) {
+                Some(name) => {
+                    Err(("measures".into(), format!("`{name}`: there are the distributions {}", names(&DISTRIBUTIONS))))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn known_variant(&self, name: &str) -> Result<(), String> {
+        known("variant", name, self.variant.iter().map(|variant| variant.name.as_str())).map(|_| ())
+    }
+
+    fn known_measures(&self, names: &[String]) -> Result<(), String> {
+        if names.is_empty() {
+            return Err("name one at least".into());
+        }
+        names.iter().try_for_each(|name| self.known_measure(name))
+    }
+
+    fn known_measure(&self, name: &str) -> Result<(), String> {
+        known("measure", name, self.measure.iter().map(|measure| measure.name.as_str())).map(|_| ())
+    }
+
+    fn known_axis(&self, name: &str) -> Result<&Axis, String> {
+        known("axis", name, self.axis.iter().map(|axis| axis.name.as_str())).map(|index| &self.axis[index])
+    }
+
+    fn known_value(&self, axis: &str, label: &str) -> Result<(), String> {
+        let labels = self.known_axis(axis)?.labels();
+        known("value of that axis", label, labels.iter().map(String::as_str)).map(|_| ())
+    }
+}
+
+fn check_axis(axis: &Axis) -> Result<(), Complaint> {
+    match (&axis.key, axis.values.is_empty(), axis.point.is_empty()) {
+        (Some(_), false, true) | (None, true, false) => {}
+        _ => return Err(("values".into(), "give a key and values, or points".into())),
+    }
+    let labels = axis.labels();
+    unique("values", labels.iter().map(String::as_str))?;
+    for fast in axis.fast.iter().flatten() {
+        known("value", &super::label_of(fast), labels.iter().map(String::as_str))
+            .map_err(|what| ("fast".to_owned(), what))?;
+    }
+    Ok(())
+}
+
+fn several(measures: usize, over: &[String], is_said: bool) -> Result<(), String> {
+    if is_said || (measures == 1 && over.is_empty()) {
+        return Ok(());
+    }
+    Err("there are several values: say which stands: min, max, mean or spread".into())
+}
+
+fn unique<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Result<(), Complaint> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err((key.to_owned(), format!("`{}` is there twice", pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn known<'n>(kind: &str, name: &str, names_there: impl Iterator<Item = &'n str>) -> Result<usize, String> {
+    let there: Vec<&str> = names_there.collect();
+    let found = there.iter().position(|other| *other == name);
+    found.ok_or_else(|| format!("there is no {kind} `{name}`; there are: {}", names(&there)))
+}
+
+fn names(names: &[&str]) -> String {
+    names.join(", ")
+}
+
+/// What is kept whole of a run, for distributions.
+pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
+/// Fewer show no spread.
+const SEEDS_MIN: usize = 3;

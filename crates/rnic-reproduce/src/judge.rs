@@ -1,0 +1,199 @@
+//! Samples into rows: what was found, beside what the paper says, with a verdict.
+//!
+//! Everything is computed seed by seed, with the same seed on both sides of a ratio. The verdict is on the mean over
+//! the seeds; the least and the largest are shown beside it.
+
+mod shape;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::experiment::{Band, Check, Measure, Value};
+use crate::run::Sample;
+use crate::work::{Layout, Place, Size, Work};
+
+/// Numbers over seeds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Stat {
+    /// Their mean.
+    pub mean: f64,
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many.
+    pub count: usize,
+}
+
+impl Stat {
+    /// Of `values`; none of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (count > 0).then_some(Self { mean, min, max, count })
+    }
+}
+
+/// Whether we agree.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict", content = "reason")]
+pub enum Verdict {
+    /// The mean lies in the band.
+    Inside,
+    /// It does not.
+    Outside,
+    /// There is no number, for this reason: a failure too.
+    Unjudged(String),
+    /// This size leaves the row out, for this reason.
+    LeftOut(String),
+}
+
+impl Verdict {
+    /// In a word or two.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Outside => "OUTSIDE",
+            Self::Unjudged(_) => "CANNOT BE JUDGED",
+            Self::LeftOut(_) => "left out",
+        }
+    }
+
+    /// Whether the command must fail for it.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Outside | Self::Unjudged(_))
+    }
+}
+
+/// A row of the result.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// `irn/fig1`.
+    pub experiment: String,
+    /// `I-R2`.
+    pub row: String,
+    /// What is compared.
+    pub what: String,
+    /// The paper's words.
+    pub paper: String,
+    /// What we find.
+    pub value: Option<Stat>,
+    /// Its unit.
+    pub unit: String,
+    /// Which of several values it is.
+    pub at: String,
+    /// The band.
+    #[serde(serialize_with = "as_text")]
+    pub band: Band,
+    /// Why it is that wide.
+    pub why: String,
+    /// Whether we agree.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+fn as_text<S: serde::Serializer>(band: &Band, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(band)
+}
+
+/// Samples by the key of their run.
+pub type Samples = BTreeMap<String, Sample>;
+
+/// The rows of `layout` that were asked for.
+pub fn rows(work: &Work<'_>, layout: &Layout<'_>, samples: &Samples) -> Vec<Row> {
+    let experiment = layout.selected.experiment;
+    let asked = experiment.check.iter().filter(|check| layout.selected.has_row(&check.row));
+    asked.map(|check| row(work.size, layout, samples, check)).collect()
+}
+
+fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row {
+    let experiment = layout.selected.experiment;
+    let fast = check.fast.as_ref().filter(|_| size == Size::Fast);
+    let band = fast.and_then(|fast| fast.band).unwrap_or(check.band);
+    let why = fast.and_then(|fast| fast.why.as_ref()).unwrap_or(&check.why);
+    let mut row = Row {
+        experiment: experiment.id.clone(),
+        row: check.row.clone(),
+        what: check.what.clone(),
+        paper: check.paper.clone(),
+        value: None,
+        unit: unit(layout, &check.value),
+        at: String::new(),
+        band,
+        why: why.clone(),
+        verdict: Verdict::Outside,
+    };
+    if let Some(reason) = fast.and_then(|fast| fast.skip.clone()) {
+        row.verdict = Verdict::LeftOut(reason);
+        return row;
+    }
+    match shape::compute(layout, samples, &check.value) {
+        Ok(found) => {
+            row.value = Stat::of(&found.values);
+            row.at = found.at;
+            row.verdict = match row.value {
+                Some(stat) if stat.mean.is_nan() => Verdict::Unjudged("the result is not a number".to_owned()),
+                Some(stat) if band.holds(stat.mean) => Verdict::Inside,
+                Some(_) => Verdict::Outside,
+                None => Verdict::Unjudged("there are no seeds".to_owned()),
+            };
+        }
+        Err(reason) => row.verdict = Verdict::Unjudged(reason),
+    }
+    row
+}
+
+fn unit(layout: &Layout<'_>, value: &Value) -> String {
+    let experiment = layout.selected.experiment;
+    match value {
+        Value::Measure(single) => {
+            let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
+            first.map(|measure| measure.unit.clone()).unwrap_or_default()
+        }
+        Value::Ratio(_) | Value::Order { .. } => "x".to_owned(),
+        Value::Percent(_) => "%".to_owned(),
+        Value::Knee { .. } | Value::Trend { .. } | Value::Quantity { .. } => String::new(),
+    }
+}
+
+/// The measure called `name` of `variant` at `place`, for each seed.
+///
+/// # Errors
+/// Why there is no such number.
+pub fn measured(
+    layout: &Layout<'_>,
+    samples: &Samples,
+    name: &str,
+    variant: &str,
+    place: &Place,
+) -> Result<Vec<f64>, String> {
+    let measure = layout.selected.experiment.measure.iter().find(|measure| measure.name == name);
+    let measure = measure.ok_or_else(|| format!("there is no measure `{name}`"))?;
+    let one = |seed: &u64| {
+        let said = |what: &str| format!("{variant} with seed {seed}: {what}");
+        let sample = layout.sample(samples, variant, place, *seed).ok_or_else(|| said("it has not run"))?;
+        match &sample.failure {
+            Some(failure) => Err(said(failure)),
+            None => read(sample, measure).map_err(|what| said(&what)),
+        }
+    };
+    layout.seeds.iter().map(one).collect()
+}
+
+fn read(sample: &Sample, measure: &Measure) -> Result<f64, String> {
+    let value = field(sample, &measure.field)?;
+    if measure.per.is_empty() {
+        return Ok(value * measure.scale);
+    }
+    let divisor: f64 = measure.per.iter().map(|name| field(sample, name)).sum::<Result<f64, String>>()?;
+    Ok(value / divisor * measure.scale)
+}
+
+/// A number of a report, by its path.
+fn field(sample: &Sample, path: &str) -> Result<f64, String> {
+    let found = path.split('.').try_fold(&sample.report, |value, part| value.get(part));
+    found.and_then(serde_json::Value::as_f64).ok_or_else(|| format!("its report has no number `{path}`"))
+}

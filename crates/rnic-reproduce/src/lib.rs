@@ -1,0 +1,32 @@
+//! Figures of papers, re-run on the fabric and held against what the papers say.
+//!
+//! ```text
+//! ROOM     rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
+//! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
+//! May use  rnic-base, rnic-policy, rnic-transports, rnic-fabric
+//! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report
+//! Add here a shape of check, a kind of plot, a quantity that the code can compute without a run
+//! Not here what a run does (rnic-fabric), numbers and bands of papers (experiments/), arguments (rnic-cli)
+//! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
+//! ```
+//!
+//! The way of an experiment: [`Catalogue`] reads the folders; [`Work`] makes the list of runs, each once however many
+//! experiments need it; [`pool`] or another machine runs them; [`judge`] turns samples into rows with verdicts.
+
+pub mod catalogue;
+pub mod experiment;
+pub mod judge;
+pub mod pool;
+pub mod quantity;
+pub mod run;
+pub mod store;
+pub mod work;
+
+pub use catalogue::{Catalogue, CatalogueError};
+pub use experiment::Experiment;
+pub use judge::{Row, Verdict};
+pub use run::{RunSpec, Sample};
+pub use work::{Size, Work};
+
+/// Fingerprint of the sources that the result of a run depends on, taken when this was built.
+pub const SOURCES: &str = env!("RNIC_SOURCES");

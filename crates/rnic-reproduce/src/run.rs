@@ -1,0 +1,128 @@
+//! One run: a pure function of plan, files and seed.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use rnic_base::Time;
+use rnic_fabric::{Plan, Report, Simulation};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::SOURCES;
+
+/// What is to be run: everything that the result depends on, so that it can be sent elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Fingerprint of the rest.
+    pub key: String,
+    /// Fingerprint of the program that must run it.
+    pub sources: String,
+    /// The plan, as TOML.
+    pub plan: String,
+    /// The files that it names, and what is in them.
+    pub files: BTreeMap<String, String>,
+    /// The seed.
+    pub seed: u64,
+    /// Bytes of memory that it may take.
+    pub memory: u64,
+    /// About how much work it is, in any unit.
+    pub cost: u64,
+}
+
+/// What a run has given.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Which run.
+    pub key: String,
+    /// The program that ran it.
+    pub sources: String,
+    /// The fabric's report, as JSON.
+    pub report: serde_json::Value,
+    /// Distributions at [`levels`].
+    pub quantiles: BTreeMap<String, Vec<f64>>,
+    /// Seconds that it took.
+    pub wall_s: f64,
+    /// Why it is no result: promises that were broken, or why it could not run.
+    pub failure: Option<String>,
+}
+
+impl RunSpec {
+    /// A run of `plan` with `seed`.
+    pub fn new(plan: String, files: BTreeMap<String, String>, seed: u64, memory: u64, cost: u64) -> Self {
+        let mut digest = Sha256::new();
+        let mut add = |part: &str| digest.update(format!("{}\n{part}\n", part.len()));
+        add(SOURCES);
+        add(&plan);
+        add(&seed.to_string());
+        for (name, content) in &files {
+            add(name);
+            add(content);
+        }
+        let key = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self { key, sources: SOURCES.to_owned(), plan, files, seed, memory, cost }
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Sample {
+        let start = Instant::now();
+        let outcome = self.simulate();
+        let wall_s = start.elapsed().as_secs_f64();
+        let mut sample = Sample {
+            key: self.key.clone(),
+            sources: SOURCES.to_owned(),
+            report: serde_json::Value::Null,
+            quantiles: BTreeMap::new(),
+            wall_s,
+            failure: None,
+        };
+        match outcome {
+            Ok(report) => {
+                sample.failure = report.check().err().map(|failure| failure.violations.join("; "));
+                sample.quantiles = self.read().map(|plan| quantiles(&report, &plan)).unwrap_or_default();
+                sample.report = report.to_json();
+            }
+            Err(failure) => sample.failure = Some(failure),
+        }
+        sample
+    }
+
+    fn simulate(&self) -> Result<Report, String> {
+        let plan = self.read()?;
+        let mut simulation = Simulation::new(&plan, self.seed).map_err(|error| error.to_string())?;
+        Ok(simulation.run(&mut |_| ControlFlow::Continue(())))
+    }
+
+    fn read(&self) -> Result<Plan, String> {
+        let mut files =
+            |name: &str| self.files.get(name).cloned().ok_or_else(|| "the file has not come along".to_owned());
+        Plan::from_toml_with(&self.plan, &[], &mut files).map_err(|error| error.to_string())
+    }
+}
+
+/// The shares at which distributions are kept: every percent, and above 90 every tenth of one.
+pub fn levels() -> Vec<f64> {
+    let percents = (0..90).map(|percent| f64::from(percent) / 100.0);
+    percents.chain((900..1_000).map(|per_mille| f64::from(per_mille) / 1_000.0)).chain([0.9995, 1.0]).collect()
+}
+
+/// Of the flows that count in averages.
+fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
+    let start = Time::ZERO + plan.run.warmup;
+    let counted: Vec<_> = report.records.iter().filter(|flow| flow.start >= start).collect();
+    let mut all = BTreeMap::new();
+    let mut keep = |name: &str, mut values: Vec<f64>| {
+        if values.is_empty() {
+            return;
+        }
+        values.sort_unstable_by(f64::total_cmp);
+        // The nearest rank, as in the fabric's percentiles.
+        let at = |level: f64| values[((values.len() as f64 * level).ceil() as usize).clamp(1, values.len()) - 1];
+        all.insert(name.to_owned(), levels().into_iter().map(at).collect());
+    };
+    keep("slowdown", counted.iter().map(|flow| flow.slowdown()).collect());
+    keep("fct_us", counted.iter().map(|flow| flow.fct.as_us_f64()).collect());
+    let single = counted.iter().filter(|flow| flow.bytes <= u64::from(plan.mtu));
+    keep("single_packet_fct_us", single.map(|flow| flow.fct.as_us_f64()).collect());
+    all
+}

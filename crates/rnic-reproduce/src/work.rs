@@ -1,0 +1,254 @@
+//! From experiments to runs: each once, however many figures need it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rnic_base::Bytes;
+use rnic_fabric::Plan;
+
+use crate::catalogue::{CatalogueError, FILE, Selected};
+use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
+use crate::run::{RunSpec, Sample};
+
+/// Which version of the experiments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// As published.
+    Full,
+    /// Shrunken.
+    Fast,
+}
+
+/// All runs that some experiments need.
+#[derive(Clone, Debug)]
+pub struct Work<'c> {
+    /// The runs, by key.
+    pub runs: BTreeMap<String, RunSpec>,
+    /// Which run stands where.
+    pub layouts: Vec<Layout<'c>>,
+    /// Which version.
+    pub size: Size,
+}
+
+/// The runs of one experiment: by variant, place and seed.
+#[derive(Clone, Debug)]
+pub struct Layout<'c> {
+    /// What was asked for.
+    pub selected: Selected<'c>,
+    /// The values of each axis, of this size.
+    pub axes: Vec<Vec<AxisPoint>>,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    places: Vec<Place>,
+    keys: BTreeMap<(usize, Place, u64), String>,
+}
+
+/// For each axis the index of a value, or none where the plan is left as it is.
+pub type Place = Vec<Option<usize>>;
+
+impl<'c> Work<'c> {
+    /// The runs that `selected` needs; `seeds`: so many instead of what the files say.
+    ///
+    /// # Errors
+    /// The first plan that cannot be run, and where it comes from.
+    pub fn new(selected: Vec<Selected<'c>>, size: Size, seeds: Option<u32>) -> Result<Self, CatalogueError> {
+        let mut work = Self { runs: BTreeMap::new(), layouts: Vec::new(), size };
+        for selected in selected {
+            let layout = work.lay_out(selected, seeds)?;
+            work.layouts.push(layout);
+        }
+        Ok(work)
+    }
+
+    fn lay_out(&mut self, selected: Selected<'c>, seeds: Option<u32>) -> Result<Layout<'c>, CatalogueError> {
+        let experiment = selected.experiment;
+        let axes: Vec<Vec<AxisPoint>> = experiment
+            .axis
+            .iter()
+            .map(|axis| {
+                let is_in = |point: &AxisPoint| self.size == Size::Full || axis.is_fast(&point.label);
+                axis.points().into_iter().filter(is_in).collect()
+            })
+            .collect();
+        let listed = match (self.size, &experiment.fast.seeds) {
+            (Size::Fast, Some(seeds)) => seeds,
+            _ => &experiment.seeds,
+        };
+        let seeds = seeds.map_or_else(|| listed.clone(), |count| first_seeds(listed, count));
+        let places = places(experiment.sweep, &axes);
+        let mut layout = Layout { selected, axes, seeds, places, keys: BTreeMap::new() };
+        if experiment.needs_runs() {
+            self.fill(&mut layout)?;
+        }
+        Ok(layout)
+    }
+
+    fn fill(&mut self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
+        let experiment = layout.selected.experiment;
+        let wrong = |key: String, what: String| {
+            let path = experiment.folder.join(FILE).display().to_string();
+            CatalogueError::Key { path, line: None, key, what }
+        };
+        let memory = experiment.memory.as_deref().map_or(Ok(MEMORY), |text| text.parse::<Bytes>().map(Bytes::get));
+        let memory = memory.map_err(|error| wrong("memory".into(), error.to_string()))?;
+        for (index, variant) in experiment.variant.iter().enumerate() {
+            for place in layout.places.clone() {
+                let overrides = self.overrides(layout, variant, &place);
+                let told = |what: String| wrong(layout.name_of(variant, &place), what);
+                let (plan, files, cost) = resolve(experiment, &overrides).map_err(told)?;
+                for seed in layout.seeds.clone() {
+                    let spec = RunSpec::new(plan.clone(), files.clone(), seed, memory, cost);
+                    layout.keys.insert((index, place.clone(), seed), spec.key.clone());
+                    self.runs.entry(spec.key.clone()).or_insert(spec);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is laid over the plan, in order.
+    fn overrides<'l>(&self, layout: &'l Layout<'c>, variant: &'c Variant, place: &Place) -> Vec<&'l Overrides>
+    where
+        'c: 'l,
+    {
+        let experiment = layout.selected.experiment;
+        let mut overrides = vec![&experiment.set, &variant.set];
+        if self.size == Size::Fast {
+            overrides.extend([&experiment.fast.set, &variant.fast]);
+        }
+        for (axis, index) in place.iter().enumerate() {
+            let moves = variant.axes.as_ref().is_none_or(|axes| axes.contains(&experiment.axis[axis].name));
+            if let (Some(index), true) = (index, moves) {
+                overrides.push(&layout.axes[axis][*index].set);
+            }
+        }
+        overrides
+    }
+}
+
+impl Layout<'_> {
+    /// The run of `variant` at `place` with `seed`.
+    pub fn sample<'s>(
+        &self,
+        samples: &'s BTreeMap<String, Sample>,
+        variant: &str,
+        place: &Place,
+        seed: u64,
+    ) -> Option<&'s Sample> {
+        let index = self.selected.experiment.variant.iter().position(|other| other.name == variant)?;
+        samples.get(self.keys.get(&(index, place.clone(), seed))?)
+    }
+
+    /// Every run: variant, place, seed and key.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, &Place, u64, &str)> {
+        let experiment = self.selected.experiment;
+        self.keys.iter().map(move |((variant, place, seed), key)| {
+            (experiment.variant[*variant].name.as_str(), place, *seed, key.as_str())
+        })
+    }
+
+    /// Where the axes of `at` have these values and those of `over` any; none when this size lacks the value.
+    pub fn places(&self, at: &crate::experiment::At, over: &[String]) -> Vec<Place> {
+        let experiment = self.selected.experiment;
+        let held = |axis: usize| at.get(&experiment.axis[axis].name);
+        let is_gone_over = |axis: usize| over.contains(&experiment.axis[axis].name);
+        let fits = |place: &&Place| {
+            let is_there = |(axis, index): (usize, &Option<usize>)| match (held(axis), index) {
+                (Some(label), Some(index)) => self.axes[axis][*index].label == *label,
+                (Some(_), None) => false,
+                (None, Some(_)) => is_gone_over(axis),
+                // Where axes go one at a time, the others stand still; but something must move when it should.
+                (None, None) => true,
+            };
+            let moves =
+                over.is_empty() || place.iter().enumerate().any(|(axis, index)| index.is_some() && is_gone_over(axis));
+            place.iter().enumerate().all(is_there) && moves
+        };
+        self.places.iter().filter(fits).cloned().collect()
+    }
+
+    /// `load 70%, buffer 60KB`, or nothing.
+    pub fn place_name(&self, place: &Place) -> String {
+        let axes = &self.selected.experiment.axis;
+        let name = |(axis, index): (usize, &Option<usize>)| {
+            index.map(|index| format!("{} {}", axes[axis].label, self.axes[axis][index].label))
+        };
+        place.iter().enumerate().filter_map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    fn name_of(&self, variant: &Variant, place: &Place) -> String {
+        let place = self.place_name(place);
+        let comma = if place.is_empty() { "" } else { " at " };
+        format!("variant `{}`{comma}{place}", variant.name)
+    }
+}
+
+fn first_seeds(listed: &[u64], count: u32) -> Vec<u64> {
+    let mut seeds: Vec<u64> = listed.iter().copied().take(count as usize).collect();
+    let mut next = listed.iter().max().map_or(1, |last| last + 1);
+    while seeds.len() < count as usize {
+        seeds.push(next);
+        next += 1;
+    }
+    seeds
+}
+
+fn places(sweep: Sweep, axes: &[Vec<AxisPoint>]) -> Vec<Place> {
+    let still = vec![None; axes.len()];
+    match sweep {
+        Sweep::Grid => axes.iter().enumerate().fold(vec![still], |places, (axis, points)| {
+            let along =
+                |place: &Place| -> Vec<Place> { (0..points.len()).map(|index| moved(place, axis, index)).collect() };
+            places.iter().flat_map(along).collect()
+        }),
+        Sweep::Each => {
+            let alone = axes.iter().enumerate().flat_map(|(axis, points)| {
+                let still = &still;
+                (0..points.len()).map(move |index| moved(still, axis, index))
+            });
+            std::iter::once(still.clone()).chain(alone.collect::<Vec<_>>()).collect()
+        }
+    }
+}
+
+fn moved(place: &Place, axis: usize, index: usize) -> Place {
+    let mut place = place.clone();
+    place[axis] = Some(index);
+    place
+}
+
+type Resolved = (String, BTreeMap<String, String>, u64);
+
+/// The plan with everything laid over it, the files that it names, and about how much work it is.
+fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved, String> {
+    let mut table = experiment.base_plan.clone();
+    // A name makes no other run of it.
+    table.remove("name");
+    for (key, value) in overrides.iter().flat_map(|overrides| overrides.iter()) {
+        replace(&mut table, key, value)?;
+    }
+    let text = toml::to_string(&table).map_err(|error| error.to_string())?;
+    let mut files = BTreeMap::new();
+    let mut read = |name: &str| {
+        let content = fs::read_to_string(experiment.folder.join(name)).map_err(|error| error.to_string())?;
+        files.insert(name.to_owned(), content.clone());
+        Ok(content)
+    };
+    Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
+    Ok((text, files, 1))
+}
+
+/// Sets `key`, a path with dots.
+fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
+    let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
+    let mut place = table;
+    for part in parents.into_iter().flat_map(|parents| parents.split('.')) {
+        let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        place = next.as_table_mut().ok_or_else(|| format!("`{key}`: a part of this key is not a table"))?;
+    }
+    place.insert(last.to_owned(), value.clone());
+    Ok(())
+}
+
+/// What a run may take when its experiment does not say.
+const MEMORY: u64 = 512 << 20;
