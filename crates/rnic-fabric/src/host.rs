@@ -8,6 +8,7 @@
 
 mod carriage;
 pub mod memory;
+mod recoveries;
 mod session;
 mod target;
 
@@ -15,6 +16,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
 use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome};
+use rnic_wire::{Headers, Packet};
 
 use crate::agenda::NEVER;
 use crate::check::Violations;
@@ -24,6 +26,7 @@ use crate::port::{Network, Port, PortStats};
 use crate::topology::Node;
 
 pub(crate) use carriage::{Captured, Carriage};
+pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 
 use memory::Memory;
@@ -66,6 +69,7 @@ pub struct Host {
     pub(crate) violations: Violations,
     pub(crate) trace: TraceHash,
     pub(crate) stats: HostStats,
+    pub(crate) recoveries: recoveries::Watch,
 }
 
 /// Work request numbers with this bit belong to the caller, not to flows.
@@ -104,6 +108,7 @@ impl Host {
             violations: Violations::default(),
             trace: TraceHash::new(),
             stats: HostStats::default(),
+            recoveries: recoveries::Watch::default(),
         }
     }
 
@@ -226,7 +231,12 @@ impl Host {
             }
             let Ends { src, format, .. } = packets.ends(entry.packet);
             let meta = RxMeta { peer: PeerId(src), congested };
-            return Some(self.engine.receive(now, format, packets.headers(entry.packet), meta, &mut NoDma));
+            let packet = packets.headers(entry.packet);
+            let outcome = self.engine.receive(now, format, packet, meta, &mut NoDma);
+            if outcome == RxOutcome::Early || !self.recoveries.is_idle() {
+                self.note_recovery(packet, outcome);
+            }
+            return Some(outcome);
         }
         let unloaded = self.carriage.unload(entry, packets);
         let Some((format, packet, payload)) = unloaded else {
@@ -235,9 +245,24 @@ impl Host {
         };
         let meta = RxMeta { peer: PeerId(packets.ends(entry.packet).src), congested };
         let payload = &packets.bytes(entry.packet)[payload];
-        Some(match &mut self.memory {
+        let outcome = match &mut self.memory {
             Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),
             None => self.engine.receive(now, format, &packet, meta, &mut NoDma),
+        };
+        if outcome == RxOutcome::Early || !self.recoveries.is_idle() {
+            self.note_recovery(&packet, outcome);
+        }
+        Some(outcome)
+    }
+
+    /// Keeps account of what is being repaired; answers whether `packet` has filled a hole.
+    #[cold]
+    fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) -> bool {
+        let engine = &self.engine;
+        let is_response = matches!(packet.headers, Headers::ReadResponse { .. } | Headers::AtomicResponse { .. });
+        self.recoveries.note(packet, outcome, || {
+            let info = engine.query_qp(packet.dest_qpn).expect("the engine has kept a packet for it");
+            if is_response { info.response_expected.wire() } else { info.expected.wire() }
         })
     }
 

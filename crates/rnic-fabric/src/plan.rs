@@ -12,8 +12,9 @@
 //! wire = "direct"                # "encoded": every packet becomes bytes and is decoded (direct)
 //!
 //! [topology]
-//! kind = "fat-tree"              # point-to-point | star | fat-tree
+//! kind = "fat-tree"              # point-to-point | star | fat-tree | leaf-spine
 //! k = 6                          # fat-tree: ports of a switch; k^3/4 hosts. star: `hosts = 8`
+//!                                # leaf-spine: `spines = 4`, `leaves = 32`, `hosts_per_leaf = 10`
 //!
 //! [links]
 //! rate = "40Gbps"                # of every link, each direction
@@ -61,14 +62,22 @@
 //!
 //! | workload | keys (default) |
 //! |---|---|
-//! | `poisson` | `load`; `sizes`: a name that comes along or a file, or `size`; `duration` |
-//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval` (0) |
+//! | `poisson` | `load`; `sizes`, or `size`; `duration` |
+//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval` (0), `start` (0); `background` |
 //! | `permutation` | `bytes` of each host, `op` (write-imm), `message` (all in one), `depth` (1) |
-//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs` (1), `from` (0), `to` (1) |
+//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs` (1), `from` (0), `to` (1), `clients` (1) |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
 //!
-//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`.
+//! `sizes` is the name of a distribution that comes along (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`), one
+//! of the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. `background = { load = "50%", sizes = "irn-heavy-tail" }`
+//! puts Poisson traffic between all hosts under the requests of an incast, from the beginning of the run until the last
+//! request's interval is over, or for its `duration`. The report then keeps the two apart: `rct_us` has the
+//! completion times of the requests, `background` those of the other flows.
+//!
+//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has `read-write`:
+//! every other queue pair reads, the others write. With several `clients`, queue pair `i` belongs to host
+//! `from + i % clients`.
 //!
 //! | fault | keys |
 //! |---|---|
@@ -121,6 +130,15 @@ pub enum TopologyPlan {
         /// Ports of each switch.
         k: u32,
     },
+    /// Two layers of switches.
+    LeafSpine {
+        /// Switches of the upper layer.
+        spines: u32,
+        /// Switches of the lower one, each connected to every spine.
+        leaves: u32,
+        /// Hosts of each leaf.
+        hosts_per_leaf: u32,
+    },
 }
 
 impl TopologyPlan {
@@ -130,6 +148,7 @@ impl TopologyPlan {
             Self::PointToPoint => topology::point_to_point(),
             Self::Star { hosts } => topology::star(hosts),
             Self::FatTree { k } => topology::fat_tree(k),
+            Self::LeafSpine { spines, leaves, hosts_per_leaf } => topology::leaf_spine(spines, leaves, hosts_per_leaf),
         }
     }
 
@@ -139,6 +158,7 @@ impl TopologyPlan {
             Self::PointToPoint => 2,
             Self::Star { hosts } => hosts,
             Self::FatTree { k } => k * k * k / 4,
+            Self::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct PortStats {
     pub(crate) packets: u64,
     /// Of these, lost to a fault.
     pub(crate) faulted: u64,
+    /// Of these, acknowledgements and notifications.
+    pub(crate) faulted_acks: u64,
     /// Pause frames (XOFF) sent.
     pub(crate) pauses_sent: u64,
     /// Time that the neighbour has kept this port from sending.
@@ -129,6 +131,7 @@ impl Port {
         let fate = faults.judge(now, arrival, &entry);
         if fate.lost {
             self.rest.stats.faulted += 1;
+            self.rest.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
             network.packets.remove(entry.packet);
             return;
         }

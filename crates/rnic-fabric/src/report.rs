@@ -2,12 +2,15 @@
 
 mod parquet_file;
 mod percentile;
+mod tail;
 
 use rnic_base::{BitRate, Duration, Time};
 use serde::Serialize;
 
+pub use crate::host::Recoveries;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
+pub use tail::{FlowFigures, TailPoint};
 
 /// A flow that is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +30,8 @@ pub struct FlowRecord {
     pub fct: Duration,
     /// What it would take in an empty network, by serialisation and propagation alone.
     pub ideal: Duration,
+    /// The request that it is a part of, in an incast.
+    pub request: Option<u32>,
 }
 
 impl FlowRecord {
@@ -43,6 +48,8 @@ pub struct Drops {
     pub buffer: u64,
     /// By a fault rule.
     pub fault: u64,
+    /// Of those two, acknowledgements and notifications.
+    pub acks: u64,
     /// Damaged, and found so by the receiving NIC.
     pub corrupt: u64,
     /// Not used by the receiving NIC's engine: out of order, unknown queue pair, ...
@@ -88,6 +95,18 @@ pub struct Report {
     pub fct_p999_us: f64,
     /// Completion times of flows of one packet, where there are any.
     pub single_packet_fct_us: Option<Spread>,
+    /// The upper tail of the same: from 90 % to 99.9 % of them (IRN's figure 8).
+    pub single_packet_tail: Vec<TailPoint>,
+    /// Completion times of requests, where the workload has any: from the start of the first flow of a request to the
+    /// end of its last one. Those that were not done when the run ended are missing.
+    pub rct_us: Option<Spread>,
+    /// Requests that were not done when the run ended.
+    pub requests_unfinished: u64,
+    /// The flows that are no part of a request, where there are flows that are. Those that started before the warm-up
+    /// do not count.
+    pub background: Option<FlowFigures>,
+    /// Payload that messages of a closed loop brought between the warm-up and the end of its duration, by that time.
+    pub steady_goodput_gbps: Option<f64>,
     /// Post to completion of every message, where the workload asks for it.
     pub latency_us: Option<Spread>,
     /// Request and response packets sent for the first time.
@@ -100,6 +119,10 @@ pub struct Report {
     pub packets_dropped: u64,
     /// Packets lost, by cause.
     pub drops: Drops,
+    /// Data packets lost in the network, by room or by faults, of all that were sent.
+    pub drop_rate: f64,
+    /// How many packets were missing in each recovery, where receivers keep early packets and something was lost.
+    pub recoveries: Option<Recoveries>,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
     /// NACKs taken by senders.
@@ -177,6 +200,11 @@ impl Report {
         (self.slowdown_avg, self.slowdown_p50, self.slowdown_p99) = (slowdown.avg, slowdown.p50, slowdown.p99);
         (self.fct_avg_us, self.fct_p50_us, self.fct_p99_us, self.fct_p999_us) = (fct.avg, fct.p50, fct.p99, fct.p999);
         self.single_packet_fct_us = spread(&mut singles);
+        self.single_packet_tail = tail::upper_tail(&singles);
+        if counted.iter().any(|flow| flow.request.is_some()) {
+            let rest = counted.iter().filter(|flow| flow.request.is_none()).copied();
+            self.background = FlowFigures::of(rest, packet);
+        }
         self.flows = self.records.len() as u64;
         self.bytes = self.records.iter().map(|flow| flow.bytes).sum();
         let start = self.records.iter().map(|flow| flow.start).min().unwrap_or_default();
@@ -194,7 +222,8 @@ mod tests {
     /// A flow that starts at `start` and takes `fct` microseconds; a packet of 1000 bytes would take one.
     fn flow(start: u64, fct: u64, bytes: u64) -> FlowRecord {
         let (start, fct) = (Time::from_us(start), Duration::from_us(fct));
-        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal: Duration::from_us(bytes.div_ceil(1_000)) }
+        let ideal = Duration::from_us(bytes.div_ceil(1_000));
+        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal, request: None }
     }
 
     /// Every figure that follows from flows, in its unit. Averages leave out the warm-up, totals do not.

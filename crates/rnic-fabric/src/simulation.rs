@@ -111,7 +111,7 @@ impl Simulation {
         let (hosts, switches, rings) = builder.nodes();
         let with_bytes = plan.checked_payload || plan.encoded;
         let host_count = hosts.len();
-        Ok(Self {
+        let mut simulation = Self {
             network: Network {
                 links: Links::new(rings),
                 agenda: Agenda::new(topology.node_count()),
@@ -136,7 +136,10 @@ impl Simulation {
             capture: None,
             plan: plan.clone(),
             seed,
-        })
+        };
+        let steady = simulation.steady_time();
+        simulation.hosts.iter_mut().for_each(|host| host.sessions.steady = steady);
+        Ok(simulation)
     }
 
     /// Takes the nodes of each window in another order.

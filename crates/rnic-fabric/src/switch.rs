@@ -71,6 +71,8 @@ pub struct SwitchPlan {
 pub(crate) struct SwitchStats {
     /// Packets dropped for want of room.
     pub(crate) dropped: u64,
+    /// Of these, acknowledgements and notifications.
+    pub(crate) dropped_acks: u64,
     pub(crate) events: u64,
 }
 
@@ -189,6 +191,7 @@ impl Switch {
             }
         } else {
             self.stats.dropped += 1;
+            self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
             self.trace.word(DROPPED);
             network.packets.remove(entry.packet);
         }

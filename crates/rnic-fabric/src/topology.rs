@@ -5,9 +5,11 @@
 //! kind in the plan.
 
 mod fat_tree;
+mod leaf_spine;
 mod star;
 
 pub use fat_tree::fat_tree;
+pub use leaf_spine::leaf_spine;
 pub use star::{point_to_point, star};
 
 use crate::route::{Route, RouteSpec};

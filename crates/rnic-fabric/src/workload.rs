@@ -10,6 +10,7 @@
 
 pub mod distribution;
 mod incast;
+mod merged;
 mod permutation;
 mod poisson;
 mod trace_file;
@@ -128,6 +129,8 @@ pub struct FlowSpec {
     pub bytes: u64,
     /// How they are cut.
     pub traffic: Arc<Traffic>,
+    /// Which request it is a part of, where the workload has any: a request is done when all its flows are.
+    pub request: Option<u32>,
 }
 
 /// Where flows come from, in order of their start.
@@ -170,6 +173,10 @@ pub enum WorkloadPlan {
         repeats: u32,
         /// From one to the next.
         interval: Duration,
+        /// When the first one is.
+        start: Duration,
+        /// Other traffic at the same time.
+        background: Option<Background>,
     },
     /// Every host sends to one other and receives from one other.
     Permutation {
@@ -178,14 +185,18 @@ pub enum WorkloadPlan {
         /// In messages of this kind.
         traffic: Traffic,
     },
-    /// Some queue pairs between two hosts, each with so many messages under way all the time.
+    /// Some queue pairs between some hosts and one, each with so many messages under way all the time.
     ClosedLoop {
-        /// The host that posts.
+        /// The first host that posts.
         from: u32,
-        /// The other one.
+        /// How many hosts post: those after `from` too. Queue pairs are dealt out to them.
+        clients: u32,
+        /// The one at the other end.
         to: u32,
-        /// Queue pairs.
+        /// Queue pairs, of all clients.
         queue_pairs: u32,
+        /// Every other queue pair does this instead.
+        alternate: Option<Operation>,
         /// Messages of each queue pair.
         count: u32,
         /// Bytes of each message, and so on.
@@ -193,6 +204,17 @@ pub enum WorkloadPlan {
     },
     /// Flows as listed.
     Trace(Arc<[TraceFlow]>),
+}
+
+/// Poisson traffic between all hosts, beside something else.
+#[derive(Clone, Debug)]
+pub struct Background {
+    /// Payload bits offered to each host's link, in millionths of its rate.
+    pub load_ppm: u64,
+    /// How large flows are.
+    pub sizes: Arc<Distribution>,
+    /// No flow starts after this.
+    pub duration: Duration,
 }
 
 /// A line of a trace.
@@ -217,18 +239,32 @@ impl WorkloadPlan {
             Self::Poisson { load_ppm, sizes, duration } => {
                 Box::new(poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams))
             }
-            Self::Incast { senders, bytes, to, jitter, repeats, interval } => {
+            Self::Incast { senders, bytes, to, jitter, repeats, interval, start, background } => {
+                let times = incast::Times { first: Time::ZERO + *start, repeats: *repeats, interval: *interval };
                 let shape = incast::Shape { senders: *senders, bytes: *bytes, to: *to, jitter: *jitter };
-                Box::new(List::new(incast::flows(hosts, &shape, *repeats, *interval, &one(), streams)))
+                let requests = Box::new(List::new(incast::flows(hosts, &shape, &times, &one(), streams)));
+                let Some(Background { load_ppm, sizes, duration }) = background else { return requests };
+                let flows = poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams);
+                Box::new(merged::Merged::new(requests, Box::new(flows)))
             }
             Self::Permutation { bytes, traffic } => {
                 Box::new(List::new(permutation::flows(hosts, *bytes, &Arc::new(*traffic), streams)))
             }
-            Self::ClosedLoop { from, to, queue_pairs, count, traffic } => {
+            Self::ClosedLoop { from, clients, to, queue_pairs, alternate, count, traffic } => {
                 let bytes = traffic.message_bytes * u64::from(*count);
-                let traffic = Arc::new(Traffic { count: Some(*count), ..*traffic });
-                let flow = FlowSpec { start: Time::ZERO, src: *from, dst: *to, bytes, traffic };
-                Box::new(List::new(vec![flow; *queue_pairs as usize]))
+                let traffic_op = traffic.op;
+                let traffic = |op| Arc::new(Traffic { op, count: Some(*count), ..*traffic });
+                let kinds = [traffic(traffic_op), traffic(alternate.unwrap_or(traffic_op))];
+                let flow = |index: u32| FlowSpec {
+                    start: Time::ZERO,
+                    src: from + index % clients,
+                    dst: *to,
+                    bytes,
+                    // Every client has both kinds: clients take turns faster than kinds do.
+                    traffic: Arc::clone(&kinds[(index / clients % 2) as usize]),
+                    request: None,
+                };
+                Box::new(List::new((0..*queue_pairs).map(flow).collect()))
             }
             Self::Trace(lines) => {
                 let flow = |line: &TraceFlow| FlowSpec {
@@ -237,6 +273,7 @@ impl WorkloadPlan {
                     dst: line.dst,
                     bytes: line.bytes,
                     traffic: one(),
+                    request: None,
                 };
                 Box::new(List::new(lines.iter().map(flow).collect()))
             }

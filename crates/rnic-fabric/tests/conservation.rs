@@ -15,11 +15,12 @@ fn one_of(choices: &'static [&'static str]) -> impl Strategy<Value = &'static st
     proptest::sample::select(choices)
 }
 
-const TOPOLOGIES: [&str; 4] = [
+const TOPOLOGIES: [&str; 5] = [
     "topology = { kind = \"point-to-point\" }",
     "topology = { kind = \"star\", hosts = 3 }",
     "topology = { kind = \"star\", hosts = 6 }",
     "topology = { kind = \"fat-tree\", k = 4 }",
+    "topology = { kind = \"leaf-spine\", spines = 2, leaves = 3, hosts_per_leaf = 2 }",
 ];
 
 const SWITCHES: [&str; 5] = [
@@ -31,7 +32,7 @@ const SWITCHES: [&str; 5] = [
 ];
 
 /// Any two hosts are there in every topology.
-const WORKLOADS: [&str; 8] = [
+const WORKLOADS: [&str; 10] = [
     "{ kind = \"closed-loop\", op = \"write\", message = \"9KB\", depth = 8, count = 30, queue_pairs = 3 }",
     "{ kind = \"closed-loop\", op = \"write-imm\", message = 1, depth = 16, count = 60 }",
     "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, queue_pairs = 2 }",
@@ -40,6 +41,9 @@ const WORKLOADS: [&str; 8] = [
     "{ kind = \"closed-loop\", op = \"compare-swap\", message = 8, depth = 1, count = 40 }",
     "{ kind = \"permutation\", bytes = \"150KB\", op = \"send\", message = \"40KB\", depth = 2 }",
     "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\" }",
+    "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", queue_pairs = 4 }",
+    "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", \
+       background = { load = \"30%\", sizes = \"uniform:1KB-20KB\" } }",
 ];
 
 const FAULTS: [&str; 9] = [

@@ -88,7 +88,12 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
             Some(us(report.fct_p999_us)),
         ),
     ];
-    let more = [("of one packet", report.single_packet_fct_us), ("message latency", report.latency_us)];
+    let more = [
+        ("of one packet", report.single_packet_fct_us),
+        ("message latency", report.latency_us),
+        ("requests", report.rct_us),
+        ("beside requests", report.background.map(|background| background.fct_us)),
+    ];
     for (name, spread) in more.into_iter().filter_map(|(name, spread)| Some((name, spread?))) {
         rows.push(row(name, [spread.avg, spread.p50, spread.p99].map(us), Some(us(spread.p999))));
     }

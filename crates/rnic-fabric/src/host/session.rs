@@ -83,6 +83,10 @@ pub(crate) struct Sessions {
     /// Post to completion of every message, where wanted.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
+    /// Messages that complete from .. until count below.
+    pub(crate) steady: Option<(Time, Time)>,
+    /// Payload of those.
+    pub(crate) steady_bytes: u64,
 }
 
 /// Where in its memory a flow of `bytes` has message `index`.
@@ -284,6 +288,9 @@ impl Sessions {
         }
         sender.completed += 1;
         self.messages += 1;
+        if self.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
+            self.steady_bytes += u64::from(sender.traffic.message_len(sender.bytes, index));
+        }
         if sender.traffic.until.is_some_and(|until| now >= until) {
             sender.messages = sender.messages.min(sender.posted);
         }

@@ -131,6 +131,7 @@ pub(super) enum TopologyKind {
     PointToPoint,
     Star,
     FatTree,
+    LeafSpine,
 }
 
 #[derive(Deserialize, Debug)]
@@ -139,6 +140,9 @@ pub(super) struct Topology {
     pub(super) kind: TopologyKind,
     pub(super) hosts: Option<u32>,
     pub(super) k: Option<u32>,
+    pub(super) spines: Option<u32>,
+    pub(super) leaves: Option<u32>,
+    pub(super) hosts_per_leaf: Option<u32>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -238,12 +242,23 @@ pub(super) struct Workload {
     pub(super) jitter: Option<Unit<Duration>>,
     pub(super) repeats: Option<u32>,
     pub(super) interval: Option<Unit<Duration>>,
+    pub(super) start: Option<Unit<Duration>>,
+    pub(super) background: Option<Background>,
     pub(super) op: Option<String>,
     pub(super) message: Option<Unit<Bytes>>,
     pub(super) depth: Option<u32>,
     pub(super) queue_pairs: Option<u32>,
+    pub(super) clients: Option<u32>,
     pub(super) count: Option<u32>,
     pub(super) file: Option<String>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Background {
+    pub(super) load: Unit<Probability>,
+    pub(super) sizes: String,
+    pub(super) duration: Option<Unit<Duration>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]

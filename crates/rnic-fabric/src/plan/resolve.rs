@@ -101,6 +101,12 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
 
 fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
     let not_here = |key, what: &str| Err(PlanError::value(key, what));
+    if raw.kind == TopologyKind::LeafSpine {
+        return leaf_spine(raw);
+    }
+    if raw.spines.or(raw.leaves).or(raw.hosts_per_leaf).is_some() {
+        return not_here("topology.spines", "spines, leaves and hosts_per_leaf belong to leaf-spine");
+    }
     match (raw.kind, raw.hosts, raw.k) {
         (TopologyKind::PointToPoint, None, None) => Ok(TopologyPlan::PointToPoint),
         (TopologyKind::PointToPoint, Some(_), _) => not_here("topology.hosts", "point-to-point has two hosts"),
@@ -120,7 +126,30 @@ fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
         (TopologyKind::PointToPoint | TopologyKind::Star, _, Some(_)) => {
             not_here("topology.k", "k belongs to a fat-tree")
         }
+        (TopologyKind::LeafSpine, ..) => leaf_spine(raw),
     }
+}
+
+fn leaf_spine(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
+    if raw.hosts.is_some() {
+        return Err(PlanError::value("topology.hosts", "follows from leaves and hosts_per_leaf: give those only"));
+    }
+    if raw.k.is_some() {
+        return Err(PlanError::value("topology.k", "k belongs to a fat-tree"));
+    }
+    let number = |key, given: Option<u32>| match given {
+        Some(number) if (1..=PORTS_MAX as u32 / 2).contains(&number) => Ok(number),
+        _ => Err(PlanError::value(key, format!("leaf-spine needs 1 to {}", PORTS_MAX / 2))),
+    };
+    let spines = number("topology.spines", raw.spines)?;
+    let leaves = number("topology.leaves", raw.leaves)?;
+    let hosts_per_leaf = number("topology.hosts_per_leaf", raw.hosts_per_leaf)?;
+    let hosts = leaves * hosts_per_leaf;
+    if !(2..=LEAF_SPINE_HOSTS_MAX).contains(&hosts) {
+        let what = format!("{leaves} leaves of {hosts_per_leaf} hosts: there must be 2 to {LEAF_SPINE_HOSTS_MAX}");
+        return Err(PlanError::value("topology.hosts_per_leaf", what));
+    }
+    Ok(TopologyPlan::LeafSpine { spines, leaves, hosts_per_leaf })
 }
 
 /// Keys that this switch model does not have: whoever gives them a value expects it to matter.
@@ -273,6 +302,8 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
 
 /// Ports of a fat-tree's switches: 64 make 65536 hosts.
 const K_MAX: u32 = 64;
+/// As many as the largest fat-tree has; routes divide exactly up to there.
+const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 10_000_000_000_000;
 /// The least delay is how far nodes may run ahead of each other: much less, and the run consists of waiting for one

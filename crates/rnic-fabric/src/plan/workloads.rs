@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, Probability, Time};
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
 use super::{FileReader, Plan, PlanError};
 use crate::workload::distribution::{Distribution, SHIPPED};
-use crate::workload::{Operation, Traffic, WorkloadPlan, read_trace};
+use crate::workload::{Background, Operation, Traffic, WorkloadPlan, read_trace};
 
 /// Takes the value of a key that must be there.
 macro_rules! need {
@@ -22,7 +22,7 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
     match raw.kind {
         Kind::Manual => Ok(WorkloadPlan::Manual),
         Kind::Poisson => {
-            let load_ppm = (need!(raw.load).0.as_f64() * 1e6).round() as u64;
+            let load_ppm = load_ppm(need!(raw.load).0);
             let duration = need!(raw.duration).0;
             Ok(WorkloadPlan::Poisson { load_ppm, sizes: Arc::new(sizes(&raw, files)?), duration })
         }
@@ -33,6 +33,8 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
             jitter: raw.jitter.map_or(Duration::from_us(5), |Unit(jitter)| jitter),
             repeats: raw.repeats.unwrap_or(1),
             interval: raw.interval.map_or(Duration::ZERO, |Unit(interval)| interval),
+            start: raw.start.map_or(Duration::ZERO, |Unit(start)| start),
+            background: raw.background.as_ref().map(|it| background(it, &raw, files)).transpose()?,
         }),
         Kind::Permutation => {
             let (bytes, traffic) = (need!(raw.bytes).0.get(), traffic(&raw, Operation::WriteImmediate)?);
@@ -55,16 +57,49 @@ fn sizes(raw: &raw::Workload, files: &mut FileReader<'_>) -> Result<Distribution
         (Some(name), None) => name,
         _ => return Err(PlanError::value("workload.sizes", "give either `sizes`, a distribution, or `size`")),
     };
+    named_sizes("workload.sizes", name, files)
+}
+
+/// A distribution that comes along, a form such as `fixed:8KB`, or a file.
+fn named_sizes(key: &'static str, name: &str, files: &mut FileReader<'_>) -> Result<Distribution, PlanError> {
     if let Some(sizes) = Distribution::shipped(name) {
         return Ok(sizes);
     }
+    if let Some(form) = Distribution::from_form(name) {
+        return form.map_err(|what| PlanError::value(key, format!("`{name}`: {what}")));
+    }
     if !name.contains(['.', '/']) {
         let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-        let what = format!("unknown distribution `{name}`; there are {}, or name a file", known.join(", "));
-        return Err(PlanError::value("workload.sizes", what));
+        let known = known.join(", ");
+        let what = format!("unknown distribution `{name}`; there are {known}, uniform:A-B, fixed:A, or name a file");
+        return Err(PlanError::value(key, what));
     }
-    let wrong = |what: String| PlanError::File { key: "workload.sizes", name: name.clone(), what };
+    let wrong = |what: String| PlanError::File { key, name: name.to_owned(), what };
     Distribution::from_text(&files(name).map_err(wrong)?).map_err(|error| wrong(error.to_string()))
+}
+
+fn load_ppm(load: Probability) -> u64 {
+    (load.as_f64() * 1e6).round() as u64
+}
+
+/// What runs beside an incast: as long as its requests have time, when nothing else is said.
+fn background(
+    raw: &raw::Background,
+    incast: &raw::Workload,
+    files: &mut FileReader<'_>,
+) -> Result<Background, PlanError> {
+    let duration = match (raw.duration, incast.interval) {
+        (Some(Unit(duration)), _) => duration,
+        (None, Some(Unit(interval))) if interval > Duration::ZERO => {
+            incast.start.map_or(Duration::ZERO, |Unit(start)| start) + interval * u64::from(incast.repeats.unwrap_or(1))
+        }
+        _ => {
+            let what = "give it a duration: the incast has no interval to last for";
+            return Err(PlanError::value("workload.background", what));
+        }
+    };
+    let sizes = Arc::new(named_sizes("workload.background.sizes", &raw.sizes, files)?);
+    Ok(Background { load_ppm: load_ppm(raw.load.0), sizes, duration })
 }
 
 fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
@@ -85,7 +120,10 @@ fn traffic(raw: &raw::Workload, default: Operation) -> Result<Traffic, PlanError
 }
 
 fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
-    let op = operation(raw, None)?;
+    let (op, alternate) = match raw.op.as_deref() {
+        Some("read-write") => (Operation::Write, Some(Operation::Read)),
+        _ => (operation(raw, None)?, None),
+    };
     let message_bytes = match raw.message {
         Some(Unit(message)) => message.get(),
         None if op.is_atomic() => 8,
@@ -99,8 +137,10 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
     let depth = raw.depth.unwrap_or(1);
     Ok(WorkloadPlan::ClosedLoop {
         from: raw.from.unwrap_or(0),
+        clients: raw.clients.unwrap_or(1),
         to: raw.to.unwrap_or(1),
         queue_pairs: raw.queue_pairs.unwrap_or(1),
+        alternate,
         count,
         traffic: Traffic { op, message_bytes, depth, count: Some(count), latencies: true, until },
     })
@@ -109,7 +149,7 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
     use Kind::{ClosedLoop, Incast, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 17] = [
+    let keys: [(&'static str, bool, &[Kind]); 20] = [
         ("workload.load", raw.load.is_some(), &[Poisson]),
         ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
         ("workload.size", raw.size.is_some(), &[Poisson]),
@@ -121,10 +161,13 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
         ("workload.jitter", raw.jitter.is_some(), &[Incast]),
         ("workload.repeats", raw.repeats.is_some(), &[Incast]),
         ("workload.interval", raw.interval.is_some(), &[Incast]),
+        ("workload.start", raw.start.is_some(), &[Incast]),
+        ("workload.background", raw.background.is_some(), &[Incast]),
         ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop]),
         ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop]),
         ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop]),
         ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop]),
+        ("workload.clients", raw.clients.is_some(), &[ClosedLoop]),
         ("workload.count", raw.count.is_some(), &[ClosedLoop]),
         ("workload.file", raw.file.is_some(), &[Trace]),
     ];
@@ -145,11 +188,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     };
     match &plan.workload {
         WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
-        WorkloadPlan::Poisson { load_ppm, .. } => {
-            let possible = (1..=1_000_000).contains(load_ppm);
-            if possible { Ok(()) } else { Err(PlanError::value("workload.load", "must be above 0 and at most 100%")) }
-        }
-        WorkloadPlan::Incast { senders, bytes, to, .. } => {
+        WorkloadPlan::Poisson { load_ppm, .. } => load("workload.load", *load_ppm),
+        WorkloadPlan::Incast { senders, bytes, to, background, .. } => {
+            if let Some(background) = background {
+                load("workload.background.load", background.load_ppm)?;
+            }
             host("workload.to", *to)?;
             if !(1..hosts).contains(senders) {
                 return Err(PlanError::value("workload.senders", format!("must be 1 to {}", hosts - 1)));
@@ -162,11 +205,18 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             }
             check_traffic(traffic, plan)
         }
-        WorkloadPlan::ClosedLoop { from, to, queue_pairs, count, traffic } => {
+        WorkloadPlan::ClosedLoop { from, clients, to, queue_pairs, count, traffic, .. } => {
             host("workload.from", *from)?;
             host("workload.to", *to)?;
-            if from == to {
-                return Err(PlanError::value("workload.to", "must be another host than `from`"));
+            if *clients == 0 || *clients > hosts - from {
+                let what = format!("must be 1 to {}: hosts from {from} to {}", hosts - from, hosts - 1);
+                return Err(PlanError::value("workload.clients", what));
+            }
+            if (*from..from + clients).contains(to) {
+                return Err(PlanError::value(
+                    "workload.to",
+                    "must be another host than `from` and the clients after it",
+                ));
             }
             if *count == 0 || *queue_pairs == 0 {
                 return Err(PlanError::value("workload.count", "count and queue_pairs must be above zero"));
@@ -174,6 +224,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             check_traffic(traffic, plan)
         }
     }
+}
+
+fn load(key: &'static str, load_ppm: u64) -> Result<(), PlanError> {
+    let possible = (1..=1_000_000).contains(&load_ppm);
+    if possible { Ok(()) } else { Err(PlanError::value(key, "must be above 0 and at most 100%")) }
 }
 
 fn message(key: &'static str, bytes: u64) -> Result<(), PlanError> {

@@ -25,6 +25,7 @@ const SCHEMA: &str = "message flow {
     required int64 fct_ps (INTEGER(64, false));
     required int64 ideal_ps (INTEGER(64, false));
     required double slowdown;
+    optional int32 request (INTEGER(32, false));
 }";
 
 impl Report {
@@ -49,6 +50,7 @@ impl Report {
             column::<Int64Type>(&mut group, flows, |flow| flow.fct.as_ps().cast_signed())?;
             column::<Int64Type>(&mut group, flows, |flow| flow.ideal.as_ps().cast_signed())?;
             column::<DoubleType>(&mut group, flows, FlowRecord::slowdown)?;
+            request_column(&mut group, flows)?;
             group.close()?;
         }
         file.close()?;
@@ -65,6 +67,19 @@ fn column<T: DataType>(
     let values: Vec<T::T> = flows.iter().map(value).collect();
     let mut column = group.next_column()?.expect("the schema has as many columns as are written");
     column.typed::<T>().write_batch(&values, None, None)?;
+    column.close()?;
+    Ok(())
+}
+
+/// Writes the column of requests: empty where a flow belongs to none.
+fn request_column(
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+    flows: &[FlowRecord],
+) -> Result<(), ParquetError> {
+    let values: Vec<i32> = flows.iter().filter_map(|flow| flow.request.map(u32::cast_signed)).collect();
+    let present: Vec<i16> = flows.iter().map(|flow| i16::from(flow.request.is_some())).collect();
+    let mut column = group.next_column()?.expect("the schema has as many columns as are written");
+    column.typed::<Int32Type>().write_batch(&values, Some(&present), None)?;
     column.close()?;
     Ok(())
 }
@@ -89,6 +104,7 @@ mod tests {
             start: Time::from_us(1),
             fct: Duration::from_ps(1_500),
             ideal: Duration::from_ps(1_000),
+            request: (id % 2 == 1).then_some(id),
         };
         let report = Report { records: (0..10).map(record).collect(), ..Report::empty() };
         let mut file = Vec::new();
@@ -101,5 +117,7 @@ mod tests {
         let times = [4, 5, 6].map(|column| rows[7].get_ulong(column).expect("a time"));
         assert_eq!(times, [1_000_000, 1_500, 1_000], "start, completion and ideal time in picoseconds");
         assert_eq!(rows[7].get_double(7).expect("slowdown"), 1.5);
+        assert_eq!(rows[7].get_uint(8).expect("a request"), 7);
+        assert!(rows[6].get_uint(8).is_err(), "no request");
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Flow {
     pub(crate) bytes: u64,
     /// When the last message was there; for reads and the like, when the answer was.
     pub(crate) done: Option<Time>,
+    /// The request that it is a part of.
+    pub(crate) request: Option<u32>,
     /// Its place among those under way.
     live: u32,
 }
@@ -122,8 +124,8 @@ impl Simulation {
             acknowledged: false,
         };
         let live = self.live.insert(live);
-        let FlowSpec { start, src, dst, bytes, .. } = *spec;
-        self.flows.push(Flow { start, src, dst, bytes, done: None, live });
+        let FlowSpec { start, src, dst, bytes, request, .. } = *spec;
+        self.flows.push(Flow { start, src, dst, bytes, done: None, request, live });
     }
 
     /// A queue pair at each of two hosts, connected and ready to send.
@@ -197,6 +199,10 @@ impl Simulation {
         let live = self.live.remove(live);
         let ends = [(src, live.src_qpn, live.buffers[0]), (dst, live.dst_qpn, live.buffers[1])];
         let sender = self.hosts[src as usize].sessions.remove_sender(at, live.sender, &mut self.violations);
+        if sender.traffic.until.is_some() {
+            // The clock has ended it.
+            self.flows[flow as usize].bytes = sender.traffic.message_bytes * u64::from(sender.completed);
+        }
         self.hosts[dst as usize].check_target(at, &sender, &live.buffers[1], &mut self.violations);
         if let Some(receiver) = live.receiver {
             self.hosts[dst as usize].sessions.remove_receiver(at, receiver, &mut self.violations);
@@ -205,6 +211,7 @@ impl Simulation {
             self.numbers[host as usize].give_back(qpn);
             let host = &mut self.hosts[host as usize];
             host.engine.destroy_qp(qpn).expect("it was there until now");
+            host.recoveries.forget(qpn);
             if !host.release_buffers(buffers) {
                 self.violations
                     .add(at, format!("flow {flow}: bytes beside the memory of queue pair {qpn} were written"));

@@ -6,10 +6,11 @@ use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn, Reth, WqeSn
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
-use crate::host::Host;
+use crate::host::{Host, Recoveries};
 use crate::plan::Plan;
 use crate::report::{Drops, FlowRecord, Report, Spread};
 use crate::topology::LinkClass;
+use crate::workload::WorkloadPlan;
 
 impl Simulation {
     /// Sums up; checks that nothing is left behind when the run has come to its end.
@@ -34,6 +35,9 @@ impl Simulation {
         self.count_hosts(&mut report);
         self.count_switches(&mut report);
         report.packets_dropped = report.drops.buffer + report.drops.fault + report.drops.corrupt;
+        let data_lost = report.drops.buffer + report.drops.fault - report.drops.acks;
+        report.drop_rate = data_lost as f64 / (report.packets_sent + report.packets_retransmitted).max(1) as f64;
+        self.sum_up_requests(&mut report);
         report.summarise(Time::ZERO + self.plan.run.warmup, u64::from(self.plan.mtu));
         let mut violations = self.violations.take();
         violations.extend(self.hosts.iter_mut().flat_map(|host| host.violations.take()));
@@ -57,14 +61,33 @@ impl Simulation {
         let record = |(flow, id, done): (&Flow, u32, Time)| {
             self.paths.walk(flow.src, flow.dst, &mut classes);
             let ideal = ideal_time(&self.plan, self.transport.format(), flow.bytes, &classes);
-            let Flow { start, src, dst, bytes, .. } = *flow;
-            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal }
+            let Flow { start, src, dst, bytes, request, .. } = *flow;
+            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request }
         };
         finished.map(record).collect()
     }
 
+    /// When the flows of each request were done.
+    fn sum_up_requests(&self, report: &mut Report) {
+        let mut requests: Vec<Option<(Time, Option<Time>)>> = Vec::new();
+        for flow in &self.flows {
+            let Some(index) = flow.request.map(|request| request as usize) else { continue };
+            if requests.len() <= index {
+                requests.resize(index + 1, None);
+            }
+            // Flows are in order of their start: the first one is the start of its request.
+            let (start, end) = requests[index].unwrap_or((flow.start, Some(flow.start)));
+            let end = end.zip(flow.done).map(|(end, done)| end.max(done));
+            requests[index] = Some((start, end));
+        }
+        let times = || requests.iter().flatten();
+        let done = times().filter_map(|(start, end)| end.map(|end| end.since(*start).as_us_f64()));
+        report.rct_us = Spread::of(&mut done.collect::<Vec<_>>());
+        report.requests_unfinished = times().filter(|(_, end)| end.is_none()).count() as u64;
+    }
+
     fn count_hosts(&mut self, report: &mut Report) {
-        let mut latencies = Vec::new();
+        let (mut latencies, mut recoveries, mut steady_bytes) = (Vec::new(), Recoveries::default(), 0);
         for host in &mut self.hosts {
             let engine = host.engine.stats();
             report.packets_sent += engine.packets_sent;
@@ -76,16 +99,23 @@ impl Simulation {
             report.drops.corrupt += host.stats.corrupt;
             report.events += host.stats.events;
             report.messages += host.sessions.messages;
+            recoveries.add(&host.recoveries.done);
+            steady_bytes += host.sessions.steady_bytes;
             latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));
             count_port(host.port_stats(self.now), report);
         }
         report.latency_us = Spread::of(&mut latencies);
+        report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
+        report.steady_goodput_gbps = self
+            .steady_time()
+            .map(|(start, end)| rnic_base::BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
     }
 
     fn count_switches(&self, report: &mut Report) {
         let (mut byte_time, mut outputs) = (0u128, 0u64);
         for switch in &self.switches {
             report.drops.buffer += switch.stats.dropped;
+            report.drops.acks += switch.stats.dropped_acks;
             report.events += switch.stats.events;
             report.ecn_marks += switch.marked();
             report.queue_max_bytes = report.queue_max_bytes.max(switch.most_bytes_waiting());
@@ -99,6 +129,13 @@ impl Simulation {
         if elapsed > 0 && outputs > 0 {
             report.queue_mean_bytes = byte_time as f64 / elapsed as f64 / outputs as f64;
         }
+    }
+
+    /// Between the warm-up and the end of a closed loop that ends by the clock.
+    pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
+        let WorkloadPlan::ClosedLoop { traffic, .. } = &self.plan.workload else { return None };
+        let (start, end) = (Time::ZERO + self.plan.run.warmup, traffic.until?);
+        (start < end).then_some((start, end))
     }
 
     /// With nothing left to happen, nothing may be left anywhere.
@@ -130,6 +167,7 @@ impl Simulation {
 fn count_port(stats: crate::port::PortStats, report: &mut Report) {
     report.packet_hops += stats.packets;
     report.drops.fault += stats.faulted;
+    report.drops.acks += stats.faulted_acks;
     report.pauses += stats.pauses_sent;
     report.pause_time_us += stats.paused.as_us_f64();
 }
@@ -156,12 +194,19 @@ impl Report {
             fct_p99_us: 0.0,
             fct_p999_us: 0.0,
             single_packet_fct_us: None,
+            single_packet_tail: Vec::new(),
+            rct_us: None,
+            requests_unfinished: 0,
+            background: None,
+            steady_goodput_gbps: None,
             latency_us: None,
             packets_sent: 0,
             packets_retransmitted: 0,
             acks_sent: 0,
             packets_dropped: 0,
             drops: Drops::default(),
+            drop_rate: 0.0,
+            recoveries: None,
             timeouts: 0,
             nacks: 0,
             pauses: 0,

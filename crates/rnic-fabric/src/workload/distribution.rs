@@ -9,6 +9,8 @@
 //! between (section 4.1; log-uniform inside each, targets 2.D-2; mean 168 KB). The numbers of the second and third are
 //! those that pFabric (SIGCOMM'13) and its successors publish.
 //!
+//! Two forms need no file: `uniform:500KB-5MB`, every size between the two equally likely, and `fixed:8KB`.
+//!
 //! | name | source |
 //! |---|---|
 //! | `irn-heavy-tail` | IRN (SIGCOMM'18) section 4.1 |
@@ -96,6 +98,45 @@ impl Distribution {
     /// Every flow has `bytes`.
     pub fn fixed(bytes: u64) -> Self {
         Self::new(vec![Point { bytes, share: ONE }], false)
+    }
+
+    /// Sizes from `low` to `high` are equally likely.
+    ///
+    /// # Panics
+    /// When they are not in order, or more than a message can have: callers check.
+    pub fn uniform(low: u64, high: u64) -> Self {
+        assert!((1..=high).contains(&low) && high <= rnic_base::limits::MESSAGE_BYTES_MAX, "{low} to {high}");
+        Self::new(vec![Point { bytes: low, share: 0 }, Point { bytes: high, share: ONE }], false)
+    }
+
+    /// Reads a form such as `uniform:500KB-5MB` or `fixed:8KB`; `None` when it is neither.
+    ///
+    /// # Errors
+    /// What is wrong with its sizes.
+    pub fn from_form(form: &str) -> Option<Result<Self, String>> {
+        let size = |text: &str| {
+            let bytes = text.trim().parse::<Bytes>().map_err(|error| error.to_string())?.get();
+            let legal = (1..=rnic_base::limits::MESSAGE_BYTES_MAX).contains(&bytes);
+            let what = || format!("sizes are 1 to {} bytes", rnic_base::limits::MESSAGE_BYTES_MAX);
+            if legal { Ok(bytes) } else { Err(what()) }
+        };
+        let (kind, rest) = form.split_once(':')?;
+        match kind {
+            "fixed" => Some(size(rest).map(Self::fixed)),
+            "uniform" => {
+                Some(rest.split_once('-').ok_or_else(|| "give two sizes, such as 500KB-5MB".to_owned()).and_then(
+                    |(low, high)| {
+                        let (low, high) = (size(low)?, size(high)?);
+                        if low > high {
+                            Err(format!("{low} is more than {high}"))
+                        } else {
+                            Ok(Self::uniform(low, high))
+                        }
+                    },
+                ))
+            }
+            _ => None,
+        }
     }
 
     /// Reads the text form.

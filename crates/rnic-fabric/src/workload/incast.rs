@@ -19,18 +19,25 @@ pub(super) struct Shape {
     pub(super) jitter: Duration,
 }
 
-/// The flows of `repeats` requests, one every `interval`.
+/// When they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) first: Time,
+    pub(super) repeats: u32,
+    pub(super) interval: Duration,
+}
+
+/// The flows of all requests.
 pub(super) fn flows(
     hosts: u32,
     shape: &Shape,
-    repeats: u32,
-    interval: Duration,
+    times: &Times,
     traffic: &Arc<Traffic>,
     streams: &RandomStreams,
 ) -> Vec<FlowSpec> {
     let mut stream = streams.stream("workload/incast");
     let mut flows = Vec::new();
-    for repeat in 0..repeats {
+    for repeat in 0..times.repeats {
         let mut others: Vec<u32> = (0..hosts).filter(|host| *host != shape.to).collect();
         stream.shuffle(&mut others);
         let senders = u64::from(shape.senders);
@@ -38,8 +45,9 @@ pub(super) fn flows(
             // Every byte is sent by somebody: the first few send one more.
             let bytes = shape.bytes / senders + u64::from(index < shape.bytes % senders);
             let jitter = Duration::from_ps(stream.between(0, shape.jitter.as_ps()));
-            let start = Time::ZERO + interval * u64::from(repeat) + jitter;
-            flows.push(FlowSpec { start, src, dst: shape.to, bytes, traffic: Arc::clone(traffic) });
+            let start = times.first + times.interval * u64::from(repeat) + jitter;
+            let (dst, traffic) = (shape.to, Arc::clone(traffic));
+            flows.push(FlowSpec { start, src, dst, bytes, traffic, request: Some(repeat) });
         }
     }
     flows

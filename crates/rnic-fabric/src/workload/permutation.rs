@@ -14,7 +14,10 @@ pub(super) fn flows(hosts: u32, bytes: u64, traffic: &Arc<Traffic>, streams: &Ra
     let next = circle.iter().cycle().skip(1);
     let pairs = circle.iter().zip(next);
     let mut flows: Vec<FlowSpec> = pairs
-        .map(|(src, dst)| FlowSpec { start: Time::ZERO, src: *src, dst: *dst, bytes, traffic: Arc::clone(traffic) })
+        .map(|(src, dst)| {
+            let traffic = Arc::clone(traffic);
+            FlowSpec { start: Time::ZERO, src: *src, dst: *dst, bytes, traffic, request: None }
+        })
         .collect();
     flows.sort_by_key(|flow| flow.src);
     flows

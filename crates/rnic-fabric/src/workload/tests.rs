@@ -124,6 +124,8 @@ fn incast_stripes_every_byte_over_as_many_senders() {
         jitter: Duration::from_us(5),
         repeats: 4,
         interval: Duration::from_ms(1),
+        start: Duration::ZERO,
+        background: None,
     };
     let flows = all(&plan, 54, 9);
     assert_eq!((flows.len(), flows.iter().map(|flow| flow.bytes).sum::<u64>()), (120, 4 * 1_000_007));
@@ -133,6 +135,33 @@ fn incast_stripes_every_byte_over_as_many_senders() {
     assert_eq!((first.len(), second.len()), (30, 30));
     assert_ne!(first, second, "drawn anew");
     assert!(flows[29].start < Time::from_us(6) && flows[30].start >= Time::from_us(1_000));
+    assert!(flows.iter().zip(0u32..).all(|(flow, index)| flow.request == Some(index / 30)));
+}
+
+/// I-R16: the requests are what they would be alone, and so is what runs beside them.
+#[test]
+fn an_incast_with_background_is_both() {
+    let sizes = Arc::new(Distribution::shipped("irn-heavy-tail").expect("it comes along"));
+    let (load_ppm, duration) = (500_000, Duration::from_ms(3));
+    let background = Background { load_ppm, sizes: Arc::clone(&sizes), duration };
+    let incast = |background| WorkloadPlan::Incast {
+        senders: 30,
+        bytes: 15_000_000,
+        to: 3,
+        jitter: Duration::from_us(5),
+        repeats: 2,
+        interval: Duration::from_ms(1),
+        start: Duration::from_ms(1),
+        background,
+    };
+    let key = |flow: &FlowSpec| (flow.start, flow.src, flow.dst, flow.bytes);
+    let keys = |flows: &[FlowSpec]| flows.iter().map(key).collect::<Vec<_>>();
+    let both = all(&incast(Some(background)), 54, 9);
+    let (requests, others): (Vec<_>, Vec<_>) = both.into_iter().partition(|flow| flow.request.is_some());
+    assert_eq!(keys(&requests), keys(&all(&incast(None), 54, 9)));
+    assert_eq!(keys(&others), keys(&all(&WorkloadPlan::Poisson { load_ppm, sizes, duration }, 54, 9)));
+    assert_eq!(requests[0].start.as_ps() / 1_000_000_000, 1, "the first request is at its start");
+    assert!(others.len() > 1_000 && others[0].start < requests[0].start);
 }
 
 #[test]
@@ -149,13 +178,52 @@ fn a_permutation_has_everybody_once_on_each_side() {
 fn a_closed_loop_is_so_many_queue_pairs_with_so_many_messages() {
     let traffic =
         Traffic { op: Operation::Send, message_bytes: 100, depth: 8, count: None, latencies: true, until: None };
-    let plan = WorkloadPlan::ClosedLoop { from: 1, to: 0, queue_pairs: 3, count: 50, traffic };
+    let plan = closed_loop(1, 3, None, traffic);
     let flows = all(&plan, 2, 0);
     assert_eq!(flows.len(), 3);
     assert!(flows.iter().all(|flow| (flow.src, flow.bytes, flow.traffic.messages(flow.bytes)) == (1, 5_000, 50)));
     let empty = Traffic { message_bytes: 0, ..traffic };
-    let flows = all(&WorkloadPlan::ClosedLoop { from: 1, to: 0, queue_pairs: 1, count: 50, traffic: empty }, 2, 0);
+    let plan = closed_loop(1, 1, None, empty);
+    let flows = all(&plan, 2, 0);
     assert_eq!((flows[0].bytes, flows[0].traffic.messages(0)), (0, 50), "messages of no bytes count too");
+}
+
+/// FaSR 7b: one server, three clients, reads and writes mixed.
+#[test]
+fn a_closed_loop_deals_its_queue_pairs_out_to_clients_and_kinds() {
+    let traffic = Traffic { op: Operation::Write, message_bytes: 8, ..Traffic::ONE_MESSAGE };
+    let flows = all(&closed_loop(3, 12, Some(Operation::Read), traffic), 4, 0);
+    assert_eq!(flows.len(), 12);
+    for client in 1..4 {
+        let ops: Vec<_> = flows.iter().filter(|flow| flow.src == client).map(|flow| flow.traffic.op).collect();
+        assert_eq!(ops, [Operation::Write, Operation::Read, Operation::Write, Operation::Read], "client {client}");
+    }
+    assert!(flows.iter().all(|flow| flow.dst == 0));
+}
+
+fn closed_loop(clients: u32, queue_pairs: u32, alternate: Option<Operation>, traffic: Traffic) -> WorkloadPlan {
+    WorkloadPlan::ClosedLoop { from: 1, clients, to: 0, queue_pairs, alternate, count: 50, traffic }
+}
+
+#[test]
+fn sizes_have_two_forms_that_need_no_file() {
+    let form = |text: &str| Distribution::from_form(text);
+    let uniform = form("uniform:500KB-5MB").expect("a form").expect("sound");
+    assert_eq!(Some(&uniform), Distribution::shipped("uniform").as_ref());
+    assert_eq!(form("fixed:8KB"), Some(Ok(Distribution::fixed(8_000))));
+    assert_eq!(form("fixed:8KB").expect("a form").expect("sound").mean_milli_bytes(), 8_000_000);
+    assert_eq!((form("irn-heavy-tail"), form("normal:1KB")), (None, None));
+    for (text, what) in [
+        ("fixed:", "no"),
+        ("fixed:0", "1 to"),
+        ("fixed:3GB", "1 to"),
+        ("uniform:5MB", "two sizes"),
+        ("uniform:5MB-1MB", "more than"),
+        ("uniform:0-1MB", "1 to"),
+    ] {
+        let error = form(text).expect("a form").expect_err(text);
+        assert!(error.contains(what) || what == "no", "{text}: {error}");
+    }
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! What the experiments of papers need to see in a report.
+
+mod common;
+
+use common::*;
+
+/// I-R15: the completion time of a request is that of its last flow. I-R16: requests and what runs beside them are
+/// reported apart, and feel each other.
+#[test]
+fn an_incast_reports_its_requests_apart_from_the_background() {
+    let incast = |background: &str| {
+        format!(
+            "{{ kind = \"incast\", senders = 5, bytes = \"500KB\", repeats = 4, interval = \"300us\", \
+             start = \"50us\"{background} }}"
+        )
+    };
+    let (alone, mixed) = (incast(""), incast(", background = { load = \"50%\", sizes = \"uniform:1KB-40KB\" }"));
+    let pfc = ("switch", r#"{ model = "input-queued", buffer = "100KB", pfc = {} }"#);
+    let alone = run(STAR, &[pfc, ("workload", &alone)], 3);
+    let rct = alone.rct_us.expect("there are requests");
+    // 500 KB at 100 Gbit/s are 40 us of payload; headers and the way there come on top.
+    assert_eq!((rct.count, alone.requests_unfinished, alone.background), (4, 0, None));
+    assert!((40.0..60.0).contains(&rct.avg), "{rct:?}");
+    let last = alone.records.iter().filter(|flow| flow.request == Some(3));
+    let (start, end) = last.fold((u64::MAX, 0), |(start, end), flow| {
+        (start.min(flow.start.as_ps()), end.max((flow.start + flow.fct).as_ps()))
+    });
+    assert!(rct.max * 1e6 >= (end - start) as f64, "{rct:?} {start} {end}");
+
+    let mixed = run(STAR, &[pfc, ("workload", &mixed)], 3);
+    let background = mixed.background.expect("there are other flows");
+    assert_eq!(background.flows + 20, mixed.flows);
+    assert!(mixed.rct_us.expect("there are requests").avg > rct.avg * 1.1, "half of the link is taken");
+    assert!(background.slowdown.avg > 1.0 && background.fct_us.max > background.fct_us.p50);
+    assert!(!mixed.single_packet_tail.is_empty());
+}
+
+/// A request that the run's limit cuts off is said to be unfinished, not forgotten.
+#[test]
+fn requests_that_are_not_done_are_counted() {
+    let repeats = "{ kind = \"incast\", senders = 5, bytes = \"500KB\", repeats = 2, interval = \"300us\" }";
+    let pfc = ("switch", r#"{ model = "input-queued", buffer = "100KB", pfc = {} }"#);
+    let report = finish(simulation(STAR, &[("workload", repeats), ("run.limit", "310us"), pfc], 3));
+    assert_eq!((report.rct_us.map(|rct| rct.count), report.requests_unfinished), (Some(1), 1));
+}
+
+/// R-R2: with one queue pair a recovery of a whole window meets several losses; with many at the same rate, nearly all
+/// recoveries are about one packet. R-R19: three bits count what is missing.
+#[test]
+fn with_more_queue_pairs_a_recovery_is_about_a_single_packet() {
+    let loss = ("fault", r#"[{ kind = "drop", probability = "1%", packets = "data" }]"#);
+    let with = |queue_pairs: &str| {
+        let settings = [
+            loss,
+            ("transport", r#"{ name = "irn", cap_packets = 512, rto_high = "200us" }"#),
+            ("links.delay", "10us"),
+            ("workload.op", "write"),
+            ("workload.depth", "64"),
+            ("workload.count", "400"),
+            ("workload.queue_pairs", queue_pairs),
+        ];
+        run(WIRE, &settings, 5)
+    };
+    let (one, many) = (with("1"), with("40"));
+    let [few_share, many_share] = [&one, &many].map(|report| report.recoveries.expect("losses").single_share);
+    assert!(few_share < 0.5 && many_share > 0.7, "{few_share} {many_share}");
+    let many = many.recoveries.expect("losses");
+    assert!(many.at_most_seven_share > 0.9, "{many:?}");
+    assert_eq!(many.by_missed.iter().sum::<u64>(), many.count);
+    assert_eq!(many.by_most_at_once.iter().sum::<u64>(), many.count);
+}
+
+/// One packet of a hundred is lost, and the report says so of data alone.
+#[test]
+fn the_drop_rate_is_that_of_data() {
+    let loss = |packets: &str| format!("[{{ kind = \"drop\", probability = \"1%\", packets = \"{packets}\" }}]");
+    let rate = |packets: &str| run(WIRE, &[("workload.count", "1000"), ("fault", &loss(packets))], 5);
+    let (data, acks) = (rate("data"), rate("acks"));
+    assert!((0.008..0.012).contains(&data.drop_rate), "{}", data.drop_rate);
+    assert_eq!((data.drops.acks, acks.drop_rate), (0, 0.0));
+    assert_eq!(acks.drops.acks, acks.packets_dropped);
+    assert!(acks.drops.acks > 0);
+}
+
+/// FaSR 7b and 7c: several clients, reads and writes; goodput of the time between the warm-up and the end.
+#[test]
+fn a_loop_of_several_clients_has_a_steady_goodput() {
+    let workload = "{ kind = \"closed-loop\", op = \"read-write\", message = \"8KB\", from = 1, clients = 3, to = 0, \
+                    queue_pairs = 36, duration = \"200us\" }";
+    let switch = ("switch", r#"{ model = "input-queued", buffer = "200KB", pfc = {} }"#);
+    let report = run(STAR, &[("workload", workload), switch, ("run.warmup", "50us")], 3);
+    let steady = report.steady_goodput_gbps.expect("it ends by the clock");
+    // Writes fill the server's link one way, reads the other way.
+    assert!((150.0..190.0).contains(&steady), "{steady}");
+    let bytes: u64 = report.records.iter().map(|flow| flow.bytes).sum();
+    assert_eq!((report.flows, report.bytes), (36, bytes));
+    assert!(bytes < 10_000_000, "what was really sent: {bytes}");
+}
