@@ -63,21 +63,21 @@
 //! | workload | keys (default) |
 //! |---|---|
 //! | `poisson` | `load`; `sizes`, or `size`; `duration` |
-//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval` (0), `start` (0); `background` |
+//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval`, `start`; `background` |
 //! | `permutation` | `bytes` of each host, `op` (write-imm), `message` (all in one), `depth` (1) |
-//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs` (1), `from` (0), `to` (1), `clients` (1) |
+//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs`, `from` (0), `to`, `clients` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
 //!
-//! `sizes` is the name of a distribution that comes along (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`), one
-//! of the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. `background = { load = "50%", sizes = "irn-heavy-tail" }`
-//! puts Poisson traffic between all hosts under the requests of an incast, from the beginning of the run until the last
-//! request's interval is over, or for its `duration`. The report then keeps the two apart: `rct_us` has the
-//! completion times of the requests, `background` those of the other flows.
+//! `sizes` is the name of a distribution that comes along (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`),
+//! one of the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. A table
+//! `background = { load = "50%", sizes = "irn-heavy-tail" }` puts Poisson traffic between all hosts beside the requests
+//! of an incast, from the beginning of the run until the last request's interval is over, or for its `duration`. The
+//! report keeps the two apart: `rct_us` has the completion times of requests, `background` those of the other flows.
 //!
-//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has `read-write`:
-//! every other queue pair reads, the others write. With several `clients`, queue pair `i` belongs to host
-//! `from + i % clients`.
+//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
+//! `read-write`: every other queue pair of a client reads, the others write. With several `clients`, queue pair `i`
+//! belongs to host `from + i % clients`.
 //!
 //! | fault | keys |
 //! |---|---|

@@ -41,7 +41,8 @@ const WORKLOADS: [&str; 10] = [
     "{ kind = \"closed-loop\", op = \"compare-swap\", message = 8, depth = 1, count = 40 }",
     "{ kind = \"permutation\", bytes = \"150KB\", op = \"send\", message = \"40KB\", depth = 2 }",
     "{ kind = \"poisson\", load = \"40%\", size = \"20KB\", duration = \"50us\" }",
-    "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", queue_pairs = 4 }",
+    "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", \
+       queue_pairs = 4 }",
     "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", \
        background = { load = \"30%\", sizes = \"uniform:1KB-20KB\" } }",
 ];

@@ -244,12 +244,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
-        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1ms", background = { load = "50%", sizes = "cats" } }"#,
+        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1s", background = { load = 1, sizes = "cats" } }"#,
         "workload.background.sizes: unknown distribution `cats`",
     ),
     (
         "workload",
-        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1ms", background = { load = "0", sizes = "uniform" } }"#,
+        r#"{ kind = "incast", senders = 4, bytes = 1, interval = "1s", background = { load = 0, sizes = "uniform" } }"#,
         "workload.background.load: must be above 0",
     ),
     (
