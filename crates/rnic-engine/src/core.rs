@@ -41,6 +41,8 @@ pub(crate) struct ControlPacket {
     pub(crate) expected: Seq,
     pub(crate) msn: u32,
     pub(crate) says: Control,
+    /// The packet that draws it had met congestion, and its sender wants to know.
+    pub(crate) echo: bool,
 }
 
 /// The kinds of packets that carry no data.
@@ -55,14 +57,21 @@ pub(crate) enum Control {
 }
 
 impl ControlPacket {
-    const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp };
+    const BLANK: Self =
+        Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp, echo: false };
 
     /// Makes the packet, but for its destination, in `packet`.
     #[inline(always)]
     pub(crate) fn write(&self, packet: &mut Packet) {
         match self.says {
-            Control::Ack(kind) => write_ack(packet, self.expected, self.msn, kind, false),
-            Control::ReadAck(kind) => write_ack(packet, self.expected, 0, kind, true),
+            Control::Ack(kind) => {
+                write_ack(packet, self.expected, self.msn, kind, false);
+                packet.flags.becn = self.echo;
+            }
+            Control::ReadAck(kind) => {
+                write_ack(packet, self.expected, 0, kind, true);
+                packet.flags.becn = self.echo;
+            }
             Control::Cnp => {
                 packet.psn = Psn::new(0);
                 packet.flags = PacketFlags { becn: true, ..PacketFlags::default() };
@@ -79,6 +88,10 @@ pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     /// The latest instant that an input brought.
     pub(crate) now: Time,
+    /// The packet at hand met congestion, and its acknowledgement shall say so.
+    pub(crate) echo: bool,
+    /// The packet at hand, an acknowledgement, says that.
+    pub(crate) echoed: bool,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: Vec<Option<Cq>>,
     pub(crate) srqs: Vec<Option<Srq>>,
@@ -105,6 +118,8 @@ impl Core {
             mrs: MrTable::new(config.secret),
             config,
             now: Time::ZERO,
+            echo: false,
+            echoed: false,
             cqs: Vec::new(),
             srqs: Vec::new(),
             control: Fifo::new(ControlPacket::BLANK),

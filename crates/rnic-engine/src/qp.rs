@@ -215,9 +215,8 @@ impl Qp {
         congested: bool,
         dma: &mut D,
     ) -> RxOutcome {
-        if congested {
-            self.notify_congestion(core, now);
-        }
+        core.echo = congested && self.notify_congestion(core, now);
+        core.echoed = packet.flags.becn;
         match packet.headers {
             Headers::Send { .. }
             | Headers::Write { .. }

@@ -24,6 +24,8 @@ mod recovery;
 mod timers;
 #[path = "irn_mechanisms/variants.rs"]
 mod variants;
+#[path = "irn_mechanisms/windows.rs"]
+mod windows;
 
 use common::*;
 use rnic_base::{Duration, Psn, Time};

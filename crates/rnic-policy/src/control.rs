@@ -47,15 +47,21 @@ impl Cwnd {
 /// What a controller hears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ControlEvent {
-    /// Packets were acknowledged for the first time, cumulatively or selectively.
+    /// The cumulative acknowledgement moved on, or the packet being timed was acknowledged selectively.
     Acked {
-        /// How many.
+        /// By how many packets; zero when only the round-trip time is news.
         packets: u64,
         /// Round-trip time of a packet that was sent once, when one was being timed.
         rtt: Option<Duration>,
+        /// Of the packets, those whose acknowledgement said that a packet had met congestion. Always zero without
+        /// [`ControlInterest::echo`].
+        marked: u64,
     },
     /// The receiver reported a gap.
-    Nacked,
+    Nacked {
+        /// Recovery takes it for a loss, and sends something again. Otherwise it waits, and so should the controller.
+        lost: bool,
+    },
     /// The retransmission timer ran out and the recovery policy acted on it.
     TimedOut,
     /// A congestion notification packet came in.
@@ -78,7 +84,7 @@ pub struct ControlView {
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Packets outstanding.
+    /// Packets outstanding: requests, and responses where they have numbers of their own.
     pub in_flight: u64,
 }
 
@@ -102,6 +108,9 @@ pub struct ControlInterest {
     pub sent: bool,
     /// The receiver shall turn congestion marks into CNPs, at most one in this interval.
     pub cnp_interval: Option<Duration>,
+    /// The receiver shall say in an acknowledgement (by its BECN bit) whether the packet that drew it was marked. Where
+    /// not every packet draws one, an acknowledgement speaks for all since the last.
+    pub echo: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.

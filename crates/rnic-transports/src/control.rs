@@ -1,8 +1,14 @@
 //! Congestion control policies: the registry.
 
+mod window;
+
 use rnic_policy::ControlPolicy;
 
 crate::registry! { ControlPolicy:
     line_rate::LineRate,
     dcqcn::Dcqcn,
+    timely::Timely,
+    aimd::Aimd,
+    dctcp::Dctcp,
+    new_reno::NewReno,
 }

@@ -30,10 +30,11 @@ impl Engine {
             expected: responder.window.expected,
             msn: responder.msn,
             says: Control::Ack(AckKind::Ack),
+            echo: false,
         });
         let received = qp.responses.as_ref().filter(|responses| !responses.is_waiting()).map(|responses| {
             let (expected, says) = (responses.window.expected, Control::ReadAck(AckKind::Ack));
-            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says }
+            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says, echo: false }
         });
         let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
         queued > 0

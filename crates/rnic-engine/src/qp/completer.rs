@@ -6,7 +6,7 @@
 
 mod responses;
 
-use rnic_base::{Duration, Psn, Seq, Time};
+use rnic_base::{Psn, Seq, Time};
 use rnic_policy::{ControlEvent, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
@@ -81,9 +81,17 @@ impl Qp {
         }
         if let Some(seq) = sack {
             self.requester.window.acknowledge_early(seq, &self.transport);
+            if self.regulator.is_some() {
+                let rtt = self.requester.window.take_early_rtt(seq, now);
+                self.regulate_early(core, now, rtt);
+            }
         }
         // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
         if stale || !self.state.sends() || self.requester.window.una != expected {
+            if self.regulator.as_ref().is_some_and(|regulator| regulator.window.is_some()) {
+                // What was kept makes room in a congestion window even so.
+                self.wake_requester(core);
+            }
             return RxOutcome::Duplicate;
         }
         match syndrome {
@@ -102,9 +110,10 @@ impl Qp {
         }
         self.stats.nacks += 1;
         core.stats.nacks += 1;
-        self.requester.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, &self.transport);
+        let actions =
+            self.requester.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, &self.transport);
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
-        self.regulate(core, now, &ControlEvent::Nacked);
+        self.regulate(core, now, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
         self.wake_to_repeat(core);
     }
 
@@ -172,13 +181,6 @@ impl Qp {
         }
         self.complete_acknowledged(core);
         self.wake_requester(core);
-    }
-
-    #[inline(never)]
-    fn regulate_acked(&mut self, core: &mut Core, now: Time, packets: u64, rtt: Option<Duration>) {
-        if self.transport.control_interest.acked {
-            self.regulate(core, now, &ControlEvent::Acked { packets, rtt });
-        }
     }
 
     fn pause_for_receiver(&mut self, core: &mut Core, now: Time, timer: RnrTimer) {

@@ -3,7 +3,7 @@
 //! A transport that sends at line rate in turns of one packet has no regulator at all: the packet path asks one
 //! pointer.
 
-use rnic_base::{BitRate, Time};
+use rnic_base::{BitRate, Duration, Seq, Time};
 use rnic_policy::{
     ControlActions, ControlEvent, ControlView, Cwnd, PolicyState, ScheduleActions, ScheduleEvent, ScheduleView,
 };
@@ -12,6 +12,7 @@ use crate::core::{Control, ControlPacket, Core};
 use crate::qp::Qp;
 use crate::timer::Deadline;
 use crate::transport::Service;
+use crate::window::SendWindow;
 
 /// The decisions in force, and the states of the policies that make them.
 #[derive(Debug)]
@@ -31,11 +32,13 @@ pub(crate) struct Regulator {
     active: bool,
     /// When the last CNP was sent.
     last_cnp: Option<Time>,
+    /// The next acknowledgement that is not made at once speaks of congestion.
+    owes_echo: bool,
 }
 
 impl Qp {
     fn control_view(&self, core: &Core, now: Time) -> ControlView {
-        let in_flight = self.requester.window.in_flight();
+        let in_flight = self.requester.window.in_flight() + self.responses_in_flight();
         ControlView { now, line_rate: core.config.line_rate, mtu: self.mtu(), in_flight }
     }
 
@@ -69,6 +72,7 @@ impl Qp {
             schedule_tick: Deadline::NEVER,
             active: false,
             last_cnp: None,
+            owes_echo: false,
         }));
         self.apply_control(core, now, &actions);
         self.apply_schedule(core, now, &schedule_actions);
@@ -82,6 +86,22 @@ impl Qp {
         let control = &self.transport.profile.control;
         let actions = (control.policy.on_event)(&mut regulator.control, event, &view, &control.params);
         self.apply_control(core, now, &actions);
+    }
+
+    /// Tells congestion control that `packets` of one space were acknowledged, by the packet at hand.
+    #[inline(never)]
+    pub(crate) fn regulate_acked(&mut self, core: &mut Core, now: Time, packets: u64, rtt: Option<Duration>) {
+        if self.transport.control_interest.acked {
+            let marked = if core.echoed { packets } else { 0 };
+            self.regulate(core, now, &ControlEvent::Acked { packets, rtt, marked });
+        }
+    }
+
+    /// Tells congestion control how long a packet and its selective acknowledgement took, if that one was timed.
+    pub(crate) fn regulate_early(&mut self, core: &mut Core, now: Time, rtt: Option<Duration>) {
+        if rtt.is_some() {
+            self.regulate_acked(core, now, 0, rtt);
+        }
     }
 
     fn apply_control(&mut self, core: &mut Core, now: Time, actions: &ControlActions) {
@@ -197,16 +217,45 @@ impl Qp {
         regulator.next_send = now.max(regulator.next_send) + gap;
     }
 
-    /// A packet of the peer met congestion: tell it, if its transport wants to know, but not too often.
-    pub(crate) fn notify_congestion(&mut self, core: &mut Core, now: Time) {
-        let Some(interval) = self.transport.control_interest.cnp_interval else { return };
-        let Some(regulator) = &mut self.regulator else { return };
-        if regulator.last_cnp.is_some_and(|last| now.since(last) < interval) {
-            return;
+    /// A packet of the peer met congestion: tell it, if its transport wants to know. By a packet of our own, but not
+    /// too often; or by the acknowledgement of the packet. Answers whether the latter is to be made now.
+    pub(crate) fn notify_congestion(&mut self, core: &mut Core, now: Time) -> bool {
+        let interest = self.transport.control_interest;
+        if interest.cnp_interval.is_none() && !interest.echo {
+            return false;
         }
-        regulator.last_cnp = Some(now);
-        let (expected, says) = (self.responder.window.expected, Control::Cnp);
-        core.push_control(ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says });
+        let Some(regulator) = &mut self.regulator else { return false };
+        if let Some(interval) = interest.cnp_interval
+            && regulator.last_cnp.is_none_or(|last| now.since(last) >= interval)
+        {
+            regulator.last_cnp = Some(now);
+            let (expected, says) = (self.responder.window.expected, Control::Cnp);
+            let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says, echo: false };
+            core.push_control(control);
+        }
+        if interest.echo && !self.transport.acks_every_packet {
+            self.owe_echo(true);
+        }
+        interest.echo && self.transport.acks_every_packet
+    }
+
+    /// An acknowledgement that leaves later shall speak of congestion, if `echo` says so.
+    pub(crate) fn owe_echo(&mut self, echo: bool) {
+        if let Some(regulator) = self.regulator.as_mut().filter(|_| echo) {
+            regulator.owes_echo = true;
+        }
+    }
+
+    /// Whether the acknowledgement that leaves now speaks of congestion.
+    pub(crate) fn take_owed_echo(&mut self) -> bool {
+        self.regulator.as_mut().is_some_and(|regulator| std::mem::take(&mut regulator.owes_echo))
+    }
+
+    /// Whether the congestion window keeps packet `seq` of `window`, which is to be sent again, from leaving. The
+    /// oldest always may: what it waits for is its own acknowledgement (RFC 6675, section 5, step 4.3).
+    pub(crate) fn window_holds_repeat(&self, window: &SendWindow, seq: Seq) -> bool {
+        let limit = self.regulator.as_ref().and_then(|regulator| regulator.window);
+        limit.is_some_and(|limit| seq != window.una && window.pipe() >= limit.whole_packets())
     }
 
     /// The peer says that our packets met congestion.

@@ -256,6 +256,10 @@ impl Qp {
             self.arm_pacing(core, at);
             return false;
         }
+        if repeat.is_some_and(|seq| self.window_holds_repeat(&self.requester.window, seq)) {
+            core.count_wait(WaitReason::Window);
+            return false;
+        }
         let made = match repeat {
             Some(seq) => self.repeat_request(core, now, seq),
             None => self.new_request(core, now),
@@ -313,7 +317,7 @@ impl Qp {
         if let Some(watched) = core.watch.of(self.slot) {
             watched.round_trip.sent(requester.window.next, now);
         }
-        requester.window.sent(u64::from(takes), now, transport);
+        requester.window.sent(u64::from(takes), core.out.packet.flags.ack_request, now, transport);
         core.timers.arm(self.slot, requester.window.deadline, &mut self.armed);
         core.peers.sent(self.peer, u64::from(takes));
         requester.sent_of_next += takes;
@@ -375,7 +379,7 @@ impl Qp {
         let in_flight = self.requester.window.in_flight();
         let mut least = (self.transport.in_flight_max.saturating_sub(in_flight), WaitReason::Cap);
         if let Some(window) = self.regulator.as_ref().and_then(|regulator| regulator.window) {
-            let room = window.whole_packets().saturating_sub(in_flight);
+            let room = window.whole_packets().saturating_sub(self.requester.window.pipe());
             if room < least.0 {
                 least = (room, WaitReason::Window);
             }

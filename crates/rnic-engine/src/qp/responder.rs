@@ -233,8 +233,9 @@ impl Qp {
         }
         let Responder { window, msn, .. } = &self.responder;
         let (expected, says) = (window.expected, Control::Ack(kind));
-        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: *msn, says };
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: *msn, says, echo: core.echo };
         if !core.push_control(control) {
+            self.owe_echo(core.echo);
             self.owe(core, kind);
         }
     }
@@ -264,6 +265,7 @@ impl Qp {
             responses.owes_ack = false;
             let expected = responses.window.expected;
             write_ack(&mut core.out.packet, expected, 0, AckKind::Ack, true);
+            core.out.packet.flags.becn = self.take_owed_echo();
             self.send_ack(core);
             self.wake_responder(core);
             return true;
@@ -288,6 +290,7 @@ impl Qp {
         }
         self.responder.owes = None;
         write_ack(&mut core.out.packet, self.responder.window.expected, self.responder.msn, kind, false);
+        core.out.packet.flags.becn = self.take_owed_echo();
         if let AckKind::Refused(code) = kind
             && self.state != QpState::Error
         {

@@ -84,18 +84,26 @@ impl SendWindow {
         self.next.since(self.una)
     }
 
+    /// Packets that are in the network as far as is known (RFC 6675's pipe): sent, and neither acknowledged in any way
+    /// nor waiting to be sent again.
+    pub(crate) fn pipe(&self) -> u64 {
+        let to_cursor = self.cursor.since(self.una);
+        let known = |marks: &Marks| u64::from(marks.sacked.popcount() + marks.marked.popcount());
+        to_cursor.saturating_sub(self.marks.as_deref().map_or(0, known))
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.una == self.next
     }
 
-    /// Notes that `packets` new packets have been sent.
+    /// Notes that `packets` new packets have been sent; `drawn` when they draw an acknowledgement of their own.
     #[inline]
-    pub(crate) fn sent(&mut self, packets: u64, now: Time, transport: &Transport) {
+    pub(crate) fn sent(&mut self, packets: u64, drawn: bool, now: Time, transport: &Transport) {
         if self.is_empty() {
             self.restart_timer(now);
         }
-        if transport.recovery_interest == Interest::Always || transport.control_interest.acked {
+        if drawn && (transport.recovery_interest == Interest::Always || transport.control_interest.acked) {
             self.time_packet(now, transport);
         }
         let nothing_to_repeat = self.cursor == self.next;
@@ -185,6 +193,13 @@ impl SendWindow {
     fn take_rtt(&mut self, now: Time) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
         let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
+        Some(now.since(at))
+    }
+
+    /// The round-trip time, if `seq`, which has arrived early, was being timed.
+    pub(crate) fn take_early_rtt(&mut self, seq: Seq, now: Time) -> Option<Duration> {
+        let recovery = self.recovery.as_mut()?;
+        let (_, at) = recovery.timed.take_if(|(timed, _)| *timed == seq)?;
         Some(now.since(at))
     }
 

@@ -44,10 +44,12 @@ fn draw_event(random: &mut RandomStream) -> ControlEvent {
     match random.below(12) {
         0..5 => {
             let rtt = (random.below(2) == 0).then(|| Duration::from_ns(random.between(1, 2_000_000)));
-            ControlEvent::Acked { packets: random.between(1, 128), rtt }
+            let packets = if rtt.is_some() { random.below(129) } else { random.between(1, 128) };
+            let marked = if random.below(3) == 0 { random.below(packets + 1) } else { 0 };
+            ControlEvent::Acked { packets, rtt, marked }
         }
         5..7 => ControlEvent::Sent { bytes: random.between(0, 65_536) },
-        7 => ControlEvent::Nacked,
+        7 => ControlEvent::Nacked { lost: random.below(2) == 0 },
         8 => ControlEvent::TimedOut,
         9..11 => ControlEvent::Tick,
         _ => ControlEvent::Cnp,

@@ -6,6 +6,9 @@
 //!
 //! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in
 //! the paper), so they fire together; the byte counter counts payload.
+//!
+//! `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule) treats a loss as a CNP,
+//! at most once per `cnp_interval`. Off by default: DCQCN as published does not hear of losses.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};
@@ -32,7 +35,10 @@ pub struct Dcqcn {
     active: u32,
     /// 1 when a CNP came in since the last tick.
     cnp_since_tick: u32,
-    padding: u32,
+    /// 1 once a loss has cut the rate.
+    has_cut: u32,
+    /// When a loss last cut the rate, picoseconds.
+    cut_at_ps: u64,
 }
 
 const ALPHA_ONE: u64 = 1 << 16;
@@ -46,6 +52,7 @@ const FAST_RECOVERY_ROUNDS: usize = 3;
 const ADDITIVE_RATE: usize = 4;
 const HYPER_RATE: usize = 5;
 const MINIMUM_RATE: usize = 6;
+const CUT_ON_LOSS: usize = 7;
 
 impl Control for Dcqcn {
     const NAME: &'static str = "dcqcn";
@@ -61,6 +68,7 @@ impl Control for Dcqcn {
         ParamSpec::rate("rate_ai", BitRate::bps(40_000_000), "additive increase"),
         ParamSpec::rate("rate_hai", BitRate::bps(200_000_000), "hyper increase"),
         ParamSpec::rate("rate_min", BitRate::bps(40_000_000), "the rate never falls below this"),
+        ParamSpec::switch("cut_on_loss", false, "a loss counts as a CNP, once per interval (IRN section 4.3)"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -70,12 +78,15 @@ impl Control for Dcqcn {
     }
 
     fn interest(params: &Params) -> ControlInterest {
-        ControlInterest { acked: false, sent: true, cnp_interval: Some(params.duration(CNP_INTERVAL)) }
+        ControlInterest { acked: false, sent: true, cnp_interval: Some(params.duration(CNP_INTERVAL)), echo: false }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         match *event {
             ControlEvent::Cnp => return self.cut(view, params),
+            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.heeds_loss(view, params) => {
+                return self.cut(view, params);
+            }
             ControlEvent::Sent { bytes } if self.active != 0 => {
                 self.bytes += bytes;
                 if self.bytes >= params.get(BYTE_COUNTER) {
@@ -120,6 +131,16 @@ impl Dcqcn {
         (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
         let tick_after = first.then(|| params.duration(TIMER));
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, window: None }
+    }
+
+    /// Whether a loss counts as a CNP now.
+    fn heeds_loss(&mut self, view: &ControlView, params: &Params) -> bool {
+        let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
+        if !params.is_on(CUT_ON_LOSS) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL)) {
+            return false;
+        }
+        (self.has_cut, self.cut_at_ps) = (1, view.now.as_ps());
+        true
     }
 
     /// A round of fast recovery, additive or hyper increase.
@@ -193,6 +214,22 @@ mod tests {
             let cut = cut_after(periods);
             assert!((cut - share).abs() < 0.002, "after {periods} periods: {cut}");
         }
+    }
+
+    #[test]
+    fn i_r9_explicit_back_off_counts_losses_as_notifications_and_is_off_by_default() {
+        let lost = ControlEvent::Nacked { lost: true };
+        let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
+        assert_eq!(rates(&mut state, [lost, ControlEvent::TimedOut]), [0.0, 0.0]);
+        let params = Params::defaults(Dcqcn::PARAMS).with(CUT_ON_LOSS, 1);
+        let mut at = |us: u64, event| {
+            let view = ControlView { now: Time::ZERO + Duration::from_us(us), ..LINE };
+            state.on_event(&event, &view, &params).rate.map(|rate| rate.as_bps() / 1_000_000)
+        };
+        assert_eq!(at(10, ControlEvent::Nacked { lost: false }), None);
+        assert_eq!(at(10, lost), Some(50_000));
+        assert_eq!(at(59, lost), None, "one cut in 50 us");
+        assert_eq!(at(60, ControlEvent::TimedOut), Some(25_000));
     }
 
     /// An idle queue pair does not tick for ever.

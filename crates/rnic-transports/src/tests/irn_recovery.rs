@@ -157,7 +157,7 @@ fn i10_loss_alone_never_touches_the_rate() {
     let params = Params::default();
     let (mut state, first) = (policy.start)(&params, &view);
     assert_eq!(first, Default::default(), "starts at line rate: no window, no rate");
-    for event in [ControlEvent::Nacked, ControlEvent::TimedOut, ControlEvent::Cnp] {
+    for event in [ControlEvent::Nacked { lost: true }, ControlEvent::TimedOut, ControlEvent::Cnp] {
         assert_eq!((policy.on_event)(&mut state, &event, &view, &params), Default::default());
     }
 }

@@ -253,9 +253,10 @@ impl Qp {
     pub(crate) fn acknowledge_responses(&mut self, core: &mut Core, kind: AckKind) {
         let Some(responses) = &mut self.responses else { return };
         let (expected, says) = (responses.window.expected, Control::ReadAck(kind));
-        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says };
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says, echo: core.echo };
         if !core.push_control(control) {
             responses.owes_ack = true;
+            self.owe_echo(core.echo);
             self.wake_responder(core);
         }
     }

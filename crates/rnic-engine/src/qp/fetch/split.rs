@@ -104,6 +104,14 @@ impl Qp {
         }
     }
 
+    /// Responses under way, where they have numbers of their own.
+    pub(in crate::qp) fn responses_in_flight(&self) -> u64 {
+        match self.responder.fetches.as_deref() {
+            Some(FetchServer::Split(server)) => server.window.in_flight(),
+            _ => 0,
+        }
+    }
+
     pub(super) fn admit_split_fetch(
         &mut self,
         core: &mut Core,
@@ -166,20 +174,26 @@ impl Qp {
     }
 
     fn heed_response_nack(&mut self, core: &mut Core, now: Time, sack: Option<Psn>, stale: bool) {
-        let Self { responder, transport, stats, slot, armed, .. } = self;
+        let Self { responder, transport, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         let sack = sack.map(|psn| psn.extend(server.window.una));
         if let Some(seq) = sack {
             server.window.acknowledge_early(seq, transport);
+            if self.regulator.is_some() {
+                let rtt = server.window.take_early_rtt(seq, now);
+                self.regulate_early(core, now, rtt);
+            }
         }
+        let Self { responder, transport, stats, slot, armed, .. } = self;
+        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         if stale || server.window.is_empty() {
             return;
         }
         stats.nacks += 1;
         core.stats.nacks += 1;
-        server.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, transport);
+        let actions = server.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, transport);
         core.timers.arm(*slot, server.window.deadline, armed);
-        self.regulate(core, now, &ControlEvent::Nacked);
+        self.regulate(core, now, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
 
     /// Responses up to `una` have arrived, says an acknowledgement.
@@ -197,8 +211,8 @@ impl Qp {
         }
         core.timers.arm(*slot, server.window.deadline, armed);
         core.settle(self.peer, packets);
-        if self.transport.control_interest.acked {
-            self.regulate(core, now, &ControlEvent::Acked { packets, rtt });
+        if self.regulator.is_some() {
+            self.regulate_acked(core, now, packets, rtt);
         }
     }
 
@@ -233,9 +247,13 @@ impl Qp {
         }
         let room = core.peers.room(self.peer);
         let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
-        let Self { responder, transport, .. } = &mut *self;
-        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return false };
+        let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() else { return false };
         let repeat = server.window.first_to_repeat();
+        if repeat.is_some_and(|seq| self.window_holds_repeat(&server.window, seq)) {
+            core.count_wait(WaitReason::Window);
+            return false;
+        }
+        let transport = &self.transport;
         let seq = repeat.unwrap_or(server.window.next);
         if repeat.is_none() {
             if server.window.next == server.next {
@@ -244,7 +262,7 @@ impl Qp {
             let in_flight = server.window.in_flight();
             let blocked = if in_flight >= transport.in_flight_max {
                 Some(WaitReason::Cap)
-            } else if window.is_some_and(|window| in_flight >= window.whole_packets()) {
+            } else if window.is_some_and(|window| server.window.pipe() >= window.whole_packets()) {
                 Some(WaitReason::Window)
             } else {
                 (room == 0).then_some(WaitReason::PeerWindow)
@@ -274,7 +292,7 @@ impl Qp {
         if again {
             server.window.repeated(seq, seq + 1);
         } else {
-            server.window.sent(1, now, transport);
+            server.window.sent(1, true, now, transport);
             core.peers.sent(*peer, 1);
             core.timers.arm(*slot, server.window.deadline, armed);
         }

@@ -1,0 +1,176 @@
+//! DCTCP: a window cut in proportion to the share of marked packets.
+//!
+//! Source: "Data Center TCP" (SIGCOMM'10) section 3.1 and RFC 8257; IRN (SIGCOMM'18) section 4.4.4 runs it on top of
+//! IRN's recovery. The receiver echoes each mark in the acknowledgement of its packet ([`ControlInterest::echo`]); the
+//! marking is the switch's: a step at some 65 KB at 40 Gbit/s (targets 2.C; section 3.4 of the source).
+//!
+//! Deviations and choices:
+//!
+//! * integers: alpha in 1/65536; g is a power of two, 1/16;
+//! * until the first mark or loss there is no window, as for all of IRN's flows (section 4.1); `initial_window` sets
+//!   one at once. There is no slow start;
+//! * the cut comes with the first mark of a window and uses alpha as it stands (RFC 8257, section 3.3, step 8), at most
+//!   one per window of data; alpha is brought up to date when a window of data has been acknowledged, and begins at 1;
+//! * a loss halves the window, as in TCP (RFC 8257, section 3.5), at most once per window of data; a timeout too;
+//! * where not every packet draws an acknowledgement, a mark counts for all packets that the acknowledgement covers;
+//!   responses that nobody acknowledges (reads over RoCE) echo nothing.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+
+use super::window::Window;
+
+/// Per-queue-pair state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Dctcp {
+    window: Window,
+    /// Packets to be acknowledged before another sign of congestion counts.
+    settling: u64,
+    /// Packets acknowledged in the present observation window.
+    acked: u64,
+    /// Of these, marked.
+    marked: u64,
+    /// Packets that make the present observation window.
+    round: u64,
+    /// Estimate of the share of marked packets, 65536 = 1.
+    alpha: u64,
+}
+
+const ALPHA_ONE: u64 = 1 << 16;
+
+const INITIAL_WINDOW: usize = 0;
+const GAIN_SHIFT: usize = 1;
+
+impl Control for Dctcp {
+    const NAME: &'static str = "dctcp";
+    const SUMMARY: &'static str = "window: cut by the share of packets that were marked (SIGCOMM'10)";
+    const PARAMS: &'static [ParamSpec] = &[
+        Window::initial(0),
+        ParamSpec::count("gain_shift", 4, 1, 10, "g = 1/2^n: weight of the last window in alpha (section 3.1: 1/16)"),
+    ];
+
+    fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
+        let window = Window::packets(params.get(INITIAL_WINDOW));
+        (Self { window, alpha: ALPHA_ONE, ..Self::zeroed() }, window.actions())
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { acked: true, echo: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        match *event {
+            ControlEvent::Acked { packets, marked, .. } => self.on_ack(packets, marked, view, params),
+            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut => self.cut(1, 2, view.in_flight, view),
+            _ => return ControlActions::default(),
+        }
+        self.window.actions()
+    }
+}
+
+impl Dctcp {
+    fn on_ack(&mut self, packets: u64, marked: u64, view: &ControlView, params: &Params) {
+        let settled = self.settling == 0;
+        self.settling = self.settling.saturating_sub(packets);
+        self.observe(packets, marked, view, params);
+        if marked > 0 && settled {
+            self.cut(self.alpha, 2 * ALPHA_ONE, view.in_flight.saturating_add(packets), view);
+        } else if marked == 0 && settled && self.window.limits(packets, view) {
+            self.window.add_per_round_trip(packets);
+        }
+    }
+
+    /// alpha = (1 - g) alpha + g F, once a window of data (equation 1).
+    fn observe(&mut self, packets: u64, marked: u64, view: &ControlView, params: &Params) {
+        self.acked += packets;
+        self.marked += marked;
+        if self.acked == 0 || self.acked < self.round {
+            return;
+        }
+        let share = self.marked * ALPHA_ONE / self.acked;
+        let shift = params.get(GAIN_SHIFT);
+        self.alpha = self.alpha - (self.alpha >> shift) + (share >> shift);
+        (self.acked, self.marked, self.round) = (0, 0, view.in_flight);
+    }
+
+    /// Cuts the window, or where there is none yet, what was `in_flight`, by `part` of `whole`, unless it still settles
+    /// from the last cut (equation 2).
+    fn cut(&mut self, part: u64, whole: u64, in_flight: u64, view: &ControlView) {
+        if self.settling == 0 {
+            self.window = self.window.or_packets(in_flight).less(part, whole);
+            self.settling = view.in_flight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_base::{BitRate, Time};
+    use rnic_policy::Cwnd;
+
+    fn view(in_flight: u64) -> ControlView {
+        ControlView { now: Time::ZERO, line_rate: BitRate::gbps(40), mtu: 1_024, in_flight }
+    }
+
+    /// `rounds` windows of data of 64 packets, acknowledged one by one, of which every `one_in`-th is marked.
+    fn run(rounds: u64, one_in: u64) -> Dctcp {
+        let params = Params::defaults(Dctcp::PARAMS);
+        let (mut state, _) = Dctcp::start(&params, &view(0));
+        for index in 0..rounds * 64 {
+            let marked = u64::from(index % one_in == 0);
+            state.on_event(&ControlEvent::Acked { packets: 1, rtt: None, marked }, &view(64), &params);
+        }
+        state
+    }
+
+    /// Equation 1 has the share itself for its fixed point, and forgets by 15/16 a window.
+    #[test]
+    fn alpha_becomes_the_share_of_marked_packets() {
+        for one_in in [1, 2, 4, 16] {
+            let alpha = run(200, one_in).alpha as f64 / ALPHA_ONE as f64;
+            let share = 1.0 / one_in as f64;
+            assert!((alpha - share).abs() < 0.02, "one in {one_in}: alpha is {alpha}");
+        }
+        let params = Params::defaults(Dctcp::PARAMS);
+        let (mut state, _) = Dctcp::start(&params, &view(0));
+        state.round = 64;
+        for _ in 0..10 * 64 {
+            state.on_event(&ControlEvent::Acked { packets: 1, rtt: None, marked: 0 }, &view(64), &params);
+        }
+        let expected = (15.0_f64 / 16.0).powi(10);
+        assert!((state.alpha as f64 / ALPHA_ONE as f64 - expected).abs() < 0.001);
+    }
+
+    /// cwnd = cwnd * (1 - alpha / 2), once per window of data (equation 2).
+    #[test]
+    fn the_cut_is_half_of_alpha() {
+        let params = Params::defaults(Dctcp::PARAMS);
+        for (alpha, left) in [(ALPHA_ONE, 50), (ALPHA_ONE / 2, 75), (ALPHA_ONE / 5, 90)] {
+            let (mut state, first) = Dctcp::start(&params, &view(0));
+            assert_eq!(first, ControlActions::default(), "line rate at first");
+            (state.alpha, state.round) = (alpha, 1_000);
+            let marked = ControlEvent::Acked { packets: 1, rtt: None, marked: 1 };
+            let cut = state.on_event(&marked, &view(99), &params).window.expect("a window");
+            assert!(cut.fixed().abs_diff(Cwnd::packets(left).fixed()) < 200, "alpha {alpha}: {cut:?}");
+            for _ in 0..99 {
+                assert_eq!(state.on_event(&marked, &view(99), &params).window, Some(cut), "one cut a window");
+            }
+            let next = state.on_event(&marked, &view(left), &params).window.expect("a window");
+            assert!(next < cut, "the next window of data is judged anew");
+        }
+    }
+
+    #[test]
+    fn loss_halves_and_marks_are_asked_for() {
+        let params = Params::defaults(Dctcp::PARAMS);
+        assert!(Dctcp::interest(&params).echo);
+        let (mut state, _) = Dctcp::start(&params, &view(0));
+        state.alpha = 0;
+        let lost = ControlEvent::Nacked { lost: true };
+        assert_eq!(state.on_event(&lost, &view(40), &params).window, Some(Cwnd::packets(20)));
+        assert_eq!(state.on_event(&lost, &view(40), &params).window, Some(Cwnd::packets(20)));
+    }
+}

@@ -1,0 +1,237 @@
+//! Timely: rate control from round-trip times and their gradient.
+//!
+//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1; the
+//! values are those of the public ns-3 model that studies of RDMA use (targets 2.D-6). IRN (SIGCOMM'18) section 4.1
+//! runs it with the parameters of the Timely paper.
+//!
+//! Deviations and choices, where the source leaves room:
+//!
+//! * integers: times in picoseconds, gradient and factors in 1/65536;
+//! * a sample is the round trip of one packet and its acknowledgement, and there is one a round trip: the engine times
+//!   one packet at a time, and none that was sent twice. The original takes one per segment of 16 to 64 KB. Where not
+//!   every packet is acknowledged, the packet timed is one that asks for an acknowledgement;
+//! * the rate begins at that of the line, as for all transports of IRN's evaluation;
+//! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The formula
+//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer;
+//! * five samples in a row with a gradient of zero or less turn hyper-active increase on, and any other sample turns
+//!   it off;
+//! * `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule): a loss halves the
+//!   rate, at most once per round trip as last measured.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{BitRate, Duration, Time};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+
+/// Per-queue-pair state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Timely {
+    /// Rate in force, bit/s.
+    rate_bps: u64,
+    /// The last sample, picoseconds; 0 before the first.
+    previous_ps: u64,
+    /// Smoothed difference between samples, picoseconds.
+    difference_ps: i64,
+    /// When a loss last cut the rate, picoseconds.
+    cut_at_ps: u64,
+    /// Samples in a row with a gradient of zero or less.
+    falling: u32,
+    /// 1 once a loss has cut the rate.
+    has_cut: u32,
+}
+
+/// 1 in the fixed-point form of gradients and factors.
+const ONE: u64 = 1 << 16;
+/// Weights are given in thousandths.
+const WHOLE: u64 = 1_000;
+
+const T_LOW: usize = 0;
+const T_HIGH: usize = 1;
+const MIN_RTT: usize = 2;
+const ADDITIVE_RATE: usize = 3;
+const HAI_SAMPLES: usize = 4;
+const HAI_FACTOR: usize = 5;
+const BETA: usize = 6;
+const EWMA: usize = 7;
+const MINIMUM_RATE: usize = 8;
+const CUT_ON_LOSS: usize = 9;
+
+impl Control for Timely {
+    const NAME: &'static str = "timely";
+    const SUMMARY: &'static str = "rate control from round-trip times and their gradient (SIGCOMM'15)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec::duration("t_low", Duration::from_us(50), "below this round trip the rate only grows"),
+        ParamSpec::duration("t_high", Duration::from_us(500), "above this round trip the rate only falls"),
+        ParamSpec {
+            min: Duration::from_ns(100).as_ps(),
+            ..ParamSpec::duration("min_rtt", Duration::from_us(20), "what differences are normalised by")
+        },
+        ParamSpec::rate("rate_ai", BitRate::bps(10_000_000), "additive increase per sample"),
+        ParamSpec::count("hai_samples", 5, 1, 1_000, "falling samples in a row before hyper-active increase"),
+        ParamSpec::count("hai_factor", 5, 1, 1_000, "hyper-active increase in additive ones"),
+        ParamSpec::count("beta", 800, 1, WHOLE, "multiplicative decrease, in thousandths"),
+        ParamSpec::count("ewma", 875, 1, WHOLE, "weight of a new difference, in thousandths"),
+        ParamSpec::rate("rate_min", BitRate::bps(100_000_000), "the rate never falls below this"),
+        ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip (IRN section 4.3)"),
+    ];
+
+    fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
+        (Self { rate_bps: view.line_rate.as_bps(), ..Self::zeroed() }, ControlActions::default())
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { acked: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        let rate_bps = match *event {
+            ControlEvent::Acked { rtt: Some(rtt), .. } => self.take_sample(rtt, params),
+            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.cuts(view.now, params) => {
+                self.rate_bps / 2
+            }
+            _ => return ControlActions::default(),
+        };
+        self.rate_bps = rate_bps.max(params.get(MINIMUM_RATE)).min(view.line_rate.as_bps());
+        ControlActions { rate: Some(BitRate::bps(self.rate_bps)), ..ControlActions::default() }
+    }
+}
+
+impl Timely {
+    /// Algorithm 1: the rate that `rtt` asks for, bounds aside.
+    fn take_sample(&mut self, rtt: Duration, params: &Params) -> u64 {
+        let sample = rtt.as_ps().max(1);
+        let news = if self.previous_ps == 0 { 0 } else { sample.cast_signed() - self.previous_ps.cast_signed() };
+        self.previous_ps = sample;
+        let weight = i128::from(params.get(EWMA));
+        let mixed = (i128::from(WHOLE) - weight) * i128::from(self.difference_ps) + weight * i128::from(news);
+        self.difference_ps = (mixed / i128::from(WHOLE)) as i64;
+        let falls = self.difference_ps <= 0;
+        self.falling = if falls { self.falling.saturating_add(1) } else { 0 };
+        let (low, high) = (params.get(T_LOW), params.get(T_HIGH));
+        if sample < low {
+            return self.rate_bps + params.get(ADDITIVE_RATE);
+        }
+        if sample > high {
+            return self.less(params, ONE - mul_div(ONE, high, sample));
+        }
+        if falls {
+            let is_hyper = u64::from(self.falling) >= params.get(HAI_SAMPLES);
+            return self.rate_bps + params.get(ADDITIVE_RATE) * if is_hyper { params.get(HAI_FACTOR) } else { 1 };
+        }
+        let gradient = mul_div(ONE, self.difference_ps.unsigned_abs(), params.get(MIN_RTT));
+        self.less(params, gradient.min(ONE))
+    }
+
+    /// The rate, less beta times `share` (65536 = 1) of it.
+    fn less(&self, params: &Params, share: u64) -> u64 {
+        self.rate_bps - mul_div(self.rate_bps, params.get(BETA) * share, WHOLE * ONE)
+    }
+
+    /// Whether a loss cuts the rate now.
+    fn cuts(&mut self, now: Time, params: &Params) -> bool {
+        let since = now.as_ps().saturating_sub(self.cut_at_ps);
+        let is_news = self.has_cut == 0 || since >= self.previous_ps.max(params.get(MIN_RTT));
+        if !params.is_on(CUT_ON_LOSS) || !is_news {
+            return false;
+        }
+        (self.has_cut, self.cut_at_ps) = (1, now.as_ps());
+        true
+    }
+}
+
+/// `value * by / divisor`, without overflow on the way.
+fn mul_div(value: u64, by: u64, divisor: u64) -> u64 {
+    (u128::from(value) * u128::from(by) / u128::from(divisor)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: ControlView = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(40), mtu: 1_024, in_flight: 9 };
+
+    fn params(options: &[(&str, &str)]) -> Params {
+        let mut params = Params::defaults(Timely::PARAMS);
+        for (name, value) in options {
+            assert_eq!(params.set(Timely::PARAMS, name, value), Ok(true));
+        }
+        params
+    }
+
+    fn start(mbps: u64) -> Timely {
+        let (state, first) = Timely::start(&params(&[]), &LINE);
+        assert_eq!(first, ControlActions::default(), "line rate at first");
+        Timely { rate_bps: mbps * 1_000_000, ..state }
+    }
+
+    /// Megabits per second after each sample, given in microseconds.
+    fn rates(state: &mut Timely, samples: &[u64]) -> Vec<f64> {
+        let rate = |us: &u64| {
+            let event = ControlEvent::Acked { packets: 1, rtt: Some(Duration::from_us(*us)), marked: 0 };
+            let rate = state.on_event(&event, &LINE, &params(&[])).rate.expect("a sample sets the rate");
+            rate.as_bps() as f64 / 1e6
+        };
+        samples.iter().map(rate).collect()
+    }
+
+    #[test]
+    fn below_t_low_the_rate_grows_whatever_the_gradient() {
+        assert_eq!(rates(&mut start(1_000), &[30, 49, 20, 45]), [1_010.0, 1_020.0, 1_030.0, 1_040.0]);
+        assert_eq!(rates(&mut start(39_995), &[30]), [40_000.0], "up to the line rate");
+    }
+
+    /// rate * (1 - beta * (1 - T_high / rtt)): at 1 ms, 1 - 0.8 * 0.5 = 0.6; at 2 ms, 1 - 0.8 * 0.75 = 0.4.
+    #[test]
+    fn above_t_high_the_rate_falls_by_how_far_it_is_above() {
+        assert_eq!(rates(&mut start(10_000), &[1_000, 2_000]), [6_000.0, 2_400.0]);
+        assert_eq!(*rates(&mut start(10_000), &[5_000; 20]).last().expect("some"), 100.0, "down to rate_min");
+    }
+
+    /// Between the thresholds. The first sample has no difference. Then 16 us more: smoothed 0.875 * 16 = 14 us, over
+    /// 20 us a gradient of 0.7, times 0.8 a cut by 0.56. Then 8 us less: 0.125 * 14 - 0.875 * 8 = -5.25 us: up.
+    #[test]
+    fn the_gradient_decides_between_the_thresholds() {
+        let mut state = start(10_000);
+        let rates = rates(&mut state, &[100, 116, 108]);
+        let expected = [10_010.0, 10_010.0 * 0.44, 10_010.0 * 0.44 + 10.0];
+        for (rate, expected) in rates.iter().zip(expected) {
+            assert!((rate - expected).abs() < 0.5, "{rates:?}");
+        }
+        assert_eq!(state.difference_ps, -5_250_000);
+    }
+
+    #[test]
+    fn a_steep_gradient_cuts_by_beta_at_most() {
+        let cut = rates(&mut start(10_000), &[100, 400]);
+        assert!((cut[1] - 10_010.0 * 0.2).abs() < 0.5, "{cut:?}");
+    }
+
+    #[test]
+    fn five_falling_samples_in_a_row_make_the_increase_hyper_active() {
+        let mut state = start(1_000);
+        let falling = rates(&mut state, &[100, 99, 98, 97, 96, 95]);
+        assert_eq!(falling, [1_010.0, 1_020.0, 1_030.0, 1_040.0, 1_090.0, 1_140.0]);
+        rates(&mut state, &[110]);
+        let before = state.rate_bps as f64 / 1e6;
+        let after = rates(&mut state, &[60]);
+        assert_eq!(after, [before + 10.0], "a rising sample ends it");
+    }
+
+    #[test]
+    fn i_r9_explicit_back_off_halves_once_a_round_trip_and_is_off_by_default() {
+        let mut state = start(8_000);
+        rates(&mut state, &[40]);
+        let lost = ControlEvent::Nacked { lost: true };
+        assert_eq!(state.on_event(&lost, &LINE, &params(&[])), ControlActions::default());
+        let on = params(&[("cut_on_loss", "true")]);
+        let mut at = |us: u64, event| {
+            let view = ControlView { now: Time::ZERO + Duration::from_us(us), ..LINE };
+            state.on_event(&event, &view, &on).rate.map(|rate| rate.as_bps() / 1_000_000)
+        };
+        assert_eq!(at(100, ControlEvent::Nacked { lost: false }), None, "recovery still waits");
+        assert_eq!(at(100, lost), Some(4_005));
+        assert_eq!(at(139, lost), None, "the same round trip of 40 us");
+        assert_eq!(at(140, ControlEvent::TimedOut), Some(2_002));
+    }
+}
