@@ -128,12 +128,14 @@ fn connections_are_made_and_kept() {
         server: "rping -s -a 127.0.0.1 -p PORT -C 500 -V",
         client: "rping -c -a 127.0.0.1 -p PORT -C 500 -V",
         socket: stranger,
-        may_end: succeeds,
+        // The server's two threads end in either order; in one of them it exits with an error (EBADF).
+        may_end: |end| end.signal().is_none(),
     };
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(3) {
         let Some(Outcome { said, tally }) = battle.fight("connections_are_made_and_kept") else { return };
-        assert!(!said.contains("mismatch"), "{said}");
+        let ends = said.matches("DISCONNECT EVENT...").count();
+        assert!(ends == 2 && !said.contains("mismatch"), "both ends saw the end of it: {said}");
         assert!(tally.datagrams > 100, "{tally:?}");
     }
 }

@@ -77,12 +77,13 @@ impl Manager {
         }
     }
 
-    pub(super) fn receive_found(&mut self, way: &Addresses, transaction_id: u64, reply: LookupReply) {
+    pub(super) fn receive_found(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: LookupReply) {
         let id = self.find(way, reply.request_id).filter(|id| {
             let exchange = &self.exchanges[id];
             exchange.state == State::LookupSent && exchange.transaction_id == transaction_id
         });
         match id {
+            Some(id) if reply.status == LookupStatus::UNSUPPORTED && self.may_listen_yet(now, id) => {}
             Some(id) => {
                 self.remove(id);
                 self.happenings.push_back(Happening::Found(id, Box::new(reply)));

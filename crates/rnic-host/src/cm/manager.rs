@@ -245,7 +245,7 @@ impl Manager {
     }
 
     /// Whether it is too early to believe that nobody listens where `id` asks. The request is sent again meanwhile.
-    fn may_listen_yet(&self, now: Time, id: ConnectionId) -> bool {
+    pub(super) fn may_listen_yet(&self, now: Time, id: ConnectionId) -> bool {
         self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.patience_with_listeners)
     }
 
@@ -294,7 +294,7 @@ impl Manager {
             Message::Reject(reject) => self.receive_reject(now, way, transaction_id, reject),
             Message::DisconnectRequest(request) => self.receive_disconnect(way, transaction_id, &request),
             Message::LookupRequest(request) => self.receive_lookup(now, way, transaction_id, request),
-            Message::LookupReply(reply) => self.receive_found(way, transaction_id, reply),
+            Message::LookupReply(reply) => self.receive_found(now, way, transaction_id, reply),
             Message::DisconnectReply(reply) => match self.addressed(way, reply.remote_comm_id, reply.local_comm_id) {
                 Some((id, State::DisconnectSent)) => self.finish(id),
                 _ => self.strays += 1,

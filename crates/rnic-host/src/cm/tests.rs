@@ -12,6 +12,9 @@ use super::*;
 const SERVICE: ServiceId = ServiceId::for_port(7_471);
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// A service that nobody listens for at first.
+const OTHER: ServiceId = ServiceId::for_port(2);
+
 fn addresses() -> Addresses {
     let address = |text: &str| text.parse().expect("an address");
     Addresses::new(address("10.0.0.1:4791"), address("10.0.0.2:4791")).expect("both IPv4")
@@ -401,6 +404,34 @@ fn nobody_listens_is_an_answer_only_after_a_while() {
         assert_eq!((bench.active.poll_happening(), state(&bench.active, id).is_some()), (None, true));
         bench.active.unreachable(bench.now + patience, to, libc::ECONNREFUSED);
         assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::ECONNREFUSED)));
+    }
+}
+
+/// Likewise when the other side's process is there and says that nobody listens: who begins to within the patience is
+/// found, by requests and by lookups.
+#[test]
+fn a_service_may_begin_to_listen_after_it_is_asked_for() {
+    for (kind, service_id) in [(ServiceKind::Connections, ServiceId::for_port(1)), (ServiceKind::Datagrams, OTHER)] {
+        let mut bench = Bench::new();
+        bench.active.patience_with_listeners = Duration::from_ms(2_000);
+        let id = if kind == ServiceKind::Datagrams {
+            let request = LookupRequest { service_id, ..LookupRequest::default() };
+            bench.active.look_up(bench.now, addresses(), request, PATIENCE)
+        } else {
+            let request = Request { service_id, ..Request::default() };
+            bench.active.connect(bench.now, addresses(), request, PATIENCE)
+        };
+        let id = id.expect("room");
+        bench.carry(|_| 1);
+        assert_eq!((bench.active.poll_happening(), state(&bench.active, id).is_some()), (None, true), "{kind:?}");
+        assert!(bench.passive.listen(service_id, kind, 4));
+        let mut asked = false;
+        bench.run(|bench| {
+            bench.carry(|_| 1);
+            asked |= bench.passive.poll_happening().is_some();
+            !asked && bench.active.poll_happening().is_none()
+        });
+        assert!(asked, "{kind:?}: it was not asked again");
     }
 }
 

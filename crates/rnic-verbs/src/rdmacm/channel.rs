@@ -1,22 +1,15 @@
 //! Event channels: where programs hear what becomes of their identifiers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::abi::*;
 use super::service::{Cm, Key};
-use crate::errno::{Result, pointer};
+use crate::errno::{Errno, Result, pointer};
 use crate::event::EventQueue;
 use rnic_host::cm::ConnectionId;
 use rnic_wire::cm::ServiceId;
-
-/// The C structure, and what it stands for.
-#[repr(C)]
-struct ChannelObject {
-    c: rdma_event_channel,
-    events: Arc<Events>,
-}
 
 /// Events that wait to be fetched.
 pub(super) type Events = EventQueue<Pending>;
@@ -100,17 +93,25 @@ pub(super) fn move_events(from: &Events, to: &Events, key: Key) {
 fn create() -> Result<*mut rdma_event_channel> {
     Cm::start()?;
     let events = Arc::new(Events::new()?);
-    let c = rdma_event_channel { fd: events.fd() };
-    Ok(Box::into_raw(Box::new(ChannelObject { c, events })).cast())
+    let channel = Box::into_raw(Box::new(rdma_event_channel { fd: events.fd() }));
+    living().insert(channel as usize, events);
+    Ok(channel)
+}
+
+/// Channels that have not been destroyed, by address. Programs ask destroyed ones for events: rping has a thread that
+/// does so when its main thread was faster.
+static LIVING: Mutex<BTreeMap<usize, Arc<Events>>> = Mutex::new(BTreeMap::new());
+
+fn living() -> MutexGuard<'static, BTreeMap<usize, Arc<Events>>> {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The events behind a channel.
 ///
-/// # Safety
-/// `channel` is from [`rdma_create_event_channel`], and has not been destroyed.
-pub(super) unsafe fn events(channel: *mut rdma_event_channel) -> Arc<Events> {
-    // SAFETY: the caller's promise; the channel is the first part of such an object.
-    Arc::clone(unsafe { &(*channel.cast::<ChannelObject>()).events })
+/// # Errors
+/// When it has been destroyed.
+pub(super) fn events(channel: *mut rdma_event_channel) -> Result<Arc<Events>> {
+    living().get(&(channel as usize)).map(Arc::clone).ok_or(Errno(libc::EBADF))
 }
 
 /// `rdma_create_event_channel`.
@@ -125,9 +126,11 @@ pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 /// `channel` is from `rdma_create_event_channel`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    if !channel.is_null() {
+    // Its descriptor closes when nobody waits for an event any more.
+    let known = living().remove(&(channel as usize));
+    if known.is_some() {
         // SAFETY: `create` made a box of it, and the caller gives it up.
-        drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
+        drop(unsafe { Box::from_raw(channel) });
     }
 }
 

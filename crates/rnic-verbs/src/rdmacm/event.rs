@@ -246,8 +246,7 @@ impl Cm {
 /// # Safety
 /// `channel` is living.
 pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    // SAFETY: the caller's promise.
-    let events = unsafe { channel::events(channel) };
+    let events = channel::events(channel)?;
     loop {
         let pending = events.pop()?;
         let place = {

@@ -159,8 +159,7 @@ pub(super) unsafe fn create(
     if channel.is_null() {
         return Err(Errno::last());
     }
-    // SAFETY: the caller's channel, or a new one.
-    let events = unsafe { channel::events(channel) };
+    let events = channel::events(channel)?;
     let mut cm = Cm::lock()?;
     let key = cm.new_key();
     // SAFETY: null pointers, empty addresses and zeros are what a new identifier consists of.
@@ -303,8 +302,7 @@ pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> 
     if channel.is_null() {
         return Err(Errno::last());
     }
-    // SAFETY: the caller's channel, or a new one.
-    let events = unsafe { channel::events(channel) };
+    let events = channel::events(channel)?;
     if this.is_synchronous && !this.c.event.is_null() {
         // SAFETY: it was fetched for this identifier and is acknowledged once.
         unsafe { rdma_ack_cm_event(this.c.event) };
