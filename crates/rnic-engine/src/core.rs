@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Psn, Seq, Serial, Time};
-use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Qpn, Syndrome};
+use rnic_wire::{Aeth, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
@@ -22,6 +22,7 @@ use crate::srq::Srq;
 use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
 use crate::watch::Watch;
+use crate::window::{Lost, Pools};
 use crate::{CqId, PeerId, SrqId};
 
 /// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue
@@ -99,6 +100,7 @@ pub(crate) struct Core {
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
     pub(crate) peers: Peers,
+    pub(crate) pools: Pools,
     pub(crate) events: VecDeque<AsyncEvent>,
     /// The packet on its way out: made here, and not copied from call to call.
     pub(crate) out: Transmit,
@@ -126,6 +128,7 @@ impl Core {
             ready: Ready::default(),
             timers: Timers::default(),
             peers: Peers::default(),
+            pools: Pools::default(),
             events: VecDeque::new(),
             out: Transmit::BLANK,
             segments: Segments::default(),
@@ -239,6 +242,8 @@ pub(crate) enum AckKind {
     Nack(Psn),
     /// A packet before the present one is missing; the present one is not kept.
     Gap,
+    /// An acknowledgement that reports on losses, in answer to the packet: FaSR.
+    Loss(LossCause, Psn, Lost),
     /// No receive posted.
     NotReady(u8),
     /// Refused.
@@ -248,8 +253,8 @@ pub(crate) enum AckKind {
 impl AckKind {
     fn syndrome(self) -> Syndrome {
         match self {
-            Self::Ack => Syndrome::ACK,
-            Self::Nack(_) | Self::Gap => Syndrome::Nak(NakCode::PsnSequenceError),
+            Self::Ack | Self::Loss(LossCause::Repaired, ..) => Syndrome::ACK,
+            Self::Nack(_) | Self::Gap | Self::Loss(..) => Syndrome::Nak(NakCode::PsnSequenceError),
             Self::NotReady(timer) => Syndrome::RnrNak { timer },
             Self::Refused(code) => Syndrome::Nak(code),
         }
@@ -259,13 +264,19 @@ impl AckKind {
 /// Makes the acknowledgement `kind` of a receiver that expects `expected`, but for its destination, in `packet`.
 #[inline(always)]
 pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) {
-    let seq = if kind == AckKind::Ack { expected - 1 } else { expected };
+    let says_ack = matches!(kind, AckKind::Ack | AckKind::Loss(LossCause::Repaired, ..));
+    let seq = if says_ack { expected - 1 } else { expected };
     packet.psn = seq.wire();
     packet.flags = PacketFlags::default();
     packet.payload_len = 0;
     let aeth = Aeth { syndrome: kind.syndrome(), msn: Serial::new(msn) };
     let sack = match kind {
         AckKind::Nack(kept) => Some(kept),
+        AckKind::Loss(cause, psn, lost) => {
+            let note = LossNote { cause, psn, lost: lost.count, overflow: lost.overflow };
+            packet.headers = Headers::LossAck { of_responses, aeth, note };
+            return;
+        }
         _ => None,
     };
     packet.headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };

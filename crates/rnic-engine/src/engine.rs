@@ -17,7 +17,7 @@ use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::ready::Half;
-use crate::stats::EngineStats;
+use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
@@ -264,6 +264,11 @@ impl Engine {
     /// What has been counted so far.
     pub fn stats(&self) -> &EngineStats {
         &self.core.stats
+    }
+
+    /// What has been counted in the pools that FaSR's queue pairs share.
+    pub fn pool_stats(&self) -> PoolStats {
+        self.core.pools.stats()
     }
 
     /// A completion queue has overflowed: the queue pairs that use it cannot go on.

@@ -57,7 +57,7 @@ pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};
 pub use qp::{QpInfo, QpState};
 pub use rnr::RnrTimer;
-pub use stats::{EngineStats, QpStats, WaitReason};
+pub use stats::{EngineStats, PoolStats, QpStats, WaitReason};
 pub use transport::{Service, Transport};
 pub use watch::Traffic;
 pub use wr::{DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};

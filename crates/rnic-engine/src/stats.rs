@@ -75,3 +75,65 @@ pub struct EngineStats {
     /// Packets not used, by [`DropReason`].
     pub drops: [u64; DropReason::COUNT],
 }
+
+/// Counters of FaSR's shared pool. What is in use counts both ends of connections; paths and recoveries, receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolStats {
+    /// Early or repairing packets that took no bitmap.
+    pub fast_path: u64,
+    /// Early or repairing packets that did.
+    pub slow_path: u64,
+    /// Recoveries begun, at either end.
+    pub recoveries: u64,
+    /// Receivers' recoveries that ended and never had a block.
+    pub recoveries_without_blocks: u64,
+    /// Receivers' recoveries that ended, by the number of packets lost in them; the last counts all above.
+    pub losses_per_recovery: [u64; 17],
+    /// Receivers' recoveries in which the loss counter overflowed.
+    pub overflows: u64,
+    /// Times that a bitmap was given back because one packet was missing only.
+    pub slow_to_fast: u64,
+    /// Times that a queue pair fell back to go-back-N because the pool was empty.
+    pub fallbacks: u64,
+    /// Selective acknowledgements that a sender could not note because no block was free.
+    pub unrecorded: u64,
+    /// Packets dropped because they came between a hole and the highest packet (answered by FNACK).
+    pub misplaced: u64,
+    /// Accesses that had to walk a list of blocks to its middle.
+    pub traversals: u64,
+    /// Blocks looked at to find the next missing packet.
+    pub blocks_visited: u64,
+    /// Units taken now.
+    pub units_in_use: u64,
+    /// Units taken, at most.
+    pub units_in_use_max: u64,
+    /// Blocks taken now.
+    pub blocks_in_use: u64,
+    /// Blocks taken, at most.
+    pub blocks_in_use_max: u64,
+}
+
+impl PoolStats {
+    /// The sum of two pools.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        let Self { losses_per_recovery, .. } = &mut self;
+        losses_per_recovery.iter_mut().zip(other.losses_per_recovery).for_each(|(sum, more)| *sum += more);
+        self.fast_path += other.fast_path;
+        self.slow_path += other.slow_path;
+        self.recoveries += other.recoveries;
+        self.recoveries_without_blocks += other.recoveries_without_blocks;
+        self.overflows += other.overflows;
+        self.slow_to_fast += other.slow_to_fast;
+        self.fallbacks += other.fallbacks;
+        self.unrecorded += other.unrecorded;
+        self.misplaced += other.misplaced;
+        self.traversals += other.traversals;
+        self.blocks_visited += other.blocks_visited;
+        self.units_in_use += other.units_in_use;
+        self.units_in_use_max += other.units_in_use_max;
+        self.blocks_in_use += other.blocks_in_use;
+        self.blocks_in_use_max += other.blocks_in_use_max;
+        self
+    }
+}

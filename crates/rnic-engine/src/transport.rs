@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rnic_base::{AnyRing, Duration};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
-use rnic_policy::{AckRule, Placement, Profile, ProfileError, Protocol, SequenceSpaces};
+use rnic_policy::{AckRule, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 use rnic_wire::Format;
 
 use crate::wq::WqeOp;
@@ -27,7 +27,9 @@ pub enum Service {
 pub struct Transport {
     pub(crate) profile: Profile,
     pub(crate) format: Format,
-    /// Its headers are IRN's.
+    /// Later Write packets have FaSR's short addresses.
+    pub(crate) short_addresses: bool,
+    /// Its headers are IRN's or FaSR's.
     pub(crate) extended: bool,
     pub(crate) service: Service,
     /// What may be posted: a bit for each kind of send queue entry.
@@ -47,6 +49,8 @@ pub struct Transport {
     pub(crate) window_bits: u32,
     /// How far ahead of the expected packet a receiver keeps what comes early; 1 where it keeps nothing.
     pub(crate) early_reach: u32,
+    /// Bits of early packets lie in a pool of this shape, and the receiver counts what it misses: FaSR.
+    pub(crate) pool: Option<PoolShape>,
     /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of
     /// the responder, so that its own recovery comes first.
     pub(crate) response_patience: Duration,
@@ -69,14 +73,20 @@ impl Transport {
             format: match profile.protocol {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
+                Protocol::Fasr => Format::Fasr,
             },
-            extended: profile.protocol == Protocol::Irn,
+            short_addresses: profile.protocol == Protocol::Fasr,
+            extended: profile.protocol != Protocol::Roce,
             service: Service::ReliableConnection,
             operations: WqeOp::allowed(Service::ReliableConnection),
             unreliable: None,
             split: profile.spaces == SequenceSpaces::Split,
             places_early,
             early_reach: if places_early { window_bits } else { 1 },
+            pool: match profile.store {
+                Store::Pool(shape) if places_early => Some(shape),
+                _ => None,
+            },
             acks_every_packet: profile.acks == AckRule::EveryPacket,
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
@@ -101,12 +111,14 @@ impl Transport {
                 Service::UnreliableDatagram => Format::UnreliableDatagram,
                 _ => Format::UnreliableConnection,
             },
+            short_addresses: false,
             extended: false,
             service,
             operations: WqeOp::allowed(service),
             split: false,
             places_early: false,
             early_reach: 1,
+            pool: None,
             acks_every_packet: false,
             schedule_listens: false,
             ..self.clone()

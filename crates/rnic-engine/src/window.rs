@@ -4,8 +4,10 @@
 //! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). What a packet in the window *means* is
 //! not known here.
 
+pub(crate) mod pool;
 pub(crate) mod receive;
 pub(crate) mod send;
 
+pub(crate) use pool::{Bits, LaneId, Lost, Pools, SrPointer, Standing};
 pub(crate) use receive::{Arrival, ReceiveWindow};
 pub(crate) use send::{SendWindow, TimeoutVerdict};

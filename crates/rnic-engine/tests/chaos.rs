@@ -235,3 +235,14 @@ fn irn_variants_survive_chaos() {
     ];
     variants.into_iter().for_each(|options| chaos("irn", options));
 }
+
+#[test]
+fn fasr_survives_chaos() {
+    chaos("fasr", &[]);
+}
+
+#[test]
+fn fasr_with_a_tiny_pool_survives_chaos() {
+    chaos("fasr", &[("pool_units", "1"), ("pool_blocks", "2")]);
+    chaos("fasr", &[("cap_packets", "5"), ("pool_units", "1"), ("pool_blocks", "1"), ("pool_block_bits", "1")]);
+}

@@ -43,6 +43,8 @@ const TRANSPORTS: &[(&str, &[(&str, &str)])] = &[
     ("irn", &[("cap_packets", "0"), ("sack_bitmap", "false")]),
     ("irn", &[("cap_packets", "5"), ("control", "dcqcn"), ("nack_threshold", "3"), ("paths", "spray")]),
     ("irn", &[("dynamic_rto", "true")]),
+    ("fasr", &[]),
+    ("fasr", &[("cap_packets", "64"), ("pool_units", "1"), ("pool_blocks", "2")]),
 ];
 
 fn environment(name: &str) -> Option<u64> {

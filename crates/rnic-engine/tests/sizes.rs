@@ -19,7 +19,7 @@ use rnic_base::limits::{MESSAGE_BYTES_MAX, MTU_MAX, MTU_MIN, OUTSTANDING_PACKETS
 use rnic_base::{Probability, Psn};
 use rnic_engine::*;
 
-const TRANSPORTS: [&str; 2] = ["roce-gbn", "irn"];
+const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];
 const GIB: u32 = MESSAGE_BYTES_MAX as u32;
 /// More than there are 24-bit numbers.
 const ALL_THE_WAY: u64 = (1 << 24) + 100_000;

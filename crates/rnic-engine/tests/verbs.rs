@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use rnic_engine::*;
 
-const TRANSPORTS: [&str; 2] = ["roce-gbn", "irn"];
+const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];
 
 #[test]
 fn write_moves_bytes_and_completes_once() {

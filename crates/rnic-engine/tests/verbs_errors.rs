@@ -36,7 +36,7 @@ use common::*;
 use rnic_base::{Duration, Time};
 use rnic_engine::*;
 
-const TRANSPORTS: [&str; 2] = ["roce-gbn", "irn"];
+const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];
 /// Where Writes and answers go.
 const TARGET: u64 = 500_000;
 

@@ -16,6 +16,8 @@ pub enum Protocol {
     Roce,
     /// RoCEv2 with IRN's extensions.
     Irn,
+    /// RoCEv2 with FaSR's extensions.
+    Fasr,
 }
 
 /// How many sequence spaces a direction has (targets, conflict C3).
@@ -67,6 +69,20 @@ pub struct PoolShape {
     /// Bits of a block.
     pub block_bits: u32,
 }
+
+impl PoolShape {
+    /// The paper's: enough for a bandwidth-delay product of 500 packets and 2 % loss (FaSR section III-D).
+    pub const FASR: Self = Self { units: 20, blocks: 70, block_bits: 10 };
+}
+
+/// Units of a pool, at most: what a queue pair's pointer can name.
+pub const POOL_UNITS_MAX: u32 = 4_095;
+
+/// Blocks of a pool, at most.
+pub const POOL_BLOCKS_MAX: u32 = 32_768;
+
+/// Bits of a block, at most: a machine word here.
+pub const POOL_BLOCK_BITS_MAX: u32 = 64;
 
 /// A policy with the values of its parameters.
 #[derive(Clone, Copy, Debug)]
@@ -126,11 +142,18 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ),
 ];
 
+/// Options of profiles whose windows share a pool, in the order of [`PoolShape`]'s fields.
+pub const POOL_PARAMS: &[ParamSpec] = &[
+    ParamSpec::count("pool_units", 20, 1, POOL_UNITS_MAX as u64, "queue pairs of a NIC that can recover selectively"),
+    ParamSpec::count("pool_blocks", 70, 1, POOL_BLOCKS_MAX as u64, "blocks of bitmaps that they share"),
+    ParamSpec::count("pool_block_bits", 10, 1, POOL_BLOCK_BITS_MAX as u64, "bits of a block"),
+];
+
 /// Why a composition cannot be right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Out-of-order placement needs headers that let a packet be placed alone, and numbers that only data use.
-    #[error("transport `{0}`: placing packets out of order needs IRN's headers and split sequence spaces")]
+    #[error("transport `{0}`: placing packets out of order needs IRN's or FaSR's headers and split sequence spaces")]
     PlacementNeedsIrn(&'static str),
     /// The path policy reorders and the recovery policy takes any gap for a loss.
     #[error(
@@ -141,6 +164,9 @@ pub enum ProfileError {
     /// The cap does not fit into the bitmaps.
     #[error("transport `{0}`: cap_packets {1} exceeds the widest bitmap, {max} packets", max = AnyRing::LARGEST)]
     CapExceedsWindow(&'static str, u32),
+    /// What FaSR's receivers count travels in its own acknowledgements only.
+    #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
+    PoolNeedsFasr(&'static str),
     /// Every packet is acknowledged, asked or not.
     #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
     AcksNeedNoAsking(&'static str, u32),
@@ -179,6 +205,17 @@ impl Profile {
             }
             return Ok(());
         }
+        if let Store::Pool(shape) = &mut self.store
+            && let Some(spec) = POOL_PARAMS.iter().find(|spec| spec.name == name)
+        {
+            let value = spec.parse(text)? as u32;
+            *match name {
+                "pool_units" => &mut shape.units,
+                "pool_blocks" => &mut shape.blocks,
+                _ => &mut shape.block_bits,
+            } = value;
+            return Ok(());
+        }
         let found = self.recovery.params.set(self.recovery.policy.params, name, text)?
             || self.control.params.set(self.control.policy.params, name, text)?
             || self.paths.params.set(self.paths.policy.params, name, text)?
@@ -193,12 +230,17 @@ impl Profile {
     /// Every option with its present value.
     pub fn options(&self) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
         let own = [self.cap_packets.map_or(0, u64::from), u64::from(self.ack_every_packets)];
+        let pool = match self.store {
+            Store::Pool(PoolShape { units, blocks, block_bits }) => [units, blocks, block_bits].map(u64::from).into(),
+            Store::Rings | Store::Host => Vec::new(),
+        };
         let of = |specs: &'static [ParamSpec], params: Params| {
             specs.iter().enumerate().map(move |(index, spec)| (spec, params.get(index)))
         };
         PROFILE_PARAMS
             .iter()
             .zip(own)
+            .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params))
             .chain(of(self.paths.policy.params, self.paths.params))
@@ -211,8 +253,11 @@ impl Profile {
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ProfileError> {
         let places = self.placement() == Placement::PlaceOutOfOrder;
-        if places && (self.protocol != Protocol::Irn || self.spaces != SequenceSpaces::Split) {
+        if places && (self.protocol == Protocol::Roce || self.spaces != SequenceSpaces::Split) {
             return Err(ProfileError::PlacementNeedsIrn(self.name));
+        }
+        if matches!(self.store, Store::Pool(_)) != (self.protocol == Protocol::Fasr) {
+            return Err(ProfileError::PoolNeedsFasr(self.name));
         }
         let recovery = &self.recovery;
         if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {

@@ -1,5 +1,6 @@
 //! Transports by name: which parts make one.
 
+mod fasr;
 mod irn;
 mod roce_gbn;
 
@@ -9,7 +10,7 @@ use crate::{control, paths, recovery, schedule};
 
 /// Every transport, with its defaults, in the order in which they are listed.
 pub fn profiles() -> Vec<Profile> {
-    vec![roce_gbn::profile(), irn::profile()]
+    vec![roce_gbn::profile(), irn::profile(), fasr::profile()]
 }
 
 /// The transport called `name`, with its defaults.

@@ -3,6 +3,7 @@
 use rnic_policy::RecoveryPolicy;
 
 crate::registry! { RecoveryPolicy:
+    fasr::Fasr,
     go_back_n::GoBackN,
     irn::Irn,
 }

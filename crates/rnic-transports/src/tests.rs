@@ -70,7 +70,7 @@ fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
     let refused: [Case; 7] = [
         ("tcp", &[], "roce-gbn, irn"),
-        ("irn", &[("recovery", "magic")], "go-back-n, irn"),
+        ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
         ("irn", &[("rto_lo", "1us")], "rto_low"),
         ("irn", &[("rto_low", "1 parsec")], "parsec"),
         ("irn", &[("cap_packets", "20000")], "16384"),

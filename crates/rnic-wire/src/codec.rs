@@ -7,12 +7,13 @@
 //! Scope: reliable and unreliable connections, unreliable datagrams, CNPs. Datagrams for queue pairs 0 and 1 are
 //! management's, which has its own door, [`crate::gsi`].
 //!
-//! The layouts are in [`crate::header`], one file each; what IRN adds and why is in [`crate::header::irn`].
+//! The layouts are in [`crate::header`], one file each; what IRN adds and why is in [`crate::header::irn`], FaSR in
+//! [`crate::header::fasr`].
 
 use core::ops::Range;
 
 use crate::error::{EncodeError, WireError};
-use crate::header::{bth, irn};
+use crate::header::{bth, fasr, irn};
 use crate::icrc::IcrcPrefix;
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
@@ -74,6 +75,7 @@ pub fn decode_front(front: &[u8], len: usize) -> Result<Decoded, WireError> {
     let format = match header.version() {
         irn::VERSION_ROCE => service_of(header.opcode()),
         irn::VERSION_IRN => Format::Irn,
+        fasr::VERSION => Format::Fasr,
         _ => return Err(WireError::Version),
     };
     if header.partition_key() != bth::DEFAULT_PARTITION_KEY {

@@ -12,11 +12,11 @@ use crate::cm::{self, PrivateData};
 use crate::codec::{self, Decoded, HEADERS_MAX};
 use crate::credit::Credit;
 use crate::gsi;
-use crate::header::{bth, irn};
+use crate::header::{bth, fasr, irn};
 use crate::icrc::{self, IcrcPrefix};
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
-use crate::packet::{AtomicOp, Format, Headers};
+use crate::packet::{AtomicOp, Headers};
 
 /// A parser and its promise.
 #[derive(Clone, Copy)]
@@ -28,9 +28,10 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
+    Target { name: "fasr", check: fasr },
     Target { name: "icrc", check: icrc },
     Target { name: "ip_packet", check: ip_packet },
     Target { name: "gsi", check: gsi },
@@ -60,6 +61,14 @@ pub fn roce(data: &[u8]) -> bool {
 /// When what decodes does not encode to the same bytes.
 pub fn irn(data: &[u8]) -> bool {
     datagram(data, irn::VERSION_IRN)
+}
+
+/// FaSR datagrams.
+///
+/// # Panics
+/// When what decodes does not encode to the same bytes.
+pub fn fasr(data: &[u8]) -> bool {
+    datagram(data, fasr::VERSION)
 }
 
 /// Decodes `data`, as it is and then with the given version in it.
@@ -109,7 +118,7 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
         Headers::AtomicRequest { op: AtomicOp::FetchAdd { .. }, .. } => headers[extended + 20..extended + 28].fill(0),
         _ => {}
     }
-    let irn = decoded.format == Format::Irn;
+    let irn = decoded.format.places_alone();
     match decoded.packet.headers {
         Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } if irn => headers[end - irn::WQE_SN_LEN] = 0,
         Headers::Write { recv_sn: Some(_), .. } => headers[end - irn::WQE_SN_LEN] = 0,

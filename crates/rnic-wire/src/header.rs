@@ -10,6 +10,7 @@ pub mod atomic_eth;
 pub mod bth;
 pub mod cnp;
 pub mod deth;
+pub mod fasr;
 pub mod ieth;
 pub mod immdt;
 pub mod irn;

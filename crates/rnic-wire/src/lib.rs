@@ -33,6 +33,6 @@ pub use length::ICRC_LEN;
 pub use net::{AddressError, Addresses, IpFields, IpVersion};
 pub use opcode::Opcode;
 pub use packet::{
-    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
-    Syndrome, WqeSn,
+    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
+    SendPlacement, SendTail, Syndrome, WqeSn,
 };

@@ -57,7 +57,7 @@ pub enum Opcode {
     SendLastInvalidate = 0x16,
     /// Send with invalidate, only packet.
     SendOnlyInvalidate = 0x17,
-    /// Acknowledgement of a Read or atomic response, positive or negative (IRN only).
+    /// Acknowledgement of a Read or atomic response, positive or negative (IRN and FaSR only).
     ReadAck = 0x18,
     /// Congestion notification.
     Cnp = 0x81,
@@ -109,7 +109,7 @@ impl Opcode {
     pub const fn from_byte(format: Format, byte: u8) -> Option<Self> {
         match format {
             Format::RoceV2 => ROCE[byte as usize],
-            Format::Irn => IRN[byte as usize],
+            Format::Irn | Format::Fasr => IRN[byte as usize],
             Format::UnreliableConnection => UNRELIABLE_CONNECTION[byte as usize],
             Format::UnreliableDatagram => UNRELIABLE_DATAGRAM[byte as usize],
         }
@@ -125,7 +125,7 @@ impl Opcode {
     const fn is_of(self, format: Format) -> bool {
         match format {
             Format::RoceV2 => !matches!(self, Self::ReadAck),
-            Format::Irn => true,
+            Format::Irn | Format::Fasr => true,
             Format::UnreliableConnection => (self as u8) < Self::ReadRequest as u8,
             Format::UnreliableDatagram => matches!(self, Self::SendOnly | Self::SendOnlyImmediate),
         }
@@ -185,7 +185,7 @@ static UNRELIABLE_DATAGRAM: [Option<Opcode>; 256] = meanings(Format::UnreliableD
 /// The service's part of an opcode: its three high bits.
 const fn service(format: Format) -> u8 {
     match format {
-        Format::RoceV2 | Format::Irn => 0,
+        Format::RoceV2 | Format::Irn | Format::Fasr => 0,
         Format::UnreliableConnection => UNRELIABLE_CONNECTION_BITS,
         Format::UnreliableDatagram => UNRELIABLE_DATAGRAM_BITS,
     }

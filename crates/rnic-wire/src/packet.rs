@@ -6,7 +6,8 @@
 //! and back.
 //!
 //! Sources: InfiniBand Architecture volume 1, chapter 9 (BTH, RETH, AETH, AtomicETH, ImmDt, IETH; opcodes in table 38),
-//! annex A17 (RoCEv2, CNP); IRN (SIGCOMM'18) section 5 for what [`Format::Irn`] adds.
+//! annex A17 (RoCEv2, CNP); IRN (SIGCOMM'18) section 5 for what [`Format::Irn`] adds, FaSR (2025) section IV-D for what
+//! [`Format::Fasr`] does.
 
 use core::fmt;
 
@@ -20,6 +21,9 @@ pub enum Format {
     /// RoCEv2 with IRN's extensions: RETH in every Write packet, WQE sequence numbers, offsets, a SACK field in every
     /// acknowledgement, acknowledgements for Read responses.
     Irn,
+    /// RoCEv2 with FaSR's extensions: an address in every Write packet, a place in every Send packet, and what the
+    /// receiver misses in acknowledgements that report losses.
+    Fasr,
     /// RoCEv2's unreliable connections: Sends and Writes that nobody acknowledges.
     UnreliableConnection,
     /// RoCEv2's unreliable datagrams: a message is one packet, which says whom it comes from.
@@ -28,7 +32,14 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::RoceV2, Self::Irn, Self::UnreliableConnection, Self::UnreliableDatagram];
+    pub const ALL: [Self; 5] =
+        [Self::RoceV2, Self::Irn, Self::Fasr, Self::UnreliableConnection, Self::UnreliableDatagram];
+
+    /// Whether each packet can be placed alone, and responses are acknowledged.
+    #[inline]
+    pub const fn places_alone(self) -> bool {
+        matches!(self, Self::Irn | Self::Fasr)
+    }
 }
 
 /// A queue pair number: 24 bits, chosen by the receiver of packets that carry it.
@@ -133,11 +144,13 @@ impl Position {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Reth {
     /// Virtual address. In [`Format::RoceV2`] that of the message's first byte; in [`Format::Irn`], where every Write
-    /// packet has a RETH, that of this packet's own first byte, so that it can be placed alone (IRN section 5.3.1).
+    /// packet has a RETH, that of this packet's own first byte, so that it can be placed alone (IRN section 5.3.1); so
+    /// in [`Format::Fasr`].
     pub va: u64,
     /// The key that grants access.
     pub rkey: u32,
-    /// Length of the whole message in bytes.
+    /// Length of the whole message in bytes; in [`Format::Fasr`] zero where a packet neither begins the message nor
+    /// brings the immediate that ends it.
     pub dma_len: u32,
 }
 
@@ -183,6 +196,30 @@ pub struct Aeth {
     pub syndrome: Syndrome,
     /// Messages the responder has completed, modulo 2^24.
     pub msn: Serial<24>,
+}
+
+/// What a receiver of [`Format::Fasr`] says with an acknowledgement that concerns losses (sections III-B, III-D, IV-D).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LossNote {
+    /// What it answers.
+    pub cause: LossCause,
+    /// The packet that it answers.
+    pub psn: Psn,
+    /// Packets missing below the highest that is here: `lost-cnt`, 0 to 7.
+    pub lost: u8,
+    /// There are, or were, more in this recovery than the counter can say.
+    pub overflow: bool,
+}
+
+/// FaSR's kinds of acknowledgements, beside the plain one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LossCause {
+    /// SACK: a packet came early and was kept.
+    Early,
+    /// AACK: a packet that had been missing came.
+    Repaired,
+    /// FNACK: a packet came from between the first missing and the highest packet, and was dropped.
+    Misplaced,
 }
 
 /// Where a Send packet belongs, independent of the packets before it ([`Format::Irn`], section 5.3.2).
@@ -231,25 +268,25 @@ pub enum Headers {
         position: Position,
         /// Immediate or key; only where the message ends.
         tail: SendTail,
-        /// In [`Format::Irn`] always, in [`Format::RoceV2`] never.
+        /// In [`Format::Irn`] and [`Format::Fasr`] always, in [`Format::RoceV2`] never.
         placement: Option<SendPlacement>,
     },
     /// Data for remote memory.
     Write {
         /// Place in the message.
         position: Position,
-        /// In [`Format::RoceV2`] where the message starts; in [`Format::Irn`] always.
+        /// In [`Format::RoceV2`] where the message starts; in [`Format::Irn`] and [`Format::Fasr`] always.
         reth: Option<Reth>,
         /// Four bytes for the receiver's completion; only where the message ends.
         immediate: Option<u32>,
-        /// Which receive work request the immediate consumes; in [`Format::Irn`] together with it.
+        /// Which receive work request the immediate consumes; in [`Format::Irn`] and [`Format::Fasr`] together with it.
         recv_sn: Option<WqeSn>,
     },
     /// Asks for remote memory.
     ReadRequest {
         /// What to read.
         reth: Reth,
-        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] always.
+        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
         read_sn: Option<WqeSn>,
     },
     /// Data that was asked for.
@@ -267,7 +304,7 @@ pub enum Headers {
         rkey: u32,
         /// What to do.
         op: AtomicOp,
-        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] always.
+        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
         read_sn: Option<WqeSn>,
     },
     /// The value from before an atomic operation.
@@ -285,7 +322,16 @@ pub enum Headers {
         /// In [`Format::Irn`]: the packet whose out-of-order arrival triggered this, when it was kept.
         sack: Option<Psn>,
     },
-    /// Acknowledges Read and atomic responses ([`Format::Irn`] only, section 5.2); fields as in `Ack`.
+    /// An acknowledgement that reports on losses ([`Format::Fasr`] only); the PSN as in `Ack`.
+    LossAck {
+        /// Of responses, not of requests.
+        of_responses: bool,
+        /// Acknowledgement part: an ACK for [`LossCause::Repaired`], else a NAK for a missing packet.
+        aeth: Aeth,
+        /// The report.
+        note: LossNote,
+    },
+    /// Acknowledges Read and atomic responses ([`Format::Irn`] and [`Format::Fasr`]); fields as in `Ack`.
     ReadAck {
         /// Acknowledgement part; the MSN field is zero.
         aeth: Aeth,

@@ -128,6 +128,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             .flat_map(datagrams)
             .collect(),
         "irn" => datagrams(Format::Irn),
+        "fasr" => datagrams(Format::Fasr),
         "icrc" => datagrams(Format::Irn)
             .into_iter()
             .enumerate()

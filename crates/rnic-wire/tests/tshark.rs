@@ -51,14 +51,24 @@ fn packets_dissect_field_by_field(name: &str, format: Format) {
 /// stand where they do in RoCEv2, and that the version tells the two apart.
 #[test]
 fn irn_packets_keep_their_roce_headers() {
-    let packets = golden::of_format(Format::Irn);
-    let Some(dissected) = dissect("irn", &datagrams(&packets)) else { return };
+    keep_their_roce_headers(Format::Irn, "irn");
+}
+
+/// The same for FaSR.
+#[test]
+fn fasr_packets_keep_their_roce_headers() {
+    keep_their_roce_headers(Format::Fasr, "fasr");
+}
+
+fn keep_their_roce_headers(format: Format, name: &str) {
+    let packets = golden::of_format(format);
+    let Some(dissected) = dissect(name, &datagrams(&packets)) else { return };
     for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
         frame.check_clean(&way);
         frame.check_numbers(&base_header(golden));
         let unknown_to_roce = match golden.packet.headers {
-            Headers::ReadAck { .. } => true,
+            Headers::ReadAck { .. } | Headers::LossAck { of_responses: true, .. } => true,
             Headers::Write { position, .. } => !position.starts(),
             _ => false,
         };
@@ -222,6 +232,14 @@ impl Frame<'_> {
     }
 }
 
+fn version(format: Format) -> u64 {
+    match format {
+        Format::Irn => 1,
+        Format::Fasr => 2,
+        _ => 0,
+    }
+}
+
 fn base_header(golden: &golden::Golden) -> Numbers {
     let packet = &golden.packet;
     vec![
@@ -229,7 +247,7 @@ fn base_header(golden: &golden::Golden) -> Numbers {
         ("infiniband.bth.se", u64::from(packet.flags.solicited)),
         ("infiniband.bth.m", u64::from(!matches!(packet.headers, Headers::Cnp | Headers::Datagram { .. }))),
         ("infiniband.bth.padcnt", u64::from(packet.pad_len())),
-        ("infiniband.bth.tver", u64::from(golden.format == Format::Irn)),
+        ("infiniband.bth.tver", version(golden.format)),
         ("infiniband.bth.p_key", 0xffff),
         ("infiniband.bth.destqp", u64::from(packet.dest_qpn.get())),
         ("infiniband.bth.a", u64::from(packet.flags.ack_request)),
@@ -247,7 +265,7 @@ fn extended_headers(packet: &Packet) -> Numbers {
         ],
         Headers::ReadRequest { reth, .. } => reth_fields(&reth),
         Headers::ReadResponse { aeth, .. } => aeth.as_ref().map(aeth_fields).unwrap_or_default(),
-        Headers::Ack { aeth, .. } => aeth_fields(&aeth),
+        Headers::Ack { aeth, .. } | Headers::LossAck { aeth, .. } => aeth_fields(&aeth),
         Headers::AtomicRequest { va, rkey, op, .. } => {
             let (swap_or_add, compare) = match op {
                 AtomicOp::CompareSwap { compare, swap } => (swap, compare),

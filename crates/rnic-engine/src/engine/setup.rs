@@ -350,7 +350,7 @@ impl Engine {
         qp.responder.window = ReceiveWindow::new(start);
         qp.responder.start = start;
         qp.responder.message_start = start;
-        qp.responder.fetches_max = connection.max_dest_rd_atomic;
+        qp.responder.fetches_max = connection.max_dest_rd_atomic as u8;
         Ok(())
     }
 

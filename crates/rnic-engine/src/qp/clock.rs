@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::qp::Qp;
 use crate::qp::fetch::FetchServer;
 use crate::timer::Deadline;
-use crate::window::TimeoutVerdict;
+use crate::window::{LaneId, TimeoutVerdict};
 
 impl Qp {
     /// Something may be due.
@@ -65,7 +65,8 @@ impl Qp {
     }
 
     fn time_out_requests(&mut self, core: &mut Core, now: Time) {
-        if self.requester.window.check_timeout(now, &self.transport) != TimeoutVerdict::Acted {
+        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
+        if self.requester.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
             return;
         }
         self.requester.retries += 1;
@@ -80,7 +81,8 @@ impl Qp {
 
     fn time_out_responses(&mut self, core: &mut Core, now: Time) {
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
-        if server.window.check_timeout(now, &self.transport) != TimeoutVerdict::Acted {
+        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesOut);
+        if server.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
             return;
         }
         server.retries += 1;

@@ -4,10 +4,11 @@
 //! all: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the
 //! request window, responses the response window, and a read needs both.
 
+mod counted;
 mod responses;
 
 use rnic_base::{Psn, Seq, Time};
-use rnic_policy::{ControlEvent, RecoveryEvent};
+use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
 use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
@@ -17,6 +18,7 @@ use crate::event::AsyncEvent;
 use crate::qp::{Qp, QpState};
 use crate::rnr::RnrTimer;
 use crate::timer::Deadline;
+use crate::window::LaneId;
 use crate::wq::{SendWqe, WqeOp, WqeState};
 use crate::wr::SendFlags;
 
@@ -75,7 +77,8 @@ impl Qp {
         let stale = expected < self.requester.window.una;
         if !stale {
             if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
-                self.requester.window.forget_early();
+                let bits = &mut core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
+                self.requester.window.forget_early(bits);
             }
             self.acknowledge_requests(core, now, expected);
         }
@@ -95,7 +98,7 @@ impl Qp {
             return RxOutcome::Duplicate;
         }
         match syndrome {
-            Syndrome::Nak(NakCode::PsnSequenceError) => self.heed_nack(core, now, sack),
+            Syndrome::Nak(NakCode::PsnSequenceError) => self.heed_nack(core, now, sack, None),
             Syndrome::RnrNak { timer } => self.pause_for_receiver(core, now, RnrTimer::from_code(timer)),
             Syndrome::Nak(code) => self.fail_refused(core, code),
             Syndrome::Ack { .. } => {}
@@ -104,17 +107,24 @@ impl Qp {
     }
 
     /// The receiver reports a gap at `una`.
-    fn heed_nack(&mut self, core: &mut Core, now: Time, sack: Option<Seq>) {
+    fn heed_nack(&mut self, core: &mut Core, now: Time, sack: Option<Seq>, losses: Option<LossReport>) {
         if self.requester.window.is_empty() {
             return;
         }
         self.stats.nacks += 1;
         core.stats.nacks += 1;
-        let actions =
-            self.requester.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, &self.transport);
+        let event = RecoveryEvent::Nacked { sack, losses };
+        let actions = self.recover_requests(core, now, &event);
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
         self.regulate(core, now, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
         self.wake_to_repeat(core);
+    }
+
+    /// Tells the recovery of requests what happened.
+    fn recover_requests(&mut self, core: &mut Core, now: Time, event: &RecoveryEvent) -> RecoveryActions {
+        let Self { requester, responder, transport, .. } = self;
+        let bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsOut);
+        requester.window.recover(event, now, transport, &bits)
     }
 
     /// A response went missing in a shared space: nobody else will tell us (IBA 9.7.5.2.4, implied NAK). Each packet is
@@ -123,7 +133,7 @@ impl Qp {
         let una = self.requester.window.una;
         if self.requester.inferred_loss_at != una {
             self.requester.inferred_loss_at = una;
-            self.heed_nack(core, now, None);
+            self.heed_nack(core, now, None, None);
         }
     }
 
@@ -163,6 +173,10 @@ impl Qp {
         if packets == 0 {
             return;
         }
+        if self.responder.sr.is_held() {
+            let una = self.requester.window.una;
+            core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut).acknowledged(una);
+        }
         if let Some(watched) = core.watch.of(self.slot) {
             watched.round_trip.acknowledged(self.requester.window.una, now);
         }
@@ -172,7 +186,7 @@ impl Qp {
         self.take_room_back(core, packets);
         core.settle(self.peer, packets);
         if self.requester.window.wants_acknowledgements(&self.transport) {
-            self.requester.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, &self.transport);
+            self.recover_requests(core, now, &RecoveryEvent::Acked { packets, rtt });
             self.wake_to_repeat(core);
         }
         core.timers.arm(self.slot, self.requester.window.deadline, &mut self.armed);
@@ -199,7 +213,8 @@ impl Qp {
             }
             return;
         }
-        requester.window.repeat_all(&self.transport);
+        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
+        requester.window.repeat_all(&self.transport, &bits);
         requester.pause = Deadline::after(now, timer.wait());
         core.timers.arm(self.slot, requester.pause, &mut self.armed);
         self.lend_room(core);

@@ -73,6 +73,7 @@ impl Qp {
 
     /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
     pub(crate) fn leave(&mut self, core: &mut Core) {
+        core.pools.release(&mut self.responder.sr);
         core.forget(self.slot);
         if self.state.receives() {
             self.release_peer(core);
@@ -83,6 +84,7 @@ impl Qp {
 
     /// Gives back what this queue pair holds of what all share: room at the peer, a place among the active ones.
     pub(crate) fn release_peer(&mut self, core: &mut Core) {
+        core.pools.release(&mut self.responder.sr);
         self.deactivate(core);
         self.take_room_back(core, 0);
         core.settle(self.peer, self.requester.window.in_flight());

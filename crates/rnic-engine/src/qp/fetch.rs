@@ -106,7 +106,7 @@ impl FetchServer {
 impl Qp {
     fn fetches(&mut self) -> &mut FetchServer {
         let Self { responder, transport, .. } = self;
-        let (limit, start) = (responder.fetches_max, responder.start);
+        let (limit, start) = (u32::from(responder.fetches_max), responder.start);
         responder.fetches.get_or_insert_with(|| {
             Box::new(if transport.split {
                 FetchServer::Split(SplitServer::new(limit, start, transport))

@@ -6,6 +6,7 @@
 //! again when its turn has come: so errors, too, come in order.
 
 mod accept;
+mod counted;
 pub(in crate::qp) mod execute;
 
 use rnic_base::{Seq, Time};
@@ -21,7 +22,7 @@ use crate::qp::fetch::FetchServer;
 use crate::qp::{Qp, QpState};
 use crate::ready::Half;
 use crate::transport::Transport;
-use crate::window::{Arrival, ReceiveWindow};
+use crate::window::{Arrival, LaneId, ReceiveWindow, SrPointer};
 use crate::wq::RecvQueue;
 
 /// The receiving half of a queue pair.
@@ -41,7 +42,9 @@ pub(crate) struct Responder {
     pub(crate) message: Message,
     /// The peer's reads and atomics; made with the first one.
     pub(crate) fetches: Option<Box<FetchServer>>,
-    pub(crate) fetches_max: u32,
+    pub(crate) fetches_max: u8,
+    /// The unit of the shared pool that the whole queue pair recovers with.
+    pub(crate) sr: SrPointer,
     /// What must be said to the requester when the line is free, in transports that may fold acknowledgements.
     owes: Option<AckKind>,
     /// A request was refused for good: this is the answer to whatever follows it.
@@ -98,6 +101,7 @@ impl Responder {
             message: Message::None,
             fetches: None,
             fetches_max: 0,
+            sr: SrPointer::NULL,
             owes: None,
             refused: None,
             queued: false,
@@ -122,6 +126,7 @@ impl Qp {
         self.note_first_packet(core);
         match self.responder.window.classify(seq, window_bits) {
             Arrival::InOrder => self.receive_in_order(core, seq, packet, dma),
+            Arrival::Early if self.transport.pool.is_some() => self.receive_early_pooled(core, seq, packet, dma),
             Arrival::Early => self.receive_early(core, seq, packet, dma),
             Arrival::Duplicate => self.receive_duplicate(core, seq, packet),
             Arrival::Outside => {
@@ -167,13 +172,15 @@ impl Qp {
                 return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
             }
         }
+        let repairs = !self.responder.window.is_in_order();
         let executed = self.execute_packet(core, packet, seq, dma);
-        if let Err(code) = executed.and_then(|()| self.execute_early(core, dma)) {
+        if let Err(code) = executed.and_then(|()| if repairs { self.drain_early(core, dma) } else { Ok(()) }) {
             self.refuse(core, code);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         if self.transport.acks_every_packet {
-            self.acknowledge(core, AckKind::Ack);
+            let kind = if repairs { self.repaired_ack(core, LaneId::RequestsIn, seq) } else { AckKind::Ack };
+            self.acknowledge(core, kind);
         } else if self.owes_for(packet) {
             self.responder.owes = None;
             self.owe(core, AckKind::Ack);
@@ -194,19 +201,26 @@ impl Qp {
             self.acknowledge(core, AckKind::Gap);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
-        let acting = match packet.headers {
-            Headers::Send { position, .. } | Headers::Write { position, .. } => position.ends(),
-            _ => true,
-        };
-        self.responder.window.keep(seq, acting, self.transport.window_bits);
-        core.stats.packets_early += 1;
+        self.keep_early(core, seq, packet);
         self.acknowledge(core, AckKind::Nack(seq.wire()));
         RxOutcome::Early
     }
 
+    /// Remembers an early packet, which has been placed.
+    pub(super) fn keep_early(&mut self, core: &mut Core, seq: Seq, packet: &Packet) {
+        let acting = match packet.headers {
+            Headers::Send { position, .. } | Headers::Write { position, .. } => position.ends(),
+            _ => true,
+        };
+        let Self { responder, transport, .. } = self;
+        let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsIn);
+        responder.window.keep(seq, acting, transport.window_bits, &mut bits);
+        core.stats.packets_early += 1;
+    }
+
     /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
     #[inline(never)]
-    fn receive_duplicate(&mut self, core: &mut Core, seq: Seq, packet: &Packet) -> RxOutcome {
+    pub(super) fn receive_duplicate(&mut self, core: &mut Core, seq: Seq, packet: &Packet) -> RxOutcome {
         if seq < self.responder.start {
             // Of an earlier connection of this queue pair: nothing here is to be done again, least of all a read.
             return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));

@@ -1,9 +1,12 @@
 //! The receiving end: what has arrived.
 //!
 //! IRN keeps a *2-bitmap* (section 5.3.3): has the packet arrived, and does something happen when everything up to it
-//! has. Both are made when the first packet arrives early; in order, a window is one number.
+//! has. Both are made when the first packet arrives early; in order, a window is one number. The first half of it may
+//! lie in a pool that queue pairs share ([`super::pool`]): then a window is given its [`Bits`] where it needs them.
 
 use rnic_base::{AnyRing, Seq};
+
+use super::pool::{Bits, Standing};
 
 /// How a packet stands to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +34,44 @@ pub(crate) struct ReceiveWindow {
 /// Bitmaps by offset from `expected`.
 #[derive(Debug)]
 struct Early {
-    arrived: AnyRing,
+    arrived: Arrived,
     /// Packets that make something happen: the last of a message, a read, an atomic.
     acting: AnyRing,
     count: u32,
+}
+
+/// Which packets are here early.
+#[derive(Debug)]
+enum Arrived {
+    Ring(AnyRing),
+    /// The pool knows.
+    Pooled {
+        /// The packet that was missing has come; the pool has not been told.
+        repaired: bool,
+        /// There was no unit: nothing early is kept before this packet.
+        refused_before: Seq,
+    },
+}
+
+impl Early {
+    fn new(window_bits: u32, pooled: bool) -> Box<Self> {
+        let acting = AnyRing::with_bits(window_bits);
+        let arrived = if pooled {
+            Arrived::Pooled { repaired: false, refused_before: Seq::UNSET }
+        } else {
+            Arrived::Ring(AnyRing::with_bits(window_bits))
+        };
+        Box::new(Self { arrived, acting, count: 0 })
+    }
+
+    /// Moves the head `packets` on.
+    #[inline]
+    fn advance(&mut self, packets: u32) {
+        if let Arrived::Ring(arrived) = &mut self.arrived {
+            arrived.advance(packets);
+        }
+        self.acting.advance(packets);
+    }
 }
 
 impl ReceiveWindow {
@@ -60,8 +97,30 @@ impl ReceiveWindow {
         if offset >= u64::from(window_bits) {
             return Arrival::Outside;
         }
-        let seen = self.early.as_ref().is_some_and(|early| early.arrived.test(offset as u32));
+        let seen = self.early.as_ref().is_some_and(|early| match &early.arrived {
+            Arrived::Ring(arrived) => arrived.test(offset as u32),
+            Arrived::Pooled { .. } => false,
+        });
         if seen { Arrival::Duplicate } else { Arrival::Early }
+    }
+
+    /// How `seq` stands, which is [`Arrival::Early`] as far as the window alone knows: the pool knows more.
+    pub(crate) fn standing(&self, seq: Seq, bits: &Bits<'_>) -> Standing {
+        match self.early.as_ref().map(|early| &early.arrived) {
+            Some(Arrived::Pooled { refused_before, .. }) if self.expected < *refused_before => Standing::Refused,
+            _ => bits.standing(seq),
+        }
+    }
+
+    /// There is no room to remember `seq`: nothing early is kept until this recovery is over.
+    pub(crate) fn fall_back(&mut self, seq: Seq, window_bits: u32, bits: &mut Bits<'_>) {
+        bits.fall_back();
+        let early = self.early.get_or_insert_with(|| Early::new(window_bits, true));
+        if let Arrived::Pooled { refused_before, .. } = &mut early.arrived
+            && early.count == 0
+        {
+            *refused_before = seq + 1;
+        }
     }
 
     /// For receivers that drop early packets: whether the sender should be told of the gap before `seq`.
@@ -75,13 +134,15 @@ impl ReceiveWindow {
     }
 
     /// Remembers that `seq`, which is [`Arrival::Early`], has arrived.
-    pub(crate) fn keep(&mut self, seq: Seq, acting: bool, window_bits: u32) {
-        let early = self.early.get_or_insert_with(|| {
-            let (arrived, acting) = (AnyRing::with_bits(window_bits), AnyRing::with_bits(window_bits));
-            Box::new(Early { arrived, acting, count: 0 })
-        });
+    pub(crate) fn keep(&mut self, seq: Seq, acting: bool, window_bits: u32, bits: &mut Bits<'_>) {
+        let early = self.early.get_or_insert_with(|| Early::new(window_bits, bits.is_pooled()));
         let offset = seq.since(self.expected) as u32;
-        early.arrived.set(offset);
+        match &mut early.arrived {
+            Arrived::Ring(arrived) => {
+                arrived.set(offset);
+            }
+            Arrived::Pooled { .. } => bits.keep(self.expected, seq),
+        }
         early.count += 1;
         if acting {
             early.acting.set(offset);
@@ -96,8 +157,10 @@ impl ReceiveWindow {
         if let Some(early) = &mut self.early
             && early.count > 0
         {
-            early.arrived.advance(1);
-            early.acting.advance(1);
+            early.advance(1);
+            if let Arrived::Pooled { repaired, .. } = &mut early.arrived {
+                *repaired = true;
+            }
         }
     }
 
@@ -116,86 +179,43 @@ impl ReceiveWindow {
 
     /// If the expected packet is here early, whether it acts: the caller deals with it and calls
     /// [`ReceiveWindow::take_early`].
-    #[inline]
-    pub(crate) fn early_at_head(&self) -> Option<bool> {
+    pub(crate) fn early_at_head(&self, bits: &Bits<'_>) -> Option<bool> {
         let early = self.early.as_ref().filter(|early| early.count > 0)?;
-        early.arrived.test(0).then(|| early.acting.test(0))
+        let here = match &early.arrived {
+            Arrived::Ring(arrived) => arrived.test(0),
+            Arrived::Pooled { .. } => bits.test(self.expected),
+        };
+        here.then(|| early.acting.test(0))
     }
 
     /// How many packets from the head on are here early and do nothing.
-    pub(crate) fn quiet_run(&self) -> u32 {
-        let Some(early) = self.early.as_ref().filter(|early| early.count > 0) else { return 0 };
-        let arrived = early.arrived.first_zero(0).unwrap_or(early.arrived.bits());
-        early.acting.first_one(0).map_or(arrived, |acting| acting.min(arrived))
+    pub(crate) fn quiet_run(&mut self, bits: &mut Bits<'_>) -> u32 {
+        let Some(early) = self.early.as_mut().filter(|early| early.count > 0) else { return 0 };
+        let run = match &mut early.arrived {
+            Arrived::Ring(arrived) => arrived.first_zero(0).unwrap_or(arrived.bits()),
+            Arrived::Pooled { repaired, .. } => {
+                if std::mem::take(repaired) {
+                    bits.repaired(self.expected);
+                }
+                bits.run(self.expected) as u32
+            }
+        };
+        early.acting.first_one(0).map_or(run, |acting| acting.min(run))
     }
 
     /// Moves past `packets` packets at the head that are here early.
-    pub(crate) fn take_early(&mut self, packets: u32) {
+    pub(crate) fn take_early(&mut self, packets: u32, bits: &mut Bits<'_>) {
         let early = self.early.as_mut().expect("packets are here early");
         assert!(early.count >= packets, "more packets taken than are here");
         early.count -= packets;
-        early.arrived.advance(packets);
-        early.acting.advance(packets);
+        early.advance(packets);
         self.expected += u64::from(packets);
+        if let Arrived::Pooled { .. } = early.arrived {
+            bits.passed(self.expected);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rnic_base::Psn;
-
-    const BITS: u32 = 128;
-
-    fn window() -> (ReceiveWindow, Seq) {
-        let start = Seq::start(Psn::new(0xff_fff0));
-        (ReceiveWindow::new(start), start)
-    }
-
-    #[test]
-    fn in_order_needs_no_bitmap() {
-        let (mut window, start) = window();
-        for index in 0..1_000 {
-            assert_eq!(window.classify(start + index, BITS), Arrival::InOrder);
-            window.advance();
-        }
-        assert!(window.early.is_none());
-        assert_eq!(window.classify(start, BITS), Arrival::Duplicate);
-    }
-
-    #[test]
-    fn a_gap_is_news_once_per_pass_of_the_sender() {
-        let (mut window, start) = window();
-        window.advance();
-        let mut news = |index: u64| window.gap_is_news(start + index);
-        assert_eq!([news(2), news(3), news(9)], [true, false, false], "1 is missing");
-        assert_eq!([news(2), news(3)], [true, false], "sent again, and lost again");
-        window.advance();
-        assert!(window.gap_is_news(start + 20), "another gap");
-    }
-
-    #[test]
-    fn early_packets_wait_for_the_hole() {
-        let (mut window, start) = window();
-        for (index, acting) in [(1, false), (2, true), (4, false)] {
-            assert_eq!(window.classify(start + index, BITS), Arrival::Early);
-            window.keep(start + index, acting, BITS);
-            assert_eq!(window.classify(start + index, BITS), Arrival::Duplicate);
-        }
-        assert_eq!(window.early_at_head(), None);
-        window.advance();
-        assert_eq!(window.quiet_run(), 1);
-        window.take_early(1);
-        assert_eq!((window.early_at_head(), window.expected), (Some(true), start + 2));
-        window.take_early(1);
-        assert_eq!((window.early_at_head(), window.quiet_run()), (None, 0));
-        assert!(!window.is_in_order());
-    }
-
-    #[test]
-    fn beyond_the_bitmap_nothing_is_known() {
-        let (window, start) = window();
-        assert_eq!(window.classify(start + u64::from(BITS) - 1, BITS), Arrival::Early);
-        assert_eq!(window.classify(start + u64::from(BITS), BITS), Arrival::Outside);
-    }
-}
+#[path = "receive/tests.rs"]
+mod tests;

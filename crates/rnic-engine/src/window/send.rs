@@ -11,6 +11,7 @@ use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 
+use super::pool::{Bits, Lost};
 use crate::timer::Deadline;
 use crate::transport::Transport;
 
@@ -56,7 +57,8 @@ struct Recovery {
 /// Bitmaps by offset from `una`.
 #[derive(Debug)]
 struct Marks {
-    sacked: AnyRing,
+    /// What has been selectively acknowledged; `None` where the pool knows.
+    sacked: Option<AnyRing>,
     marked: AnyRing,
     /// The highest selectively acknowledged packet so far.
     highest: Seq,
@@ -85,10 +87,14 @@ impl SendWindow {
     }
 
     /// Packets that are in the network as far as is known (RFC 6675's pipe): sent, and neither acknowledged in any way
-    /// nor waiting to be sent again.
+    /// nor waiting to be sent again. With a pool, what was acknowledged selectively is not counted out: on the fast
+    /// path nobody knows it.
     pub(crate) fn pipe(&self) -> u64 {
         let to_cursor = self.cursor.since(self.una);
-        let known = |marks: &Marks| u64::from(marks.sacked.popcount() + marks.marked.popcount());
+        let known = |marks: &Marks| {
+            let sacked = marks.sacked.as_ref().map_or(0, AnyRing::popcount);
+            u64::from(sacked + marks.marked.popcount())
+        };
         to_cursor.saturating_sub(self.marks.as_deref().map_or(0, known))
     }
 
@@ -216,10 +222,11 @@ impl SendWindow {
 
     /// The receiver refuses a packet for good. It may have kept it, and some behind it, and said so, before it found
     /// out: those do not count.
-    pub(crate) fn forget_early(&mut self) {
-        if let Some(marks) = &mut self.marks {
-            marks.sacked.reset();
+    pub(crate) fn forget_early(&mut self, bits: &mut Bits<'_>) {
+        if let Some(sacked) = self.marks.as_mut().and_then(|marks| marks.sacked.as_mut()) {
+            sacked.reset();
         }
+        bits.forget();
     }
 
     /// Records that `seq` has arrived early; false when that is not news, or not possible.
@@ -229,38 +236,62 @@ impl SendWindow {
             return false;
         }
         let offset = seq.since(self.una);
-        let marks = self.marks.get_or_insert_with(|| Marks::new(transport.window_bits));
+        let marks = self.marks.get_or_insert_with(|| Marks::new(transport));
         // In flight never exceeds the bitmap: the gate sees to it.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-        assert!(offset < marks.sacked.bits(), "packet {seq} in flight but outside the bitmap");
+        assert!(offset < marks.marked.bits(), "packet {seq} in flight but outside the bitmap");
         marks.marked.clear(offset);
         marks.highest = marks.highest.max(seq);
-        marks.sacked.set(offset)
+        marks.sacked.as_mut().is_some_and(|sacked| sacked.set(offset))
+    }
+
+    /// Records in the pool that `seq` has arrived early, at a receiver that misses `lost`; false when the queue pair
+    /// has no unit to recover selectively with.
+    pub(crate) fn acknowledge_counted(
+        &mut self,
+        seq: Seq,
+        lost: Lost,
+        transport: &Transport,
+        bits: &mut Bits<'_>,
+    ) -> bool {
+        self.acknowledge_early(seq, transport);
+        bits.note_selective(self.una, seq, lost)
     }
 
     /// Marks what must be sent again after a receiver that was not ready asked for a pause: everything not
     /// acknowledged.
-    pub(crate) fn repeat_all(&mut self, transport: &Transport) {
-        self.mark(SeqRange::new(self.una, self.next), transport);
+    pub(crate) fn repeat_all(&mut self, transport: &Transport, bits: &Bits<'_>) {
+        self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    fn mark(&mut self, range: SeqRange, transport: &Transport) {
+    fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) {
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
         if !transport.places_early {
             self.cursor = range.start.min(self.cursor);
             return;
         }
-        let marks = self.marks.get_or_insert_with(|| Marks::new(transport.window_bits));
-        for offset in range.start.since(self.una)..range.end.since(self.una) {
+        let (una, marks) = (self.una, self.marks.get_or_insert_with(|| Marks::new(transport)));
+        let Some(sacked) = &marks.sacked else {
+            return bits.each_unacknowledged(una, range, |seq| {
+                marks.marked.set(seq.since(una) as u32);
+            });
+        };
+        for offset in range.start.since(una)..range.end.since(una) {
             let offset = offset as u32;
-            if !marks.sacked.test(offset) {
+            if !sacked.test(offset) {
                 marks.marked.set(offset);
             }
         }
     }
 
     /// Tells the recovery policy what happened and does what it says.
-    pub(crate) fn recover(&mut self, event: &RecoveryEvent, now: Time, transport: &Transport) -> RecoveryActions {
+    pub(crate) fn recover(
+        &mut self,
+        event: &RecoveryEvent,
+        now: Time,
+        transport: &Transport,
+        bits: &Bits<'_>,
+    ) -> RecoveryActions {
         self.recovery(transport);
         let profile = &transport.profile.recovery;
         let state = &mut self.recovery.as_mut().expect("just made").policy;
@@ -269,14 +300,14 @@ impl SendWindow {
             una: self.una,
             next: self.next,
             highest_sacked: self.marks.as_ref().map(|marks| marks.highest).filter(|seq| *seq > self.una),
-            sacked: self.marks.as_ref().map(|marks| &marks.sacked),
+            sacked: self.marks.as_ref().and_then(|marks| marks.sacked.as_ref()),
         };
         let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
         if let Some(rto) = actions.rto {
             self.rto = rto.unwrap_or(Duration::MAX);
         }
         if let Some(range) = actions.retransmit {
-            self.mark(range, transport);
+            self.mark(range, transport, bits);
         }
         match actions.timer {
             TimerChange::Keep => {}
@@ -301,13 +332,13 @@ impl SendWindow {
     }
 
     /// Lets the timer act if it is due.
-    pub(crate) fn check_timeout(&mut self, now: Time, transport: &Transport) -> TimeoutVerdict {
+    pub(crate) fn check_timeout(&mut self, now: Time, transport: &Transport, bits: &Bits<'_>) -> TimeoutVerdict {
         if !self.deadline.is_due(now) || self.is_empty() {
             return TimeoutVerdict::NotDue;
         }
         let event = RecoveryEvent::TimedOut { extended: self.extended };
         self.restart_timer(now);
-        let actions = self.recover(&event, now, transport);
+        let actions = self.recover(&event, now, transport, bits);
         if matches!(actions.timer, TimerChange::Extend(_)) {
             return TimeoutVerdict::Extended;
         }
@@ -328,26 +359,26 @@ impl SendWindow {
 }
 
 impl Marks {
-    fn new(bits: u32) -> Box<Self> {
-        let (sacked, marked) = (AnyRing::with_bits(bits), AnyRing::with_bits(bits));
-        Box::new(Self { sacked, marked, highest: Seq::UNSET })
+    fn new(transport: &Transport) -> Box<Self> {
+        let ring = || AnyRing::with_bits(transport.window_bits);
+        let sacked = transport.pool.is_none().then(ring);
+        Box::new(Self { sacked, marked: ring(), highest: Seq::UNSET })
     }
 
     /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never
-    /// gives them back, so they are as good as acknowledged. Answers how far that was.
+    /// gives them back, so they are as good as acknowledged. Answers how far that was. With a pool, the acknowledgement
+    /// alone says how far.
     fn advance(&mut self, packets: u64) -> u64 {
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.
         if !self.marked.is_empty() {
             self.marked.advance(count);
         }
-        if self.sacked.is_empty() {
-            return packets;
-        }
-        self.sacked.advance(count);
-        let run = self.sacked.first_zero(0).unwrap_or(self.sacked.bits());
+        let Some(sacked) = self.sacked.as_mut().filter(|sacked| !sacked.is_empty()) else { return packets };
+        sacked.advance(count);
+        let run = sacked.first_zero(0).unwrap_or(sacked.bits());
         if run > 0 {
-            self.sacked.advance(run);
+            sacked.advance(run);
             if !self.marked.is_empty() {
                 self.marked.advance(run);
             }

@@ -4,8 +4,8 @@ use rnic_base::{Psn, RandomStream, Serial};
 use rnic_engine::{QpInfo, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
-    Syndrome,
+    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
+    SendPlacement, SendTail, Syndrome,
 };
 
 use crate::node::{ATOMIC, INVALIDATE, Node, READ, WRITE};
@@ -133,7 +133,7 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
     let maybe = |random: &mut RandomStream| random.below(4) > 0;
     let sack = maybe(random).then(|| psn(random, &aim.info));
     let sn = maybe(random).then(|| serial(random));
-    match random.below(11) {
+    match random.below(13) {
         0 | 1 => {
             let tail = match random.below(4) {
                 0 => SendTail::Immediate(7),
@@ -162,8 +162,17 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         7 => (Headers::AtomicResponse { aeth: aeth(random), original: random.bits() }, 0),
         8 => (Headers::Ack { aeth: aeth(random), sack }, 0),
         9 => (Headers::ReadAck { aeth: aeth(random), sack }, 0),
+        10 | 11 => {
+            let of_responses = random.below(2) == 0;
+            (Headers::LossAck { of_responses, aeth: aeth(random), note: loss_note(random, aim) }, 0)
+        }
         _ => (Headers::Cnp, 0),
     }
+}
+
+fn loss_note(random: &mut RandomStream, aim: &Aim<'_>) -> LossNote {
+    let cause = pick(random, &[LossCause::Early, LossCause::Repaired, LossCause::Misplaced]);
+    LossNote { cause, psn: psn(random, &aim.info), lost: random.below(8) as u8, overflow: random.below(4) == 0 }
 }
 
 /// A packet made up from nothing.
@@ -222,6 +231,10 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
         Headers::Ack { aeth: said, sack } | Headers::ReadAck { aeth: said, sack } => match random.below(2) {
             0 => *said = aeth(random),
             _ => *sack = Some(psn(random, &aim.info)),
+        },
+        Headers::LossAck { aeth: said, note, .. } => match random.below(2) {
+            0 => *said = aeth(random),
+            _ => *note = loss_note(random, aim),
         },
         Headers::AtomicResponse { .. } | Headers::Datagram { .. } | Headers::Cnp => {}
     }

@@ -338,7 +338,7 @@ fn memory_that_goes_away_in_the_middle_of_an_answer() {
         let legal = [WcStatus::RemoteAccess, WcStatus::RemoteOperational, WcStatus::RetryExceeded];
         assert!(legal.iter().any(|status| statuses == fails_at(0, *status, 2)), "{transport}: {statuses:?}");
         // RoCE has asked for the answer in pieces: the next one is refused like any other request.
-        let event = if transport == "irn" { AsyncEvent::QpFatal } else { AsyncEvent::QpAccessError };
+        let event = if transport != "roce-gbn" { AsyncEvent::QpFatal } else { AsyncEvent::QpAccessError };
         assert_eq!(events(&mut pair.right), [event(pair.right.qpn)], "{transport}");
     }
 }

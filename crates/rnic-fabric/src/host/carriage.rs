@@ -167,5 +167,6 @@ fn kind(headers: &Headers) -> u64 {
         Headers::ReadAck { .. } => 8,
         Headers::Cnp => 9,
         Headers::Datagram { .. } => 10,
+        Headers::LossAck { .. } => 11,
     }
 }

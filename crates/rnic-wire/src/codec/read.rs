@@ -8,13 +8,14 @@ use crate::header::atomic_eth::AtomicEthView;
 use crate::header::bth::BthView;
 use crate::header::cnp;
 use crate::header::deth::DethView;
+use crate::header::fasr::{self, AddressView, NoteView};
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
 use crate::header::reth::RethView;
 use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
-use crate::packet::{AtomicOp, Format, Headers, Packet, Position, SendTail, WqeSn};
+use crate::packet::{Aeth, AtomicOp, Format, Headers, Packet, Position, SendTail, WqeSn};
 
 /// What was read, and the bytes that follow it.
 type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
@@ -139,7 +140,7 @@ fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, Wi
             (SendTail::Invalidate(view.rkey()), rest)
         }
     };
-    let (placement, rest) = if start.format == Format::Irn {
+    let (placement, rest) = if start.format.places_alone() {
         let (view, rest) = PlacementView::split(rest)?;
         (Some(view.to_repr()), rest)
     } else {
@@ -150,7 +151,10 @@ fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, Wi
 
 #[inline]
 fn write(start: &Start<'_>, position: Position, has_immediate: bool) -> Result<Decoded, WireError> {
-    let (reth, rest) = if start.format == Format::Irn || position.starts() {
+    let (reth, rest) = if start.format == Format::Fasr && fasr::is_short(position, has_immediate) {
+        let (view, rest) = AddressView::split(start.rest)?;
+        (Some(view.to_repr()), rest)
+    } else if start.format.places_alone() || position.starts() {
         let (view, rest) = RethView::split(start.rest)?;
         (Some(view.to_repr()), rest)
     } else {
@@ -198,6 +202,9 @@ fn atomic_response(start: &Start<'_>) -> Result<Decoded, WireError> {
 fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (view, rest) = AethView::split(start.rest)?;
     let aeth = view.to_repr()?;
+    if start.format == Format::Fasr {
+        return fasr_acknowledgement(start, aeth, rest);
+    }
     let (sack, rest) = if start.format == Format::Irn {
         let (view, rest) = SackView::split(rest)?;
         (view.sack(), rest)
@@ -210,9 +217,19 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
     }
 }
 
+fn fasr_acknowledgement(start: &Start<'_>, aeth: Aeth, rest: &[u8]) -> Result<Decoded, WireError> {
+    let of_responses = start.opcode == Opcode::ReadAck;
+    let (view, rest) = NoteView::split(rest)?;
+    match view.to_repr(aeth.syndrome)? {
+        Some(note) => start.finish(Headers::LossAck { of_responses, aeth, note }, rest),
+        None if of_responses => start.finish(Headers::ReadAck { aeth, sack: None }, rest),
+        None => start.finish(Headers::Ack { aeth, sack: None }, rest),
+    }
+}
+
 #[inline]
 fn wqe_sn(format: Format, rest: &[u8]) -> Read<'_, Option<WqeSn>> {
-    if format != Format::Irn {
+    if !format.places_alone() {
         return Ok((None, rest));
     }
     let (view, rest) = WqeSnView::split(rest)?;

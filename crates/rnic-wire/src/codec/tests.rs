@@ -112,6 +112,35 @@ fn encode_acknowledgements() {
 }
 
 #[test]
+fn encode_fasr_says_no_more_than_it_can() {
+    use crate::packet::{LossCause, LossNote};
+    let fasr = Format::Fasr;
+    let long = |position| Headers::Write {
+        position,
+        reth: Some(Reth { va: 1, rkey: 2, dma_len: 3 }),
+        immediate: None,
+        recv_sn: None,
+    };
+    assert_eq!(refusal(fasr, 4, long(Position::Middle)), unexpected(fasr, "a length"));
+    assert_eq!(refusal(fasr, 4, write(Position::Last, false, false, false)), missing(fasr, "a RETH"));
+    assert_eq!(refusal(fasr, 4, send(Position::Only, SendTail::Plain, false)), missing(fasr, "a Send placement"));
+    let sack = Headers::Ack { aeth: AETH, sack: Some(Psn::new(3)) };
+    assert_eq!(refusal(fasr, 0, sack), unexpected(fasr, "a selective acknowledgement"));
+    let report = |cause, lost, aeth| Headers::LossAck {
+        of_responses: false,
+        aeth,
+        note: LossNote { cause, psn: Psn::new(3), lost, overflow: false },
+    };
+    let field = "a syndrome and a count that its report allows";
+    assert_eq!(refusal(fasr, 0, report(LossCause::Early, 1, AETH)), missing(fasr, field));
+    assert_eq!(refusal(fasr, 0, report(LossCause::Repaired, 8, AETH)), missing(fasr, field));
+    for format in BOTH {
+        let refused = refusal(format, 0, report(LossCause::Repaired, 1, AETH));
+        assert_eq!(refused, unexpected(format, "a report on losses"));
+    }
+}
+
+#[test]
 fn encode_payload_fits_the_opcode() {
     let roce = Format::RoceV2;
     let expected = |bytes: u32| format!("a packet of this kind cannot carry a payload of {bytes} bytes");
@@ -138,7 +167,7 @@ fn decode_each_check_has_its_error() {
         decode(&datagram).err()
     };
     assert_eq!(broken(11, 5), None, "the packet that the others break");
-    assert_eq!(broken(1, 0x42), Some(WireError::Version));
+    assert_eq!(broken(1, 0x43), Some(WireError::Version));
     assert_eq!(broken(0, 0x15), Some(WireError::Opcode));
     assert_eq!(broken(0, 0x18), Some(WireError::Opcode), "a read acknowledgement is not RoCE");
     assert_eq!(broken(0, 0x64), Some(WireError::Short), "no room for a DETH");

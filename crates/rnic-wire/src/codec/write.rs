@@ -1,10 +1,12 @@
 //! Extended headers to bytes: the opcode that fits them, and every rule about which field may stand where.
 
 use crate::error::EncodeError;
-use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, ieth, immdt, irn};
+use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn};
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
-use crate::packet::{Aeth, AtomicOp, Format, Headers, Packet, Position, Reth, SendPlacement, SendTail, WqeSn};
+use crate::packet::{
+    Aeth, AtomicOp, Format, Headers, LossNote, Packet, Position, Reth, SendPlacement, SendTail, WqeSn,
+};
 use rnic_base::Psn;
 
 /// Writes the extended headers behind the room for the base one; gives the opcode and the length of both.
@@ -41,7 +43,7 @@ pub(super) fn extended(
             Ok(Opcode::AtomicAcknowledge)
         }
         Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
-        Headers::ReadAck { .. } if format != Format::Irn => {
+        Headers::ReadAck { .. } if !format.places_alone() => {
             Err(EncodeError::Unexpected { format, field: "a read acknowledgement" })
         }
         Headers::Datagram { .. } if format != Format::UnreliableDatagram => {
@@ -55,6 +57,7 @@ pub(super) fn extended(
             Ok(if immediate.is_some() { Opcode::SendOnlyImmediate } else { Opcode::SendOnly })
         }
         Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
+        Headers::LossAck { of_responses, aeth, note } => writer.loss_ack(of_responses, aeth, &note),
         Headers::Cnp => {
             cnp::emit(writer.next());
             Ok(Opcode::Cnp)
@@ -73,6 +76,7 @@ pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u
         pad: packet.pad_len() as u8,
         version: match format {
             Format::Irn => irn::VERSION_IRN,
+            Format::Fasr => fasr::VERSION,
             Format::RoceV2 | Format::UnreliableConnection | Format::UnreliableDatagram => irn::VERSION_ROCE,
         },
         dest_qpn: packet.dest_qpn,
@@ -130,7 +134,7 @@ impl Writer<'_> {
         tail: SendTail,
         placement: Option<SendPlacement>,
     ) -> Result<Opcode, EncodeError> {
-        self.check(placement.is_some(), self.format == Format::Irn, "a Send placement")?;
+        self.check(placement.is_some(), self.format.places_alone(), "a Send placement")?;
         match tail {
             SendTail::Plain => {}
             SendTail::Immediate(value) => immdt::emit(value, self.next()),
@@ -165,11 +169,16 @@ impl Writer<'_> {
         immediate: Option<u32>,
         recv_sn: Option<WqeSn>,
     ) -> Result<Opcode, EncodeError> {
-        let irn = self.format == Format::Irn;
-        self.check(reth.is_some(), irn || position.starts(), "a RETH")?;
-        self.check(recv_sn.is_some(), irn && immediate.is_some(), "a receive WQE sequence number")?;
-        if let Some(reth) = reth {
-            reth.emit(self.next());
+        let alone = self.format.places_alone();
+        self.check(reth.is_some(), alone || position.starts(), "a RETH")?;
+        self.check(recv_sn.is_some(), alone && immediate.is_some(), "a receive WQE sequence number")?;
+        match reth {
+            Some(reth) if self.format == Format::Fasr && fasr::is_short(position, immediate.is_some()) => {
+                self.check(reth.dma_len > 0, false, "a length")?;
+                fasr::emit_address(&reth, self.next());
+            }
+            Some(reth) => reth.emit(self.next()),
+            None => {}
         }
         if let Some(value) = immediate {
             immdt::emit(value, self.next());
@@ -209,16 +218,28 @@ impl Writer<'_> {
         aeth.emit(self.next())?;
         if self.format == Format::Irn {
             irn::emit_sack(sack, self.next());
-        } else {
-            // An acknowledgement that selects nothing is complete without the field.
-            self.check(sack.is_some(), false, "a selective acknowledgement")?;
+            return Ok(opcode);
+        }
+        // An acknowledgement that selects nothing is complete without the field.
+        self.check(sack.is_some(), false, "a selective acknowledgement")?;
+        if self.format == Format::Fasr {
+            fasr::emit_note(None, self.next());
         }
         Ok(opcode)
     }
 
+    #[cold]
+    fn loss_ack(&mut self, of_responses: bool, aeth: Aeth, note: &LossNote) -> Result<Opcode, EncodeError> {
+        self.check(true, self.format == Format::Fasr, "a report on losses")?;
+        self.check(fasr::fits(aeth.syndrome, note), true, "a syndrome and a count that its report allows")?;
+        aeth.emit(self.next())?;
+        fasr::emit_note(Some(note), self.next());
+        Ok(if of_responses { Opcode::ReadAck } else { Opcode::Acknowledge })
+    }
+
     #[inline]
     fn read_sn(&mut self, read_sn: Option<WqeSn>) -> Result<(), EncodeError> {
-        self.check(read_sn.is_some(), self.format == Format::Irn, "a Read WQE sequence number")?;
+        self.check(read_sn.is_some(), self.format.places_alone(), "a Read WQE sequence number")?;
         if let Some(read_sn) = read_sn {
             irn::emit_wqe_sn(read_sn, self.next());
         }

@@ -2,8 +2,8 @@
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
-    Syndrome, WqeSn,
+    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
+    SendPlacement, SendTail, Syndrome, WqeSn,
 };
 
 /// A packet and its headers' bytes.
@@ -24,11 +24,12 @@ pub fn of_format(format: Format) -> Vec<Golden> {
     let vectors = sections(match format {
         Format::RoceV2 => include_str!("../golden/roce.txt"),
         Format::Irn => include_str!("../golden/irn.txt"),
+        Format::Fasr => include_str!("../golden/fasr.txt"),
         Format::UnreliableConnection => include_str!("../golden/unreliable_connection.txt"),
         Format::UnreliableDatagram => include_str!("../golden/unreliable_datagram.txt"),
     });
     let lists = match format {
-        Format::RoceV2 | Format::Irn => {
+        Format::RoceV2 | Format::Irn | Format::Fasr => {
             vec![sends(format), writes(format), invalidating(format), reads(format), atomics(format), acks(format)]
         }
         Format::UnreliableConnection => vec![sends(format), writes(format)],
@@ -95,7 +96,7 @@ fn solicited(payload_len: u32, headers: Headers) -> Packet {
 
 fn sends(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let placement = (format == Format::Irn).then_some(PLACEMENT);
+    let placement = format.places_alone().then_some(PLACEMENT);
     let send = |position, tail| Headers::Send { position, tail, placement };
     vec![
         ("SEND first", packet(256, send(First, SendTail::Plain))),
@@ -109,7 +110,7 @@ fn sends(format: Format) -> Vec<Named> {
 
 /// What only reliable connections have.
 fn invalidating(format: Format) -> Vec<Named> {
-    let placement = (format == Format::Irn).then_some(PLACEMENT);
+    let placement = format.places_alone().then_some(PLACEMENT);
     let send = |position| packet(8, Headers::Send { position, tail: SendTail::Invalidate(KEY), placement });
     vec![("SEND last with invalidate", send(Position::Last)), ("SEND only with invalidate", send(Position::Only))]
 }
@@ -127,12 +128,18 @@ fn datagrams() -> Vec<Named> {
 
 fn writes(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let irn = format == Format::Irn;
+    let alone = format.places_alone();
+    let short = |position: Position, immediate: Option<u32>| {
+        format == Format::Fasr && !position.starts() && immediate.is_none()
+    };
     let write = |position: Position, immediate: Option<u32>| Headers::Write {
         position,
-        reth: (irn || position.starts()).then_some(RETH),
+        reth: (alone || position.starts()).then_some(match short(position, immediate) {
+            true => Reth { dma_len: 0, ..RETH },
+            false => RETH,
+        }),
         immediate,
-        recv_sn: immediate.filter(|_| irn).map(|_| SN),
+        recv_sn: immediate.filter(|_| alone).map(|_| SN),
     };
     vec![
         ("RDMA WRITE first", packet(256, write(First, None))),
@@ -146,7 +153,7 @@ fn writes(format: Format) -> Vec<Named> {
 
 fn reads(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let read_sn = (format == Format::Irn).then_some(SN);
+    let read_sn = format.places_alone().then_some(SN);
     let response = |position| Headers::ReadResponse { position, aeth: (position != Middle).then_some(ACK) };
     vec![
         ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn })),
@@ -158,7 +165,7 @@ fn reads(format: Format) -> Vec<Named> {
 }
 
 fn atomics(format: Format) -> Vec<Named> {
-    let read_sn = (format == Format::Irn).then_some(SN);
+    let read_sn = format.places_alone().then_some(SN);
     let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn };
     let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647 };
     vec![
@@ -188,6 +195,25 @@ fn acks(format: Format) -> Vec<Named> {
     let sack = Some(Psn::new(0xab_cdf7));
     let nack = Aeth { syndrome: missing, ..ACK };
     let (read_ack, read_nack) = (Aeth { msn: Serial::new(0), ..ACK }, Aeth { msn: Serial::new(0), ..nack });
+    if format == Format::Fasr {
+        let loss = |cause, lost, overflow, syndrome| {
+            let note = LossNote { cause, psn: Psn::new(0xab_cdf7), lost, overflow };
+            packet(0, Headers::LossAck { of_responses: false, aeth: Aeth { syndrome, ..ACK }, note })
+        };
+        let note = LossNote { cause: LossCause::Early, psn: Psn::new(0xab_cdf7), lost: 2, overflow: false };
+        return vec![
+            ("ACK", ack(Syndrome::ACK)),
+            ("SACK", loss(LossCause::Early, 2, false, missing)),
+            ("SACK after an overflow", loss(LossCause::Early, 7, true, missing)),
+            ("AACK", loss(LossCause::Repaired, 1, false, Syndrome::ACK)),
+            ("FNACK", loss(LossCause::Misplaced, 3, false, missing)),
+            ("NAK sequence", ack(missing)),
+            ("RNR NAK", ack(Syndrome::RnrNak { timer: 14 })),
+            ("read ACK", packet(0, Headers::ReadAck { aeth: read_ack, sack: None })),
+            ("read SACK", packet(0, Headers::LossAck { of_responses: true, aeth: read_nack, note })),
+            cnp,
+        ];
+    }
     vec![
         ("ACK", ack(Syndrome::ACK)),
         ("NACK", packet(0, Headers::Ack { aeth: nack, sack })),

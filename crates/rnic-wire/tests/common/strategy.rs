@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
-    Syndrome, WqeSn,
+    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
+    SendPlacement, SendTail, Syndrome, WqeSn,
 };
 
 /// Any format.
@@ -17,6 +17,7 @@ pub fn format() -> impl Strategy<Value = Format> {
 pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
     let headers = match format {
         Format::RoceV2 | Format::Irn => reliable(format == Format::Irn).boxed(),
+        Format::Fasr => prop_oneof![9 => reliable(true).prop_map(as_fasr), 1 => loss_ack()].boxed(),
         Format::UnreliableConnection => prop_oneof![send(false, false), write(false)].boxed(),
         Format::UnreliableDatagram => datagram().boxed(),
     };
@@ -45,6 +46,32 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
         3 => acknowledgement(irn),
         1 => Just(Headers::Cnp),
     ]
+}
+
+/// What a FaSR packet of the kind says: no length in the middle of a Write, no SACK in a plain acknowledgement.
+fn as_fasr(headers: Headers) -> Headers {
+    match headers {
+        Headers::Write { position, reth: Some(reth), immediate: None, recv_sn } if !position.starts() => {
+            Headers::Write { position, reth: Some(Reth { dma_len: 0, ..reth }), immediate: None, recv_sn }
+        }
+        Headers::Ack { aeth, .. } => Headers::Ack { aeth, sack: None },
+        Headers::ReadAck { aeth, .. } => Headers::ReadAck { aeth, sack: None },
+        other => other,
+    }
+}
+
+fn loss_ack() -> impl Strategy<Value = Headers> {
+    let causes = prop::sample::select(vec![LossCause::Early, LossCause::Repaired, LossCause::Misplaced]);
+    (any::<(bool, u32, u32, bool)>(), causes, 0..32u8, 0..8u8).prop_map(
+        |((of_responses, psn, msn, overflow), cause, credits, lost)| {
+            let syndrome = match cause {
+                LossCause::Repaired => Syndrome::Ack { credits },
+                _ => Syndrome::Nak(NakCode::PsnSequenceError),
+            };
+            let note = LossNote { cause, psn: Psn::new(psn), lost, overflow };
+            Headers::LossAck { of_responses, aeth: Aeth { syndrome, msn: Serial::new(msn) }, note }
+        },
+    )
 }
 
 fn datagram() -> impl Strategy<Value = Headers> {

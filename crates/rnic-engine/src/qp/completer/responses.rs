@@ -13,7 +13,7 @@ use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::gather::for_each_segment;
 use crate::timer::Deadline;
-use crate::window::{Arrival, ReceiveWindow};
+use crate::window::{Arrival, LaneId, ReceiveWindow};
 use crate::wq::{WqeOp, WqeState};
 
 /// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
@@ -164,9 +164,14 @@ impl Qp {
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
             }
+            Arrival::Early if self.transport.pool.is_some() => {
+                if let Some(outcome) = self.refuse_early_response(core, seq) {
+                    return outcome;
+                }
+            }
             Arrival::InOrder | Arrival::Early => {}
         }
-        let Some(expected) = responses.find(seq) else {
+        let Some(expected) = self.responses.as_ref().and_then(|responses| responses.find(seq)) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
         let index = seq.since(expected.first) as u32;
@@ -182,20 +187,31 @@ impl Qp {
         responses.watch = Deadline::after(now, self.transport.response_patience);
         if arrival == Arrival::Early {
             core.stats.packets_early += 1;
-            responses.window.keep(seq, false, window_bits);
-            self.acknowledge_responses(core, AckKind::Nack(seq.wire()));
+            let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesIn);
+            responses.window.keep(seq, false, window_bits, &mut bits);
+            let kind = self.early_ack(core, LaneId::ResponsesIn, seq);
+            self.acknowledge_responses(core, kind);
             return RxOutcome::Early;
         }
+        let repairs = !responses.window.is_in_order();
         responses.window.advance();
-        let run = responses.window.quiet_run();
-        if run > 0 {
-            responses.window.take_early(run);
-        }
-        self.acknowledge_responses(core, AckKind::Ack);
+        let kind = if repairs { self.take_early_responses(core, seq) } else { AckKind::Ack };
+        self.acknowledge_responses(core, kind);
         // The responder lives, and answers in order: what is behind must wait.
         self.requester.retries = 0;
         self.finish_fetches(core);
         RxOutcome::Accepted
+    }
+
+    /// The response `seq`, which was missing, is here: takes those behind it that came early. Answers what to say.
+    fn take_early_responses(&mut self, core: &mut Core, seq: Seq) -> AckKind {
+        let responses = self.responses.as_mut().expect("responses have come in");
+        let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesIn);
+        let run = responses.window.quiet_run(&mut bits);
+        if run > 0 {
+            responses.window.take_early(run, &mut bits);
+        }
+        self.repaired_ack(core, LaneId::ResponsesIn, seq)
     }
 
     /// Marks requests whose answers are complete, and completes what that allows.

@@ -6,7 +6,7 @@
 //! acknowledged.
 
 use rnic_base::{Psn, Seq, Time};
-use rnic_policy::{ControlEvent, RecoveryEvent};
+use rnic_policy::{ControlEvent, LossReport, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
 use super::{Fetch, FetchServer};
@@ -16,7 +16,7 @@ use crate::qp::Qp;
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::transport::Transport;
-use crate::window::SendWindow;
+use crate::window::{LaneId, SendWindow};
 
 /// The Read WQE buffer and the sending end of the response space.
 #[derive(Debug)]
@@ -184,20 +184,34 @@ impl Qp {
                 self.regulate_early(core, now, rtt);
             }
         }
+        if !stale {
+            self.recover_responses(core, now, sack, None);
+        }
+    }
+
+    /// The receiver reports a gap at `una`.
+    pub(in crate::qp) fn recover_responses(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sack: Option<Seq>,
+        losses: Option<LossReport>,
+    ) {
         let Self { responder, transport, stats, slot, armed, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
-        if stale || server.window.is_empty() {
+        if server.window.is_empty() {
             return;
         }
         stats.nacks += 1;
         core.stats.nacks += 1;
-        let actions = server.window.recover(&RecoveryEvent::Nacked { sack, losses: None }, now, transport);
+        let bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
+        let actions = server.window.recover(&RecoveryEvent::Nacked { sack, losses }, now, transport, &bits);
         core.timers.arm(*slot, server.window.deadline, armed);
         self.regulate(core, now, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
 
     /// Responses up to `una` have arrived, says an acknowledgement.
-    fn acknowledge_served(&mut self, core: &mut Core, now: Time, una: Seq) {
+    pub(in crate::qp) fn acknowledge_served(&mut self, core: &mut Core, now: Time, una: Seq) {
         let Self { responder, transport, slot, armed, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         let (packets, rtt) = server.window.acknowledge(una, now);
@@ -206,8 +220,12 @@ impl Qp {
         }
         server.retries = 0;
         server.free_acknowledged();
-        if server.window.wants_acknowledgements(transport) {
-            server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport);
+        if responder.sr.is_held() || server.window.wants_acknowledgements(transport) {
+            let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
+            bits.acknowledged(server.window.una);
+            if server.window.wants_acknowledgements(transport) {
+                server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport, &bits);
+            }
         }
         core.timers.arm(*slot, server.window.deadline, armed);
         core.settle(self.peer, packets);
@@ -225,6 +243,7 @@ impl Qp {
             core.settle(peer, packets);
         }
         server.free_acknowledged();
+        core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesOut).acknowledged(una);
     }
 
     /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new room

@@ -1,6 +1,7 @@
 //! One request packet.
 
 use rnic_base::{Serial, Time};
+use rnic_wire::header::fasr::is_short;
 use rnic_wire::{AtomicOp, Headers, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
 
 use crate::completion::WcStatus;
@@ -75,8 +76,10 @@ impl Qp {
         let va = wqe.remote.wrapping_add(u64::from(offset));
         *headers = match wqe.op {
             WqeOp::Write | WqeOp::WriteImm => {
-                let reth = Reth { va, rkey: wqe.rkey, dma_len: wqe.length };
                 let immediate = (wqe.op == WqeOp::WriteImm && position.ends()).then_some(wqe.word);
+                let short = self.transport.short_addresses && is_short(position, immediate.is_some());
+                let dma_len = if short { 0 } else { wqe.length };
+                let reth = Reth { va, rkey: wqe.rkey, dma_len };
                 Headers::Write {
                     position,
                     reth: (extended || position.starts()).then_some(reth),

@@ -7,6 +7,7 @@ use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::qp::Qp;
+use crate::window::LaneId;
 use crate::wq::{RecvDone, RecvTail};
 
 impl Qp {
@@ -47,19 +48,16 @@ impl Qp {
     }
 
     /// Executes the packets that arrived early and whose turn has come now.
-    #[inline]
-    pub(super) fn execute_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
-        if self.responder.window.is_in_order() { Ok(()) } else { self.drain_early(core, dma) }
-    }
-
     #[cold]
-    fn drain_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
+    pub(super) fn drain_early<D: Dma>(&mut self, core: &mut Core, dma: &mut D) -> Result<(), NakCode> {
         loop {
-            let quiet = self.responder.window.quiet_run();
+            let Self { responder, transport, .. } = self;
+            let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsIn);
+            let quiet = responder.window.quiet_run(&mut bits);
             if quiet > 0 {
-                self.responder.window.take_early(quiet);
+                responder.window.take_early(quiet, &mut bits);
             }
-            let Some(acting) = self.responder.window.early_at_head() else { return Ok(()) };
+            let Some(acting) = responder.window.early_at_head(&bits) else { return Ok(()) };
             assert!(acting, "quiet packets have been passed");
             let seq = self.responder.window.expected;
             if self.fetch_waits_at(seq) {
@@ -68,7 +66,9 @@ impl Qp {
                 let consumes = self.receive_waits_at(seq);
                 self.end_message(core, seq, consumes)?;
             }
-            self.responder.window.take_early(1);
+            let Self { responder, transport, .. } = self;
+            let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsIn);
+            responder.window.take_early(1, &mut bits);
         }
     }
 

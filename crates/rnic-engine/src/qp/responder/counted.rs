@@ -1,0 +1,131 @@
+//! Early requests where the receiver counts its losses: FaSR's fast and slow path.
+//!
+//! Source: FaSR (2025) sections III-B.1 and III-D; mechanisms. What is remembered where is the
+//! pool's business ([`crate::window`]).
+//!
+//! Choices: a copy of what is here is dropped and acknowledged (targets 5.D-2); a receiver that finds no room stops
+//! placing and reports the gap, once for each pass of the sender (5.D-8).
+
+use rnic_base::Seq;
+use rnic_wire::{LossCause, Packet};
+
+use crate::core::{AckKind, Core};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::qp::Qp;
+use crate::window::{LaneId, ReceiveWindow, Standing};
+
+/// What is to be done with an early packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// Place and keep it.
+    Keep,
+    /// It is here already.
+    Copy,
+    /// It belongs between the hole and the highest packet: drop it and say so.
+    Misplaced,
+    /// Drop it, as go-back-N does.
+    FallBack,
+}
+
+impl Qp {
+    #[inline(never)]
+    pub(super) fn receive_early_pooled<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        match self.judge_early(core, LaneId::RequestsIn, seq) {
+            Verdict::Keep => {}
+            Verdict::Copy => return self.receive_duplicate(core, seq, packet),
+            Verdict::Misplaced => {
+                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), self.lost(core, LaneId::RequestsIn));
+                self.acknowledge(core, kind);
+                return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+            }
+            Verdict::FallBack => {
+                if self.responder.window.gap_is_news(seq) {
+                    self.acknowledge(core, AckKind::Gap);
+                }
+                return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+            }
+        }
+        if self.accept(core, seq, packet, dma).is_err() {
+            self.acknowledge(core, AckKind::Gap);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        self.keep_early(core, seq, packet);
+        let kind = self.early_ack(core, LaneId::RequestsIn, seq);
+        self.acknowledge(core, kind);
+        RxOutcome::Early
+    }
+
+    /// An early response that is not to be kept; `None` when it is.
+    #[inline(never)]
+    pub(in crate::qp) fn refuse_early_response(&mut self, core: &mut Core, seq: Seq) -> Option<RxOutcome> {
+        let (kind, outcome) = match self.judge_early(core, LaneId::ResponsesIn, seq) {
+            Verdict::Keep => return None,
+            Verdict::Copy => {
+                core.stats.packets_duplicate += 1;
+                (Some(AckKind::Ack), RxOutcome::Duplicate)
+            }
+            Verdict::Misplaced => {
+                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), self.lost(core, LaneId::ResponsesIn));
+                (Some(kind), RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder)))
+            }
+            Verdict::FallBack => {
+                let window = self.responses.as_mut().map(|responses| &mut responses.window);
+                let news = window.is_some_and(|window| window.gap_is_news(seq));
+                (news.then_some(AckKind::Gap), RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder)))
+            }
+        };
+        if let Some(kind) = kind {
+            self.acknowledge_responses(core, kind);
+        }
+        Some(outcome)
+    }
+
+    fn judge_early(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> Verdict {
+        let Self { responder, responses, transport, .. } = self;
+        let window: &mut ReceiveWindow = match (lane, responses) {
+            (LaneId::ResponsesIn, Some(responses)) => &mut responses.window,
+            _ => &mut responder.window,
+        };
+        let mut bits = core.pools.bits(transport.pool, &mut responder.sr, lane);
+        match window.standing(seq, &bits) {
+            Standing::Kept => Verdict::Copy,
+            Standing::Refused => Verdict::FallBack,
+            Standing::Between => {
+                bits.count_misplaced();
+                Verdict::Misplaced
+            }
+            Standing::New if bits.has_room(window.expected, seq) => Verdict::Keep,
+            Standing::New => {
+                window.fall_back(seq, transport.window_bits, &mut bits);
+                Verdict::FallBack
+            }
+        }
+    }
+
+    fn lost(&mut self, core: &mut Core, lane: LaneId) -> crate::window::Lost {
+        core.pools.bits(self.transport.pool, &mut self.responder.sr, lane).lost()
+    }
+
+    /// What an early packet that was kept is answered with.
+    pub(in crate::qp) fn early_ack(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> AckKind {
+        match self.transport.pool {
+            Some(_) => AckKind::Loss(LossCause::Early, seq.wire(), self.lost(core, lane)),
+            None => AckKind::Nack(seq.wire()),
+        }
+    }
+
+    /// What the packet that was missing is answered with.
+    pub(in crate::qp) fn repaired_ack(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> AckKind {
+        match self.transport.pool {
+            Some(_) => AckKind::Loss(LossCause::Repaired, seq.wire(), self.lost(core, lane)),
+            None => AckKind::Ack,
+        }
+    }
+}

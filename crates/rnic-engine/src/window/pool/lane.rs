@@ -1,0 +1,403 @@
+//! One bitmap of a unit: what is here behind a hole, in one number or in a list of blocks.
+
+use rnic_base::Seq;
+
+/// The list ends.
+const NIL: u16 = u16::MAX;
+
+/// Largest value of the 3-bit loss counter (section III-D).
+pub(super) const LOST_MAX: u64 = 7;
+
+/// Largest value of the 10-bit compression counter (section III-D).
+pub(super) const COMPRESSION_MAX: u64 = 1_023;
+
+/// Packets that a receiver misses below the highest that it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lost {
+    /// `lost-cnt`.
+    pub(crate) count: u8,
+    /// There were more than it can count; it stands still.
+    pub(crate) overflow: bool,
+}
+
+impl Lost {
+    fn add(&mut self, packets: u64) {
+        let sum = u64::from(self.count) + packets;
+        if self.overflow || sum > LOST_MAX {
+            *self = Self { count: LOST_MAX as u8, overflow: true };
+        } else {
+            self.count = sum as u8;
+        }
+    }
+
+    fn repaired(&mut self) {
+        if !self.overflow {
+            self.count = self.count.saturating_sub(1);
+        }
+    }
+
+    /// Exactly one: the highest packet says all.
+    pub(super) fn is_one(self) -> bool {
+        self == Self { count: 1, overflow: false }
+    }
+}
+
+/// Level 2: the blocks and the map of those that are taken.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pub(super) bits: u64,
+    blocks: Vec<Block>,
+    pub(super) taken: Slots,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    bits: u64,
+    next: u16,
+}
+
+impl Blocks {
+    pub(super) fn new(count: u32, bits: u32) -> Self {
+        Self {
+            bits: u64::from(bits),
+            blocks: vec![Block { bits: 0, next: NIL }; count as usize],
+            taken: Slots::new(count),
+        }
+    }
+
+    fn take(&mut self) -> u16 {
+        let index = self.taken.take().expect("the caller has looked for room");
+        self.blocks[usize::from(index)] = Block { bits: 0, next: NIL };
+        index
+    }
+}
+
+/// A map of what is taken: the first free one is found without a list.
+#[derive(Debug)]
+pub(super) struct Slots {
+    words: Vec<u64>,
+    count: u16,
+    taken: u16,
+    taken_max: u16,
+}
+
+impl Slots {
+    pub(super) fn new(count: u32) -> Self {
+        let count = u16::try_from(count).ok().filter(|count| *count < NIL).expect("checked with the profile");
+        Self { words: vec![0; usize::from(count).div_ceil(64)], count, taken: 0, taken_max: 0 }
+    }
+
+    pub(super) fn take(&mut self) -> Option<u16> {
+        let word = self.words.iter().position(|word| *word != u64::MAX)?;
+        let bit = self.words[word].trailing_ones();
+        let index = word as u64 * 64 + u64::from(bit);
+        if index >= u64::from(self.count) {
+            return None;
+        }
+        self.words[word] |= 1 << bit;
+        self.taken += 1;
+        self.taken_max = self.taken_max.max(self.taken);
+        Some(index as u16)
+    }
+
+    pub(super) fn free(&mut self, index: u16) {
+        let (word, bit) = (usize::from(index / 64), index % 64);
+        assert!(self.words[word] & 1 << bit != 0, "slot {index} is freed twice");
+        self.words[word] &= !(1 << bit);
+        self.taken -= 1;
+    }
+
+    pub(super) fn taken(&self) -> u16 {
+        self.taken
+    }
+
+    pub(super) fn taken_max(&self) -> u16 {
+        self.taken_max
+    }
+
+    pub(super) fn free_count(&self) -> u16 {
+        self.count - self.taken
+    }
+}
+
+/// The state of one bitmap.
+///
+/// What is here: `hole < seq < run_end`, and whatever has its bit in the blocks, whose first one begins at `base`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    open: bool,
+    /// Nothing early is kept until this recovery is over.
+    pub(super) fallen_back: bool,
+    pub(super) lost: Lost,
+    /// The oldest packet that is missing.
+    hole: Seq,
+    /// The end of the packets that are here in one run behind the hole.
+    run_end: Seq,
+    /// The highest packet that is here: `sack-high`.
+    pub(super) high: Seq,
+    /// The packet of the first bit of the first block.
+    base: Seq,
+    head: u16,
+    tail: u16,
+    /// Blocks in the list.
+    blocks: u16,
+    /// Packets missed in this recovery, and whether a block was ever needed: for the statistics alone.
+    pub(super) missed: u64,
+    pub(super) was_slow: bool,
+}
+
+/// What an access had to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Access {
+    /// A block in the middle of the list had to be found.
+    pub(super) walked: bool,
+    /// The bit was clear before.
+    pub(super) fresh: bool,
+}
+
+impl Lane {
+    pub(super) const CLOSED: Self = Self {
+        open: false,
+        fallen_back: false,
+        lost: Lost { count: 0, overflow: false },
+        hole: Seq::UNSET,
+        run_end: Seq::UNSET,
+        high: Seq::UNSET,
+        base: Seq::UNSET,
+        head: NIL,
+        tail: NIL,
+        blocks: 0,
+        missed: 0,
+        was_slow: false,
+    };
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether the highest packet says all.
+    pub(super) fn is_fast(&self) -> bool {
+        self.blocks == 0
+    }
+
+    /// Blocks that opening a lane with `seq` takes, when `hole` is missing.
+    pub(super) fn blocks_to_open(hole: Seq, seq: Seq, bits: u64) -> u64 {
+        let lost = seq.since(hole);
+        if lost == 1 { 0 } else { lost.div_ceil(bits) }
+    }
+
+    /// Opens the lane: `hole` is missing and nothing behind it is known.
+    pub(super) fn open(&mut self, hole: Seq) {
+        *self = Self { open: true, hole, run_end: hole + 1, high: hole, ..Self::CLOSED };
+    }
+
+    /// Blocks that noting `seq` takes, in addition.
+    pub(super) fn blocks_for(&self, seq: Seq, bits: u64) -> u64 {
+        if seq <= self.high || (self.is_fast() && seq == self.high + 1 && self.high > self.hole) {
+            return 0;
+        }
+        let base = if self.blocks > 0 { self.base } else { self.first_block_base(bits) };
+        (seq.since(base) + 1).div_ceil(bits).saturating_sub(u64::from(self.blocks))
+    }
+
+    /// Where the blocks begin when they are needed now: behind the run, unless that is shorter than a block.
+    fn first_block_base(&self, bits: u64) -> Seq {
+        let run = self.run_end.since(self.hole) - 1;
+        self.hole + 1 + if run < bits { 0 } else { run.min(COMPRESSION_MAX) }
+    }
+
+    /// From one number to blocks.
+    fn slow_down(&mut self, blocks: &mut Blocks) {
+        let (base, run_end) = (self.first_block_base(blocks.bits), self.run_end);
+        (self.base, self.run_end, self.was_slow) = (base, base, true);
+        let mut seq = base;
+        while seq < run_end {
+            self.append(seq, blocks);
+            seq += 1;
+        }
+    }
+
+    /// The packet `seq`, higher than all before it, has arrived; room for it has been found. Answers whether it is said
+    /// without a block.
+    pub(super) fn extend(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
+        let opening = self.high == self.hole;
+        let missed = seq.since(self.high) - u64::from(!opening);
+        self.lost.add(missed);
+        self.missed += missed;
+        if self.is_fast() && self.lost.is_one() {
+            (self.high, self.run_end) = (seq, seq + 1);
+            return true;
+        }
+        if self.is_fast() {
+            self.slow_down(blocks);
+        }
+        self.append(seq, blocks);
+        self.high = seq;
+        false
+    }
+
+    /// Sets the bit of `seq`, at or behind the tail.
+    fn append(&mut self, seq: Seq, blocks: &mut Blocks) {
+        let index = seq.since(self.base) / blocks.bits;
+        while u64::from(self.blocks) <= index {
+            let new = blocks.take();
+            if self.tail == NIL {
+                self.head = new;
+            } else {
+                blocks.blocks[usize::from(self.tail)].next = new;
+            }
+            self.tail = new;
+            self.blocks += 1;
+        }
+        blocks.blocks[usize::from(self.tail)].bits |= 1 << (seq.since(self.base) % blocks.bits);
+    }
+
+    /// The block of `seq`, if there is one, and whether the list had to be walked for it.
+    fn locate(&self, seq: Seq, blocks: &Blocks) -> Option<(u16, bool)> {
+        if self.blocks == 0 || seq < self.base {
+            return None;
+        }
+        let index = seq.since(self.base) / blocks.bits;
+        let last = u64::from(self.blocks) - 1;
+        if index > last {
+            return None;
+        }
+        if index == 0 || index == last {
+            return Some((if index == 0 { self.head } else { self.tail }, false));
+        }
+        let next = |at: u16| blocks.blocks[usize::from(at)].next;
+        Some(((0..index).fold(self.head, |at, _| next(at)), true))
+    }
+
+    /// Whether `seq` is here.
+    pub(super) fn test(&self, seq: Seq, blocks: &Blocks) -> bool {
+        if self.hole < seq && seq < self.run_end {
+            return true;
+        }
+        let bit = |at: u16| blocks.blocks[usize::from(at)].bits & 1 << (seq.since(self.base) % blocks.bits) != 0;
+        self.locate(seq, blocks).is_some_and(|(at, _)| bit(at))
+    }
+
+    /// Notes `seq`, which is not higher than all before.
+    pub(super) fn set(&mut self, seq: Seq, blocks: &mut Blocks) -> Access {
+        if seq < self.run_end {
+            return Access::default();
+        }
+        let Some((at, walked)) = self.locate(seq, blocks) else { return Access::default() };
+        let bit = 1 << (seq.since(self.base) % blocks.bits);
+        let word = &mut blocks.blocks[usize::from(at)].bits;
+        let fresh = *word & bit == 0;
+        *word |= bit;
+        Access { walked, fresh }
+    }
+
+    /// One of the missing packets has come.
+    pub(super) fn count_repair(&mut self) {
+        self.lost.repaired();
+    }
+
+    /// Packets that are here in one run from `from` on, and how many blocks had to be looked at.
+    pub(super) fn run(&self, from: Seq, blocks: &Blocks) -> (u64, u64) {
+        let mut at = from;
+        if self.hole < at && at < self.run_end {
+            at = self.run_end;
+        }
+        let mut visited = 0;
+        let (mut block, mut start) = (self.head, self.base);
+        while block != NIL && start + blocks.bits <= at {
+            (block, start) = (blocks.blocks[usize::from(block)].next, start + blocks.bits);
+        }
+        while block != NIL && at >= start {
+            visited += 1;
+            let Block { bits, next } = blocks.blocks[usize::from(block)];
+            let offset = at.since(start);
+            let ones = u64::from((bits >> offset).trailing_ones()).min(blocks.bits - offset);
+            at += ones;
+            if offset + ones < blocks.bits {
+                break;
+            }
+            (block, start) = (next, start + blocks.bits);
+        }
+        (at.since(from), visited)
+    }
+
+    /// Everything before `expected` is dealt with: blocks before it go back.
+    pub(super) fn release_before(&mut self, expected: Seq, blocks: &mut Blocks) {
+        while self.blocks > 0 && self.base + blocks.bits <= expected {
+            let head = self.head;
+            self.head = blocks.blocks[usize::from(head)].next;
+            self.base += blocks.bits;
+            self.blocks -= 1;
+            if self.blocks == 0 {
+                (self.head, self.tail) = (NIL, NIL);
+            }
+            blocks.taken.free(head);
+        }
+    }
+
+    pub(super) fn release_blocks(&mut self, blocks: &mut Blocks) {
+        while self.blocks > 0 {
+            let start = self.base + blocks.bits;
+            self.release_before(start, blocks);
+        }
+    }
+
+    /// The oldest missing packet is `hole` now.
+    pub(super) fn move_hole(&mut self, hole: Seq) {
+        if hole > self.hole {
+            self.run_end = self.run_end.max(hole + 1);
+            self.hole = hole;
+        }
+    }
+
+    /// Only the hole is missing: one number says the rest. Answers whether there were blocks before.
+    pub(super) fn speed_up(&mut self, blocks: &mut Blocks) -> bool {
+        let had_blocks = self.blocks > 0;
+        self.release_blocks(blocks);
+        self.run_end = self.high + 1;
+        had_blocks
+    }
+
+    /// A sender learns that nothing is missing up to `seq` but the hole.
+    pub(super) fn all_but_hole_up_to(&mut self, seq: Seq, blocks: &mut Blocks) {
+        self.high = self.high.max(seq);
+        self.speed_up(blocks);
+    }
+
+    /// A sender learns that `seq`, higher than all before, is here, and more than the hole is missing. Answers whether
+    /// there was room to note it.
+    pub(super) fn note_higher(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
+        let needed = if self.blocks == 0 {
+            (seq.since(self.first_block_base(blocks.bits)) + 1).div_ceil(blocks.bits)
+        } else {
+            self.blocks_for(seq, blocks.bits)
+        };
+        self.high = seq;
+        if needed > u64::from(blocks.taken.free_count()) {
+            return false;
+        }
+        if self.blocks == 0 {
+            self.slow_down(blocks);
+        }
+        self.append(seq, blocks);
+        true
+    }
+
+    /// Calls `visit` with each packet of `from..end` that has no bit.
+    pub(super) fn each_unnoted(&self, from: Seq, end: Seq, blocks: &Blocks, mut visit: impl FnMut(Seq)) {
+        let (mut block, mut start) = (self.head, self.base);
+        let mut seq = from;
+        while seq < end {
+            while block != NIL && start + blocks.bits <= seq {
+                (block, start) = (blocks.blocks[usize::from(block)].next, start + blocks.bits);
+            }
+            let in_run = self.hole < seq && seq < self.run_end;
+            let bit = |block: u16| blocks.blocks[usize::from(block)].bits & 1 << seq.since(start) != 0;
+            let in_block = block != NIL && seq >= start && bit(block);
+            if !(in_run || in_block) {
+                visit(seq);
+            }
+            seq += 1;
+        }
+    }
+}

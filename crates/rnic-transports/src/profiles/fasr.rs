@@ -1,0 +1,44 @@
+//! `fasr`: selective recovery from a small pool that all connections share.
+//!
+//! Source: FaSR (2025). The cap is the paper's bandwidth-delay product, 500 packets (section III-B: 100 Gbit/s, 40 us);
+//! the pool the one of section III-D, 20 units and 70 blocks of 10 bits. Others are options:
+//!
+//! | variant | options |
+//! |---|---|
+//! | test bed (section V-A): 1600 bytes, 16-bit blocks | `pool_block_bits = 16`, `pool_blocks`, `pool_units` |
+//! | another network | `cap_packets`, `rto_low`, `rto_high` |
+//!
+//! Deviations: responses to Reads have a sequence space of their own, where the paper schedules them as Writes in the
+//! responder's own; congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap
+//! (targets 5.D-4). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's `window/pool.rs` and
+//! `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
+
+use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, PoolShape, Profile, Protocol};
+use rnic_policy::{RecoveryPolicy, SchedulePolicy, SequenceSpaces, Store};
+
+use crate::control::line_rate::LineRate;
+use crate::paths::ecmp::Ecmp;
+use crate::recovery::fasr::Fasr;
+use crate::schedule::round_robin::RoundRobin;
+
+pub(super) fn profile() -> Profile {
+    let recovery = RecoveryPolicy::of::<Fasr>();
+    let control = ControlPolicy::of::<LineRate>();
+    let paths = PathPolicy::of::<Ecmp>();
+    let schedule = SchedulePolicy::of::<RoundRobin>();
+    Profile {
+        name: "fasr",
+        summary: "FaSR: selective retransmission from a small pool shared by all connections, no PFC",
+        protocol: Protocol::Fasr,
+        spaces: SequenceSpaces::Split,
+        acks: AckRule::EveryPacket,
+        ack_every_packets: 1,
+        cap_packets: Some(500),
+        window_bits: 512,
+        store: Store::Pool(PoolShape::FASR),
+        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
+        control: Configured { policy: control, params: Params::defaults(control.params) },
+        paths: Configured { policy: paths, params: Params::defaults(paths.params) },
+        schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
+    }
+}
