@@ -8,6 +8,7 @@
 
 mod carriage;
 pub mod memory;
+pub mod nic;
 mod recoveries;
 mod session;
 mod target;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
 use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome};
-use rnic_wire::{Headers, Packet};
+use rnic_wire::{Headers, Packet, Qpn};
 
 use crate::agenda::NEVER;
 use crate::check::Violations;
@@ -39,6 +40,8 @@ pub(crate) struct HostStats {
     pub(crate) corrupt: u64,
     /// Packets that were of use: what tells progress from mere traffic.
     pub(crate) useful: u64,
+    /// Packets that filled a hole among those that had come early.
+    pub(crate) holes_filled: u64,
 }
 
 /// An end station.
@@ -70,6 +73,8 @@ pub struct Host {
     pub(crate) trace: TraceHash,
     pub(crate) stats: HostStats,
     pub(crate) recoveries: recoveries::Watch,
+    /// What its NIC's memory costs, where that is modelled.
+    pub(crate) nic: Option<Box<nic::Nic>>,
 }
 
 /// Work request numbers with this bit belong to the caller, not to flows.
@@ -109,11 +114,15 @@ impl Host {
             trace: TraceHash::new(),
             stats: HostStats::default(),
             recoveries: recoveries::Watch::default(),
+            nic: None,
         }
     }
 
     /// Does everything that happens before `horizon`.
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
+        if self.nic.is_some() {
+            return self.run_with_nic(horizon, network);
+        }
         loop {
             let arrival = network.links.head(self.ring).time();
             let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
@@ -139,6 +148,20 @@ impl Host {
             }
             self.offer(now, network);
             self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
+        }
+    }
+
+    /// From now on its NIC's memory costs what `nic` says.
+    pub(crate) fn set_nic(&mut self, nic: nic::Nic) {
+        self.sessions.doorbells = Some(Vec::new());
+        self.nic = Some(Box::new(nic));
+    }
+
+    /// A queue pair is no more: nothing is kept of it.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        self.recoveries.forget(qpn);
+        if let Some(nic) = &mut self.nic {
+            nic.forget(qpn);
         }
     }
 
@@ -255,15 +278,16 @@ impl Host {
         Some(outcome)
     }
 
-    /// Keeps account of what is being repaired; answers whether `packet` has filled a hole.
+    /// Keeps account of what is being repaired.
     #[cold]
-    fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) -> bool {
+    fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) {
         let engine = &self.engine;
         let is_response = matches!(packet.headers, Headers::ReadResponse { .. } | Headers::AtomicResponse { .. });
-        self.recoveries.note(packet, outcome, || {
+        let filled = self.recoveries.note(packet, outcome, || {
             let info = engine.query_qp(packet.dest_qpn).expect("the engine has kept a packet for it");
             if is_response { info.response_expected.wire() } else { info.expected.wire() }
-        })
+        });
+        self.stats.holes_filled += u64::from(filled);
     }
 
     #[cold]

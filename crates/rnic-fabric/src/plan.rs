@@ -42,6 +42,17 @@
 //! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology
 //! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1)
 //!
+//! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing
+//! enabled = true
+//! qpc_cache = "1.4MB"            # for contexts of queue pairs; or qpc_entries = 256; without either: all fit
+//! bus_latency = "1.2us"          # of a read; and rate each way (126.03Gbps), reads under way (256):
+//! bus_rate = "126.03Gbps"
+//! bus_reads = 256
+//! wqe_fetch = "on-demand"        # on-demand: in batches of wqe_batch (8), when one is needed; or ahead (on-demand)
+//! bitmap_latency = "1.4us"       # where bitmaps are in the host's memory (srnic): of a question (bus_latency)
+//! cycle = "5.525ns"              # the pipeline takes a packet so often, sent and received ones together
+//! receive_buffer = "600KB"       # waits for the pipeline at most; with PFC the NIC pauses its neighbour before
+//!
 //! [workload]
 //! kind = "poisson"               # see below
 //! load = "70%"
@@ -92,6 +103,7 @@
 mod derived;
 mod error;
 mod faults;
+mod nic;
 mod raw;
 mod resolve;
 mod workloads;
@@ -100,6 +112,7 @@ use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::Profile;
 
 use crate::fault::FaultPlan;
+use crate::host::nic::NicPlan;
 use crate::switch::SwitchPlan;
 use crate::topology::{self, Topology};
 use crate::workload::WorkloadPlan;
@@ -195,6 +208,8 @@ pub struct Plan {
     pub switch: Option<SwitchPlan>,
     /// The transport of every queue pair.
     pub transport: Profile,
+    /// The memory of NICs, where it is modelled.
+    pub nic: Option<NicPlan>,
     /// The flows.
     pub workload: WorkloadPlan,
     /// What goes wrong, in order.

@@ -8,6 +8,7 @@ use rnic_base::{BitRate, Duration, Time};
 use serde::Serialize;
 
 pub use crate::host::Recoveries;
+pub use crate::host::nic::NicFigures;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use tail::{FlowFigures, TailPoint};
@@ -46,6 +47,8 @@ impl FlowRecord {
 pub struct Drops {
     /// No room in a switch.
     pub buffer: u64,
+    /// No room in a receiving NIC whose memory is modelled.
+    pub nic: u64,
     /// By a fault rule.
     pub fault: u64,
     /// Of those two, acknowledgements and notifications.
@@ -121,6 +124,8 @@ pub struct Report {
     pub drops: Drops,
     /// Data packets lost in the network, by room or by faults, of all that were sent.
     pub drop_rate: f64,
+    /// What the memory of NICs has done, where it is modelled.
+    pub nic: Option<NicFigures>,
     /// How many packets were missing in each recovery, where receivers keep early packets and something was lost.
     pub recoveries: Option<Recoveries>,
     /// Timeouts on which recovery acted.

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use crate::agenda::{Agenda, NEVER};
 use crate::check::Violations;
 use crate::fault::FaultChain;
+use crate::host::nic::Nic;
 use crate::host::{Carriage, Host, News};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::Packets;
@@ -301,7 +302,12 @@ impl Builder<'_> {
         let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
         let engine = Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret });
         let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload);
-        Host::new(host, ring, engine, port, carriage, self.plan.checked_payload)
+        let mut node = Host::new(host, ring, engine, port, carriage, self.plan.checked_payload);
+        if let Some(nic) = &self.plan.nic {
+            let stream = self.streams.stream(&format!("nic/host-{host}"));
+            node.set_nic(Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream));
+        }
+        node
     }
 
     /// The least delay of any link.

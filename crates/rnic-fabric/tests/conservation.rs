@@ -59,6 +59,14 @@ const FAULTS: [&str; 9] = [
     "{ kind = \"down\", from = \"15us\", until = \"45us\", links = \"host-1>*\" }",
 ];
 
+/// The memory of NICs, mostly not modelled, or far too small.
+const NICS: [&str; 4] = [
+    "",
+    "",
+    "nic = { qpc_entries = 2, bus_reads = 3, receive_buffer = \"60KB\" }\n",
+    "nic = { qpc_cache = \"4KB\", bus_rate = \"40Gbps\", wqe_fetch = \"ahead\", cycle = \"0us\" }\n",
+];
+
 #[derive(Debug, Clone)]
 struct Case {
     text: String,
@@ -68,13 +76,14 @@ struct Case {
 fn cases() -> impl Strategy<Value = Case> {
     let faults = proptest::collection::vec(one_of(&FAULTS), 0..4);
     let parts = (one_of(&TOPOLOGIES), one_of(&SWITCHES), one_of(&WORKLOADS), one_of(&TRANSPORTS), faults);
-    let numbers = (proptest::sample::select(&[256u32, 1_024, 4_096][..]), one_of(&["direct", "encoded"]), any::<u64>());
-    (parts, numbers).prop_map(|((topology, switch, workload, transport, faults), (mtu, wire, seed))| {
+    let wire = (one_of(&["direct", "encoded"]), one_of(&NICS));
+    let numbers = (proptest::sample::select(&[256u32, 1_024, 4_096][..]), wire, any::<u64>());
+    (parts, numbers).prop_map(|((topology, switch, workload, transport, faults), (mtu, (wire, nic), seed))| {
         let switch = if topology.contains("point") { String::new() } else { format!("switch = {switch}\n") };
         let faults = faults.join(", ");
         let text = format!(
             "mtu = {mtu}\npayload = \"checked\"\nwire = \"{wire}\"\n{topology}\n\
-             links = {{ rate = \"100Gbps\", delay = \"1us\" }}\n{switch}transport = {transport}\n\
+             links = {{ rate = \"100Gbps\", delay = \"1us\" }}\n{switch}transport = {transport}\n{nic}\
              workload = {workload}\nfault = [{faults}]\n"
         );
         Case { text, seed }
@@ -85,7 +94,7 @@ fn cases() -> impl Strategy<Value = Case> {
 fn assert_accounted_for(report: &Report, case: &Case) {
     let left = report.packets_sent + report.packets_retransmitted + report.acks_sent;
     assert!(report.packet_hops >= left, "each crosses a link at least: {case:?}");
-    let dropped = report.drops.buffer + report.drops.fault + report.drops.corrupt;
+    let dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
     assert_eq!(dropped, report.packets_dropped, "{case:?}");
     let harmless = !case.text.contains("kind = \"drop\"")
         && !case.text.contains("burst")

@@ -2,7 +2,10 @@
 
 mod fasr;
 mod irn;
+mod irn_plus;
+mod roce_cx6cache;
 mod roce_gbn;
+mod srnic;
 
 use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError};
 
@@ -10,7 +13,14 @@ use crate::{control, paths, recovery, schedule};
 
 /// Every transport, with its defaults, in the order in which they are listed.
 pub fn profiles() -> Vec<Profile> {
-    vec![roce_gbn::profile(), irn::profile(), fasr::profile()]
+    vec![
+        roce_gbn::profile(),
+        irn::profile(),
+        irn_plus::profile(),
+        srnic::profile(),
+        roce_cx6cache::profile(),
+        fasr::profile(),
+    ]
 }
 
 /// The transport called `name`, with its defaults.

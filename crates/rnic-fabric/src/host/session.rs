@@ -87,6 +87,8 @@ pub(crate) struct Sessions {
     pub(crate) steady: Option<(Time, Time)>,
     /// Payload of those.
     pub(crate) steady_bytes: u64,
+    /// Queue pairs with new work, one entry a request, where the NIC has to fetch it.
+    pub(crate) doorbells: Option<Vec<Qpn>>,
 }
 
 /// Where in its memory a flow of `bytes` has message `index`.
@@ -231,6 +233,9 @@ impl Sessions {
             *at = now;
         }
         sender.posted += 1;
+        if let Some(doorbells) = &mut self.doorbells {
+            doorbells.push(sender.qpn);
+        }
         self.sends.posted(slot);
     }
 

@@ -23,6 +23,11 @@ pub(super) fn skid(link: &LinkPlan, mtu: u32) -> Bytes {
 }
 
 impl Plan {
+    /// Bytes of the largest frame.
+    pub(crate) fn largest_frame(&self) -> u64 {
+        largest_frame(self.mtu)
+    }
+
     fn link(&self, class: LinkClass) -> &LinkPlan {
         match class {
             LinkClass::Host => &self.host_links,

@@ -102,6 +102,7 @@ pub(super) struct Raw {
     pub(super) links: Links,
     pub(super) switch: Option<Switch>,
     pub(super) transport: BTreeMap<String, toml::Value>,
+    pub(super) nic: Option<Nic>,
     pub(super) workload: Workload,
     #[serde(default)]
     pub(super) fault: Vec<Fault>,
@@ -200,6 +201,32 @@ pub(super) struct Ecn {
     pub(super) kmin: Unit<Bytes>,
     pub(super) kmax: Unit<Bytes>,
     pub(super) pmax: Unit<Probability>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WqeFetch {
+    #[default]
+    OnDemand,
+    Ahead,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nic {
+    #[serde(default = "yes")]
+    pub(super) enabled: bool,
+    pub(super) qpc_cache: Option<Unit<Bytes>>,
+    pub(super) qpc_entries: Option<u32>,
+    pub(super) bus_latency: Option<Unit<Duration>>,
+    pub(super) bus_rate: Option<Unit<BitRate>>,
+    pub(super) bus_reads: Option<u32>,
+    #[serde(default)]
+    pub(super) wqe_fetch: WqeFetch,
+    pub(super) wqe_batch: Option<u32>,
+    pub(super) bitmap_latency: Option<Unit<Duration>>,
+    pub(super) cycle: Option<Unit<Duration>>,
+    pub(super) receive_buffer: Option<Unit<Bytes>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]

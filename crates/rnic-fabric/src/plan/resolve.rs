@@ -6,7 +6,7 @@ use rnic_policy::Profile;
 use serde::Deserialize;
 
 use super::raw::{OrAuto, Raw, SwitchModel, TopologyKind, Unit};
-use super::{FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, raw, workloads};
+use super::{FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, nic, raw, workloads};
 use crate::link::{PORTS_MAX, RUN_TIME_MAX};
 use crate::switch::{Alpha, BufferPlan, EcnPlan, PfcPlan, SwitchPlan};
 
@@ -88,6 +88,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         fabric_links,
         switch: None,
         transport: rnic_transports::select(name, [])?,
+        nic: None,
         workload: workloads::resolve(raw.workload, topology.hosts(), files)?,
         faults: Vec::new(),
         run,
@@ -96,6 +97,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault, &plan)?;
     plan.transport = transport(name, &raw.transport, &plan)?;
+    plan.nic = raw.nic.as_ref().map(|nic| nic::resolve(nic, &plan)).transpose()?.flatten();
     Ok(plan)
 }
 
@@ -282,6 +284,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     faults::check(plan)?;
     workloads::check(plan)?;
+    nic::check(plan)?;
     Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
 }
 

@@ -211,7 +211,7 @@ impl Simulation {
             self.numbers[host as usize].give_back(qpn);
             let host = &mut self.hosts[host as usize];
             host.engine.destroy_qp(qpn).expect("it was there until now");
-            host.recoveries.forget(qpn);
+            host.forget(qpn);
             if !host.release_buffers(buffers) {
                 self.violations
                     .add(at, format!("flow {flow}: bytes beside the memory of queue pair {qpn} were written"));

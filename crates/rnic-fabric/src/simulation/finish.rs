@@ -33,8 +33,9 @@ impl Simulation {
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
         report.packets_under_way_max = self.network.packets.most() as u64;
         self.count_hosts(&mut report);
+        report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
-        report.packets_dropped = report.drops.buffer + report.drops.fault + report.drops.corrupt;
+        report.packets_dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
         let data_lost = report.drops.buffer + report.drops.fault - report.drops.acks;
         report.drop_rate = data_lost as f64 / (report.packets_sent + report.packets_retransmitted).max(1) as f64;
         self.sum_up_requests(&mut report);
@@ -100,6 +101,9 @@ impl Simulation {
             report.events += host.stats.events;
             report.messages += host.sessions.messages;
             recoveries.add(&host.recoveries.done);
+            if let Some(nic) = &host.nic {
+                report.nic.get_or_insert_default().add(nic);
+            }
             steady_bytes += host.sessions.steady_bytes;
             latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));
             count_port(host.port_stats(self.now), report);
@@ -206,6 +210,7 @@ impl Report {
             packets_dropped: 0,
             drops: Drops::default(),
             drop_rate: 0.0,
+            nic: None,
             recoveries: None,
             timeouts: 0,
             nacks: 0,

@@ -6,10 +6,11 @@ use core::ops::ControlFlow;
 
 use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
 
-/// Both transports, with what makes them work on a small lossy network: timeouts short enough for tests.
-pub const TRANSPORTS: [&str; 2] = [
+/// Three transports, with what makes them work on a small lossy network: timeouts short enough for tests.
+pub const TRANSPORTS: [&str; 3] = [
     "{ name = \"irn\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }",
     "{ name = \"roce-gbn\", rto = \"100us\" }",
+    "{ name = \"srnic\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }",
 ];
 
 /// Two hosts and a wire.

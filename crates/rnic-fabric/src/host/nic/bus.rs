@@ -1,0 +1,59 @@
+//! The bus between a NIC and its host's memory.
+//!
+//! Reads are answered in order, a latency after they are asked for, as fast as the bus carries the bytes; so many may
+//! be under way at once. Writes are posted: whoever writes waits only for the bytes before. What both move is cut
+//! into transactions of at most 256 bytes, the usual maximum of hosts, each with a header of six double words:
+//! framing, sequence number, transaction header of 12 or 16 bytes, checksum (PCI Express 3.0; 5 to 7 double words).
+//! Flow control packets are not modelled.
+
+use std::collections::VecDeque;
+
+use rnic_base::{Duration, Time};
+
+use super::BusPlan;
+
+/// One bus, both ways.
+#[derive(Debug)]
+pub(crate) struct Bus {
+    plan: BusPlan,
+    /// When the reads under way are answered, in order.
+    reads: VecDeque<Time>,
+    answered: Time,
+    written: Time,
+}
+
+impl Bus {
+    pub(crate) fn new(plan: &BusPlan) -> Self {
+        Self { plan: *plan, reads: VecDeque::new(), answered: Time::ZERO, written: Time::ZERO }
+    }
+
+    /// Asks for `bytes` at `now`; answers when they are all there. Calls come in order of time.
+    pub(crate) fn read(&mut self, now: Time, bytes: u64) -> Time {
+        while self.reads.front().is_some_and(|answered| *answered <= now) {
+            self.reads.pop_front();
+        }
+        // With all reads under way, this one is asked when the one so many before it has been answered.
+        let before = self.reads.len().checked_sub(self.plan.reads as usize);
+        let asked = before.map_or(now, |index| self.reads[index]);
+        self.answered = self.answered.max(asked + self.plan.latency) + self.time_of(bytes);
+        self.reads.push_back(self.answered);
+        self.answered
+    }
+
+    /// Sends `bytes` to memory, behind what is being written.
+    pub(crate) fn write(&mut self, now: Time, bytes: u64) {
+        self.written = self.written.max(now) + self.time_of(bytes);
+    }
+
+    /// When everything is written.
+    pub(crate) fn written(&self) -> Time {
+        self.written
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        self.plan.rate.serialize(bytes + bytes.div_ceil(TRANSACTION_BYTES) * HEADER_BYTES)
+    }
+}
+
+const TRANSACTION_BYTES: u64 = 256;
+const HEADER_BYTES: u64 = 24;

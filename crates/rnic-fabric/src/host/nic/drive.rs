@@ -1,0 +1,218 @@
+//! A host with a modelled NIC: the same steps as without, with queues between the link and the engine.
+
+use rnic_base::Time;
+use rnic_engine::{RxOutcome, Transmit, TransmitKind};
+use rnic_wire::{Headers, Packet};
+
+use super::super::Host;
+use super::{Arrived, Leaving, Nic};
+use crate::agenda::NEVER;
+use crate::entry::{Entry, Flags};
+use crate::port::Network;
+
+impl Host {
+    /// Does everything that happens before `horizon`. At the same instant: arrivals, what the pipeline takes in, starts
+    /// of flows, timers, then what leaves.
+    pub(in crate::host) fn run_with_nic(&mut self, horizon: Time, network: &mut Network) {
+        loop {
+            let arrival = network.links.head(self.ring).time();
+            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
+            let taking = self.nic.as_ref().map_or(NEVER, |nic| nic.takes_in_at());
+            let now = arrival.min(start).min(taking).min(self.timer).min(self.wake);
+            if now >= horizon {
+                network.agenda.set(self.node, now);
+                return;
+            }
+            self.stats.events += 1;
+            if arrival == now {
+                let key = network.links.head(self.ring);
+                let entry = network.links.pop(self.ring);
+                self.trace.word(key.word() ^ entry.trace_word());
+                self.arrive_at_nic(now, &entry, network);
+            } else if taking == now {
+                self.take_in(now, network);
+            } else if start == now {
+                self.start_next(now);
+            } else if self.timer == now {
+                self.engine.tick(now);
+                self.take_completions(now);
+            } else {
+                self.wake = NEVER;
+            }
+            self.offer_through_nic(now, network);
+            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
+        }
+    }
+
+    fn nic_mut(&mut self) -> &mut Nic {
+        self.nic.as_mut().expect("only hosts with a modelled NIC come here")
+    }
+
+    fn arrive_at_nic(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        if entry.is_pause_frame() {
+            return self.heed_pause_frame(now, entry);
+        }
+        let packet = self.look_at(entry, network);
+        let nic = self.nic_mut();
+        let len = u64::from(entry.frame_len);
+        if nic.arrived_bytes + len > nic.plan.receive_buffer {
+            nic.stats.dropped += 1;
+            network.packets.remove(entry.packet);
+            return;
+        }
+        // Damaged ones are found out without a context.
+        let ready = packet.map_or(now, |packet| nic.contexts.access(now, packet.dest_qpn, &mut nic.bus));
+        nic.arrived.push_back(Arrived { entry: *entry, ready });
+        nic.arrived_bytes += len;
+        nic.stats.most_waiting = nic.stats.most_waiting.max(nic.arrived_bytes);
+        if nic.plan.pause.is_some_and(|(stop, _)| nic.arrived_bytes > stop) && !nic.paused_neighbour {
+            nic.paused_neighbour = true;
+            self.port.send_pause_frame(now, Flags::PAUSE, network);
+        }
+    }
+
+    /// The pipeline takes the packet that has waited longest.
+    fn take_in(&mut self, now: Time, network: &mut Network) {
+        let nic = self.nic_mut();
+        let Some(Arrived { entry, .. }) = nic.arrived.pop_front() else { return };
+        nic.arrived_bytes -= u64::from(entry.frame_len);
+        if nic.plan.pause.is_some_and(|(_, go)| nic.arrived_bytes <= go) && nic.paused_neighbour {
+            nic.paused_neighbour = false;
+            self.port.send_pause_frame(now, Flags::RESUME, network);
+        }
+        let packet = self.look_at(&entry, network);
+        let before = self.stats.holes_filled;
+        let outcome = self.receive(now, &entry, network);
+        network.packets.remove(entry.packet);
+        let placed = matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early));
+        self.stats.useful += u64::from(placed);
+        let asks = self.stats.holes_filled > before;
+        let nic = self.nic_mut();
+        nic.occupy(now, asks);
+        if let Some(payload) = packet.filter(|_| placed).map(|packet| u64::from(packet.payload_len))
+            && payload > 0
+        {
+            nic.bus.write(now, payload);
+        }
+        self.take_completions(now);
+    }
+
+    /// The headers of a packet, unless it is damaged.
+    fn look_at(&self, entry: &Entry, network: &Network) -> Option<Packet> {
+        self.carriage.unload(entry, &network.packets).map(|(_, packet, _)| packet)
+    }
+
+    /// Sends what can leave, lets the pipeline take the engine's next packet, and remembers when to look again.
+    fn offer_through_nic(&mut self, now: Time, network: &mut Network) {
+        self.hear_doorbells();
+        self.pull(now, network);
+        let nic = self.nic_mut();
+        nic.load(now);
+        if !self.port.is_paused() && self.port.free_at <= now {
+            let nic = self.nic_mut();
+            if let Some(entry) = nic.next_to_leave(now) {
+                self.port.send(now, entry, network);
+            }
+        }
+        self.wake = self.wake_of_nic(now);
+    }
+
+    /// Work requests that were posted since the last look.
+    fn hear_doorbells(&mut self) {
+        let Self { nic: Some(nic), sessions, .. } = self else { return };
+        let Some(doorbells) = &mut sessions.doorbells else { return };
+        doorbells.drain(..).for_each(|qpn| nic.work.posted(qpn));
+    }
+
+    fn pull(&mut self, now: Time, network: &mut Network) {
+        loop {
+            let nic = self.nic.as_ref().expect("only hosts with a modelled NIC come here");
+            if nic.pipeline > now || nic.ahead >= nic.ahead_max {
+                return;
+            }
+            let Some(transmit) = self.engine.transmit(now) else { return };
+            let transmit = *transmit;
+            let entry = self.carriage.load(&transmit, &mut network.packets);
+            if self.carriage.wants_bytes() {
+                let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
+                self.carriage.load_bytes(now, &transmit, memory, entry.packet, &mut network.packets);
+            }
+            self.nic_mut().take_out(now, &transmit, entry);
+        }
+    }
+
+    /// When something can leave, or the pipeline can take the next packet.
+    fn wake_of_nic(&self, now: Time) -> Time {
+        let nic = self.nic.as_ref().expect("only hosts with a modelled NIC come here");
+        let mut wake = NEVER;
+        if !self.port.is_paused() {
+            let ready = if nic.acks.is_empty() { nic.loading.front().map_or(NEVER, |first| first.ready) } else { now };
+            if ready != NEVER {
+                wake = ready.max(self.port.free_at).max(nic.frozen);
+            }
+        }
+        wake = wake.min(nic.described.front().map_or(NEVER, |first| first.ready));
+        if nic.ahead < nic.ahead_max && self.engine.has_packets() {
+            wake = wake.min(nic.pipeline);
+        }
+        wake.max(now)
+    }
+}
+
+impl Nic {
+    /// When the pipeline takes in the packet that has waited longest: it is free, the context is there, and what was
+    /// received before is on its way to memory.
+    fn takes_in_at(&self) -> Time {
+        let Some(first) = self.arrived.front() else { return NEVER };
+        first.ready.max(self.pipeline).max(self.bus.written())
+    }
+
+    /// The pipeline takes a packet of the engine's.
+    fn take_out(&mut self, now: Time, transmit: &Transmit, entry: Entry) {
+        if transmit.kind == TransmitKind::Ack {
+            // Its context was there when it was made.
+            self.occupy(now, false);
+            return self.acks.push_back(entry);
+        }
+        self.occupy(now, transmit.kind.is_retransmission());
+        let mut ready = self.pipeline.max(self.contexts.access(now, transmit.from, &mut self.bus));
+        if transmit.kind == TransmitKind::Request && starts_message(&transmit.packet) {
+            ready = ready.max(self.work.take(now, transmit.from, &mut self.bus));
+        }
+        let payload = transmit.packet.payload_len;
+        self.ahead += u64::from(entry.frame_len);
+        self.described.push_back(Leaving { entry, payload, ready });
+    }
+
+    /// Reads the payload of what is known well enough.
+    fn load(&mut self, now: Time) {
+        while let Some(first) = self.described.front().copied().filter(|first| first.ready <= now) {
+            self.described.pop_front();
+            let payload = u64::from(first.payload);
+            let ready = if payload == 0 { now } else { self.bus.read(now, payload) };
+            self.loading.push_back(Leaving { ready, ..first });
+        }
+    }
+
+    /// What leaves now, if the port is free.
+    fn next_to_leave(&mut self, now: Time) -> Option<Entry> {
+        if self.frozen > now {
+            return None;
+        }
+        if let Some(ack) = self.acks.pop_front() {
+            return Some(ack);
+        }
+        let first = self.loading.pop_front_if(|first| first.ready <= now)?;
+        self.ahead -= u64::from(first.entry.frame_len);
+        Some(first.entry)
+    }
+}
+
+/// Whether a request packet is the first of its message: then a work request is taken.
+fn starts_message(packet: &Packet) -> bool {
+    match packet.headers {
+        Headers::Send { position, .. } | Headers::Write { position, .. } => position.starts(),
+        Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,110 @@
+//! The parts of the model, one by one.
+
+use rnic_base::RandomStreams;
+use rnic_wire::Qpn;
+
+use super::*;
+
+const PLAN: BusPlan = BusPlan { latency: Duration::from_ns(1_200), reads: 4, rate: BitRate::gbps(8) };
+
+fn bus() -> Bus {
+    Bus::new(&PLAN)
+}
+
+fn ns(ns: u64) -> Time {
+    Time::from_ns(ns)
+}
+
+/// 8 Gbit/s is a byte a nanosecond.
+#[test]
+fn reads_overlap_up_to_a_bound_and_share_the_bytes() {
+    let mut bus = bus();
+    let answers: Vec<Time> = (0..6).map(|_| bus.read(ns(0), 76)).collect();
+    // 76 bytes and a header of 24, one after the other; the fifth is asked when the first is answered.
+    assert_eq!(answers[..4], [ns(1_300), ns(1_400), ns(1_500), ns(1_600)]);
+    assert_eq!(answers[4..], [ns(2_600), ns(2_700)]);
+    assert_eq!(bus.read(ns(10_000), 512), ns(11_200 + 512 + 48), "two transactions");
+}
+
+#[test]
+fn writes_wait_for_those_before_and_not_for_reads() {
+    let mut bus = bus();
+    bus.read(ns(0), 10_000);
+    bus.write(ns(0), 1_000);
+    assert_eq!(bus.written(), ns(1_000 + 4 * 24));
+    bus.write(ns(5_000), 100);
+    assert_eq!(bus.written(), ns(5_124));
+}
+
+fn contexts(capacity: u32) -> Contexts {
+    Contexts::new(Some(capacity), 276, RandomStreams::new(1).stream("nic/test"))
+}
+
+/// All queue pairs in turn, over and over; the share of misses in the last rounds.
+fn miss_share(capacity: u32, queue_pairs: u32) -> f64 {
+    let (mut contexts, mut bus) = (contexts(capacity), bus());
+    let mut missed = 0;
+    for round in 0..40u64 {
+        let before = contexts.misses;
+        for qpn in 0..queue_pairs {
+            contexts.access(Time::from_us(round * 1_000), Qpn::new(2 + qpn), &mut bus);
+        }
+        missed += if round < 20 { 0 } else { contexts.misses - before };
+    }
+    missed as f64 / f64::from(20 * queue_pairs)
+}
+
+/// R-R6: nothing is missed while everything fits; above, misses begin at once and grow with the queue pairs, and a
+/// cyclic order does not make everything miss.
+#[test]
+fn the_knee_of_a_cache_is_where_its_contexts_stop_fitting() {
+    assert_eq!(miss_share(200, 200), 0.0);
+    let shares: Vec<f64> = [210, 300, 420, 1_000].map(|queue_pairs| miss_share(200, queue_pairs)).into();
+    assert!(shares.is_sorted(), "{shares:?}");
+    assert!(shares[0] > 0.02 && shares[0] < 0.3, "{shares:?}");
+    // In equilibrium a context survives n accesses with probability exp(-m n / c): 1 - m = exp(-2.1 m), m = 0.83.
+    assert!((0.79..0.87).contains(&shares[2]), "{shares:?}");
+}
+
+#[test]
+fn a_context_that_is_being_read_serves_all_who_ask() {
+    let (mut contexts, mut bus) = (contexts(2), bus());
+    let there = contexts.access(ns(0), Qpn::new(7), &mut bus);
+    assert_eq!(there, ns(1_200 + 276 + 48));
+    assert_eq!(contexts.access(ns(500), Qpn::new(7), &mut bus), there);
+    assert_eq!(contexts.access(ns(9_000), Qpn::new(7), &mut bus), ns(9_000));
+    assert_eq!((contexts.hits, contexts.misses), (2, 1));
+    assert_eq!(bus.written(), Time::ZERO, "nothing had to make room");
+    contexts.access(ns(9_000), Qpn::new(8), &mut bus);
+    contexts.access(ns(9_000), Qpn::new(9), &mut bus);
+    assert_eq!(bus.written(), ns(9_000 + 276 + 48), "one goes back");
+    contexts.forget(Qpn::new(9));
+    assert!(contexts.access(ns(20_000), Qpn::new(9), &mut bus) > ns(21_000), "forgotten");
+}
+
+/// R-22, R-R9: eight work requests a bus latency and no more.
+#[test]
+fn a_queue_of_small_messages_gets_a_batch_a_latency() {
+    let plan = BusPlan { rate: BitRate::gbps(126), ..PLAN };
+    let (mut bus, mut work) = (Bus::new(&plan), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
+    let qpn = Qpn::new(3);
+    (0..800).for_each(|_| work.posted(qpn));
+    let mut now = Time::ZERO;
+    (0..800).for_each(|_| now = work.take(now, qpn, &mut bus));
+    assert_eq!(work.fetches, 100);
+    let mops = 800.0 / now.since(Time::ZERO).as_us_f64();
+    assert!((6.3..6.8).contains(&mops), "{mops} million a second; the paper has 6.2, and derives 6.8");
+}
+
+/// A queue with one request at a time waits for each; what is fetched ahead waits for nothing.
+#[test]
+fn work_is_fetched_when_it_is_posted() {
+    let (mut bus, mut work) = (bus(), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
+    for at in [0, 10_000, 20_000] {
+        work.posted(Qpn::new(3));
+        assert_eq!(work.take(ns(at), Qpn::new(3), &mut bus), ns(at + 1_200 + 64 + 24));
+    }
+    let mut ahead = WorkQueues::new(WorkFetch::Ahead);
+    ahead.posted(Qpn::new(3));
+    assert_eq!(ahead.take(ns(50_000), Qpn::new(3), &mut bus), ns(50_000));
+}

@@ -1,0 +1,131 @@
+//! The memory of NICs: from what is written to what is meant.
+
+use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
+use rnic_base::{BitRate, Duration};
+use rnic_policy::profile::Store;
+use rnic_policy::{Placement, Profile};
+
+use super::raw::{self, Unit};
+use super::{Plan, PlanError, derived};
+use crate::host::nic::{BusPlan, NicPlan, WorkFetch};
+
+/// The model that `raw` asks for, for the transport and the switches of `plan`.
+pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, PlanError> {
+    if !raw.enabled {
+        return Ok(None);
+    }
+    let context_bytes = context_bits(&plan.transport).div_ceil(8);
+    let bus = BusPlan {
+        latency: raw.bus_latency.map_or(BUS_LATENCY, |Unit(latency)| latency),
+        reads: raw.bus_reads.unwrap_or(BUS_READS),
+        rate: raw.bus_rate.map_or(BitRate::bps(BUS_RATE_BPS), |Unit(rate)| rate),
+    };
+    let work = match (raw.wqe_fetch, raw.wqe_batch) {
+        (raw::WqeFetch::OnDemand, batch) => WorkFetch::OnDemand { batch: batch.unwrap_or(WQE_BATCH) },
+        (raw::WqeFetch::Ahead, None) => WorkFetch::Ahead,
+        (raw::WqeFetch::Ahead, Some(_)) => {
+            return Err(PlanError::value("nic.wqe_batch", "belongs to wqe_fetch = \"on-demand\""));
+        }
+    };
+    let behind_bus = plan.transport.store == Store::Host;
+    if !behind_bus && raw.bitmap_latency.is_some() {
+        let what = format!("transport `{}` keeps its bitmaps on the NIC: remove it", plan.transport.name);
+        return Err(PlanError::value("nic.bitmap_latency", what));
+    }
+    let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
+    let skid = derived::skid(&plan.host_links, plan.mtu).get();
+    let frame = derived::largest_frame(plan.mtu);
+    let pause = plan.switch.and_then(|switch| switch.pfc).map(|_| {
+        let stop = receive_buffer.saturating_sub(skid);
+        (stop, stop.saturating_sub(2 * frame))
+    });
+    Ok(Some(NicPlan {
+        contexts: contexts(raw, context_bytes)?,
+        context_bytes,
+        bus,
+        work,
+        bitmap: behind_bus.then(|| raw.bitmap_latency.map_or(bus.latency, |Unit(latency)| latency)),
+        cycle: raw.cycle.map_or(CYCLE, |Unit(cycle)| cycle),
+        receive_buffer,
+        pause,
+    }))
+}
+
+/// How many contexts the cache holds.
+fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError> {
+    match (raw.qpc_cache, raw.qpc_entries) {
+        (None, None) => Ok(None),
+        (None, Some(entries)) => Ok(Some(entries)),
+        (Some(Unit(cache)), None) => Ok(Some(u32::try_from(cache.get() / context_bytes).unwrap_or(u32::MAX))),
+        (Some(_), Some(_)) => Err(PlanError::value("nic.qpc_entries", "give either entries or qpc_cache, in bytes")),
+    }
+}
+
+/// What must hold of it.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    let Some(nic) = &plan.nic else { return Ok(()) };
+    let wrong = |key, what: String| Err(PlanError::value(key, what));
+    if nic.contexts == Some(0) {
+        return wrong("nic.qpc_cache", format!("has no room for a context of {} bytes", nic.context_bytes));
+    }
+    if nic.bus.reads == 0 || nic.bus.reads > BUS_READS_MAX {
+        return wrong("nic.bus_reads", format!("must be 1 to {BUS_READS_MAX}"));
+    }
+    if nic.bus.rate.as_bps() < 1_000_000 {
+        return wrong("nic.bus_rate", "must be at least 1Mbps".to_owned());
+    }
+    for (key, time) in [
+        ("nic.bus_latency", nic.bus.latency),
+        ("nic.bitmap_latency", nic.bitmap.unwrap_or_default()),
+        ("nic.cycle", nic.cycle),
+    ] {
+        if time > TIME_MAX {
+            return wrong(key, format!("must be at most {TIME_MAX}"));
+        }
+    }
+    if matches!(nic.work, WorkFetch::OnDemand { batch } if batch == 0 || u64::from(batch) > OUTSTANDING_PACKETS_MAX) {
+        return wrong("nic.wqe_batch", "must be above zero".to_owned());
+    }
+    let least = 2 * derived::largest_frame(plan.mtu);
+    if nic.receive_buffer < least || nic.pause.is_some_and(|(stop, _)| stop < least) {
+        return wrong("nic.receive_buffer", format!("is too small for two packets ({least}) and what a pause lets in"));
+    }
+    Ok(())
+}
+
+/// Bits of a queue pair's context on the NIC: the base, and what the transport adds.
+fn context_bits(profile: &Profile) -> u64 {
+    let early = profile.placement() != Placement::Drop;
+    let added = match profile.store {
+        Store::Rings if early => IRN_STATE_BITS + IRN_BITMAPS * u64::from(profile.window_bits),
+        Store::Rings => 0,
+        Store::Pool(_) => FASR_POINTER_BITS,
+        Store::Host => SRNIC_STATE_BITS,
+    };
+    BASE_CONTEXT_BYTES * 8 + added
+}
+
+/// FaSR section V-A: what every queue pair has, whatever repairs its losses.
+const BASE_CONTEXT_BYTES: u64 = 256;
+/// The same: 20 bytes, and five bitmaps as wide as the window.
+const IRN_STATE_BITS: u64 = 20 * 8;
+const IRN_BITMAPS: u64 = 5;
+/// The same: a pointer into the shared pool.
+const FASR_POINTER_BITS: u64 = 8;
+/// The same: SRNIC keeps its bitmaps elsewhere.
+const SRNIC_STATE_BITS: u64 = 12 * 8;
+/// FaSR sections II-A and V-A.
+const BUS_LATENCY: Duration = Duration::from_ns(1_200);
+/// Tags of eight bits (PCI Express 3.0 with extended tags).
+const BUS_READS: u32 = 256;
+/// PCI Express 3.0, 16 lanes (FaSR section IV): 16 times 8 GT/s, of which 128 bits in 130 are data.
+const BUS_RATE_BPS: u64 = 126_030_769_230;
+/// FaSR section V-D1.
+const WQE_BATCH: u32 = 8;
+/// FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million a second in one pipeline.
+const CYCLE: Duration = Duration::from_ps(5_525);
+/// FaSR section V-A.
+const RECEIVE_BUFFER: u64 = 600_000;
+/// More reads no bus has tags for (ten bits, PCI Express 4.0).
+const BUS_READS_MAX: u32 = 1_024;
+const TIME_MAX: Duration = Duration::from_ms(1);

@@ -1,0 +1,24 @@
+//! `srnic`: selective retransmission whose bitmaps lie in the host's memory.
+//!
+//! Source: SRNIC (NSDI'23) as FaSR (2025) sections II-A and V-A model it on one protocol stack with the others: what is
+//! repaired, and when, is IRN's; a queue pair keeps 12 bytes on the NIC instead of bitmaps; a question to a bitmap
+//! takes a bus round trip (1.2 us, 1.4 us with the software), during which the pipeline waits.
+//!
+//! Deviations: the algorithm reads its bitmaps as if they were here; what that costs is the business of the fabric's
+//! NIC model (`[nic]` in a plan), which knows from [`Store::Host`] that they are not. On sockets, where the bitmaps
+//! are in the host's memory whatever happens, this is IRN. The cap is FaSR's 500 packets (100 Gbit/s, 40 us).
+
+use rnic_policy::{Profile, Store};
+
+use super::irn;
+
+pub(super) fn profile() -> Profile {
+    Profile {
+        name: "srnic",
+        summary: "SRNIC: IRN's repairs with bitmaps in the host's memory, behind the bus",
+        cap_packets: Some(super::irn_plus::BDP_PACKETS),
+        window_bits: super::irn_plus::BDP_PACKETS,
+        store: Store::Host,
+        ..irn::profile()
+    }
+}
