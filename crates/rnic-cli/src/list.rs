@@ -186,16 +186,21 @@ const TOPOLOGIES: &[[&str; 3]] = &[
     ["point-to-point", "", "two hosts and a link"],
     ["star", "hosts", "so many hosts and one switch"],
     ["fat-tree", "k", "k-port switches, k^3/4 hosts, ECMP on the hash of the flow"],
+    ["leaf-spine", "spines, leaves, hosts_per_leaf", "every leaf linked to every spine, ECMP on the hash of the flow"],
 ];
 
 const WORKLOADS: &[[&str; 3]] = &[
     ["poisson", "load, sizes or size, duration", "flows arrive at random, to random hosts"],
-    ["incast", "senders, bytes, to, jitter, repeats, interval", "many hosts send to one at once"],
+    [
+        "incast",
+        "senders, bytes, to, jitter, repeats, interval, background",
+        "many hosts send to one at once, beside other flows if asked for",
+    ],
     ["permutation", "bytes, op, message, depth", "every host sends to one other"],
     [
         "closed-loop",
-        "op, message, depth, count or duration, queue_pairs, from, to",
-        "messages between two hosts, so many under way all the time",
+        "op, message, depth, count or duration, queue_pairs, from or clients, to",
+        "messages between two hosts, or a host and its clients, so many under way all the time",
     ],
     ["trace", "file", "flows as listed in a file of lines start,src,dst,bytes"],
     ["manual", "", "nothing by itself: programs post work"],
