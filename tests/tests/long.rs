@@ -36,3 +36,15 @@ fn irn_on_sockets() {
 fn roce_gbn_on_sockets() {
     run(Place::Sockets, "roce-gbn", 1_000_000);
 }
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn fasr_on_the_fabric() {
+    run(Place::Fabric, "fasr", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn fasr_on_sockets() {
+    run(Place::Sockets, "fasr", 1_000_000);
+}

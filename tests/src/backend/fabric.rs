@@ -199,9 +199,23 @@ impl Backend for Fabric {
         if !self.simulation.is_at_rest() {
             return Err(format!("nothing is to be done, and still something is about to happen after {REST}"));
         }
+        self.check_pools()?;
         let report = self.simulation.run(&mut |_| ControlFlow::Continue(()));
         report.check().map_err(|failure| failure.to_string())?;
         Ok(Some(report.trace_hash))
+    }
+}
+
+impl Fabric {
+    /// What queue pairs share to recover with is free when they are quiet.
+    fn check_pools(&self) -> Result<(), String> {
+        for host in 0..self.regions.len() {
+            let pool = self.simulation.engine(host as u32).pool_stats();
+            if pool.units_in_use + pool.blocks_in_use > 0 {
+                return Err(format!("host {host} is quiet, and its pool is in use: {pool:?}"));
+            }
+        }
+        Ok(())
     }
 }
 

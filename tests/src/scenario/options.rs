@@ -26,7 +26,11 @@ impl fmt::Debug for Transport {
 impl Transport {
     /// The transport called `name` with options drawn from `random`.
     pub(super) fn draw(place: Place, name: &str, random: &mut RandomStream) -> Self {
-        let options = if name == "irn" { irn(place, random) } else { roce(place, random) };
+        let options = match name {
+            "irn" => irn(place, random),
+            "fasr" => fasr(place, random),
+            _ => roce(place, random),
+        };
         let given: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let profile = rnic_transports::select(name, given).expect("options that are drawn are legal");
         Self { profile, options }
@@ -72,6 +76,33 @@ fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     }
     if one_in(random, 5) {
         options.push(("dynamic_rto", "true".to_owned()));
+    }
+    options
+}
+
+/// Half of the pools are the paper's; the others are so small that they run out all the time.
+fn fasr(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    common(random, &mut options);
+    if !one_in(random, 3) {
+        options.push(("cap_packets", pick(random, &["1", "2", "3", "8", "64", "256", "0"]).to_owned()));
+    }
+    if one_in(random, 10) {
+        options.push(("recovery", "go-back-n".to_owned()));
+        options.push(("rto", time(place, random, &[60, 150, 320], &[4_000, 8_000])));
+        return options;
+    }
+    options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
+    options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
+    if one_in(random, 3) {
+        options.push(("rto_low_packets", pick(random, &["0", "1", "20"]).to_owned()));
+    }
+    if one_in(random, 2) {
+        options.push(("pool_units", pick(random, &["1", "2", "3"]).to_owned()));
+        options.push(("pool_blocks", pick(random, &["1", "2", "5", "20"]).to_owned()));
+    }
+    if one_in(random, 3) {
+        options.push(("pool_block_bits", pick(random, &["1", "7", "16", "64"]).to_owned()));
     }
     options
 }
