@@ -72,7 +72,9 @@ pub struct Host {
     pub(crate) violations: Violations,
     pub(crate) trace: TraceHash,
     pub(crate) stats: HostStats,
-    pub(crate) recoveries: recoveries::Watch,
+    pub(crate) recoveries: Box<recoveries::Watch>,
+    /// Some of them last: kept here, beside what every packet needs.
+    repairing: bool,
     /// What its NIC's memory costs, where that is modelled.
     pub(crate) nic: Option<Box<nic::Nic>>,
 }
@@ -113,7 +115,8 @@ impl Host {
             violations: Violations::default(),
             trace: TraceHash::new(),
             stats: HostStats::default(),
-            recoveries: recoveries::Watch::default(),
+            recoveries: Box::default(),
+            repairing: false,
             nic: None,
         }
     }
@@ -160,6 +163,7 @@ impl Host {
     /// A queue pair is no more: nothing is kept of it.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.recoveries.forget(qpn);
+        self.repairing = !self.recoveries.is_idle();
         if let Some(nic) = &mut self.nic {
             nic.forget(qpn);
         }
@@ -256,7 +260,7 @@ impl Host {
             let meta = RxMeta { peer: PeerId(src), congested };
             let packet = packets.headers(entry.packet);
             let outcome = self.engine.receive(now, format, packet, meta, &mut NoDma);
-            if outcome == RxOutcome::Early || !self.recoveries.is_idle() {
+            if outcome == RxOutcome::Early || self.repairing {
                 self.note_recovery(packet, outcome);
             }
             return Some(outcome);
@@ -272,7 +276,7 @@ impl Host {
             Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),
             None => self.engine.receive(now, format, &packet, meta, &mut NoDma),
         };
-        if outcome == RxOutcome::Early || !self.recoveries.is_idle() {
+        if outcome == RxOutcome::Early || self.repairing {
             self.note_recovery(&packet, outcome);
         }
         Some(outcome)
@@ -288,6 +292,7 @@ impl Host {
             if is_response { info.response_expected.wire() } else { info.expected.wire() }
         });
         self.stats.holes_filled += u64::from(filled);
+        self.repairing = !self.recoveries.is_idle();
     }
 
     #[cold]
