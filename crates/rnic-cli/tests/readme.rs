@@ -10,7 +10,12 @@ use common::{finish, rnic, root};
 
 /// The commands of the README's console blocks, as they stand there.
 fn commands() -> Vec<String> {
-    let text = fs::read_to_string(root().join("README.md")).expect("the README");
+    commands_of("README.md")
+}
+
+/// The commands of a page's console blocks.
+fn commands_of(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).expect("the page");
     let mut is_console = false;
     let mut commands = Vec::new();
     for line in text.lines() {
@@ -41,6 +46,13 @@ fn shortening(typed: &str) -> Option<&'static str> {
         Some("run") => None,
         Some("perf") => Some("--count 20"),
         Some("sim") => Some("--set run.limit=100us"),
+        // Needs a cluster; see reproduce.rs.
+        Some("reproduce") if typed.contains("--dask") || typed.contains("--read-results") => None,
+        Some("reproduce") if ["--list", "--quantities", "--write-runs"].iter().any(|word| typed.contains(word)) => {
+            Some("")
+        }
+        // Everything but the runs; see reproduce.rs.
+        Some("reproduce") => Some("--write-runs runs.jsonl"),
         // See demo.rs.
         Some("demo") => None,
         _ => Some(""),
@@ -60,9 +72,12 @@ fn type_in(typed: &str, more: &str, folder: &Path) -> common::Said {
 #[test]
 fn every_command_that_people_are_told_to_type_runs() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let plans = fs::canonicalize(root().join("plans")).expect("the plans");
-    std::os::unix::fs::symlink(plans, folder.path().join("plans")).expect("a link");
-    let told = commands().into_iter().chain(["perf", "sim", "list", "demo"].into_iter().flat_map(examples));
+    for name in ["plans", "experiments"] {
+        let there = fs::canonicalize(root().join(name)).expect("it is in the tree");
+        std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
+    }
+    let helped = ["perf", "sim", "list", "demo", "reproduce"].into_iter().flat_map(examples);
+    let told = commands().into_iter().chain(commands_of("docs/reproduce.md")).chain(helped);
     let mut ran = 0;
     for typed in told.filter(|typed| typed.starts_with("rnic ")) {
         let Some(more) = shortening(&typed) else { continue };

@@ -16,8 +16,10 @@
 pub mod catalogue;
 pub mod experiment;
 pub mod judge;
+pub mod number;
 pub mod pool;
 pub mod quantity;
+pub mod report;
 pub mod run;
 pub mod store;
 pub mod work;
@@ -25,6 +27,7 @@ pub mod work;
 pub use catalogue::{Catalogue, CatalogueError};
 pub use experiment::Experiment;
 pub use judge::{Row, Verdict};
+pub use report::Report;
 pub use run::{RunSpec, Sample};
 pub use work::{Size, Work};
 

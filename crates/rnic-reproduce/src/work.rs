@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use rnic_base::Bytes;
+use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
@@ -234,8 +234,20 @@ fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved
         files.insert(name.to_owned(), content.clone());
         Ok(content)
     };
-    Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
-    Ok((text, files, 1))
+    let plan = Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
+    Ok((text, files, cost(&plan, &table)))
+}
+
+/// About how many bytes cross links in a run, for the order of runs and the time that is left: nothing depends on it.
+fn cost(plan: &Plan, table: &toml::Table) -> u64 {
+    let said = |key: &str| table.get("workload")?.get(key)?.as_str();
+    let duration = said("duration").and_then(|text| text.parse::<Duration>().ok());
+    let load = said("load").and_then(|text| text.parse::<Probability>().ok()).map_or(1.0, |load| load.as_f64());
+    let bytes = said("bytes").and_then(|text| text.parse::<Bytes>().ok()).map_or(0.0, |bytes| bytes.get() as f64);
+    let repeats = table.get("workload").and_then(|workload| workload.get("repeats")?.as_integer()).unwrap_or(1);
+    let seconds = duration.map_or(0.0, |duration| duration.as_us_f64() * 1e-6);
+    let offered = plan.host_links.rate.as_gbps_f64() * 1e9 / 8.0 * seconds * load * f64::from(plan.topology.hosts());
+    (offered + bytes * repeats as f64).max(COST_MIN) as u64
 }
 
 /// Sets `key`, a path with dots.
@@ -250,5 +262,7 @@ fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<()
     Ok(())
 }
 
+/// Making and tearing down a run is work too: about as much as so many bytes.
+const COST_MIN: f64 = 1e6;
 /// What a run may take when its experiment does not say.
 const MEMORY: u64 = 512 << 20;

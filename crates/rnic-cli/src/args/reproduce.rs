@@ -10,7 +10,7 @@ use clap::Args;
 #[command(after_help = EXAMPLES)]
 pub struct ReproduceArgs {
     /// Experiments (irn/fig1), rows (I-R2), papers (irn), or all
-    #[arg(value_name = "ID", required_unless_present_any = ["list", "quantities"])]
+    #[arg(value_name = "ID", required_unless_present_any = ["list", "quantities", "run_lines"])]
     pub ids: Vec<String>,
 
     /// Show what there is
@@ -44,6 +44,26 @@ pub struct ReproduceArgs {
     /// The folder of experiments
     #[arg(long, value_name = "DIR", default_value = "experiments")]
     pub experiments: PathBuf,
+
+    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md)
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
+    pub dask: Option<String>,
+
+    /// The rnic command as the workers find it; without, where it is here
+    #[arg(long, value_name = "PATH", requires = "dask")]
+    pub worker_rnic: Option<PathBuf>,
+
+    /// Only write the runs that are left to do, a line of JSON each
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dask", "read_results"])]
+    pub write_runs: Option<PathBuf>,
+
+    /// Take these results first: lines of JSON, as the workers write them
+    #[arg(long, value_name = "FILE")]
+    pub read_results: Option<PathBuf>,
+
+    /// Do the runs on standard input, a line each, and write a line for each: what a worker does
+    #[arg(long, hide = true, conflicts_with = "ids")]
+    pub run_lines: bool,
 
     /// Print one JSON object on standard output
     #[arg(long)]

@@ -1,10 +1,9 @@
 //! Rows as a table.
 
-use rnic_reproduce::judge::Stat;
+use rnic_reproduce::number::spread;
 use rnic_reproduce::{Row, Size, Verdict};
 use serde::{Serialize, Serializer};
 
-use crate::number;
 use crate::table;
 
 /// What a command has found.
@@ -39,7 +38,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
             row.verdict.name().to_owned(),
         ]
     };
-    let heads = ["row", "what", "found (least..most)", "band", "verdict"];
+    let heads = ["row", "what", "found (least to most)", "band", "verdict"];
     let mut text = table::results(&heads, outcome.rows.iter().map(cells).collect());
     for row in outcome.rows {
         match &row.verdict {
@@ -59,14 +58,4 @@ pub fn text(outcome: &Outcome<'_>) -> String {
         outcome.runs,
     ));
     text
-}
-
-/// `3.01 x (2.80..3.20)`.
-fn spread(stat: &Stat, unit: &str) -> String {
-    let blank = if unit.is_empty() { "" } else { " " };
-    let mean = format!("{}{blank}{unit}", number::short(stat.mean));
-    if stat.count < 2 {
-        return mean;
-    }
-    format!("{mean} ({}..{})", number::short(stat.min), number::short(stat.max))
 }

@@ -1,0 +1,129 @@
+//! What plots show: the numbers of an experiment, arranged in panels.
+
+use crate::experiment::{Experiment, Plot, PlotKind};
+use crate::judge::{Samples, Stat, measured};
+use crate::run::levels;
+use crate::work::{Layout, Place};
+
+/// One picture of a plot.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Panel {
+    /// Above it.
+    pub(super) title: String,
+    /// Under its horizontal axis.
+    pub(super) x_title: String,
+    /// One for each variant, in order; empty where there is nothing.
+    pub(super) curves: Vec<Curve>,
+    /// Names of groups of bars, or of places on the horizontal axis.
+    pub(super) points: Vec<(f64, String)>,
+}
+
+/// A variant's numbers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Curve {
+    /// Which variant: its place in the legend.
+    pub(super) variant: usize,
+    /// Where, and how much there.
+    pub(super) points: Vec<(f64, Stat)>,
+}
+
+/// The variants that `plot` shows, by their place in the experiment.
+pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
+    let place = |name: &String| experiment.variant.iter().position(|variant| variant.name == *name);
+    match &plot.variants {
+        Some(names) => names.iter().filter_map(place).collect(),
+        None => (0..experiment.variant.len()).collect(),
+    }
+}
+
+/// The panels of `plot`.
+pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec<Panel> {
+    let over: Vec<String> = plot.axis.iter().cloned().collect();
+    let places = layout.places(&plot.at, &over);
+    if plot.kind == PlotKind::Cdf {
+        let panels = plot.measures.iter().flat_map(|name| places.iter().map(move |place| (name, place)));
+        return panels.map(|(name, place)| distribution(layout, samples, plot, name, place)).collect();
+    }
+    plot.measures.iter().map(|name| panel(layout, samples, plot, name, &places)).collect()
+}
+
+fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, places: &[Place]) -> Panel {
+    let experiment = layout.selected.experiment;
+    let axis = plot.axis.as_ref().and_then(|name| experiment.axis.iter().position(|axis| axis.name == *name));
+    let points: Vec<(f64, String)> =
+        places.iter().enumerate().map(|(index, place)| point(layout, axis, index, place)).collect();
+    let curve = |variant: usize| {
+        let at = |(index, place): (usize, &Place)| {
+            let stat = number(layout, samples, plot, name, variant, place)?;
+            Some((points[index].0, stat))
+        };
+        Curve { variant, points: places.iter().enumerate().filter_map(at).collect() }
+    };
+    let measure = experiment.measure.iter().find(|measure| measure.name == name);
+    let (label, unit) = measure.map_or((name, ""), |measure| (measure.label.as_str(), measure.unit.as_str()));
+    let title = match &plot.relative_to {
+        Some(base) => {
+            let base = experiment.variant.iter().find(|variant| variant.name == *base);
+            format!("{label}, by that of {}", base.map_or("", |base| base.label.as_str()))
+        }
+        None if unit.is_empty() => label.to_owned(),
+        None => format!("{label} ({unit})"),
+    };
+    let x_title = axis.map(|axis| experiment.axis[axis].label.clone()).unwrap_or_default();
+    Panel { title, x_title, curves: variants(experiment, plot).into_iter().map(curve).collect(), points }
+}
+
+fn point(layout: &Layout<'_>, axis: Option<usize>, index: usize, place: &Place) -> (f64, String) {
+    let value = axis.and_then(|axis| place[axis].map(|value| &layout.axes[axis][value]));
+    value.map_or((index as f64, String::new()), |value| (value.x.unwrap_or(index as f64), value.label.clone()))
+}
+
+fn number(
+    layout: &Layout<'_>,
+    samples: &Samples,
+    plot: &Plot,
+    name: &str,
+    variant: usize,
+    place: &Place,
+) -> Option<Stat> {
+    let experiment = layout.selected.experiment;
+    let mut values = measured(layout, samples, name, &experiment.variant[variant].name, place).ok()?;
+    if let Some(base) = &plot.relative_to {
+        let base = measured(layout, samples, name, base, place).ok()?;
+        values.iter_mut().zip(base).for_each(|(value, base)| *value /= base);
+    }
+    Stat::of(&values).filter(|stat| stat.mean.is_finite())
+}
+
+/// Share of values at or below: at each share the mean over the seeds.
+fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
+    let experiment = layout.selected.experiment;
+    let from = plot.from.unwrap_or(0.0);
+    let curve = |variant: usize| {
+        let of =
+            |seed: &u64| layout.sample(samples, &experiment.variant[variant].name, place, *seed)?.quantiles.get(name);
+        let seeds: Vec<&Vec<f64>> = layout.seeds.iter().filter_map(of).collect();
+        let at = |(index, level): (usize, f64)| {
+            let values: Vec<f64> = seeds.iter().filter_map(|seed| seed.get(index).copied()).collect();
+            Stat::of(&values).map(|stat| (level, stat))
+        };
+        let shown = |(_, level): &(usize, f64)| *level >= from && *level <= CDF_TO;
+        Curve { variant, points: levels().into_iter().enumerate().filter(shown).filter_map(at).collect() }
+    };
+    let (label, unit) = match name {
+        "slowdown" => ("slowdown", ""),
+        "single_packet_fct_us" => ("completion time of single packets", " (us)"),
+        _ => ("flow completion time", " (us)"),
+    };
+    let at = layout.place_name(place);
+    let title = if at.is_empty() { format!("share of flows at or below a {label}") } else { at };
+    Panel {
+        title,
+        x_title: format!("{label}{unit}"),
+        curves: variants(experiment, plot).into_iter().map(curve).collect(),
+        points: Vec::new(),
+    }
+}
+
+/// Beyond, a single flow decides.
+const CDF_TO: f64 = 0.999_6;

@@ -1,0 +1,229 @@
+//! The page.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::Report;
+use super::figure::figure;
+use super::style::CSS;
+use crate::experiment::Band;
+use crate::judge::{Row, Stat, Verdict};
+use crate::number::{seconds, short, with_unit};
+use crate::work::{Layout, Size};
+
+/// The whole page.
+pub(super) fn page(report: &Report<'_>) -> String {
+    let rows = report.rows();
+    let all: Vec<&Row> = rows.iter().flatten().collect();
+    let headline = headline(&all);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (headline) " (OpenRNIC)" }
+                style { (PreEscaped(CSS)) }
+            }
+            body {
+                header {
+                    p.kicker { "OpenRNIC, papers reproduced in simulation" }
+                    h1 { (headline) }
+                    (lead(report))
+                }
+                (tally(&all))
+                (summary(&all))
+                @for (layout, rows) in report.work.layouts.iter().zip(&rows) { (section(report, layout, rows)) }
+                (footer(report))
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn headline(rows: &[&Row]) -> String {
+    let judged = rows.iter().filter(|row| !matches!(row.verdict, Verdict::LeftOut(_))).count();
+    let inside = rows.iter().filter(|row| row.verdict == Verdict::Inside).count();
+    let what = if judged == 1 { "claim" } else { "claims" };
+    if inside == judged && judged > 0 {
+        return format!("{inside} of {judged} {what} of the papers hold here");
+    }
+    let rest = judged - inside;
+    let verb = if rest == 1 { "does" } else { "do" };
+    format!("{inside} of {judged} {what} of the papers hold here, {rest} {verb} not")
+}
+
+fn lead(report: &Report<'_>) -> Markup {
+    html! {
+        p {
+            "Every number of ours on this page is " strong { "simulated" } ": a packet-level network with OpenRNIC's transport engine "
+            "at its ends. Beside it stands what the paper says, and the band that counts as agreement, with the reason for its width. "
+            "A row is judged by its mean over the seeds; the least and the largest stand behind it."
+        }
+        @if report.work.size == Size::Fast {
+            p { strong { "This is the small version" } ": shorter runs of the same experiments. What it leaves out is said in each row." }
+        }
+    }
+}
+
+fn tally(rows: &[&Row]) -> Markup {
+    let count = |is: fn(&Verdict) -> bool| rows.iter().filter(|row| is(&row.verdict)).count();
+    let unjudged = count(|verdict| matches!(verdict, Verdict::Unjudged(_)));
+    let left_out = count(|verdict| matches!(verdict, Verdict::LeftOut(_)));
+    html! {
+        div.tally {
+            div { b.inside-count { (count(|verdict| *verdict == Verdict::Inside)) } span { "inside their band" } }
+            div { b { (count(|verdict| *verdict == Verdict::Outside)) } span { "outside" } }
+            @if unjudged > 0 { div { b { (unjudged) } span { "cannot be judged" } } }
+            @if left_out > 0 { div { b { (left_out) } span { "left out at this size" } } }
+        }
+    }
+}
+
+fn summary(rows: &[&Row]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "row" } th { "experiment" } th { "what" } th { "found" } th { "band" } th { "verdict" } } }
+            tbody { @for row in rows {
+                tr {
+                    td.row { (row.row) }
+                    td.id { a href=(format!("#{}", anchor(&row.experiment))) { (row.experiment) } }
+                    td { (row.what) }
+                    td { (row.value.map_or_else(|| "\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
+                    td { (row.band) }
+                    td { (verdict(&row.verdict)) }
+                }
+            } }
+        }
+    }
+}
+
+fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
+    let experiment = layout.selected.experiment;
+    html! {
+        section id=(anchor(&experiment.id)) {
+            p.kicker { (experiment.id) ", " (experiment.figure) }
+            h2 { (experiment.question) }
+            p { "The paper's figure: " (experiment.caption) }
+            @for plot in &experiment.plot { (figure(layout, report.samples, plot)) }
+            (details(rows))
+            @if !experiment.deviations.is_empty() {
+                h3 { "Where this differs from the paper" }
+                ul { @for deviation in &experiment.deviations { li { (deviation) } } }
+            }
+            (facts(report, layout))
+        }
+    }
+}
+
+fn details(rows: &[Row]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "row" } th { "what" } th { "found, simulated" } th { "the paper says" } th { "band, and why so wide" } th { "verdict" } } }
+            tbody { @for row in rows {
+                tr {
+                    td.row { (row.row) }
+                    td { (row.what) }
+                    td.found { (found(row)) }
+                    td { (row.paper) }
+                    td { (row.band) small { (row.why) } }
+                    td { (verdict(&row.verdict)) }
+                }
+            } }
+        }
+    }
+}
+
+fn found(row: &Row) -> Markup {
+    let Some(stat) = row.value else { return html! { "\u{2013}" } };
+    html! {
+        strong { (with_unit(stat.mean, &row.unit)) }
+        (strip(&stat, row.band))
+        @if stat.count > 1 { small { (short(stat.min)) " to " (short(stat.max)) " over " (stat.count) " seeds" } }
+        @if !row.at.is_empty() { small { (row.at) } }
+    }
+}
+
+/// The band as a bar, and where we are.
+fn strip(stat: &Stat, band: Band) -> Markup {
+    let ends = [band.min, band.max, Some(stat.mean), Some(stat.min), Some(stat.max)];
+    let finite: Vec<f64> = ends.into_iter().flatten().filter(|end| end.is_finite()).collect();
+    let least = finite.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = finite.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if !stat.mean.is_finite() || most <= least {
+        return html! {};
+    }
+    let room = (most - least) * 0.12;
+    let (from, to) = (least - room, most + room);
+    let place = |value: f64| (value - from) / (to - from) * STRIP;
+    let (left, right) = (band.min.map_or(0.0, place), band.max.map_or(STRIP, place));
+    let colour = if band.holds(stat.mean) { "#0f6b3c" } else { "#b3202c" };
+    let number = |value: f64| format!("{value:.1}");
+    html! {
+        svg.band width=(STRIP) height="12" viewBox=(format!("0 0 {STRIP} 12")) role="img" aria-label=(format!("band {band}")) {
+            rect x="0" y="5" width=(STRIP) height="2" fill="#e6e9ed" {}
+            rect x=(number(left)) y="2" width=(number((right - left).max(1.5))) height="8" fill="#cfe3d8" {}
+            line x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" stroke=(colour) stroke-width="2" {}
+            circle cx=(number(place(stat.mean))) cy="6" r="4" fill=(colour) {}
+        }
+    }
+}
+
+fn verdict(verdict: &Verdict) -> Markup {
+    let (class, reason) = match verdict {
+        Verdict::Inside => ("inside", None),
+        Verdict::Outside => ("outside", None),
+        Verdict::Unjudged(reason) => ("unjudged", Some(reason)),
+        Verdict::LeftOut(reason) => ("left-out", Some(reason)),
+    };
+    html! {
+        span class=(format!("verdict {class}")) { (verdict.name()) }
+        @if let Some(reason) = reason { small { (reason) } }
+    }
+}
+
+fn facts(report: &Report<'_>, layout: &Layout<'_>) -> Markup {
+    let experiment = layout.selected.experiment;
+    let mut keys: Vec<&str> = layout.runs().map(|(.., key)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let samples: Vec<_> = keys.iter().filter_map(|key| report.samples.get(*key)).collect();
+    let work: f64 = samples.iter().map(|sample| sample.wall_s).sum();
+    let failed = samples.iter().filter(|sample| sample.failure.is_some()).count();
+    let seeds: Vec<String> = layout.seeds.iter().map(u64::to_string).collect();
+    let is_fast = report.work.size == Size::Fast;
+    let flag = if is_fast { " --fast" } else { "" };
+    html! {
+        dl {
+            dt { "repeat with" } dd { code { "rnic reproduce " (experiment.id) (flag) } }
+            @if !keys.is_empty() {
+                dt { "runs" } dd {
+                    (keys.len()) ", " (seconds(work)) " of one processor in all; a run that another figure needs too is made once"
+                    @if failed > 0 { "; " strong.outside { (failed) " failed" } }
+                }
+                dt { "seeds" } dd { (seeds.join(", ")) }
+            }
+            @if let (true, Some(why)) = (is_fast, &experiment.fast.why) { dt { "small version" } dd { (why) } }
+        }
+    }
+}
+
+fn footer(report: &Report<'_>) -> Markup {
+    html! {
+        footer {
+            dl {
+                dt { "command" } dd { code { (report.command) } }
+                dt { "wall time" } dd { (seconds(report.wall_s)) ", with " (report.work.runs.len()) " runs, " (report.kept) " of them kept from earlier commands" }
+                dt { "machine" } dd { (report.machine) }
+                dt { "sources" } dd { code { (crate::SOURCES) } ", the fingerprint of the code that the runs depend on" }
+                dt { "raw numbers" } dd { code { "runs.csv" } " and " code { "runs.parquet" } " beside this page" }
+            }
+        }
+    }
+}
+
+fn anchor(id: &str) -> String {
+    id.replace('/', "-")
+}
+
+/// Width of the picture of a band.
+const STRIP: f64 = 130.0;

@@ -1,0 +1,182 @@
+//! Experiment files: those of the tree, the one of the documentation, and what is refused.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use rnic_reproduce::judge::Samples;
+use rnic_reproduce::pool::{self, Limits};
+use rnic_reproduce::store::Store;
+use rnic_reproduce::{Catalogue, Report, RunSpec, Size, Verdict, Work};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The example of the documentation.
+fn example() -> String {
+    let page = fs::read_to_string(root().join("docs/reproduce.md")).expect("the page");
+    let (_, rest) = page.split_once("```toml\n").expect("it has an example");
+    rest.split_once("```").expect("which ends").0.to_owned()
+}
+
+/// A catalogue with one experiment, `paper/figure`.
+fn catalogue(text: &str) -> Result<Catalogue, String> {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let place = folder.path().join("paper/figure");
+    fs::create_dir_all(&place).expect("folders are made");
+    fs::write(place.join("experiment.toml"), text).expect("it is written");
+    Catalogue::read(folder.path()).map_err(|error| error.to_string())
+}
+
+fn all(catalogue: &Catalogue, size: Size) -> Work<'_> {
+    let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
+    Work::new(selected, size, None).expect("every plan can be run")
+}
+
+fn run(work: &Work<'_>, jobs: usize) -> Samples {
+    let specs: Vec<&RunSpec> = work.runs.values().collect();
+    let mut samples = Samples::new();
+    let limits = Limits { jobs: NonZeroUsize::new(jobs).expect("one at least"), memory: 1 };
+    let done = |sample: rnic_reproduce::Sample| -> Result<(), ()> {
+        samples.insert(sample.key.clone(), sample);
+        Ok(())
+    };
+    pool::run_all(&specs, limits, done).expect("nobody stops it");
+    samples
+}
+
+fn report<'r>(work: &'r Work<'r>, samples: &'r Samples) -> Report<'r> {
+    Report { work, samples, command: "rnic reproduce all", machine: "a machine", wall_s: 1.0, kept: 0 }
+}
+
+#[test]
+fn every_experiment_of_the_tree_can_be_run_at_both_sizes() {
+    let catalogue = Catalogue::read(&root().join("experiments")).expect("sound files");
+    assert!(!catalogue.experiments.is_empty());
+    for size in [Size::Full, Size::Fast] {
+        assert!(!all(&catalogue, size).runs.is_empty());
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_runs_and_holds() {
+    let catalogue = catalogue(&example()).expect("it is sound");
+    let work = all(&catalogue, Size::Fast);
+    assert_eq!(work.runs.len(), 2 * 2 * 3, "two variants, two values, three seeds");
+    let samples = run(&work, 2);
+    assert_eq!(samples.len(), work.runs.len());
+    let report = report(&work, &samples);
+    let rows = report.rows().concat();
+    assert_eq!((rows.len(), &rows[0].verdict), (1, &Verdict::Inside), "{rows:?}");
+    assert_eq!(rows[0].value.map(|stat| stat.count), Some(3));
+    let page = report.html();
+    assert!(page.contains("<svg") && page.contains("simulated") && page.contains("E-1"));
+    assert!(!page.contains("src=") && !page.contains("href=\"http"), "the page needs nothing but itself");
+    let mut csv = Vec::new();
+    report.write_csv(&mut csv).expect("memory does not fail");
+    let csv = String::from_utf8(csv).expect("text");
+    assert!(csv.starts_with("experiment,variant,point,seed,run,field,value\n"));
+    assert_eq!(csv.lines().filter(|line| line.contains(",goodput_gbps,")).count(), 12, "each run's once");
+    let mut parquet = Vec::new();
+    report.write_parquet(&mut parquet).expect("memory does not fail");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
+
+/// However many run at once, and however little memory there is.
+#[test]
+fn the_pool_makes_no_difference() {
+    let catalogue = catalogue(&example()).expect("it is sound");
+    let work = all(&catalogue, Size::Fast);
+    let hashes = |samples: &Samples| -> Vec<String> {
+        samples.values().map(|sample| sample.report["trace_hash"].to_string()).collect()
+    };
+    assert_eq!(hashes(&run(&work, 1)), hashes(&run(&work, 4)));
+}
+
+#[test]
+fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
+    let text = example().replace("min = 1.2, max = 20", "max = 0.5");
+    let catalogue = catalogue(&text).expect("it is sound");
+    let work = all(&catalogue, Size::Fast);
+    let mut samples = run(&work, 2);
+    let verdict = |samples: &Samples| report(&work, samples).rows().concat().remove(0).verdict;
+    assert_eq!(verdict(&samples), Verdict::Outside);
+    assert!(report(&work, &samples).html().contains("OUTSIDE"));
+    for sample in samples.values_mut() {
+        sample.failure = Some("a message was lost".to_owned());
+    }
+    let broken = verdict(&samples);
+    assert!(matches!(&broken, Verdict::Unjudged(reason) if reason.contains("a message was lost")), "{broken:?}");
+    assert!(broken.is_failure());
+}
+
+#[test]
+fn runs_are_shared_kept_and_found_again() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for figure in ["one", "two"] {
+        let place = folder.path().join("paper").join(figure);
+        fs::create_dir_all(&place).expect("folders are made");
+        fs::write(place.join("experiment.toml"), example()).expect("it is written");
+    }
+    let catalogue = Catalogue::read(folder.path()).expect("sound files");
+    let work = all(&catalogue, Size::Fast);
+    assert_eq!((work.layouts.len(), work.runs.len()), (2, 12), "both figures stand on the same runs");
+    let store = Store::open(&folder.path().join("runs")).expect("a folder");
+    let run = work.runs.values().next().expect("there are some");
+    assert_eq!(store.get(&run.key), None);
+    let sample = run.run();
+    store.put(&sample).expect("it is written");
+    assert_eq!(store.get(&run.key).map(|found| found.key), Some(sample.key));
+    let full = all(&catalogue, Size::Full);
+    assert!(!full.runs.contains_key(&run.key), "another plan is another run");
+}
+
+#[test]
+fn a_name_is_an_experiment_a_row_a_paper_or_all() {
+    let catalogue = catalogue(&example()).expect("it is sound");
+    for name in ["paper/figure", "paper", "all", "E-1", "e-1"] {
+        assert_eq!(catalogue.select(&[name.to_owned()]).map(|found| found.len()), Ok(1), "{name}");
+    }
+    let said = catalogue.select(&["fig9".to_owned()]).expect_err("there is none").to_string();
+    assert!(said.contains("`fig9`") && said.contains("--list"), "{said}");
+}
+
+/// What is wrong, by what in the example is replaced by what.
+#[test]
+fn mistakes_are_one_line_with_file_key_and_reason() {
+    let cases = [
+        ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: give 3 seeds at least"),
+        ("question =", "qestion =", "unknown field `qestion`"),
+        ("of = \"irn\"", "of = \"iwarp\"", "check[0].value.of: there is no variant `iwarp`; there are: irn, gbn"),
+        ("measures = [\"goodput\"], of", "measures = [\"speed\"], of", "check[0].value.measures: there is no measure"),
+        (", at = { loss = \"1%\" }", "", "check[0].value.at: say where on axis `loss`"),
+        (", at = { loss = \"1%\" }", ", over = [\"loss\"]", "check[0].value.take: there are several values"),
+        (
+            "at = { loss = \"1%\" }",
+            "at = { loss = \"2%\" }",
+            "there is no value of that axis `2%`; there are: 0.1%, 1%",
+        ),
+        ("band = { min = 1.2, max = 20 }", "band = {}", "check[0].band: without min and max it cannot fail"),
+        ("kind = \"ratio\"", "kind = \"product\"", "check[0].value: unknown variant `product`"),
+        ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is there twice"),
+        ("axis = \"loss\"", "axis = \"load\"", "plot[0].axis: there is no axis `load`"),
+        ("mtu = 1024", "mtu = ", "not TOML"),
+    ];
+    for (from, to, expected) in cases {
+        let text = example().replace(from, to);
+        assert_ne!(text, example(), "{from} is in the example");
+        let said = catalogue(&text).expect_err(to);
+        assert!(said.contains(expected) && said.contains("paper/figure/experiment.toml"), "{to}: {said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_run_names_the_variant_and_the_key() {
+    let text = example().replace("name = \"roce-gbn\", rto", "name = \"roce-gbn\", rtoo");
+    let catalogue = catalogue(&text).expect("the experiment itself is sound");
+    let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
+    let said = Work::new(selected, Size::Full, None).expect_err("no such option").to_string();
+    assert!(said.contains("variant `gbn` at loss 0.1%") && said.contains("rtoo"), "{said}");
+}
