@@ -17,9 +17,9 @@ seeds = [1, 2, 3]
 [base]
 mtu = 1024
 topology = { kind = "point-to-point" }
-links = { rate = "40Gbps", delay = "2us" }
-transport = { name = "irn", cap_packets = 128, rto_high = "100us" }
-workload = { kind = "closed-loop", op = "write", message = "16KB", depth = 8, count = 60 }
+links = { rate = "100Gbps", delay = "10us" }
+transport = { name = "irn", cap_packets = 512, rto_high = "200us" }
+workload = { kind = "closed-loop", op = "write", message = "16KB", depth = 64, count = 400 }
 fault = [{ kind = "drop", packets = "data", probability = "1%" }]
 
 [[variant]]
@@ -29,7 +29,7 @@ label = "IRN"
 [[variant]]
 name = "gbn"
 label = "go-back-N"
-set = { transport = { name = "roce-gbn", rto = "100us" } }
+set = { transport = { name = "roce-gbn", rto = "200us" } }
 
 [[measure]]
 name = "goodput"

@@ -5,7 +5,6 @@ mod figure;
 mod page;
 mod plot;
 mod raw;
-mod style;
 mod ticks;
 
 use std::io::Write;

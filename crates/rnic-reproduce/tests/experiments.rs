@@ -158,7 +158,7 @@ fn mistakes_are_one_line_with_file_key_and_reason() {
             "there is no value of that axis `2%`; there are: 0.1%, 1%",
         ),
         ("band = { min = 1.2, max = 20 }", "band = {}", "check[0].band: without min and max it cannot fail"),
-        ("kind = \"ratio\"", "kind = \"product\"", "check[0].value: unknown variant `product`"),
+        ("kind = \"ratio\"", "kind = \"product\"", "check[0].value.kind: unknown variant `product`"),
         ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is there twice"),
         ("axis = \"loss\"", "axis = \"load\"", "plot[0].axis: there is no axis `load`"),
         ("mtu = 1024", "mtu = ", "not TOML"),

@@ -87,7 +87,7 @@ pub fn on_dask(
 }
 
 fn lines(runs: &[&RunSpec]) -> Result<String, Failure> {
-    let lines: Result<Vec<String>, _> = runs.iter().map(|run| serde_json::to_string(run)).collect();
+    let lines: Result<Vec<String>, _> = runs.iter().map(serde_json::to_string).collect();
     Ok(lines.map_err(Failure::input)?.into_iter().map(|line| line + "\n").collect())
 }
 

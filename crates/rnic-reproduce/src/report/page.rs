@@ -4,7 +4,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Report;
 use super::figure::figure;
-use super::style::CSS;
 use crate::experiment::Band;
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
@@ -55,12 +54,16 @@ fn headline(rows: &[&Row]) -> String {
 fn lead(report: &Report<'_>) -> Markup {
     html! {
         p {
-            "Every number of ours on this page is " strong { "simulated" } ": a packet-level network with OpenRNIC's transport engine "
-            "at its ends. Beside it stands what the paper says, and the band that counts as agreement, with the reason for its width. "
-            "A row is judged by its mean over the seeds; the least and the largest stand behind it."
+            "Every number of ours on this page is " strong { "simulated" }
+            ": a packet-level network with OpenRNIC's transport engine at its ends. Beside it stands what the paper "
+            "says, and the band that counts as agreement, with the reason for its width. A row is judged by its mean "
+            "over the seeds; the least and the largest stand behind it."
         }
         @if report.work.size == Size::Fast {
-            p { strong { "This is the small version" } ": shorter runs of the same experiments. What it leaves out is said in each row." }
+            p {
+                strong { "This is the small version" }
+                ": shorter runs of the same experiments. What it leaves out is said in each row."
+            }
         }
     }
 }
@@ -82,13 +85,13 @@ fn tally(rows: &[&Row]) -> Markup {
 fn summary(rows: &[&Row]) -> Markup {
     html! {
         table {
-            thead { tr { th { "row" } th { "experiment" } th { "what" } th { "found" } th { "band" } th { "verdict" } } }
+            thead { (heads(&["row", "experiment", "what", "found", "band", "verdict"])) }
             tbody { @for row in rows {
                 tr {
                     td.row { (row.row) }
                     td.id { a href=(format!("#{}", anchor(&row.experiment))) { (row.experiment) } }
                     td { (row.what) }
-                    td { (row.value.map_or_else(|| "\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
+                    td { (row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
                     td { (row.band) }
                     td { (verdict(&row.verdict)) }
                 }
@@ -115,10 +118,16 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
     }
 }
 
+fn heads(names: &[&str]) -> Markup {
+    html! { tr { @for name in names { th { (name) } } } }
+}
+
 fn details(rows: &[Row]) -> Markup {
     html! {
         table {
-            thead { tr { th { "row" } th { "what" } th { "found, simulated" } th { "the paper says" } th { "band, and why so wide" } th { "verdict" } } }
+            thead {
+                (heads(&["row", "what", "found, simulated", "the paper says", "band, and why so wide", "verdict"]))
+            }
             tbody { @for row in rows {
                 tr {
                     td.row { (row.row) }
@@ -158,11 +167,14 @@ fn strip(stat: &Stat, band: Band) -> Markup {
     let (left, right) = (band.min.map_or(0.0, place), band.max.map_or(STRIP, place));
     let colour = if band.holds(stat.mean) { "#0f6b3c" } else { "#b3202c" };
     let number = |value: f64| format!("{value:.1}");
+    let view = format!("0 0 {STRIP} 12");
+    let width = number((right - left).max(1.5));
     html! {
-        svg.band width=(STRIP) height="12" viewBox=(format!("0 0 {STRIP} 12")) role="img" aria-label=(format!("band {band}")) {
+        svg.band width=(STRIP) height="12" viewBox=(view) role="img" aria-label=(format!("band {band}")) {
             rect x="0" y="5" width=(STRIP) height="2" fill="#e6e9ed" {}
-            rect x=(number(left)) y="2" width=(number((right - left).max(1.5))) height="8" fill="#cfe3d8" {}
-            line x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" stroke=(colour) stroke-width="2" {}
+            rect x=(number(left)) y="2" width=(width) height="8" fill="#cfe3d8" {}
+            line x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" stroke=(colour)
+                stroke-width="2" {}
             circle cx=(number(place(stat.mean))) cy="6" r="4" fill=(colour) {}
         }
     }
@@ -197,7 +209,8 @@ fn facts(report: &Report<'_>, layout: &Layout<'_>) -> Markup {
             dt { "repeat with" } dd { code { "rnic reproduce " (experiment.id) (flag) } }
             @if !keys.is_empty() {
                 dt { "runs" } dd {
-                    (keys.len()) ", " (seconds(work)) " of one processor in all; a run that another figure needs too is made once"
+                    (keys.len()) ", " (seconds(work)) " of one processor in all; "
+                    "a run that another figure needs too is made once"
                     @if failed > 0 { "; " strong.outside { (failed) " failed" } }
                 }
                 dt { "seeds" } dd { (seeds.join(", ")) }
@@ -212,10 +225,16 @@ fn footer(report: &Report<'_>) -> Markup {
         footer {
             dl {
                 dt { "command" } dd { code { (report.command) } }
-                dt { "wall time" } dd { (seconds(report.wall_s)) ", with " (report.work.runs.len()) " runs, " (report.kept) " of them kept from earlier commands" }
+                dt { "wall time" }
+                dd {
+                    (seconds(report.wall_s)) ", with " (report.work.runs.len()) " runs, " (report.kept)
+                    " of them kept from earlier commands"
+                }
                 dt { "machine" } dd { (report.machine) }
-                dt { "sources" } dd { code { (crate::SOURCES) } ", the fingerprint of the code that the runs depend on" }
-                dt { "raw numbers" } dd { code { "runs.csv" } " and " code { "runs.parquet" } " beside this page" }
+                dt { "sources" }
+                dd { code { (crate::SOURCES) } ", the fingerprint of the code that the runs depend on" }
+                dt { "raw numbers" }
+                dd { code { "runs.csv" } " and " code { "runs.parquet" } " beside this page" }
             }
         }
     }
@@ -225,5 +244,7 @@ fn anchor(id: &str) -> String {
     id.replace('/', "-")
 }
 
+/// The style sheet stands in the page: it needs nothing but itself.
+const CSS: &str = include_str!("style.css");
 /// Width of the picture of a band.
 const STRIP: f64 = 130.0;
