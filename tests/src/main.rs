@@ -16,7 +16,7 @@ struct Args {
     #[arg(long, value_enum, default_value = "fabric")]
     backend: Backend,
     /// With which transport
-    #[arg(long, value_parser = ["irn", "roce-gbn", "fasr"], default_value = "irn")]
+    #[arg(long, value_parser = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr"], default_value = "irn")]
     transport: String,
     /// Seed of the first run; each further run takes the next one
     #[arg(long, default_value_t = 1)]

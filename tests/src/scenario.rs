@@ -82,7 +82,7 @@ impl Scenario {
         let streams = RandomStreams::new(seed);
         let random = &mut streams.stream("scenario");
         let mut guests = streams.stream("scenario/guest");
-        let guest_name = if one_in(&mut guests, 2) { "irn" } else { "roce-gbn" };
+        let guest_name = pick(&mut guests, &["irn", "roce-gbn", "irn", "roce-gbn", "roce-sr", "tcp"]);
         let guest = one_in(&mut guests, 5).then(|| Transport::draw(place, guest_name, &mut guests));
         let transport = Transport::draw(place, transport, &mut streams.stream("scenario/transport"));
         let wiring = Wiring::draw(place, &mut streams.stream("scenario/wiring"));

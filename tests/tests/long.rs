@@ -45,6 +45,36 @@ fn fasr_on_the_fabric() {
 
 #[test]
 #[ignore = "minutes; see `make long-test`"]
+fn roce_sr_on_the_fabric() {
+    run(Place::Fabric, "roce-sr", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
 fn fasr_on_sockets() {
     run(Place::Sockets, "fasr", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn roce_ar_on_the_fabric() {
+    run(Place::Fabric, "roce-ar", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn tcp_on_the_fabric() {
+    run(Place::Fabric, "tcp", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn roce_sr_on_sockets() {
+    run(Place::Sockets, "roce-sr", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn tcp_on_sockets() {
+    run(Place::Sockets, "tcp", 1_000_000);
 }

@@ -40,6 +40,12 @@ pub struct Transport {
     pub(crate) split: bool,
     /// Early packets are placed, not dropped.
     pub(crate) places_early: bool,
+    /// But only Writes and responses, and acknowledgements do not say which.
+    pub(crate) places_writes_only: bool,
+    /// Receivers report gaps.
+    pub(crate) reports_gaps: bool,
+    /// Timers run from the last packet sent.
+    pub(crate) times_last_sent: bool,
     /// Every packet is acknowledged.
     pub(crate) acks_every_packet: bool,
     /// Otherwise: one in so many asks for it.
@@ -67,7 +73,8 @@ impl Transport {
     /// When its parts do not fit together.
     pub fn new(profile: Profile) -> Result<Self, ProfileError> {
         profile.check()?;
-        let places_early = profile.placement() == Placement::PlaceOutOfOrder;
+        let places_early = profile.placement().keeps_early();
+        let recovery = &profile.recovery;
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
         let mut transport = Self {
             format: match profile.protocol {
@@ -82,6 +89,9 @@ impl Transport {
             unreliable: None,
             split: profile.spaces == SequenceSpaces::Split,
             places_early,
+            places_writes_only: profile.placement() == Placement::PlaceWrites,
+            reports_gaps: recovery.policy.reports_gaps,
+            times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
             early_reach: if places_early { window_bits } else { 1 },
             pool: match profile.store {
                 Store::Pool(shape) if places_early => Some(shape),

@@ -15,6 +15,8 @@ mod acknowledgements;
 mod lost_again;
 #[path = "roce_mechanisms/responses.rs"]
 mod responses;
+#[path = "roce_mechanisms/selective.rs"]
+mod selective;
 
 use common::*;
 use rnic_base::{Duration, Psn, Time};

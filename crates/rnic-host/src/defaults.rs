@@ -100,13 +100,15 @@ const DEFAULTS: &[(&str, &str)] = &[
     // Go-back-N: two ticks of a process that is off its core. Without loss, 1 to 32 ms make no difference on an idle
     // machine; with loss, shorter is faster (README.md has figures).
     ("rto", "8ms"),
+    // TCP's floor under its computed timeout: as IRN's.
+    ("rto_min", "1ms"),
     // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's and half in the
     // receiver's train.
     ("cap_packets", "256"),
 ];
 
 /// Options that are timeouts.
-const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];
+const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", "rto_min"];
 
 /// Round trips of connection set-up in a timeout: the queues of a loaded path double its round trip, and then some.
 const TIMEOUT_ROUND_TRIPS: u64 = 4;

@@ -36,6 +36,18 @@ pub enum Placement {
     Drop,
     /// Writes them to their final place and completes in order: IRN (section 5.3).
     PlaceOutOfOrder,
+    /// Does that with Writes (but for a last packet with immediate data, which takes a receive) and Read responses, and
+    /// drops early Sends and requests: RoCE's selective repeat. Its acknowledgements name the next packet expected and
+    /// nothing else that has arrived.
+    PlaceWrites,
+}
+
+impl Placement {
+    /// Whether any early packet is kept, so that windows need bitmaps and packets addresses of their own.
+    #[inline]
+    pub const fn keeps_early(self) -> bool {
+        !matches!(self, Self::Drop)
+    }
 }
 
 /// When a receiver acknowledges.
@@ -184,7 +196,9 @@ impl Profile {
     pub fn in_flight_max(&self) -> u64 {
         let cap = self.cap_packets.map_or(OUTSTANDING_PACKETS_MAX, u64::from);
         match self.placement() {
-            Placement::PlaceOutOfOrder => cap.min(u64::from(AnyRing::with_bits(self.window_bits).bits())),
+            Placement::PlaceOutOfOrder | Placement::PlaceWrites => {
+                cap.min(u64::from(AnyRing::with_bits(self.window_bits).bits()))
+            }
             Placement::Drop => cap,
         }
     }
@@ -252,7 +266,7 @@ impl Profile {
     /// # Errors
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ProfileError> {
-        let places = self.placement() == Placement::PlaceOutOfOrder;
+        let places = self.placement().keeps_early();
         if places && (self.protocol == Protocol::Roce || self.spaces != SequenceSpaces::Split) {
             return Err(ProfileError::PlacementNeedsIrn(self.name));
         }

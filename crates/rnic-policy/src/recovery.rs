@@ -143,6 +143,8 @@ pub trait Recovery: Pod {
     const GAP_IS_LOSS: bool;
     /// What the receiver must do with packets that arrive early for this algorithm to make sense.
     const PLACEMENT: Placement;
+    /// Whether the receiver reports gaps. If not, nothing but silence tells the sender of a loss.
+    const REPORTS_GAPS: bool = true;
 
     /// Required: the state of a window in which nothing is outstanding.
     fn start(params: &Params) -> Self;
@@ -155,6 +157,12 @@ pub trait Recovery: Pod {
 
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions;
+
+    /// Optional: whether the timer runs from the last packet sent, and not from the last acknowledgement. Default: no.
+    fn times_last_sent(params: &Params) -> bool {
+        let _ = params;
+        false
+    }
 
     /// Optional: whether these parameters make it wait before it takes a gap for a loss. Default: no.
     fn tolerates_reordering(params: &Params) -> bool {
@@ -174,6 +182,8 @@ pub struct RecoveryPolicy {
     pub params: &'static [ParamSpec],
     /// See [`Recovery::PLACEMENT`].
     pub placement: Placement,
+    /// See [`Recovery::REPORTS_GAPS`].
+    pub reports_gaps: bool,
     /// Bytes of private state per window.
     pub state_bytes: usize,
     /// See [`Recovery::start`].
@@ -184,6 +194,8 @@ pub struct RecoveryPolicy {
     pub interest: fn(&Params) -> Interest,
     /// See [`Recovery::on_event`].
     pub on_event: fn(&mut PolicyState, &RecoveryEvent, &WindowView<'_>, &Params) -> RecoveryActions,
+    /// See [`Recovery::times_last_sent`].
+    pub times_last_sent: fn(&Params) -> bool,
     /// See [`Recovery::tolerates_reordering`].
     pub tolerates_reordering: fn(&Params) -> bool,
 }
@@ -196,11 +208,13 @@ impl RecoveryPolicy {
             summary: T::SUMMARY,
             params: T::PARAMS,
             placement: T::PLACEMENT,
+            reports_gaps: T::REPORTS_GAPS,
             state_bytes: size_of::<T>(),
             start: |params| PolicyState::of(T::start(params)),
             initial_rto: T::initial_rto,
             interest: T::interest,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            times_last_sent: T::times_last_sent,
             tolerates_reordering: T::tolerates_reordering,
         }
     }

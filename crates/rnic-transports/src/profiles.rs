@@ -3,9 +3,13 @@
 mod fasr;
 mod irn;
 mod irn_plus;
+mod roce_ar;
 mod roce_cx6cache;
 mod roce_gbn;
+mod roce_irnpaper;
+mod roce_sr;
 mod srnic;
+mod tcp;
 
 use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError};
 
@@ -16,9 +20,13 @@ pub fn profiles() -> Vec<Profile> {
     vec![
         roce_gbn::profile(),
         irn::profile(),
+        roce_sr::profile(),
+        roce_ar::profile(),
+        roce_irnpaper::profile(),
+        roce_cx6cache::profile(),
+        tcp::profile(),
         irn_plus::profile(),
         srnic::profile(),
-        roce_cx6cache::profile(),
         fasr::profile(),
     ]
 }

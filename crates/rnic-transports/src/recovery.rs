@@ -6,4 +6,7 @@ crate::registry! { RecoveryPolicy:
     fasr::Fasr,
     go_back_n::GoBackN,
     irn::Irn,
+    cx7_selective::Cx7Selective,
+    timeout_only::TimeoutOnly,
+    tcp_sack::TcpSack,
 }

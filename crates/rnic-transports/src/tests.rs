@@ -69,7 +69,7 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
     let refused: [Case; 7] = [
-        ("tcp", &[], "roce-gbn, irn"),
+        ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
         ("irn", &[("rto_lo", "1us")], "rto_low"),
         ("irn", &[("rto_low", "1 parsec")], "parsec"),
@@ -94,3 +94,5 @@ fn select_allows_spraying_with_a_nack_threshold() {
 }
 
 mod irn_recovery;
+mod roce_recovery;
+mod tcp_recovery;

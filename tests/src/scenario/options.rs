@@ -26,11 +26,15 @@ impl fmt::Debug for Transport {
 impl Transport {
     /// The transport called `name` with options drawn from `random`.
     pub(super) fn draw(place: Place, name: &str, random: &mut RandomStream) -> Self {
-        let options = match name {
+        let mut options = match name {
             "irn" => irn(place, random),
             "fasr" => fasr(place, random),
+            "tcp" => tcp(place, random),
             _ => roce(place, random),
         };
+        if name == "roce-ar" && one_in(random, 2) {
+            options.push(("paths", "spray".to_owned()));
+        }
         let given: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let profile = rnic_transports::select(name, given).expect("options that are drawn are legal");
         Self { profile, options }
@@ -45,8 +49,29 @@ fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]
 
 fn common(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 6) {
-        options.push(("control", "dcqcn".to_owned()));
+        let control = pick(random, &["dcqcn", "dcqcn", "timely", "aimd", "dctcp", "new-reno"]);
+        options.push(("control", control.to_owned()));
+        if matches!(control, "dcqcn" | "timely") && one_in(random, 2) {
+            options.push(("cut_on_loss", "true".to_owned()));
+        }
     }
+}
+
+fn tcp(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    common(random, &mut options);
+    options.push(("rto_min", time(place, random, &[40, 100, 320], &[1_000, 3_000])));
+    options.push(("rto_max", time(place, random, &[320, 1_000, 5_000], &[8_000, 100_000])));
+    if one_in(random, 2) {
+        options.push(("cap_packets", pick(random, &["1", "2", "3", "8", "64", "500"]).to_owned()));
+    }
+    if one_in(random, 2) {
+        options.push(("dupthresh", pick(random, &["1", "2", "4", "10"]).to_owned()));
+        if options.last().is_some_and(|(_, value)| value == "4" || value == "10") && one_in(random, 2) {
+            options.push(("paths", "spray".to_owned()));
+        }
+    }
+    options
 }
 
 fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {

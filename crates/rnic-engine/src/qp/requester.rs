@@ -283,6 +283,9 @@ impl Qp {
         let made = self.build_request(core, now, counter, Piece { index, takes, asks, again: true });
         // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
         self.requester.window.repeated(seq, end);
+        if self.transport.times_last_sent {
+            self.requester.window.restart_timer(now);
+        }
         if let Some(watched) = core.watch.of(self.slot) {
             watched.round_trip.forget();
         }

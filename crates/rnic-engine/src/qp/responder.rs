@@ -130,10 +130,11 @@ impl Qp {
             Arrival::Early => self.receive_early(core, seq, packet, dma),
             Arrival::Duplicate => self.receive_duplicate(core, seq, packet),
             Arrival::Outside => {
-                if self.transport.places_early || self.responder.window.gap_is_news(seq) {
-                    self.acknowledge(core, AckKind::Gap);
-                }
                 let kept = self.transport.places_early;
+                let every_time = kept && !self.transport.places_writes_only;
+                if every_time || self.responder.window.gap_is_news(seq) {
+                    self.report_gap(core, AckKind::Gap);
+                }
                 let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
                 RxOutcome::Dropped(core.drop_packet(reason))
             }
@@ -181,28 +182,56 @@ impl Qp {
         if self.transport.acks_every_packet {
             let kind = if repairs { self.repaired_ack(core, LaneId::RequestsIn, seq) } else { AckKind::Ack };
             self.acknowledge(core, kind);
-        } else if self.owes_for(packet) {
+        } else if self.owes_for(packet) || self.has_taken_early(seq) {
             self.responder.owes = None;
-            self.owe(core, AckKind::Ack);
+            let kind = self.answer_to_repair(&self.responder.window);
+            self.owe(core, kind);
         }
         RxOutcome::Accepted
     }
 
+    /// Whether packets behind `seq`, just accepted in order, were here already: whatever they asked for is due now.
+    fn has_taken_early(&self, seq: Seq) -> bool {
+        self.transport.places_early && self.responder.window.expected > seq + 1
+    }
+
+    /// What to say when the packet that was missing is here: where acknowledgements name no packets but the expected
+    /// one, that the next hole is open, if there is one.
+    pub(crate) fn answer_to_repair(&self, window: &ReceiveWindow) -> AckKind {
+        let reports = self.transport.places_writes_only && self.transport.reports_gaps;
+        let kept = if reports { window.latest_early() } else { None };
+        kept.map_or(AckKind::Ack, |seq| AckKind::Nack(seq.wire()))
+    }
+
+    /// Tells the sender of a gap, if it listens for such news.
+    fn report_gap(&mut self, core: &mut Core, kind: AckKind) {
+        if self.transport.reports_gaps {
+            self.acknowledge(core, kind);
+        }
+    }
+
     /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is
-    /// still to be reported is gone. Reads and atomics are answered by their responses.
+    /// still to be reported is gone. Reads and atomics are answered by their responses, where those have their numbers.
     fn owes_for(&self, packet: &Packet) -> bool {
-        let answered = matches!(packet.headers, Headers::ReadRequest { .. } | Headers::AtomicRequest { .. });
+        let fetches = matches!(packet.headers, Headers::ReadRequest { .. } | Headers::AtomicRequest { .. });
+        let answered = fetches && !self.transport.split;
         (packet.flags.ack_request && !answered) || self.responder.owes.is_some_and(|owed| owed != AckKind::Ack)
     }
 
     #[inline(never)]
     fn receive_early<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
+        if self.transport.places_writes_only && !matches!(packet.headers, Headers::Write { immediate: None, .. }) {
+            if self.responder.window.gap_is_news(seq) {
+                self.report_gap(core, AckKind::Gap);
+            }
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+        }
         if self.accept(core, seq, packet, dma).is_err() {
-            self.acknowledge(core, AckKind::Gap);
+            self.report_gap(core, AckKind::Gap);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         self.keep_early(core, seq, packet);
-        self.acknowledge(core, AckKind::Nack(seq.wire()));
+        self.report_gap(core, AckKind::Nack(seq.wire()));
         RxOutcome::Early
     }
 
@@ -258,8 +287,17 @@ impl Qp {
     /// that caused it is accepted after all.
     fn owe(&mut self, core: &mut Core, kind: AckKind) {
         let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
-        if stands(kind) || !self.responder.owes.is_some_and(stands) {
+        // That packets were dropped is said once; that others were kept can be said again.
+        let folds = self.transport.places_writes_only
+            && self.responder.owes == Some(AckKind::Gap)
+            && matches!(kind, AckKind::Nack(_));
+        if stands(kind) || !(folds || self.responder.owes.is_some_and(stands)) {
             self.responder.owes = Some(kind);
+        }
+        // Responses may wait for room at the peer; what it is owed does not.
+        let may_wait = self.transport.split && !self.transport.acks_every_packet && self.responder.queued;
+        if may_wait && core.peers.stop_waiting(self.peer, Half::Responder, self.slot) {
+            core.ready.requeue(Half::Responder, self.slot);
         }
         self.wake_responder(core);
     }

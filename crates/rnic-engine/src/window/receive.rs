@@ -188,6 +188,15 @@ impl ReceiveWindow {
         here.then(|| early.acting.test(0))
     }
 
+    /// The latest packet that is here early, where the window itself knows.
+    pub(crate) fn latest_early(&self) -> Option<Seq> {
+        let early = self.early.as_ref().filter(|early| early.count > 0)?;
+        match &early.arrived {
+            Arrived::Ring(arrived) => arrived.last_one().map(|offset| self.expected + u64::from(offset)),
+            Arrived::Pooled { .. } => None,
+        }
+    }
+
     /// How many packets from the head on are here early and do nothing.
     pub(crate) fn quiet_run(&mut self, bits: &mut Bits<'_>) -> u32 {
         let Some(early) = self.early.as_mut().filter(|early| early.count > 0) else { return 0 };

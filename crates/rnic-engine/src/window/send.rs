@@ -106,7 +106,7 @@ impl SendWindow {
     /// Notes that `packets` new packets have been sent; `drawn` when they draw an acknowledgement of their own.
     #[inline]
     pub(crate) fn sent(&mut self, packets: u64, drawn: bool, now: Time, transport: &Transport) {
-        if self.is_empty() {
+        if self.is_empty() || transport.times_last_sent {
             self.restart_timer(now);
         }
         if drawn && (transport.recovery_interest == Interest::Always || transport.control_interest.acked) {
@@ -232,7 +232,8 @@ impl SendWindow {
     /// Records that `seq` has arrived early; false when that is not news, or not possible.
     pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
         // A receiver that has `una` itself would say so cumulatively.
-        if !transport.places_early || seq <= self.una || seq >= self.next {
+        let names_kept = transport.places_early && !transport.places_writes_only;
+        if !names_kept || seq <= self.una || seq >= self.next {
             return false;
         }
         let offset = seq.since(self.una);

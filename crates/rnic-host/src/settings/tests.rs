@@ -99,7 +99,7 @@ fn mistakes_are_one_line_that_names_the_variable() {
         ("RNIC_BYPASS", "yes", "on or off"),
         ("RNIC_PROGRESS", "fast", "auto, thread or off"),
         ("RNIC_SET", "rto", "KEY=VALUE"),
-        ("RNIC_TRANSPORT", "tcp", "roce-gbn"),
+        ("RNIC_TRANSPORT", "quic", "roce-gbn"),
         ("RNIC_SET", "rto_high=soon", "rto_high"),
         ("RNIC_PEERS", "mlx5", "rnic or roce"),
     ];

@@ -114,7 +114,11 @@ impl<'p> Model<'p> {
 
     fn nack(&mut self, random: &mut RandomStream) -> Result<(), String> {
         let above = self.next.since(self.una) - 1;
-        let keeps = self.policy.placement == Placement::PlaceOutOfOrder;
+        let keeps = match self.policy.placement {
+            Placement::Drop => false,
+            Placement::PlaceOutOfOrder => true,
+            Placement::PlaceWrites => random.below(2) == 0,
+        };
         let sack = (keeps && above > 0).then(|| self.una + random.between(1, above));
         self.sacked.extend(sack);
         let losses = (keeps && random.below(2) == 0).then(|| draw_losses(random));

@@ -10,6 +10,7 @@
 //! | no BDP-FC | `cap_packets = 0` |
 //! | computed timeout | `dynamic_rto = true` |
 //! | NACK threshold | `nack_threshold = n` |
+//! | TCP's AIMD, DCTCP (section 4.4.4) | `control = "aimd"`, `control = "dctcp"` |
 //!
 //! Without BDP-FC the packets in flight are still bounded by the widest bitmap we have, 16384: a deviation the paper's
 //! simulator did not need, far above any of its flows.

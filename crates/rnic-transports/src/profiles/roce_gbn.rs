@@ -5,7 +5,16 @@
 //! the end of messages (and every 64 packets, so that a long message frees its sender's timer).
 //!
 //! The paper's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one sends a
-//! few, as hardware does.
+//! few, as hardware does. `roce-irnpaper` is that baseline.
+//!
+//! Configurations with names of their own in the papers:
+//!
+//! | name | how |
+//! |---|---|
+//! | RoCE with PFC | `rto = "0"`, PFC on in the switches |
+//! | RoCE without PFC | PFC off, `rto` is RTO_high |
+//! | Resilient RoCE (IRN section 4.5) | `control = "dcqcn"`, PFC off, ECN on |
+//! | go-back-N with back-off (IRN section 4.3) | `control = "dcqcn"` or `"timely"`, `cut_on_loss = true` |
 
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
 use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};

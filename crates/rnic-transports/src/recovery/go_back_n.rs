@@ -6,6 +6,10 @@
 //! Deviations: none in the sender. The verbs timeout (4.096 us times a power of two) is replaced by one fixed value,
 //! IRN's RTO_high, as in the paper's baseline; it is switched off (`rto = 0`) where the network is lossless thanks to
 //! PFC, "to prevent spurious retransmissions" (section 4.1).
+//!
+//! `rto_from_last_sent` runs the timer from the last packet sent and not from the last acknowledgement: for baselines
+//! that acknowledge next to nothing (`roce-irnpaper`), where a long message would time out while it is being sent. It
+//! is what a receiver sees that waits for the next packet of a Read.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;
@@ -18,15 +22,19 @@ use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, Recov
 pub struct GoBackN {}
 
 const RTO: usize = 0;
+const FROM_LAST_SENT: usize = 1;
 
 impl Recovery for GoBackN {
     const NAME: &'static str = "go-back-n";
     const SUMMARY: &'static str = "on a NAK or a timeout, send everything outstanding again (IBA 9.7.5)";
-    const PARAMS: &'static [ParamSpec] = &[ParamSpec::duration(
-        "rto",
-        Duration::from_us(320),
-        "retransmission timeout; 0 for none, as under PFC (IRN section 4.1: RTO_high)",
-    )];
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec::duration(
+            "rto",
+            Duration::from_us(320),
+            "retransmission timeout; 0 for none, as under PFC (IRN section 4.1: RTO_high)",
+        ),
+        ParamSpec::switch("rto_from_last_sent", false, "the timeout counts from the last packet sent"),
+    ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::Drop;
 
@@ -40,6 +48,10 @@ impl Recovery for GoBackN {
 
     fn interest(_: &Params) -> Interest {
         Interest::Never
+    }
+
+    fn times_last_sent(params: &Params) -> bool {
+        params.is_on(FROM_LAST_SENT)
     }
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {

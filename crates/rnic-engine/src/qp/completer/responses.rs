@@ -159,7 +159,8 @@ impl Qp {
                 return RxOutcome::Duplicate;
             }
             Arrival::Outside => {
-                if self.transport.places_early || responses.window.gap_is_news(seq) {
+                let reports = self.transport.reports_gaps;
+                if reports && (self.transport.places_early || responses.window.gap_is_news(seq)) {
                     self.acknowledge_responses(core, AckKind::Gap);
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
@@ -190,7 +191,9 @@ impl Qp {
             let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesIn);
             responses.window.keep(seq, false, window_bits, &mut bits);
             let kind = self.early_ack(core, LaneId::ResponsesIn, seq);
-            self.acknowledge_responses(core, kind);
+            if self.transport.reports_gaps {
+                self.acknowledge_responses(core, kind);
+            }
             return RxOutcome::Early;
         }
         let repairs = !responses.window.is_in_order();
@@ -210,6 +213,10 @@ impl Qp {
         let run = responses.window.quiet_run(&mut bits);
         if run > 0 {
             responses.window.take_early(run, &mut bits);
+        }
+        if self.transport.places_writes_only {
+            let responses = self.responses.as_ref().expect("responses have come in");
+            return self.answer_to_repair(&responses.window);
         }
         self.repaired_ack(core, LaneId::ResponsesIn, seq)
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rnic_base::Psn;
 use rnic_engine::{QpAttributes, QpTiming, Service, Transport};
-use rnic_policy::Placement;
 use rnic_wire::cm::ip::IpRequest;
 use rnic_wire::cm::{
     Bits, Failover, Gid, Path, PathMtu, PrivateData, Reject, RejectInfo, RejectReason, Reply, Request, ServiceId,
@@ -48,7 +47,7 @@ pub(super) fn timing(config: &ConnectionConfig, choice: &TransportChoice, psn: P
 /// `choice`, with no more in flight than the other side's bitmap takes.
 pub(super) fn capped(choice: &TransportChoice, cap_packets: Option<u32>) -> TransportChoice {
     let mut choice = choice.clone();
-    if choice.profile.placement() == Placement::PlaceOutOfOrder
+    if choice.profile.placement().keeps_early()
         && let Some(cap) = smaller(choice.profile.cap_packets, cap_packets)
     {
         // A cap that a peer makes up may be out of range: then ours stays, and its packets beyond are dropped.

@@ -1,0 +1,24 @@
+//! `roce-sr`: RoCE with ConnectX-7's selective repeat.
+//!
+//! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1; targets 1.C. Writes and Read responses are repaired one hole at a
+//! time, everything else goes back ([`crate::recovery::cx7_selective`] says what is known and what is chosen). Nothing
+//! bounds the packets in flight but the bitmap, which is the widest we have; acknowledgements come when asked for, as
+//! with `roce-gbn`; Read responses are acknowledged packet by packet by the engine's split spaces.
+
+use rnic_base::AnyRing;
+use rnic_policy::{Configured, Params, Profile, Protocol, RecoveryPolicy, SequenceSpaces};
+
+use crate::recovery::cx7_selective::Cx7Selective;
+
+pub(super) fn profile() -> Profile {
+    let recovery = RecoveryPolicy::of::<Cx7Selective>();
+    Profile {
+        name: "roce-sr",
+        summary: "RoCE with selective repeat as ConnectX-7 does it: Writes and Read responses, one hole per NACK",
+        protocol: Protocol::Irn,
+        spaces: SequenceSpaces::Split,
+        window_bits: AnyRing::LARGEST,
+        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
+        ..super::roce_gbn::profile()
+    }
+}

@@ -1,0 +1,186 @@
+//! TCP's loss recovery with selective acknowledgements.
+//!
+//! Source: RFC 6675 (scoreboard, when a packet is lost, pipe), RFC 6582 (partial acknowledgements), RFC 6298 (timeout).
+//! With `new-reno` it stands in for iWARP's transport, the full TCP of IRN (SIGCOMM'18) section 4.6.
+//!
+//! Where each part sits here: the scoreboard is the engine's window; `IsLost` is [`TcpSack::lost_below`]; `SetPipe` and
+//! the rule that a repair needs room in the window are the engine's gate.
+//!
+//! Deviations and choices:
+//!
+//! * packets for bytes: a packet is lost when `dupthresh` packets above it have been selectively acknowledged;
+//! * one selective acknowledgement per early packet, and acknowledgements are not delayed: the receiver is IRN's. A
+//!   lost acknowledgement takes its block along; TCP would repeat it in the next two;
+//! * an acknowledgement in recovery that uncovers a packet not yet sent again sends it (RFC 6582, step 3), though RFC
+//!   6675 would wait for more evidence; no rescue retransmission, no limited transmit beyond what the window allows;
+//! * a retransmission that is lost is found by timeout; a timeout keeps the scoreboard and takes everything else that is
+//!   outstanding for lost (RFC 6675, section 5.1 allows it: our receivers never give packets back);
+//! * the timeout is at least `rto_min`, 320 us and not a second: IRN's RTO_high, for a fair tail (targets 2.C). It is
+//!   also the first timeout. It doubles each time it runs out, up to `rto_max`, until a round trip is measured again
+//!   (sections 5.5 and 5.7); the clock has no granularity.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{Duration, Seq, SeqRange};
+use rnic_policy::recovery::{Interest, TimerChange};
+use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+
+/// Per-window state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct TcpSack {
+    /// Recovery ends when everything before this one is acknowledged: RecoveryPoint plus one.
+    recovers_to: u64,
+    /// Packets below this one have been sent again in this recovery: HighRxt plus one.
+    retransmitted_below: u64,
+    /// Smoothed round-trip time, nanoseconds; 0 before the first sample.
+    srtt_ns: u64,
+    /// Mean deviation of the same, nanoseconds.
+    rttvar_ns: u64,
+    /// The timeout in force, nanoseconds; 0 before anything has changed it.
+    rto_ns: u64,
+    /// 1 while recovering.
+    recovering: u64,
+}
+
+const RTO_MIN: usize = 0;
+const RTO_MAX: usize = 1;
+const DUPTHRESH: usize = 2;
+
+const AT_LEAST_1_US: u64 = Duration::from_us(1).as_ps();
+
+impl Recovery for TcpSack {
+    const NAME: &'static str = "tcp-sack";
+    const SUMMARY: &'static str = "TCP's fast retransmit with SACK and a computed timeout (RFC 6675, 6582, 6298)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec {
+            min: AT_LEAST_1_US,
+            ..ParamSpec::duration("rto_min", Duration::from_us(320), "first and least timeout (IRN's RTO_high)")
+        },
+        ParamSpec {
+            min: AT_LEAST_1_US,
+            ..ParamSpec::duration("rto_max", Duration::from_secs(1), "a timeout never doubles beyond this")
+        },
+        ParamSpec::count("dupthresh", 3, 1, 1 << 16, "a packet is lost when so many above it have arrived"),
+    ];
+    const GAP_IS_LOSS: bool = true;
+    const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
+
+    fn start(_: &Params) -> Self {
+        Self::zeroed()
+    }
+
+    fn initial_rto(params: &Params) -> Option<Duration> {
+        Some(params.duration(RTO_MIN))
+    }
+
+    fn interest(_: &Params) -> Interest {
+        Interest::Always
+    }
+
+    /// Up to three packets, TCP has always borne it; more, if somebody says so.
+    fn tolerates_reordering(params: &Params) -> bool {
+        params.get(DUPTHRESH) > 3
+    }
+
+    fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
+        let mut actions = RecoveryActions::default();
+        match *event {
+            RecoveryEvent::Acked { rtt, .. } => {
+                actions.rto = rtt.map(|rtt| Some(self.take_rtt_sample(rtt, params)));
+                actions.retransmit = self.on_ack(view, params);
+            }
+            RecoveryEvent::Nacked { .. } => actions.retransmit = self.on_nack(view, params),
+            RecoveryEvent::TimedOut { .. } => {
+                actions.retransmit = Some(view.outstanding());
+                (self.recovering, self.recovers_to) = (1, view.next.get());
+                self.retransmitted_below = view.next.get();
+                actions.rto = Some(Some(self.back_off(params)));
+                actions.timer = TimerChange::Restart;
+            }
+        }
+        actions.recovering = self.recovering != 0;
+        actions
+    }
+}
+
+impl TcpSack {
+    fn on_ack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
+        if self.recovering == 0 {
+            return None;
+        }
+        if view.una.get() >= self.recovers_to || view.una == view.next {
+            self.recovering = 0;
+            return None;
+        }
+        // A partial acknowledgement: what it uncovers is lost, and whatever has the evidence for it.
+        self.repair(self.lost_below(view, params).max(view.una + 1), view)
+    }
+
+    fn on_nack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
+        let lost_below = self.lost_below(view, params);
+        if lost_below <= view.una {
+            return None;
+        }
+        if self.recovering == 0 {
+            (self.recovering, self.recovers_to) = (1, view.next.get());
+            self.retransmitted_below = view.una.get();
+        }
+        self.repair(lost_below, view)
+    }
+
+    /// What is lost below `end` and has not been sent again. The engine leaves out what lies between and has arrived.
+    fn repair(&mut self, end: Seq, view: &WindowView<'_>) -> Option<SeqRange> {
+        let from = view.una + self.retransmitted_below.saturating_sub(view.una.get());
+        let first_zero = view.sacked.and_then(|ring| ring.first_zero(from.since(view.una) as u32));
+        let start = first_zero.map_or(from, |offset| view.una + u64::from(offset));
+        if start >= end {
+            return None;
+        }
+        self.retransmitted_below = end.get();
+        Some(SeqRange::new(start, end))
+    }
+
+    /// Packets below this one that have not arrived are lost (RFC 6675, IsLost): the `dupthresh`-th highest that has
+    /// been selectively acknowledged; `una` when there are fewer.
+    fn lost_below(&self, view: &WindowView<'_>, params: &Params) -> Seq {
+        let Some(ring) = view.sacked else { return view.una };
+        let (total, wanted) = (u64::from(ring.popcount()), params.get(DUPTHRESH));
+        if total < wanted {
+            return view.una;
+        }
+        // The count of those below an offset only grows with it: the largest offset that leaves enough above.
+        let (mut low, mut high) = (0, ring.bits());
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            let above = total - u64::from(ring.popcount_first(middle));
+            if above >= wanted { low = middle } else { high = middle }
+        }
+        view.una + u64::from(low)
+    }
+
+    /// RFC 6298 section 2, in integers.
+    fn take_rtt_sample(&mut self, rtt: Duration, params: &Params) -> Duration {
+        let sample = rtt.as_ns().max(1);
+        if self.srtt_ns == 0 {
+            (self.srtt_ns, self.rttvar_ns) = (sample, sample / 2);
+        } else {
+            self.rttvar_ns = (3 * self.rttvar_ns + self.srtt_ns.abs_diff(sample)) / 4;
+            self.srtt_ns = (7 * self.srtt_ns + sample) / 8;
+        }
+        self.set_rto(Duration::from_ns(self.srtt_ns + 4 * self.rttvar_ns), params)
+    }
+
+    /// RFC 6298 section 5.5.
+    fn back_off(&mut self, params: &Params) -> Duration {
+        let present =
+            if self.rto_ns == 0 { params.duration(RTO_MIN) } else { Duration::from_ns(self.rto_ns) };
+        self.set_rto(present.saturating_mul(2), params)
+    }
+
+    fn set_rto(&mut self, rto: Duration, params: &Params) -> Duration {
+        let (least, most) = (params.duration(RTO_MIN), params.duration(RTO_MAX));
+        let rto = rto.min(most).max(least);
+        self.rto_ns = rto.as_ns();
+        rto
+    }
+}

@@ -1,0 +1,48 @@
+//! RoCE's recovery decisions on hand-made windows.
+
+use rnic_base::{Psn, Seq, SeqRange, Time};
+use rnic_policy::{Params, RecoveryEvent, RecoveryPolicy, WindowView};
+
+use crate::recovery::cx7_selective::Cx7Selective;
+use crate::recovery::timeout_only::TimeoutOnly;
+
+fn seq(index: u64) -> Seq {
+    Seq::start(Psn::new(100)) + index
+}
+
+/// What `policy` marks at each of (oldest outstanding packet, event), of ten packets sent.
+fn marks(policy: RecoveryPolicy, events: &[(u64, RecoveryEvent)]) -> Vec<Option<SeqRange>> {
+    let params = Params::defaults(policy.params);
+    let mut state = (policy.start)(&params);
+    let mut mark = |(una, event): &(u64, RecoveryEvent)| {
+        let view = WindowView { now: Time::ZERO, una: seq(*una), next: seq(10), highest_sacked: None, sacked: None };
+        (policy.on_event)(&mut state, event, &view, &params).retransmit
+    };
+    events.iter().map(&mut mark).collect()
+}
+
+fn kept(index: u64) -> RecoveryEvent {
+    RecoveryEvent::Nacked { sack: Some(seq(index)), losses: None }
+}
+
+const DROPPED: RecoveryEvent = RecoveryEvent::Nacked { sack: None, losses: None };
+const TIMED_OUT: RecoveryEvent = RecoveryEvent::TimedOut { extended: false };
+
+fn range(start: u64, end: u64) -> Option<SeqRange> {
+    Some(SeqRange::new(seq(start), seq(end)))
+}
+
+#[test]
+fn selective_repeat_repairs_one_hole_per_place_and_goes_back_for_what_was_dropped() {
+    let events = [(2, kept(3)), (2, kept(4)), (2, kept(9)), (6, kept(9)), (6, kept(9)), (8, DROPPED), (8, kept(9))];
+    let expected = [range(2, 3), None, None, range(6, 7), None, range(8, 10), None];
+    assert_eq!(marks(RecoveryPolicy::of::<Cx7Selective>(), &events), expected);
+    let events = [(2, kept(3)), (2, TIMED_OUT), (2, DROPPED)];
+    assert_eq!(marks(RecoveryPolicy::of::<Cx7Selective>(), &events), [range(2, 3), range(2, 10), range(2, 10)]);
+}
+
+#[test]
+fn adaptive_routing_heeds_nothing_but_silence() {
+    let events = [(2, kept(3)), (2, DROPPED), (2, TIMED_OUT)];
+    assert_eq!(marks(RecoveryPolicy::of::<TimeoutOnly>(), &events), [None, None, range(2, 10)]);
+}
