@@ -25,6 +25,7 @@
 //! A [`profile::Profile`] composes one of each, under a name, into a transport.
 
 pub mod control;
+pub mod footprint;
 pub mod kit;
 pub mod params;
 pub mod paths;
@@ -34,6 +35,7 @@ pub mod schedule;
 pub mod state;
 
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+pub use footprint::{FootprintField, Per};
 pub use params::{ParamError, ParamSpec, ParamUnit, Params};
 pub use paths::{PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
 pub use profile::{AckRule, Configured, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};

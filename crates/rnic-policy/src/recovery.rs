@@ -7,6 +7,7 @@
 use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 
+use crate::footprint::FootprintField;
 use crate::params::{ParamSpec, Params};
 use crate::profile::Placement;
 use crate::state::PolicyState;
@@ -145,6 +146,8 @@ pub trait Recovery: Pod {
     const PLACEMENT: Placement;
     /// Whether the receiver reports gaps. If not, nothing but silence tells the sender of a loss.
     const REPORTS_GAPS: bool = true;
+    /// What hardware would keep for it beside a RoCE adapter's own context and the windows' bitmaps.
+    const FOOTPRINT: &'static [FootprintField] = &[];
 
     /// Required: the state of a window in which nothing is outstanding.
     fn start(params: &Params) -> Self;
@@ -184,6 +187,8 @@ pub struct RecoveryPolicy {
     pub placement: Placement,
     /// See [`Recovery::REPORTS_GAPS`].
     pub reports_gaps: bool,
+    /// See [`Recovery::FOOTPRINT`].
+    pub footprint: &'static [FootprintField],
     /// Bytes of private state per window.
     pub state_bytes: usize,
     /// See [`Recovery::start`].
@@ -209,6 +214,7 @@ impl RecoveryPolicy {
             params: T::PARAMS,
             placement: T::PLACEMENT,
             reports_gaps: T::REPORTS_GAPS,
+            footprint: T::FOOTPRINT,
             state_bytes: size_of::<T>(),
             start: |params| PolicyState::of(T::start(params)),
             initial_rto: T::initial_rto,

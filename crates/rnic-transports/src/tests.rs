@@ -93,6 +93,7 @@ fn select_allows_spraying_with_a_nack_threshold() {
     ));
 }
 
+mod footprint;
 mod irn_recovery;
 mod roce_recovery;
 mod tcp_recovery;

@@ -18,8 +18,9 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange};
+use rnic_policy::footprint::PSN_BITS;
 use rnic_policy::recovery::Interest;
-use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 
 /// Per-window state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -40,6 +41,8 @@ impl Recovery for Cx7Selective {
     }];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceWrites;
+    const FOOTPRINT: &'static [FootprintField] =
+        &[FootprintField::connection("packet sent again, at both ends", 2 * PSN_BITS)];
 
     fn start(_: &Params) -> Self {
         Self::zeroed()

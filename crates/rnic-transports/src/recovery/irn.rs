@@ -29,8 +29,9 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Seq, SeqRange};
+use rnic_policy::footprint::PSN_BITS;
 use rnic_policy::recovery::{Interest, TimerChange};
-use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 
 /// Per-window state. In hardware: two 24-bit sequence numbers and flags (section 6.1 counts 52 bits); the estimator is
 /// there only for the `dynamic_rto` variant.
@@ -52,6 +53,11 @@ pub struct Irn {
     /// 1 while recovering.
     recovering: u32,
 }
+
+/// Section 6.1: flags of each end, what Reads add at the responder, and three values for all queue pairs.
+const FLAG_BITS: u64 = 4;
+const READ_STATE_BITS: u64 = 56;
+const SHARED_BITS: u64 = 10 * 8;
 
 const RTO_LOW: usize = 0;
 const RTO_HIGH: usize = 1;
@@ -91,6 +97,14 @@ impl Recovery for Irn {
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
+    const FOOTPRINT: &'static [FootprintField] = &[
+        FootprintField::connection("sequence to send again, at both ends", 2 * PSN_BITS),
+        FootprintField::connection("recovery sequence, at both ends", 2 * PSN_BITS),
+        FootprintField::connection("flags, at both ends", 2 * FLAG_BITS),
+        FootprintField::connection("timer and Reads in progress, at the responder", READ_STATE_BITS),
+        FootprintField::wqe("sequence number of a work request", PSN_BITS),
+        FootprintField::shared("cap, RTO_low and its packets", SHARED_BITS),
+    ];
 
     fn start(_: &Params) -> Self {
         Self::zeroed()

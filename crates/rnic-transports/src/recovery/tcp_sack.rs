@@ -13,7 +13,7 @@
 //!   lost acknowledgement takes its block along; TCP would repeat it in the next two;
 //! * an acknowledgement in recovery that uncovers a packet not yet sent again sends it (RFC 6582, step 3), though RFC
 //!   6675 would wait for more evidence; no rescue retransmission, no limited transmit beyond what the window allows;
-//! * a retransmission that is lost is found by timeout; a timeout keeps the scoreboard and takes everything else that is
+//! * a retransmission that is lost is found by timeout; a timeout keeps the scoreboard and takes all else that is
 //!   outstanding for lost (RFC 6675, section 5.1 allows it: our receivers never give packets back);
 //! * the timeout is at least `rto_min`, 320 us and not a second: IRN's RTO_high, for a fair tail (targets 2.C). It is
 //!   also the first timeout. It doubles each time it runs out, up to `rto_max`, until a round trip is measured again
@@ -21,8 +21,9 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Seq, SeqRange};
+use rnic_policy::footprint::PSN_BITS;
 use rnic_policy::recovery::{Interest, TimerChange};
-use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 
 /// Per-window state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -46,6 +47,9 @@ const RTO_MIN: usize = 0;
 const RTO_MAX: usize = 1;
 const DUPTHRESH: usize = 2;
 
+/// Four seconds in nanoseconds: more than `rto_max`.
+const TIME_BITS: u64 = 32;
+
 const AT_LEAST_1_US: u64 = Duration::from_us(1).as_ps();
 
 impl Recovery for TcpSack {
@@ -64,6 +68,12 @@ impl Recovery for TcpSack {
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
+    const FOOTPRINT: &'static [FootprintField] = &[
+        FootprintField::connection("RecoveryPoint and HighRxt, at both ends", 2 * 2 * PSN_BITS),
+        FootprintField::connection("SRTT, RTTVAR and RTO, at both ends", 2 * 3 * TIME_BITS),
+        FootprintField::connection("whether it recovers, at both ends", 2),
+        FootprintField::wqe("sequence number of a work request", PSN_BITS),
+    ];
 
     fn start(_: &Params) -> Self {
         Self::zeroed()

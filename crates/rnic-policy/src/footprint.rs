@@ -1,0 +1,110 @@
+//! What a transport's loss recovery keeps on a NIC, in bits: beside what every RoCE adapter keeps for go-back-N.
+//!
+//! Source of the way to count: IRN (SIGCOMM'18) section 6.1 and FaSR (2025) sections III-D and V-A. A number follows
+//! from constants of the algorithm and from the width of its windows; none stands for itself. Congestion control is not
+//! counted, as in the papers: any of it goes with any recovery.
+
+use rnic_base::Psn;
+
+use crate::profile::{Placement, PoolShape, Profile, Store};
+
+/// What there is one of for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Per {
+    /// Queue pair, both directions together.
+    Connection,
+    /// Work request.
+    Wqe,
+    /// NIC.
+    Nic,
+}
+
+/// One field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FootprintField {
+    /// What it is.
+    pub name: &'static str,
+    /// How large all of it is.
+    pub bits: u64,
+    /// What it is there for.
+    pub per: Per,
+}
+
+impl FootprintField {
+    /// A field of a connection.
+    pub const fn connection(name: &'static str, bits: u64) -> Self {
+        Self { name, bits, per: Per::Connection }
+    }
+
+    /// A field of a work request.
+    pub const fn wqe(name: &'static str, bits: u64) -> Self {
+        Self { name, bits, per: Per::Wqe }
+    }
+
+    /// A field that all connections share.
+    pub const fn shared(name: &'static str, bits: u64) -> Self {
+        Self { name, bits, per: Per::Nic }
+    }
+}
+
+/// Bits of a packet sequence number.
+pub const PSN_BITS: u64 = Psn::MAX.value().count_ones() as u64;
+
+/// Bytes of a queue pair's context that every adapter has, whatever repairs its losses (FaSR section V-A).
+pub const CONTEXT_BYTES: u64 = 256;
+
+/// SRNIC keeps so much on the NIC for a queue pair, and its bitmaps in the host's memory (FaSR section V-A).
+const HOST_STATE_BITS: u64 = 12 * 8;
+
+/// Bitmaps of IRN (section 6.1): what has arrived and what acts at the responder, which responses have arrived at the
+/// requester, and selective acknowledgements at the senders of both.
+const RECEIVER_BITMAPS: u64 = 3;
+const SENDER_BITMAPS: u64 = 2;
+
+/// Lanes of a queue pair in FaSR's pool, each with a list of blocks and two counters (section III-D counts five).
+const POOL_LANES: u64 = 5;
+/// State of a unit beside those (section III-D: 20 bytes).
+const UNIT_STATE_BITS: u64 = 20 * 8;
+/// Pointers to blocks at both ends of a list, and from a connection to its unit (section III-D: a byte each).
+const POINTER_BITS: u64 = 8;
+/// The compression counter of a lane, up to 1 K packets, and its `lost-cnt`.
+const COMPRESSION_BITS: u64 = 10;
+const LOST_BITS: u64 = 3;
+
+impl Profile {
+    /// What its loss recovery keeps on a NIC.
+    pub fn footprint(&self) -> Vec<FootprintField> {
+        let recovery = self.recovery.policy.footprint.iter().copied();
+        match self.store {
+            Store::Host => vec![FootprintField::connection("state; bitmaps are the host's", HOST_STATE_BITS)],
+            Store::Pool(shape) => pool(shape),
+            Store::Rings => recovery.chain(bitmaps(self.placement(), u64::from(self.window_bits))).collect(),
+        }
+    }
+
+    /// Bits of all its fields for `per`.
+    pub fn footprint_bits(&self, per: Per) -> u64 {
+        self.footprint().iter().filter(|field| field.per == per).map(|field| field.bits).sum()
+    }
+}
+
+fn bitmaps(placement: Placement, width: u64) -> impl Iterator<Item = FootprintField> {
+    let receivers = FootprintField::connection("bitmaps of what has arrived", RECEIVER_BITMAPS * width);
+    let senders = FootprintField::connection("bitmaps of selective acknowledgements", SENDER_BITMAPS * width);
+    let kept = placement.keeps_early().then_some(receivers);
+    kept.into_iter().chain((placement == Placement::PlaceOutOfOrder).then_some(senders))
+}
+
+/// FaSR section III-D: units for connections that recover, and blocks of bitmaps.
+fn pool(shape: PoolShape) -> Vec<FootprintField> {
+    let (units, blocks) = (u64::from(shape.units), u64::from(shape.blocks));
+    let unit = UNIT_STATE_BITS + POOL_LANES * (2 * POINTER_BITS + COMPRESSION_BITS + LOST_BITS);
+    let block_pointer = u64::from(shape.blocks.max(2).next_power_of_two().trailing_zeros());
+    vec![
+        FootprintField::connection("pointer to a unit", POINTER_BITS),
+        FootprintField::shared("units", units * unit),
+        FootprintField::shared("blocks", blocks * u64::from(shape.block_bits)),
+        FootprintField::shared("links between blocks", blocks * block_pointer),
+        FootprintField::shared("which units and blocks are free", units + blocks),
+    ]
+}
