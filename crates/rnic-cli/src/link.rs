@@ -118,7 +118,7 @@ mod tests {
         assert_eq!((set("rto_low"), plan.faults.len()), (Duration::from_us(50).as_ps(), 1));
         assert!(set("rto_high") < Duration::from_us(320).as_ps(), "fitted");
         for (transport, options, says) in
-            [("tcp", vec![], "unknown transport `tcp`"), ("irn", vec![("rto_high", "5KB")], "rto_high")]
+            [("quic", vec![], "unknown transport `quic`"), ("irn", vec![("rto_high", "5KB")], "rto_high")]
         {
             let failure = link(transport, &options).plan("x", "none", MANUAL).expect_err("no plan").to_string();
             assert!(failure.contains(says) && failure.starts_with("rnic: transport"), "{failure}");

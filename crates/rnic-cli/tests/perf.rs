@@ -168,8 +168,8 @@ fn both_wires_write_captures() {
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
     let cases: [(&[&str], &[&str]); 24] = [
-        (&["--transport", "tcp"], &["tcp", "roce-gbn, irn"]),
-        (&["--wire", "sim", "--transport", "tcp"], &["tcp", "roce-gbn, irn"]),
+        (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
+        (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
         (&["--wire", "sim", "--set", "rto_hihg=1ms"], &["rto_hihg"]),
         (&["--set", "rto_high=1KB"], &["rto_high", "1KB", "100us"]),

@@ -119,7 +119,7 @@ fn every_bad_plan_is_refused_with_one_line() {
         (&["--set", "links.rat=40Gbps"], &["links.rat", "unknown field", "`rate`"]),
         (&["--set", "links.rate=40us"], &["links.rate", "40us", "Gbps"]),
         (&["--set", "links.delay=0us"], &["links.delay"]),
-        (&["--set", "transport.name=tcp"], &["tcp", "roce-gbn, irn"]),
+        (&["--set", "transport.name=quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "transport.rto_hihg=1ms"], &["rto_hihg"]),
         (&["--set", "transport.rto_high=1KB"], &["rto_high", "1KB"]),
         (&["--set", "topology.kind=torus"], &["topology.kind", "torus", "fat-tree"]),

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_errors() {
-        assert!(TransportChoice::named("tcp", &[]).is_err());
+        assert!(TransportChoice::named("quic", &[]).is_err());
         assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
     }
 

@@ -139,7 +139,7 @@ fn nonsense_is_refused_by_whoever_sees_it_first() {
     assert_eq!(line(&mut nic, &PerfConfig { qps: 0, ..quick(Op::Write) }), "queue pairs is 0, expected 1 to 1024");
     assert!(line(&mut nic, &PerfConfig { ping_pong: true, ..quick(Op::Send) }).contains("depth of a ping-pong is 8"));
     assert!(
-        line(&mut nic, &PerfConfig { transport: "tcp".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
+        line(&mut nic, &PerfConfig { transport: "quic".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
     );
     let greedy = PerfConfig { size_bytes: 1 << 20, ..quick(Op::Write) };
     assert!(line(&mut nic, &greedy).contains("refuses: it takes 8388608 bytes of memory, this end gives 1048576"));

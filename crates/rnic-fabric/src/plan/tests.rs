@@ -209,7 +209,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
     ("switch.ecn", r#"{ kmin = "5KB", kmax = "1KB", pmax = "1%" }"#, "switch.ecn.kmin: must be below kmax"),
     ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: missing field `kmax`"),
-    ("transport.name", "tcp", "unknown transport `tcp`; there are: roce-gbn, "),
+    ("transport.name", "quic", "unknown transport `quic`; there are: roce-gbn, "),
     ("transport", "{}", "transport.name: name the transport"),
     ("transport.cap", "3", "unknown parameter `cap`"),
     ("transport.cap_packets", "many", "parameter `cap_packets`: `many` is not a whole number"),
