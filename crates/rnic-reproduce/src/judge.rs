@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::experiment::{Band, Check, Measure, Value};
 use crate::run::Sample;
 use crate::work::{Layout, Place, Size, Work};
+use shape::Gap;
 
 /// Numbers over seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -141,7 +142,9 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
                 None => Verdict::Unjudged("there are no seeds".to_owned()),
             };
         }
-        Err(reason) => row.verdict = Verdict::Unjudged(reason),
+        // At full size everything must be there.
+        Err(Gap::Size(reason)) if size == Size::Fast => row.verdict = Verdict::LeftOut(reason),
+        Err(Gap::Size(reason) | Gap::Failed(reason)) => row.verdict = Verdict::Unjudged(reason),
     }
     row
 }

@@ -112,6 +112,18 @@ fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
 }
 
 #[test]
+fn a_size_without_the_value_leaves_the_row_out() {
+    let text = example().replace("scale = \"log\"", "scale = \"log\"\nfast = [\"0.1%\"]");
+    let catalogue = catalogue(&text).expect("it is sound");
+    let work = all(&catalogue, Size::Fast);
+    let row = report(&work, &Samples::new()).rows().concat().remove(0);
+    assert!(matches!(row.verdict, Verdict::LeftOut(_)) && !row.verdict.is_failure(), "{row:?}");
+    let full = all(&catalogue, Size::Full);
+    let row = report(&full, &Samples::new()).rows().concat().remove(0);
+    assert!(matches!(row.verdict, Verdict::Unjudged(_)), "nothing has run: {row:?}");
+}
+
+#[test]
 fn runs_are_shared_kept_and_found_again() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for figure in ["one", "two"] {

@@ -12,8 +12,23 @@ pub(super) struct Found {
     pub(super) at: String,
 }
 
+/// Why there is no number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Gap {
+    /// This size leaves out the values of axes that it needs.
+    Size(String),
+    /// It should be there.
+    Failed(String),
+}
+
+impl From<String> for Gap {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// Computes `value`.
-pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> Result<Found, String> {
+pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> Result<Found, Gap> {
     let desk = Desk { layout, samples };
     match value {
         Value::Measure(single) => {
@@ -39,16 +54,16 @@ struct Desk<'d> {
 }
 
 impl Desk<'_> {
-    fn measured(&self, measure: &str, variant: &str, place: &Place) -> Result<Vec<f64>, String> {
-        measured(self.layout, self.samples, measure, variant, place)
+    fn measured(&self, measure: &str, variant: &str, place: &Place) -> Result<Vec<f64>, Gap> {
+        Ok(measured(self.layout, self.samples, measure, variant, place)?)
     }
 
-    fn places(&self, at: &At, over: &[String]) -> Result<Vec<Place>, String> {
+    fn places(&self, at: &At, over: &[String]) -> Result<Vec<Place>, Gap> {
         let places = self.layout.places(at, over);
-        if places.is_empty() { Err("this size has no such value of the axis".to_owned()) } else { Ok(places) }
+        if places.is_empty() { Err(Gap::Size("this size does not go there".to_owned())) } else { Ok(places) }
     }
 
-    fn pair(&self, pair: &Pair, join: impl Fn(f64, f64) -> f64) -> Result<Found, String> {
+    fn pair(&self, pair: &Pair, join: impl Fn(f64, f64) -> f64) -> Result<Found, Gap> {
         let places = self.places(&pair.at, &pair.over)?;
         let find = |measure: &str, place: &Place| {
             let of = self.measured(measure, &pair.of, place)?;
@@ -59,12 +74,12 @@ impl Desk<'_> {
     }
 
     /// `place`, but on the axes that `at` names at its values.
-    fn elsewhere(&self, place: &Place, at: &At) -> Result<Place, String> {
+    fn elsewhere(&self, place: &Place, at: &At) -> Result<Place, Gap> {
         let mut place = place.clone();
         for (name, label) in at {
             let axis = self.axis(name)?;
             let index = self.layout.axes[axis].iter().position(|point| point.label == *label);
-            place[axis] = Some(index.ok_or_else(|| format!("this size has no `{label}` on axis `{name}`"))?);
+            place[axis] = Some(index.ok_or_else(|| Gap::Size(format!("this size has no `{label}` on axis `{name}`")))?);
         }
         Ok(place)
     }
@@ -80,8 +95,8 @@ impl Desk<'_> {
         measures: &[String],
         places: &[Place],
         take: Option<Take>,
-        find: impl Fn(&str, &Place) -> Result<Vec<f64>, String>,
-    ) -> Result<Found, String> {
+        find: impl Fn(&str, &Place) -> Result<Vec<f64>, Gap>,
+    ) -> Result<Found, Gap> {
         let mut all = Vec::new();
         for measure in measures {
             for place in places {
@@ -89,7 +104,7 @@ impl Desk<'_> {
                 all.push(Found { values: find(measure, place)?, at });
             }
         }
-        pick(all, take).ok_or_else(|| "there is nothing to choose from".to_owned())
+        pick(all, take).ok_or_else(|| Gap::Failed("there is nothing to choose from".to_owned()))
     }
 
     /// Says which of several values it is, as far as that is not clear.
@@ -108,7 +123,7 @@ impl Desk<'_> {
         parts.join(", ")
     }
 
-    fn order(&self, measure: &str, variants: &[String], at: &At, over: &[String]) -> Result<Found, String> {
+    fn order(&self, measure: &str, variants: &[String], at: &At, over: &[String]) -> Result<Found, Gap> {
         let places = self.places(at, over)?;
         let mut all = Vec::new();
         for place in &places {
@@ -121,11 +136,11 @@ impl Desk<'_> {
                 all.push(Found { values, at: format!("{} after {}{comma}{place}", pair[1], pair[0]) });
             }
         }
-        pick(all, Some(Take::Min)).ok_or_else(|| "there is nothing to order".to_owned())
+        pick(all, Some(Take::Min)).ok_or_else(|| Gap::Failed("there is nothing to order".to_owned()))
     }
 
     /// The measure along an axis: where each value stands, and for each seed what was measured there.
-    fn along(&self, axis: &str, at: &At, find: impl Fn(&Place) -> Result<Vec<f64>, String>) -> Result<Line, String> {
+    fn along(&self, axis: &str, at: &At, find: impl Fn(&Place) -> Result<Vec<f64>, Gap>) -> Result<Line, Gap> {
         let index = self.axis(axis)?;
         let mut line = Line { x: Vec::new(), seeds: vec![Vec::new(); self.layout.seeds.len()] };
         for place in self.places(at, &[axis.to_owned()])? {
@@ -138,13 +153,13 @@ impl Desk<'_> {
         Ok(line)
     }
 
-    fn knee(&self, measure: &str, of: &str, axis: &str, drop: f64, at: &At) -> Result<Found, String> {
+    fn knee(&self, measure: &str, of: &str, axis: &str, drop: f64, at: &At) -> Result<Found, Gap> {
         let line = self.along(axis, at, |place| self.measured(measure, of, place))?;
         let values = line.seeds.iter().map(|values| knee(&line.x, values, drop)).collect();
         Ok(Found { values, at: String::new() })
     }
 
-    fn trend(&self, measure: &str, of: &str, to: Option<&str>, axis: &str, at: &At) -> Result<Found, String> {
+    fn trend(&self, measure: &str, of: &str, to: Option<&str>, axis: &str, at: &At) -> Result<Found, Gap> {
         let find = |place: &Place| {
             let of = self.measured(measure, of, place)?;
             let Some(to) = to else { return Ok(of) };

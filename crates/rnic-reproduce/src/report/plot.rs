@@ -148,7 +148,7 @@ impl Frame<'_> {
         let has_x_title = !self.x_title.is_empty();
         let mut chart = ChartBuilder::on(root)
             .margin_top(14)
-            .margin_right(10)
+            .margin_right(18)
             .margin_bottom(4)
             .x_label_area_size(if has_x_title { 42 } else { 24 })
             .y_label_area_size(AXIS_WIDTH - 10)
