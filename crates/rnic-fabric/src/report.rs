@@ -2,6 +2,7 @@
 
 mod parquet_file;
 mod percentile;
+mod pool;
 mod tail;
 
 use rnic_base::{BitRate, Duration, Time};
@@ -11,6 +12,7 @@ pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
+pub use pool::PoolFigures;
 pub use tail::{FlowFigures, TailPoint};
 
 /// A flow that is done.
@@ -128,6 +130,8 @@ pub struct Report {
     pub nic: Option<NicFigures>,
     /// How many packets were missing in each recovery, where receivers keep early packets and something was lost.
     pub recoveries: Option<Recoveries>,
+    /// What pools shared by queue pairs have done, where there are any and something was lost.
+    pub pool: Option<PoolFigures>,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
     /// NACKs taken by senders.

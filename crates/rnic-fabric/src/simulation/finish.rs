@@ -8,7 +8,7 @@ use super::connect::Flow;
 use super::{NEVER, Simulation};
 use crate::host::{Host, Recoveries};
 use crate::plan::Plan;
-use crate::report::{Drops, FlowRecord, Report, Spread};
+use crate::report::{Drops, FlowRecord, PoolFigures, Report, Spread};
 use crate::topology::LinkClass;
 use crate::workload::WorkloadPlan;
 
@@ -101,6 +101,7 @@ impl Simulation {
             report.events += host.stats.events;
             report.messages += host.sessions.messages;
             recoveries.add(&host.recoveries.done);
+            PoolFigures::add(&mut report.pool, &host.engine.pool_stats());
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
@@ -212,6 +213,7 @@ impl Report {
             drop_rate: 0.0,
             nic: None,
             recoveries: None,
+            pool: None,
             timeouts: 0,
             nacks: 0,
             pauses: 0,

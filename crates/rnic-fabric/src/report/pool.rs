@@ -1,0 +1,55 @@
+//! What the shared pools of FaSR's queue pairs have done.
+
+use rnic_engine::PoolStats;
+use serde::Serialize;
+
+/// Counters of pools: of all hosts together, but for what was in use at once, which is the fullest pool's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PoolFigures {
+    /// Early or repairing packets that took no bitmap.
+    pub fast_path: u64,
+    /// Early or repairing packets that did.
+    pub slow_path: u64,
+    /// Receivers' recoveries in which the 3-bit loss counter overflowed.
+    pub overflows: u64,
+    /// Receivers' recoveries that ended.
+    pub recoveries: u64,
+    /// Of these, without a bitmap from first to last.
+    pub recoveries_without_blocks: u64,
+    /// Times that a queue pair fell back to go-back-N because a pool was empty.
+    pub fallbacks: u64,
+    /// Selective acknowledgements that a sender could not note because no block was free.
+    pub unrecorded: u64,
+    /// Packets dropped because a retransmission before them was lost (answered by FNACK).
+    pub misplaced: u64,
+    /// Accesses that had to walk a list of blocks to its middle.
+    pub traversals: u64,
+    /// Blocks looked at to find the next missing packet.
+    pub blocks_visited: u64,
+    /// Units taken in one pool, at most.
+    pub units_in_use_max: u64,
+    /// Blocks taken in one pool, at most.
+    pub blocks_in_use_max: u64,
+}
+
+impl PoolFigures {
+    /// Adds what the pool of one host has counted; nothing for a host that has none, or never needed it.
+    pub(crate) fn add(figures: &mut Option<Self>, of_host: &PoolStats) {
+        if of_host.units_in_use_max == 0 && of_host.fallbacks == 0 {
+            return;
+        }
+        let sum = figures.get_or_insert_default();
+        sum.fast_path += of_host.fast_path;
+        sum.slow_path += of_host.slow_path;
+        sum.overflows += of_host.overflows;
+        sum.recoveries += of_host.losses_per_recovery.iter().sum::<u64>();
+        sum.recoveries_without_blocks += of_host.recoveries_without_blocks;
+        sum.fallbacks += of_host.fallbacks;
+        sum.unrecorded += of_host.unrecorded;
+        sum.misplaced += of_host.misplaced;
+        sum.traversals += of_host.traversals;
+        sum.blocks_visited += of_host.blocks_visited;
+        sum.units_in_use_max = sum.units_in_use_max.max(of_host.units_in_use_max);
+        sum.blocks_in_use_max = sum.blocks_in_use_max.max(of_host.blocks_in_use_max);
+    }
+}
