@@ -2,8 +2,9 @@
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{BitRate, Duration};
+use rnic_policy::Profile;
+use rnic_policy::footprint::{CONTEXT_BYTES, Per};
 use rnic_policy::profile::Store;
-use rnic_policy::{Placement, Profile};
 
 use super::raw::{self, Unit};
 use super::{Plan, PlanError, derived};
@@ -93,27 +94,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Bits of a queue pair's context on the NIC: the base, and what the transport adds.
+/// Bits of a queue pair's context on the NIC: what every adapter has, and what the transport's loss recovery adds.
 fn context_bits(profile: &Profile) -> u64 {
-    let early = profile.placement() != Placement::Drop;
-    let added = match profile.store {
-        Store::Rings if early => IRN_STATE_BITS + IRN_BITMAPS * u64::from(profile.window_bits),
-        Store::Rings => 0,
-        Store::Pool(_) => FASR_POINTER_BITS,
-        Store::Host => SRNIC_STATE_BITS,
-    };
-    BASE_CONTEXT_BYTES * 8 + added
+    CONTEXT_BYTES * 8 + profile.footprint_bits(Per::Connection)
 }
 
-/// FaSR section V-A: what every queue pair has, whatever repairs its losses.
-const BASE_CONTEXT_BYTES: u64 = 256;
-/// The same: 20 bytes, and five bitmaps as wide as the window.
-const IRN_STATE_BITS: u64 = 20 * 8;
-const IRN_BITMAPS: u64 = 5;
-/// The same: a pointer into the shared pool.
-const FASR_POINTER_BITS: u64 = 8;
-/// The same: SRNIC keeps its bitmaps elsewhere.
-const SRNIC_STATE_BITS: u64 = 12 * 8;
 /// FaSR sections II-A and V-A.
 const BUS_LATENCY: Duration = Duration::from_ns(1_200);
 /// Tags of eight bits (PCI Express 3.0 with extended tags).
@@ -129,3 +114,21 @@ const RECEIVE_BUFFER: u64 = 600_000;
 /// More reads no bus has tags for (ten bits, PCI Express 4.0).
 const BUS_READS_MAX: u32 = 1_024;
 const TIME_MAX: Duration = Duration::from_ms(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R-23, R-R6: FaSR section V-A's bytes of a queue pair, and how many of them its 1.4 MB hold.
+    #[test]
+    fn contexts_have_the_bytes_of_the_paper() {
+        for (name, bytes, fit) in [("irn-plus", 588.5, 2_379), ("srnic", 268.0, 5_224), ("fasr", 257.0, 5_447)] {
+            let profile = rnic_transports::profile(name).expect("a transport");
+            let found = context_bits(&profile) as f64 / 8.0;
+            assert_eq!(found, bytes, "{name}");
+            assert_eq!((1.4e6 / found).round() as u64, fit, "{name}");
+        }
+        let gbn = rnic_transports::profile("roce-cx6cache").expect("a transport");
+        assert_eq!(context_bits(&gbn), 256 * 8);
+    }
+}
