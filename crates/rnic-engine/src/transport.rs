@@ -44,6 +44,8 @@ pub struct Transport {
     pub(crate) places_writes_only: bool,
     /// Receivers report gaps.
     pub(crate) reports_gaps: bool,
+    /// What is sent again leaves so long after that was found, at the earliest.
+    pub(crate) retransmit_fetch: Duration,
     /// Timers run from the last packet sent.
     pub(crate) times_last_sent: bool,
     /// Every packet is acknowledged.
@@ -90,6 +92,7 @@ impl Transport {
             split: profile.spaces == SequenceSpaces::Split,
             places_early,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
+            retransmit_fetch: profile.retransmit_fetch,
             reports_gaps: recovery.policy.reports_gaps,
             times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
             early_reach: if places_early { window_bits } else { 1 },

@@ -2,8 +2,7 @@
 //!
 //! Source: IRN (SIGCOMM'18) sections 3, 5, 6 and 7. The ids I-1 to I-28 are those of the project's table of
 //! mechanisms; each test does the check that the table lists, and the case one step past the edge. Not here: I-21 to
-//! I-23 (sizes and modules of the hardware), I-26 (a delay that the fabric adds), I-27 (negotiation, the connection
-//! manager's).
+//! I-23 (sizes and modules of the hardware), I-27 (negotiation, the connection manager's).
 //!
 //! The wire takes 5 us one way and any number of packets at once, so a round trip is 10 us and times in microseconds
 //! are exact. Packets are named by their distance from the first PSN, which lies six before the wrap.

@@ -301,7 +301,8 @@ impl Builder<'_> {
     fn host(&self, host: u32, ring: u32, port: Port) -> Host {
         let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
         let engine = Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret });
-        let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload);
+        let extra_header = self.plan.transport.extra_header;
+        let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
         let mut node = Host::new(host, ring, engine, port, carriage, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));

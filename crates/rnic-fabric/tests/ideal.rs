@@ -106,3 +106,21 @@ fn messages_of_no_bytes_arrive() {
     let workload = r#"{ kind = "closed-loop", op = "write-imm", message = 0, depth = 2, count = 10 }"#;
     assert_eq!(run(WIRE, &[("workload", workload), ("payload", "checked")], 1).messages, 10);
 }
+
+/// Sixteen bytes more on every frame (I-R25) take their time on the link, and nothing else changes.
+#[test]
+fn i_r25_extra_headers_take_their_time() {
+    let time = |extra: &str| {
+        let with = [
+            ("topology", r#"{ kind = "point-to-point" }"#),
+            ("links", r#"{ rate = "40Gbps", delay = "2us" }"#),
+            ("transport", r#"{ name = "irn", cap_packets = 0, rto_high = "1s", rto_low = "1s" }"#),
+            ("transport.extra_header", extra),
+            ("workload", r#"{ kind = "incast", senders = 1, bytes = 10240, jitter = 0 }"#),
+            ("mtu", "1024"),
+        ];
+        run(TREE, &with, 3).records[0].fct
+    };
+    // 10 packets, 16 bytes each, at 200 ps a byte.
+    assert_eq!(time("16B").as_ps() - time("0").as_ps(), 10 * 16 * 200);
+}

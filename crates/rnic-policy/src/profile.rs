@@ -1,7 +1,7 @@
 //! Profiles: a transport is a composition of parts, under a name.
 
-use rnic_base::AnyRing;
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
+use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
 use crate::params::{ParamError, ParamSpec, Params};
@@ -126,6 +126,11 @@ pub struct Profile {
     pub window_bits: u32,
     /// Where those bitmaps are.
     pub store: Store,
+    /// A packet that must be sent again leaves so long after that was found, at the earliest: it has to be fetched from
+    /// the host's memory (IRN section 6.3, mechanism I-26).
+    pub retransmit_fetch: Duration,
+    /// Bytes that the fabric adds to every frame of a reliable connection (IRN section 6.3, the worst case of headers).
+    pub extra_header: u32,
     /// Loss recovery.
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.
@@ -152,6 +157,8 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
         1 << 16,
         "ask for an acknowledgement every so many packets, beside the end of each message",
     ),
+    ParamSpec::duration("retransmit_fetch", Duration::ZERO, "fetch of a packet that is sent again (IRN 6.3: 2us)"),
+    ParamSpec::bytes("extra_header", 0, 0, 256, "bytes added to every simulated frame (IRN 6.3: 16B)"),
 ];
 
 /// Options of profiles whose windows share a pool, in the order of [`PoolShape`]'s fields.
@@ -215,6 +222,8 @@ impl Profile {
                     self.cap_packets = (value != 0).then_some(value as u32);
                     self.window_bits = self.cap_packets.unwrap_or(AnyRing::LARGEST);
                 }
+                "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
+                "extra_header" => self.extra_header = value as u32,
                 _ => self.ack_every_packets = value as u32,
             }
             return Ok(());
@@ -243,7 +252,12 @@ impl Profile {
 
     /// Every option with its present value.
     pub fn options(&self) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
-        let own = [self.cap_packets.map_or(0, u64::from), u64::from(self.ack_every_packets)];
+        let own = [
+            self.cap_packets.map_or(0, u64::from),
+            u64::from(self.ack_every_packets),
+            self.retransmit_fetch.as_ps(),
+            u64::from(self.extra_header),
+        ];
         let pool = match self.store {
             Store::Pool(PoolShape { units, blocks, block_bits }) => [units, blocks, block_bits].map(u64::from).into(),
             Store::Rings | Store::Host => Vec::new(),

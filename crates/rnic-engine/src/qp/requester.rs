@@ -6,7 +6,7 @@
 
 mod build;
 
-use rnic_base::{Seq, Time};
+use rnic_base::{Duration, Seq, Time};
 
 use crate::PeerId;
 use crate::completion::WcStatus;
@@ -248,7 +248,15 @@ impl Qp {
             core.count_wait(WaitReason::ReceiverNotReady);
             return false;
         }
-        let repeat = self.requester.window.first_to_repeat();
+        let mut repeat = self.requester.window.first_to_repeat();
+        if repeat.is_some()
+            && self.transport.retransmit_fetch != Duration::ZERO
+            && let Some(at) = repeat.and_then(|seq| self.requester.window.fetched_at(seq, now))
+        {
+            // New packets do not wait for it.
+            core.timers.arm(self.slot, Deadline::at(at), &mut self.armed);
+            repeat = None;
+        }
         if repeat.is_none() && !self.requester.queue.has_unsent() {
             return false;
         }

@@ -7,6 +7,8 @@
 //! the packets in flight), and *marks*, a bitmap beside that of selective acknowledgements. The bitmaps are made when
 //! the first loss is reported: an idle or lossless window carries none.
 
+use std::collections::VecDeque;
+
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
@@ -52,6 +54,8 @@ struct Recovery {
     policy: PolicyState,
     /// A packet being timed: never one that was sent twice (Karn).
     timed: Option<(Seq, Time)>,
+    /// Ranges to be sent again that are being fetched, and when they are here: in the order of time.
+    fetching: VecDeque<(SeqRange, Time)>,
 }
 
 /// Bitmaps by offset from `una`.
@@ -135,7 +139,11 @@ impl SendWindow {
     fn recovery(&mut self, transport: &Transport) -> &mut Recovery {
         self.recovery.get_or_insert_with(|| {
             let recovery = &transport.profile.recovery;
-            Box::new(Recovery { policy: (recovery.policy.start)(&recovery.params), timed: None })
+            Box::new(Recovery {
+                policy: (recovery.policy.start)(&recovery.params),
+                timed: None,
+                fetching: VecDeque::new(),
+            })
         })
     }
 
@@ -146,6 +154,23 @@ impl SendWindow {
             return Some(self.cursor);
         }
         if self.marks.is_none() { None } else { self.first_marked() }
+    }
+
+    /// When packet `seq`, which is to be sent again, will have been fetched, if it is not here now (I-26).
+    pub(crate) fn fetched_at(&mut self, seq: Seq, now: Time) -> Option<Time> {
+        let fetching = &mut self.recovery.as_mut()?.fetching;
+        while fetching.front().is_some_and(|(_, at)| *at <= now) {
+            fetching.pop_front();
+        }
+        fetching.iter().find(|(range, _)| range.contains(seq)).map(|(_, at)| *at)
+    }
+
+    /// Begins to fetch `range`. One that does not fit among those under way is taken to be here.
+    fn fetch(&mut self, range: SeqRange, now: Time, transport: &Transport) {
+        let fetching = &mut self.recovery(transport).fetching;
+        if fetching.len() < FETCHES_MAX {
+            fetching.push_back((range, now + transport.retransmit_fetch));
+        }
     }
 
     fn first_marked(&self) -> Option<Seq> {
@@ -308,6 +333,9 @@ impl SendWindow {
             self.rto = rto.unwrap_or(Duration::MAX);
         }
         if let Some(range) = actions.retransmit {
+            if transport.retransmit_fetch != Duration::ZERO {
+                self.fetch(range, now, transport);
+            }
             self.mark(range, transport, bits);
         }
         match actions.timer {
@@ -358,6 +386,9 @@ impl SendWindow {
         self.deadline = Deadline::after(now, self.rto);
     }
 }
+
+/// Fetches under way at a time: a worst case of 2 us and one loss in ten packets of 64 bytes at 100 Gbit/s.
+const FETCHES_MAX: usize = 64;
 
 impl Marks {
     fn new(transport: &Transport) -> Box<Self> {

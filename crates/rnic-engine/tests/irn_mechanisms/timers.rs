@@ -222,3 +222,34 @@ fn both_ends_count_what_each_has_seen() {
     // The wire takes 5 us each way.
     assert_eq!((sender.round_trip, sender.in_flight), (Some(rnic_base::Duration::from_us(10)), 0));
 }
+
+/// What is sent again is fetched first, and leaves 2 us after the NACK or the timeout that found it; new packets do not
+/// wait for it.
+#[test]
+fn i26_retransmissions_leave_after_their_fetch() {
+    for (fetch, resent) in [("0", [(10, 5), (10, 8)]), ("2us", [(12, 5), (12, 8)])] {
+        let mut pair = irn_with(&[("retransmit_fetch", fetch), ("cap_packets", "20")]);
+        pair.wire(drop_requests(FIRST, &[(5, 0), (8, 0)]));
+        write(&mut pair, 1, 40);
+        pair.run();
+        assert_eq!(pair.resent_at(From::Left, FIRST), resent);
+        let new: Vec<_> = pair.trace_of(From::Left, FIRST).into_iter().filter(|(.., again)| !again).collect();
+        assert_eq!(new[20], (10, 20, false), "the first five acknowledgements make room at once");
+        all_succeed(&mut pair.left, [1]);
+    }
+    let mut pair = irn_with(&[("retransmit_fetch", "2us")]);
+    pair.wire(drop_requests(FIRST, &[(0, 0)]));
+    write(&mut pair, 1, 1);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Left, FIRST), [(102, 0)]);
+}
+
+#[test]
+fn i26_responses_are_fetched_too() {
+    let mut pair = irn_with(&[("retransmit_fetch", "2us")]);
+    pair.wire(drop_data(From::Right, FIRST, &[(3, 0)]));
+    read(&mut pair, 1, 10);
+    pair.run();
+    assert_eq!(pair.resent_at(From::Right, FIRST), [(17, 3)]);
+    all_succeed(&mut pair.left, [1]);
+}

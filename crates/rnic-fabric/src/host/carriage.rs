@@ -25,6 +25,8 @@ pub(crate) struct Carriage {
     host: u32,
     encoded: bool,
     with_payload: bool,
+    /// Bytes that every frame is longer than its packet makes it (IRN section 6.3).
+    extra_header: u32,
     /// Buffers that are used again and again.
     payload: Vec<u8>,
     datagram: Vec<u8>,
@@ -41,8 +43,8 @@ pub(crate) struct Captured {
 }
 
 impl Carriage {
-    pub(crate) fn new(host: u32, encoded: bool, with_payload: bool) -> Self {
-        Self { host, encoded, with_payload, payload: Vec::new(), datagram: Vec::new(), captured: None }
+    pub(crate) fn new(host: u32, encoded: bool, with_payload: bool, extra_header: u32) -> Self {
+        Self { host, encoded, with_payload, extra_header, payload: Vec::new(), datagram: Vec::new(), captured: None }
     }
 
     /// Whether packets travel as headers alone.
@@ -62,7 +64,7 @@ impl Carriage {
     pub(crate) fn load(&self, transmit: &Transmit, packets: &mut Packets) -> Entry {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
         let label = source_port(transmit.label);
-        let frame_len = packet.frame_len(format, IpVersion::V4);
+        let frame_len = packet.frame_len(format, IpVersion::V4) + self.extra_header;
         let index = packets.insert(packet, Ends { src: self.host, source_port: label, format });
         let flags = if transmit.kind == TransmitKind::Ack { Flags::ACK } else { Flags::NONE };
         let identity = identity(self.host, dst, packet, frame_len);

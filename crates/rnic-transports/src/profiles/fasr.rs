@@ -13,6 +13,7 @@
 //! (targets 5.D-4). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's `window/pool.rs` and
 //! `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
 
+use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, PoolShape, Profile, Protocol};
 use rnic_policy::{RecoveryPolicy, SchedulePolicy, SequenceSpaces, Store};
 
@@ -36,6 +37,8 @@ pub(super) fn profile() -> Profile {
         cap_packets: Some(500),
         window_bits: 512,
         store: Store::Pool(PoolShape::FASR),
+        retransmit_fetch: Duration::ZERO,
+        extra_header: 0,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },

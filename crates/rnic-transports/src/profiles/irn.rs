@@ -15,6 +15,7 @@
 //! Without BDP-FC the packets in flight are still bounded by the widest bitmap we have, 16384: a deviation the paper's
 //! simulator did not need, far above any of its flows.
 
+use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
 use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
 
@@ -38,6 +39,8 @@ pub(super) fn profile() -> Profile {
         cap_packets: Some(110),
         window_bits: 128,
         store: Store::Rings,
+        retransmit_fetch: Duration::ZERO,
+        extra_header: 0,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },

@@ -16,6 +16,7 @@
 //! | Resilient RoCE (IRN section 4.5) | `control = "dcqcn"`, PFC off, ECN on |
 //! | go-back-N with back-off (IRN section 4.3) | `control = "dcqcn"` or `"timely"`, `cut_on_loss = true` |
 
+use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
 use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
 
@@ -39,6 +40,8 @@ pub(super) fn profile() -> Profile {
         cap_packets: None,
         window_bits: 64,
         store: Store::Rings,
+        retransmit_fetch: Duration::ZERO,
+        extra_header: 0,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },

@@ -5,7 +5,7 @@
 //! acknowledged packet by packet, recovered by this side's timer (I-11). A slot is free again when its responses are
 //! acknowledged.
 
-use rnic_base::{Psn, Seq, Time};
+use rnic_base::{Duration, Psn, Seq, Time};
 use rnic_policy::{ControlEvent, LossReport, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
@@ -15,6 +15,7 @@ use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
 use crate::ready::Half;
 use crate::stats::WaitReason;
+use crate::timer::Deadline;
 use crate::transport::Transport;
 use crate::window::{LaneId, SendWindow};
 
@@ -266,8 +267,16 @@ impl Qp {
         }
         let room = core.peers.room(self.peer);
         let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
+        let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return false };
+        let mut repeat = server.window.first_to_repeat();
+        if repeat.is_some()
+            && self.transport.retransmit_fetch != Duration::ZERO
+            && let Some(at) = repeat.and_then(|seq| server.window.fetched_at(seq, now))
+        {
+            core.timers.arm(self.slot, Deadline::at(at), &mut self.armed);
+            repeat = None;
+        }
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() else { return false };
-        let repeat = server.window.first_to_repeat();
         if repeat.is_some_and(|seq| self.window_holds_repeat(&server.window, seq)) {
             core.count_wait(WaitReason::Window);
             return false;
