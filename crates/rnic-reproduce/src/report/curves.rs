@@ -21,8 +21,8 @@ pub(super) struct Panel {
 /// A variant's numbers.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Curve {
-    /// Which variant: its place in the legend.
-    pub(super) variant: usize,
+    /// Its place in the legend, which decides what it looks like.
+    pub(super) slot: usize,
     /// Where, and how much there.
     pub(super) points: Vec<(f64, Stat)>,
 }
@@ -52,12 +52,12 @@ fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, places
     let axis = plot.axis.as_ref().and_then(|name| experiment.axis.iter().position(|axis| axis.name == *name));
     let points: Vec<(f64, String)> =
         places.iter().enumerate().map(|(index, place)| point(layout, axis, index, place)).collect();
-    let curve = |variant: usize| {
+    let curve = |(slot, variant): (usize, usize)| {
         let at = |(index, place): (usize, &Place)| {
             let stat = number(layout, samples, plot, name, variant, place)?;
             Some((points[index].0, stat))
         };
-        Curve { variant, points: places.iter().enumerate().filter_map(at).collect() }
+        Curve { slot, points: places.iter().enumerate().filter_map(at).collect() }
     };
     let measure = experiment.measure.iter().find(|measure| measure.name == name);
     let (label, unit) = measure.map_or((name, ""), |measure| (measure.label.as_str(), measure.unit.as_str()));
@@ -70,7 +70,7 @@ fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, places
         None => format!("{label} ({unit})"),
     };
     let x_title = axis.map(|axis| experiment.axis[axis].label.clone()).unwrap_or_default();
-    Panel { title, x_title, curves: variants(experiment, plot).into_iter().map(curve).collect(), points }
+    Panel { title, x_title, curves: variants(experiment, plot).into_iter().enumerate().map(curve).collect(), points }
 }
 
 fn point(layout: &Layout<'_>, axis: Option<usize>, index: usize, place: &Place) -> (f64, String) {
@@ -99,7 +99,7 @@ fn number(
 fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
     let experiment = layout.selected.experiment;
     let from = plot.from.unwrap_or(0.0);
-    let curve = |variant: usize| {
+    let curve = |(slot, variant): (usize, usize)| {
         let of =
             |seed: &u64| layout.sample(samples, &experiment.variant[variant].name, place, *seed)?.quantiles.get(name);
         let seeds: Vec<&Vec<f64>> = layout.seeds.iter().filter_map(of).collect();
@@ -108,7 +108,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
             Stat::of(&values).map(|stat| (level, stat))
         };
         let shown = |(_, level): &(usize, f64)| *level >= from && *level <= CDF_TO;
-        Curve { variant, points: levels().into_iter().enumerate().filter(shown).filter_map(at).collect() }
+        Curve { slot, points: levels().into_iter().enumerate().filter(shown).filter_map(at).collect() }
     };
     let (label, unit) = match name {
         "slowdown" => ("slowdown", ""),
@@ -120,7 +120,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
     Panel {
         title,
         x_title: format!("{label}{unit}"),
-        curves: variants(experiment, plot).into_iter().map(curve).collect(),
+        curves: variants(experiment, plot).into_iter().enumerate().map(curve).collect(),
         points: Vec::new(),
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Mar
                 strong { (plot.title) }
                 @if !plot.note.is_empty() { " " (plot.note) }
             }
-            div.legend { @for variant in variants(experiment, plot) {
-                span { (key(plot.kind, variant)) (experiment.variant[variant].label) }
+            div.legend { @for (slot, variant) in variants(experiment, plot).into_iter().enumerate() {
+                span { (key(plot.kind, slot)) (experiment.variant[variant].label) }
             } }
             div.panels { @for panel in &panels {
                 div.panel style=(format!("width: {width}px")) {
@@ -46,14 +46,14 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Mar
 }
 
 /// What a variant looks like in the plot.
-fn key(kind: PlotKind, variant: usize) -> Markup {
-    let (red, green, blue) = COLOURS[variant % COLOURS.len()];
+fn key(kind: PlotKind, slot: usize) -> Markup {
+    let (red, green, blue) = COLOURS[slot % COLOURS.len()];
     let colour = format!("#{red:02x}{green:02x}{blue:02x}");
-    let dash = match (kind, DASHES[variant % DASHES.len()]) {
+    let dash = match (kind, DASHES[slot % DASHES.len()]) {
         (PlotKind::Cdf, Some((on, off))) => format!("{on} {off}"),
         _ => "none".to_owned(),
     };
-    let mark = match variant % 4 {
+    let mark = match slot % 4 {
         0 => "M9 6 a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0",
         1 => "M8 10 L18 10 L13 1 Z",
         2 => "M9 2 H17 V10 H9 Z",

@@ -111,9 +111,18 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
             (details(rows))
             @if !experiment.deviations.is_empty() {
                 h3 { "Where this differs from the paper" }
-                ul { @for deviation in &experiment.deviations { li { (deviation) } } }
+                ul { @for deviation in &experiment.deviations { li { (with_code(deviation)) } } }
             }
             (facts(report, layout))
+        }
+    }
+}
+
+/// Text in which what stands between backticks is code.
+fn with_code(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
 }

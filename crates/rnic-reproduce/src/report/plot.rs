@@ -62,7 +62,7 @@ fn bars(svg: &mut String, panel: &Panel, plot: &Plot, width: u32) -> Drawn {
             let left = centre(group) + (index as f64 - panel.curves.len() as f64 / 2.0) * slot;
             let (inner, outer) = (left + slot * 0.08, left + slot * 0.92);
             let top = y.place(stat.mean);
-            chart.draw_series([Rectangle::new([(inner, floor), (outer, top)], colour(curve.variant).filled())])?;
+            chart.draw_series([Rectangle::new([(inner, floor), (outer, top)], colour(curve.slot).filled())])?;
             let middle = left + slot / 2.0;
             whisker(&mut chart, middle, y.place(stat.min), y.place(stat.max), &INK)?;
             if has_numbers {
@@ -91,21 +91,22 @@ fn lines(svg: &mut String, panel: &Panel, plot: &Plot, x_scale: Scale, width: u3
         chart.draw_series([PathElement::new([(0.0, one), (1.0, one)], INK)])?;
     }
     for curve in &panel.curves {
-        let style = colour(curve.variant).stroke_width(2);
+        let style = colour(curve.slot).stroke_width(2);
         let places: Vec<(f64, f64)> =
             curve.points.iter().map(|(value, stat)| (inset(x.place(*value)), y.place(stat.mean))).collect();
         chart.draw_series(LineSeries::new(places.iter().copied(), style))?;
         for ((place, _), (_, stat)) in places.iter().zip(&curve.points) {
-            whisker(&mut chart, *place, y.place(stat.min), y.place(stat.max), &colour(curve.variant))?;
+            whisker(&mut chart, *place, y.place(stat.min), y.place(stat.max), &colour(curve.slot))?;
         }
-        marks(&mut chart, curve.variant, &places)?;
+        marks(&mut chart, curve.slot, &places)?;
     }
     root.present()?;
     Ok(())
 }
 
 fn distribution(svg: &mut String, panel: &Panel, plot: &Plot, width: u32) -> Drawn {
-    let x = value_axis(&panel.curves, plot.scale, false);
+    let means = panel.curves.iter().flat_map(|curve| curve.points.iter().map(|(_, stat)| stat.mean));
+    let x = Axis::of_values(means, plot.scale, false);
     let levels = panel.curves.iter().flat_map(|curve| curve.points.iter().map(|(level, _)| level * 100.0));
     let y = Axis::of_values(levels.chain([100.0]), Scale::Linear, false);
     let mut x_ticks: Vec<(f64, String)> =
@@ -116,9 +117,9 @@ fn distribution(svg: &mut String, panel: &Panel, plot: &Plot, width: u32) -> Dra
     let root = SVGBackend::with_string(svg, (width, HEIGHT)).into_drawing_area();
     let mut chart = frame.chart(&root)?;
     for curve in &panel.curves {
-        let style = colour(curve.variant).stroke_width(2);
+        let style = colour(curve.slot).stroke_width(2);
         let places = curve.points.iter().map(|(level, stat)| (x.place(stat.mean), y.place(level * 100.0)));
-        match DASHES[curve.variant % DASHES.len()] {
+        match DASHES[curve.slot % DASHES.len()] {
             None => chart.draw_series(LineSeries::new(places, style))?,
             Some((on, off)) => chart.draw_series(DashedLineSeries::new(places, on, off, style))?,
         };
@@ -215,17 +216,17 @@ fn whisker(chart: &mut Chart<'_>, x: f64, from: f64, to: f64, colour: &RGBColor)
 }
 
 /// A mark of its own for each variant, so that lines can be told apart without colour.
-fn marks(chart: &mut Chart<'_>, variant: usize, places: &[(f64, f64)]) -> Drawn {
-    let style = colour(variant).filled();
+fn marks(chart: &mut Chart<'_>, slot: usize, places: &[(f64, f64)]) -> Drawn {
+    let style = colour(slot).filled();
     for place in places.iter().copied() {
-        match variant % 4 {
+        match slot % 4 {
             0 => chart.draw_series([Circle::new(place, 4, style)])?,
             1 => chart.draw_series([TriangleMarker::new(place, 6, style)])?,
             2 => {
                 let square = Rectangle::new([(-4, -4), (4, 4)], style);
                 chart.draw_series([EmptyElement::at(place) + square])?
             }
-            _ => chart.draw_series([Cross::new(place, 4, colour(variant).stroke_width(2))])?,
+            _ => chart.draw_series([Cross::new(place, 4, colour(slot).stroke_width(2))])?,
         };
     }
     Ok(())
@@ -236,9 +237,9 @@ fn value_axis(curves: &[Curve], scale: Scale, from_zero: bool) -> Axis {
     Axis::of_values(stats.flat_map(|stat| [stat.min, stat.mean, stat.max]), scale, from_zero)
 }
 
-/// The colour of a variant.
-pub(super) fn colour(variant: usize) -> RGBColor {
-    let (red, green, blue) = COLOURS[variant % COLOURS.len()];
+/// The colour of a place in the legend.
+pub(super) fn colour(slot: usize) -> RGBColor {
+    let (red, green, blue) = COLOURS[slot % COLOURS.len()];
     RGBColor(red, green, blue)
 }
 
