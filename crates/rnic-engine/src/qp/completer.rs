@@ -120,7 +120,15 @@ impl Qp {
         self.wake_to_repeat(core);
     }
 
+    /// What is acknowledged needs no bits in the pool.
+    #[cold]
+    fn release_acknowledged(&mut self, core: &mut Core) {
+        let una = self.requester.window.una;
+        core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut).acknowledged(una);
+    }
+
     /// Tells the recovery of requests what happened.
+    #[inline(never)]
     fn recover_requests(&mut self, core: &mut Core, now: Time, event: &RecoveryEvent) -> RecoveryActions {
         let Self { requester, responder, transport, .. } = self;
         let bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsOut);
@@ -174,8 +182,7 @@ impl Qp {
             return;
         }
         if self.responder.sr.is_held() {
-            let una = self.requester.window.una;
-            core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut).acknowledged(una);
+            self.release_acknowledged(core);
         }
         if let Some(watched) = core.watch.of(self.slot) {
             watched.round_trip.acknowledged(self.requester.window.una, now);

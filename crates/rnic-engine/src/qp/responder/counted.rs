@@ -122,6 +122,7 @@ impl Qp {
     }
 
     /// What the packet that was missing is answered with.
+    #[cold]
     pub(in crate::qp) fn repaired_ack(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> AckKind {
         match self.transport.pool {
             Some(_) => AckKind::Loss(LossCause::Repaired, seq.wire(), self.lost(core, lane)),
