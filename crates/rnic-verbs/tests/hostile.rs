@@ -128,14 +128,17 @@ fn connections_are_made_and_kept() {
         server: "rping -s -a 127.0.0.1 -p PORT -C 500 -V",
         client: "rping -c -a 127.0.0.1 -p PORT -C 500 -V",
         socket: stranger,
-        // The server's two threads end in either order; in one of them it exits with an error (EBADF).
-        may_end: |end| end.signal().is_none(),
+        // Its two threads end in either order: the one that fetches events may find their channel gone (EBADF, 255).
+        may_end: |end| matches!(end.code(), Some(0 | 255)),
     };
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(3) {
         let Some(Outcome { said, tally }) = battle.fight("connections_are_made_and_kept") else { return };
-        let ends = said.matches("DISCONNECT EVENT...").count();
-        assert!(ends == 2 && !said.contains("mismatch"), "both ends saw the end of it: {said}");
+        // The server ends when the client has done all its rounds; the client may be gone before it says so.
+        assert!(said.contains("server DISCONNECT EVENT..."), "{said}");
+        for wrong in ["mismatch", "completion failed", "poll error", "RNR"] {
+            assert!(!said.contains(wrong), "{said}");
+        }
         assert!(tally.datagrams > 100, "{tally:?}");
     }
 }
