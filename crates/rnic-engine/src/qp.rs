@@ -229,11 +229,11 @@ impl Qp {
                 }
             }
             Headers::Ack { aeth, sack } if self.state.sends() => self.receive_ack(core, now, packet.psn, aeth, sack),
-            Headers::LossAck { of_responses: false, aeth, note } if self.state.sends() => {
-                self.receive_loss_ack(core, now, packet.psn, aeth, &note)
+            Headers::LossAck { of_responses: false, note, .. } if self.state.sends() => {
+                self.receive_loss_ack(core, now, packet.psn, &note)
             }
-            Headers::LossAck { of_responses: true, aeth, note } if self.state.receives() => {
-                self.receive_response_loss_ack(core, now, packet.psn, aeth, &note)
+            Headers::LossAck { of_responses: true, note, .. } if self.state.receives() => {
+                self.receive_response_loss_ack(core, now, packet.psn, &note)
             }
             // Serving reads is the receiving half's business.
             Headers::ReadAck { aeth, sack } if self.state.receives() => {

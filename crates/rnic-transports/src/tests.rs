@@ -97,3 +97,4 @@ mod footprint;
 mod irn_recovery;
 mod roce_recovery;
 mod tcp_recovery;
+mod window;

@@ -1,68 +1,18 @@
 //! IRN's recovery decisions on hand-made windows, by mechanism id.
 
-use rnic_base::{AnyRing, Duration, Psn, Seq, SeqRange, Time};
-use rnic_policy::{Params, PolicyState, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+use rnic_base::{Duration, Time};
+use rnic_policy::{Params, RecoveryEvent, TimerChange};
 
+use super::window::{Window, range};
 use crate::recovery::irn::Irn;
 
-/// A window whose packets are counted from 0, and the policy that recovers it.
-struct Window {
-    policy: RecoveryPolicy,
-    params: Params,
-    state: PolicyState,
-    una: u64,
-    next: u64,
-    sacked: Vec<u64>,
-}
-
-fn seq(index: u64) -> Seq {
-    Seq::start(Psn::new(100)) + index
-}
-
-fn range(start: u64, end: u64) -> Option<SeqRange> {
-    Some(SeqRange::new(seq(start), seq(end)))
-}
-
-impl Window {
-    fn sent(next: u64, options: &[(&str, &str)]) -> Self {
-        let policy = RecoveryPolicy::of::<Irn>();
-        let mut params = Params::defaults(policy.params);
-        for (name, value) in options {
-            assert_eq!(params.set(policy.params, name, value), Ok(true));
-        }
-        Self { policy, params, state: (policy.start)(&params), una: 0, next, sacked: Vec::new() }
-    }
-
-    fn event(&mut self, event: RecoveryEvent) -> RecoveryActions {
-        let mut ring = AnyRing::with_bits(128);
-        self.sacked.iter().filter(|index| **index > self.una).for_each(|index| {
-            ring.set((index - self.una) as u32);
-        });
-        let view = WindowView {
-            now: Time::ZERO,
-            una: seq(self.una),
-            next: seq(self.next),
-            highest_sacked: ring.last_one().map(|offset| seq(self.una + u64::from(offset))),
-            sacked: Some(&ring),
-        };
-        (self.policy.on_event)(&mut self.state, &event, &view, &self.params)
-    }
-
-    fn nack(&mut self, sack: u64) -> RecoveryActions {
-        self.sacked.push(sack);
-        self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)), losses: None })
-    }
-
-    fn ack_up_to(&mut self, una: u64) -> RecoveryActions {
-        let packets = una - self.una;
-        self.una = una;
-        self.event(RecoveryEvent::Acked { packets, rtt: None })
-    }
+fn sent(next: u64, options: &[(&str, &str)]) -> Window {
+    Window::of::<Irn>(next, options)
 }
 
 #[test]
 fn i4_first_the_cumulative_packet_then_only_holes_below_a_sack() {
-    let mut window = Window::sent(10, &[]);
+    let mut window = sent(10, &[]);
     window.ack_up_to(5);
     let entered = window.nack(6);
     assert_eq!((entered.retransmit, entered.recovering), (range(5, 6), true));
@@ -73,12 +23,12 @@ fn i4_first_the_cumulative_packet_then_only_holes_below_a_sack() {
 
 #[test]
 fn i6_recovery_ends_past_the_last_packet_sent_before_the_retransmission() {
-    let mut window = Window::sent(10, &[]);
+    let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
     assert!(!window.ack_up_to(10).recovering, "10 was sent after it");
 
-    let mut window = Window::sent(10, &[]);
+    let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
     let partial = window.ack_up_to(9);
@@ -92,7 +42,7 @@ fn i6_recovery_ends_past_the_last_packet_sent_before_the_retransmission() {
 /// 1 to 3 are reordered, not lost: acknowledgements of what merely came late must send nothing.
 #[test]
 fn i4_what_was_sent_before_a_nack_is_lost_only_if_overtaken() {
-    let mut window = Window::sent(10, &[]);
+    let mut window = sent(10, &[]);
     assert_eq!(window.nack(3).retransmit, range(0, 3));
     for una in 1..=9 {
         assert_eq!(window.ack_up_to(una).retransmit, None, "up to {una}");
@@ -102,7 +52,7 @@ fn i4_what_was_sent_before_a_nack_is_lost_only_if_overtaken() {
 /// After a timeout each acknowledgement uncovers the next packet that was sent before it, and sends it once.
 #[test]
 fn i4_what_was_sent_before_a_timeout_is_lost_when_uncovered() {
-    let mut window = Window::sent(4, &[]);
+    let mut window = sent(4, &[]);
     assert_eq!(window.event(RecoveryEvent::TimedOut { extended: true }).retransmit, range(0, 1));
     window.next = 6;
     assert_eq!(window.ack_up_to(1).retransmit, range(1, 2));
@@ -113,7 +63,7 @@ fn i4_what_was_sent_before_a_timeout_is_lost_when_uncovered() {
 /// Without the bitmap, what was sent before recovery began is lost when uncovered, however it began.
 #[test]
 fn i4_without_the_bitmap_uncovered_packets_are_lost() {
-    let mut window = Window::sent(10, &[("sack_bitmap", "false")]);
+    let mut window = sent(10, &[("sack_bitmap", "false")]);
     assert_eq!(window.nack(3).retransmit, range(0, 1));
     assert_eq!(window.ack_up_to(2).retransmit, range(2, 3));
     window.next = 12;
@@ -126,7 +76,7 @@ fn i4_without_the_bitmap_uncovered_packets_are_lost() {
 /// end.
 #[test]
 fn i4_i6_ordinary_acknowledgements_keep_no_recovery_alive() {
-    let mut window = Window::sent(10, &[]);
+    let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
     assert_eq!(window.nack(12).retransmit, range(4, 12));
@@ -139,11 +89,11 @@ fn i4_i6_ordinary_acknowledgements_keep_no_recovery_alive() {
 #[test]
 fn i7_i24_low_timeout_acts_only_with_few_packets_in_flight() {
     let low = Duration::from_us(100);
-    let mut few = Window::sent(2, &[]);
+    let mut few = sent(2, &[]);
     assert_eq!((few.policy.initial_rto)(&few.params), Some(low));
     assert_eq!(few.event(RecoveryEvent::TimedOut { extended: false }).retransmit, range(0, 1));
 
-    let mut many = Window::sent(3, &[]);
+    let mut many = sent(3, &[]);
     let extended = many.event(RecoveryEvent::TimedOut { extended: false });
     assert_eq!((extended.retransmit, extended.timer), (None, TimerChange::Extend(Duration::from_us(220))));
     assert_eq!(many.event(RecoveryEvent::TimedOut { extended: true }).retransmit, range(0, 1));
@@ -164,11 +114,11 @@ fn i10_loss_alone_never_touches_the_rate() {
 
 #[test]
 fn i28_nack_threshold_waits_before_it_believes_in_loss() {
-    let mut window = Window::sent(20, &[("nack_threshold", "3")]);
+    let mut window = sent(20, &[("nack_threshold", "3")]);
     assert_eq!(window.nack(5).retransmit, None);
     assert_eq!(window.nack(6).retransmit, None);
     assert_eq!(window.nack(7).retransmit, range(0, 7));
-    let mut reordered = Window::sent(20, &[("nack_threshold", "3")]);
+    let mut reordered = sent(20, &[("nack_threshold", "3")]);
     reordered.nack(5);
     reordered.nack(6);
     reordered.ack_up_to(7);
@@ -177,7 +127,7 @@ fn i28_nack_threshold_waits_before_it_believes_in_loss() {
 
 #[test]
 fn variant_without_bitmap_repairs_one_hole_a_round_trip() {
-    let mut window = Window::sent(20, &[("sack_bitmap", "false")]);
+    let mut window = sent(20, &[("sack_bitmap", "false")]);
     assert_eq!(window.nack(5).retransmit, range(0, 1));
     assert_eq!(window.nack(9).retransmit, None);
     assert_eq!(window.ack_up_to(3).retransmit, range(3, 4));
@@ -185,7 +135,7 @@ fn variant_without_bitmap_repairs_one_hole_a_round_trip() {
 
 #[test]
 fn variant_dynamic_timeout_follows_the_round_trip() {
-    let mut window = Window::sent(50, &[("dynamic_rto", "true")]);
+    let mut window = sent(50, &[("dynamic_rto", "true")]);
     window.event(RecoveryEvent::Acked { packets: 0, rtt: Some(Duration::from_us(200)) });
     let extended = window.event(RecoveryEvent::TimedOut { extended: false });
     // RFC 6298: srtt 200 us + 4 * 100 us, less the 100 us that have passed.

@@ -1,89 +1,51 @@
 //! TCP's recovery decisions on hand-made windows, by RFC.
 
-use rnic_base::{AnyRing, Duration, Psn, Seq, SeqRange, Time};
-use rnic_policy::{Params, PolicyState, RecoveryActions, RecoveryEvent, RecoveryPolicy, WindowView};
+use rnic_base::{Duration, SeqRange};
+use rnic_policy::RecoveryEvent;
 
+use super::window::{Window, range};
 use crate::recovery::tcp_sack::TcpSack;
 
-struct Window {
-    policy: RecoveryPolicy,
-    params: Params,
-    state: PolicyState,
-    una: u64,
-    next: u64,
-    sacked: Vec<u64>,
+fn sent(next: u64) -> Window {
+    Window::of::<TcpSack>(next, &[])
 }
 
-fn seq(index: u64) -> Seq {
-    Seq::start(Psn::new(100)) + index
+fn sack(window: &mut Window, index: u64) -> Option<SeqRange> {
+    window.nack(index).retransmit
 }
 
-fn range(start: u64, end: u64) -> Option<SeqRange> {
-    Some(SeqRange::new(seq(start), seq(end)))
-}
-
-impl Window {
-    fn sent(next: u64) -> Self {
-        let policy = RecoveryPolicy::of::<TcpSack>();
-        let params = Params::defaults(policy.params);
-        Self { policy, params, state: (policy.start)(&params), una: 0, next, sacked: Vec::new() }
-    }
-
-    fn event(&mut self, event: RecoveryEvent) -> RecoveryActions {
-        let mut ring = AnyRing::with_bits(1_024);
-        for index in self.sacked.iter().filter(|index| **index > self.una) {
-            ring.set((index - self.una) as u32);
-        }
-        let highest_sacked = ring.last_one().map(|offset| seq(self.una + u64::from(offset)));
-        let (una, next) = (seq(self.una), seq(self.next));
-        let view = WindowView { now: Time::ZERO, una, next, highest_sacked, sacked: Some(&ring) };
-        (self.policy.on_event)(&mut self.state, &event, &view, &self.params)
-    }
-
-    fn sack(&mut self, index: u64) -> Option<SeqRange> {
-        self.sacked.push(index);
-        self.event(RecoveryEvent::Nacked { sack: Some(seq(index)), losses: None }).retransmit
-    }
-
-    fn ack_up_to(&mut self, una: u64) -> RecoveryActions {
-        let packets = una - self.una;
-        self.una = una;
-        self.event(RecoveryEvent::Acked { packets, rtt: None })
-    }
-
-    fn sample(&mut self, rtt: Duration) -> Option<Duration> {
-        self.event(RecoveryEvent::Acked { packets: 1, rtt: Some(rtt) }).rto.flatten()
-    }
+fn sample(window: &mut Window, rtt: Duration) -> Option<Duration> {
+    window.event(RecoveryEvent::Acked { packets: 1, rtt: Some(rtt) }).rto.flatten()
 }
 
 /// RFC 6675, section 5: the third selective acknowledgement above it makes a packet lost, not the first two.
 #[test]
 fn fast_retransmit_at_the_third_selective_acknowledgement() {
-    let mut window = Window::sent(20);
-    assert_eq!([window.sack(5), window.sack(6)], [None, None]);
-    assert_eq!(window.sack(7), range(0, 5), "0 to 4 have three above them");
-    assert_eq!(window.sack(8), None, "5 to 7 have arrived");
-    assert_eq!([window.sack(10), window.sack(11)], [None, None], "9 has two above it");
-    assert_eq!(window.sack(12), range(9, 10));
+    let mut window = sent(20);
+    assert_eq!([sack(&mut window, 5), sack(&mut window, 6)], [None, None]);
+    assert_eq!(sack(&mut window, 7), range(0, 5), "0 to 4 have three above them");
+    assert_eq!(sack(&mut window, 8), None, "5 to 7 have arrived");
+    assert_eq!([sack(&mut window, 10), sack(&mut window, 11)], [None, None], "9 has two above it");
+    assert_eq!(sack(&mut window, 12), range(9, 10));
 }
 
 /// RFC 6675, IsLost: what has three above it, hole by hole.
 #[test]
 fn holes_count_the_packets_above_them() {
-    let mut window = Window::sent(40);
+    let mut window = sent(40);
     for index in [1, 2, 3] {
-        window.sack(index);
+        sack(&mut window, index);
     }
-    assert_eq!([window.sack(11), window.sack(12)], [None, None], "0 is sent again, 1 to 3 are here");
-    assert_eq!(window.sack(13), range(4, 11), "4 to 10 are lost now");
+    assert_eq!([sack(&mut window, 11), sack(&mut window, 12)], [None, None], "0 is sent again, 1 to 3 are here");
+    assert_eq!(sack(&mut window, 13), range(4, 11), "4 to 10 are lost now");
 }
 
 /// RFC 6582: partial acknowledgements continue the recovery, one past the recovery point ends it.
 #[test]
 fn recovery_ends_at_the_recovery_point() {
-    let mut window = Window::sent(20);
+    let mut window = sent(20);
     for index in [2, 3, 4] {
-        window.sack(index);
+        sack(&mut window, index);
     }
     window.next = 30;
     let partial = window.ack_up_to(5);
@@ -96,10 +58,10 @@ fn recovery_ends_at_the_recovery_point() {
 #[test]
 fn timeouts_repeat_everything_and_back_off() {
     let us = Duration::from_us;
-    let mut window = Window::sent(20);
+    let mut window = sent(20);
     assert_eq!((window.policy.initial_rto)(&window.params), Some(us(320)));
-    assert_eq!(window.sample(us(50)), Some(us(320)), "50 + 4 * 25 is below the floor");
-    assert_eq!(window.sample(us(850)), Some(us(150 + 4 * 218) + Duration::from_ns(3_000)), "RFC 6298, 2.3");
+    assert_eq!(sample(&mut window, us(50)), Some(us(320)), "50 + 4 * 25 is below the floor");
+    assert_eq!(sample(&mut window, us(850)), Some(us(150 + 4 * 218) + Duration::from_ns(3_000)), "RFC 6298, 2.3");
     let first = window.event(RecoveryEvent::TimedOut { extended: false });
     assert_eq!((first.retransmit, first.rto), (range(0, 20), Some(Some(us(2 * (150 + 4 * 218)) + us(6)))));
     let mut last = Duration::ZERO;
@@ -110,5 +72,5 @@ fn timeouts_repeat_everything_and_back_off() {
     }
     assert_eq!(last, Duration::from_secs(1));
     assert_eq!(window.ack_up_to(5).rto, None, "Karn: no sample, no change");
-    assert!(window.sample(us(100)) < Some(Duration::from_ms(2)), "a measured round trip ends the back-off");
+    assert!(sample(&mut window, us(100)) < Some(Duration::from_ms(2)), "a measured round trip ends the back-off");
 }

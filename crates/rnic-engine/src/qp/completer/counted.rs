@@ -8,7 +8,7 @@
 
 use rnic_base::{Psn, Seq, Time};
 use rnic_policy::LossReport;
-use rnic_wire::{Aeth, LossCause, LossNote};
+use rnic_wire::{LossCause, LossNote};
 
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
@@ -47,15 +47,7 @@ fn record(
 impl Qp {
     /// An acknowledgement of requests that reports on losses.
     #[cold]
-    pub(crate) fn receive_loss_ack(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        psn: Psn,
-        aeth: Aeth,
-        note: &LossNote,
-    ) -> RxOutcome {
-        let _ = aeth;
+    pub(crate) fn receive_loss_ack(&mut self, core: &mut Core, now: Time, psn: Psn, note: &LossNote) -> RxOutcome {
         let una = self.requester.window.una;
         let cumulative = psn.extend(una) + u64::from(note.cause == LossCause::Repaired);
         if cumulative > self.requester.window.next {
@@ -88,10 +80,8 @@ impl Qp {
         core: &mut Core,
         now: Time,
         psn: Psn,
-        aeth: Aeth,
         note: &LossNote,
     ) -> RxOutcome {
-        let _ = aeth;
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
