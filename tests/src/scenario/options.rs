@@ -74,6 +74,15 @@ fn tcp(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     options
 }
 
+/// IRN's pair of timeouts, which FaSR has too.
+fn two_timeouts(place: Place, random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
+    options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
+    if one_in(random, 3) {
+        options.push(("rto_low_packets", pick(random, &["0", "1", "20"]).to_owned()));
+    }
+}
+
 fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     let mut options = Vec::new();
     common(random, &mut options);
@@ -85,11 +94,7 @@ fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
         options.push(("rto", time(place, random, &[60, 150, 320], &[4_000, 8_000])));
         return options;
     }
-    options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
-    options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
-    if one_in(random, 3) {
-        options.push(("rto_low_packets", pick(random, &["0", "1", "20"]).to_owned()));
-    }
+    two_timeouts(place, random, &mut options);
     if one_in(random, 5) {
         options.push(("sack_bitmap", "false".to_owned()));
     }
@@ -117,11 +122,7 @@ fn fasr(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> 
         options.push(("rto", time(place, random, &[60, 150, 320], &[4_000, 8_000])));
         return options;
     }
-    options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
-    options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
-    if one_in(random, 3) {
-        options.push(("rto_low_packets", pick(random, &["0", "1", "20"]).to_owned()));
-    }
+    two_timeouts(place, random, &mut options);
     if one_in(random, 2) {
         options.push(("pool_units", pick(random, &["1", "2", "3"]).to_owned()));
         options.push(("pool_blocks", pick(random, &["1", "2", "5", "20"]).to_owned()));
