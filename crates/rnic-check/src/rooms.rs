@@ -41,6 +41,14 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
+        name: "rnic-falcon",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-wire", "rnic-policy"],
+        // Windows and gates take policies through the contract; only tests name real ones.
+        tests_may_use: &["rnic-transports"],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-engine",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy"],

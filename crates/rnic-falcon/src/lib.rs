@@ -1,0 +1,18 @@
+//! Falcon below the verbs: transactions of at most one MTU, and the reliable delivery of their packets.
+//!
+//! ```text
+//! ROOM     rnic-falcon (red: two layers that must not know each other)
+//! Purpose  the transaction layer (RSN order, resources, errors) and the packet delivery layer (windows, gates, flows)
+//! May use  rnic-base, rnic-wire, rnic-policy
+//! Must not know a verb, read a clock, touch payload, allocate per packet, compute in floating point
+//! Add here a mechanism of one of the two layers, in its own file; what passes between them goes into seam.rs
+//! Not here algorithms (rnic-transports), where control policies run (rnic-fae), queues and memory (rnic-engine)
+//! Proved by mechanism tests named after the ids of the paper's mechanisms, and a two-ended run over a bad link
+//! ```
+//!
+//! Sources: Falcon (SIGCOMM'25) sections 3 to 5, and the "OCP Falcon Transport Protocol, Rev 0.9" specification.
+//!
+//! The delivery layer numbers packets, opens and closes gates, sends again, and says what became of each packet. The
+//! transaction layer knows what a packet is for. They meet in [`seam`] and nowhere else.
+
+pub mod seam;
