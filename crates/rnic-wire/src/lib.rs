@@ -14,6 +14,7 @@ pub mod cm;
 pub mod codec;
 pub mod credit;
 pub mod error;
+pub mod falcon;
 pub mod fuzz;
 pub mod gsi;
 pub mod header;
