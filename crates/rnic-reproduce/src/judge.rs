@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::experiment::{Band, Check, Measure, Value};
+use crate::experiment::{Band, Check, Measure, Take, Value};
 use crate::run::Sample;
 use crate::work::{Layout, Place, Size, Work};
 use shape::Gap;
@@ -152,6 +152,8 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
 fn unit(layout: &Layout<'_>, value: &Value) -> String {
     let experiment = layout.selected.experiment;
     match value {
+        // The largest by the least.
+        Value::Measure(single) if single.take == Some(Take::Spread) => "x".to_owned(),
         Value::Measure(single) => {
             let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
             first.map(|measure| measure.unit.clone()).unwrap_or_default()

@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Report;
 use super::figure::figure;
-use crate::experiment::Band;
+use crate::experiment::{Band, Experiment, Value};
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
 use crate::work::{Layout, Size};
@@ -91,8 +91,8 @@ fn summary(rows: &[&Row]) -> Markup {
                     td.row { (row.row) }
                     td.id { a href=(format!("#{}", anchor(&row.experiment))) { (row.experiment) } }
                     td { (row.what) }
-                    td { (row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
-                    td { (row.band) }
+                    td.brief { (row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
+                    td.brief { (row.band) }
                     td { (verdict(&row.verdict)) }
                 }
             } }
@@ -108,7 +108,7 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
             h2 { (experiment.question) }
             p { "The paper's figure: " (experiment.caption) }
             @for plot in &experiment.plot { (figure(layout, report.samples, plot)) }
-            (details(rows))
+            (details(experiment, rows))
             @if !experiment.deviations.is_empty() {
                 h3 { "Where this differs from the paper" }
                 ul { @for deviation in &experiment.deviations { li { (with_code(deviation)) } } }
@@ -131,12 +131,12 @@ fn heads(names: &[&str]) -> Markup {
     html! { tr { @for name in names { th { (name) } } } }
 }
 
-fn details(rows: &[Row]) -> Markup {
+fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
+    let computed = experiment.check.iter().all(|check| matches!(check.value, Value::Quantity { .. }));
+    let found_head = if computed { "found, computed" } else { "found, simulated" };
     html! {
         table {
-            thead {
-                (heads(&["row", "what", "found, simulated", "the paper says", "band, and why so wide", "verdict"]))
-            }
+            thead { (heads(&["row", "what", found_head, "the paper says", "band, and why so wide", "verdict"])) }
             tbody { @for row in rows {
                 tr {
                     td.row { (row.row) }
