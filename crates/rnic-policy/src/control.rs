@@ -3,9 +3,17 @@
 //! The engine's gate is the conjunction of everything that can hold a packet back (targets, conflict C9): the static
 //! cap of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at
 //! line rate.
+//!
+//! A datapath that measures more and can be told more (Falcon: [`report`]) speaks by the same contract, with an event
+//! and an answer of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. A controller that understands both
+//! kinds of events runs on both kinds of datapath.
+
+pub mod report;
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
+
+use self::report::{Carried, FlowActions, FlowReport};
 
 use crate::params::{ParamSpec, Params};
 use crate::state::PolicyState;
@@ -73,6 +81,9 @@ pub enum ControlEvent {
     },
     /// The time asked for with [`ControlActions::tick_after`] has come.
     Tick,
+    /// A datapath with flows reports on one of them. Sent instead of the others, and only to controllers with
+    /// [`ControlInterest::reports`].
+    Reported(FlowReport),
 }
 
 /// What a controller sees, read-only.
@@ -97,6 +108,9 @@ pub struct ControlActions {
     pub rate: Option<BitRate>,
     /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish.
     pub tick_after: Option<Duration>,
+    /// What a datapath with flows is to do from now on: in answer to every [`ControlEvent::Reported`], and as a first
+    /// word for those that will report. A datapath without flows never looks at it.
+    pub flow: Option<FlowActions>,
 }
 
 /// Which of the frequent events a controller wants to hear of.
@@ -111,6 +125,8 @@ pub struct ControlInterest {
     /// The receiver shall say in an acknowledgement (by its BECN bit) whether the packet that drew it was marked. Where
     /// not every packet draws one, an acknowledgement speaks for all since the last.
     pub echo: bool,
+    /// Understands [`ControlEvent::Reported`].
+    pub reports: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.
@@ -130,6 +146,18 @@ pub trait Control: Pod {
 
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
+
+    /// Optional, with [`Control::restore`]: what of the state travels with the events of a connection's only flow. `None`,
+    /// the default: this controller needs a memory.
+    fn carry(&self) -> Option<Carried> {
+        None
+    }
+
+    /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
+    /// the answer given with it lead to a state that decides the same.
+    fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
+        None
+    }
 }
 
 /// A [`Control`] algorithm with its type forgotten.
@@ -149,6 +177,10 @@ pub struct ControlPolicy {
     pub interest: fn(&Params) -> ControlInterest,
     /// See [`Control::on_event`].
     pub on_event: fn(&mut PolicyState, &ControlEvent, &ControlView, &Params) -> ControlActions,
+    /// See [`Control::carry`].
+    pub carry: fn(&mut PolicyState) -> Option<Carried>,
+    /// See [`Control::restore`].
+    pub restore: fn(&Carried, &FlowReport, &Params) -> Option<PolicyState>,
 }
 
 impl ControlPolicy {
@@ -165,6 +197,8 @@ impl ControlPolicy {
             },
             interest: T::interest,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            carry: |state| state.get_mut::<T>().carry(),
+            restore: |carried, report, params| T::restore(carried, report, params).map(PolicyState::of),
         }
     }
 }

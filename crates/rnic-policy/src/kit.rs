@@ -11,6 +11,7 @@
 mod control;
 mod paths;
 mod recovery;
+mod reports;
 mod schedule;
 
 pub use control::check_control;
@@ -75,5 +76,7 @@ fn check_specs(policy: &'static str, specs: &[ParamSpec]) -> Result<(), Violatio
     Ok(())
 }
 
+#[cfg(test)]
+mod control_tests;
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,7 @@ pub mod recovery;
 pub mod schedule;
 pub mod state;
 
+pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use footprint::{FootprintField, Per};
 pub use params::{ParamError, ParamSpec, ParamUnit, Params};

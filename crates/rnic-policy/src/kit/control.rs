@@ -9,7 +9,7 @@ use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
 ///
 /// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most
 /// the line rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core
-/// busy.
+/// busy. A controller that understands reports is driven with those too: see [`super::reports`].
 ///
 /// # Errors
 /// The first violation, with what replays it.
@@ -35,6 +35,12 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
                 return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
             check_actions(&actions, line_rate).map_err(|what| bad(step, format!("{event:?}: {what}")))?;
+            if actions.flow.is_some() {
+                return Err(bad(step, format!("{event:?}: speaks of flows to a datapath that has none")));
+            }
+        }
+        if (policy.interest)(&params).reports {
+            super::reports::check_reports(policy, &params, seed, steps)?;
         }
     }
     Ok(())
@@ -56,7 +62,7 @@ fn draw_event(random: &mut RandomStream) -> ControlEvent {
     }
 }
 
-fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
+pub(super) fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
     if actions.window.is_some_and(|window| window.fixed() == 0) {
         return Err("sets a window of zero".to_owned());
     }

@@ -78,7 +78,8 @@ impl Control for Dcqcn {
     }
 
     fn interest(params: &Params) -> ControlInterest {
-        ControlInterest { acked: false, sent: true, cnp_interval: Some(params.duration(CNP_INTERVAL)), echo: false }
+        let cnp_interval = Some(params.duration(CNP_INTERVAL));
+        ControlInterest { sent: true, cnp_interval, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
@@ -130,7 +131,7 @@ impl Dcqcn {
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
         (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
         let tick_after = first.then(|| params.duration(TIMER));
-        ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, window: None }
+        ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
     /// Whether a loss counts as a CNP now.

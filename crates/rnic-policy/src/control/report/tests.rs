@@ -1,0 +1,106 @@
+//! Delay algebra modulo 2^24, and the small codes.
+
+use super::*;
+
+const REPORT: FlowReport = FlowReport {
+    kind: ReportKind::Acked,
+    flow: 0,
+    acked: 1,
+    t1: Ticks::ZERO,
+    t2: Ticks::ZERO,
+    t3: Ticks::ZERO,
+    t4: Ticks::ZERO,
+    hops: 3,
+    rx_level: 0,
+    ecn: 0,
+    csig: None,
+    occupancy: 0,
+    label: 0,
+    extended: false,
+    window_drop: false,
+    delay: DelaySelect::Fabric,
+    in_force: InForce { fcwnd: Cwnd::ONE, ncwnd: 64, gap: Gap::NONE, rto: Ticks::MAX, ack_rate: AckRate::ALL },
+};
+
+/// A packet that leaves at `sent`, takes `there`, waits `wait`, and whose acknowledgement takes `back`; the receiver's
+/// clock is ahead by `skew`.
+fn report(sent: u32, there: u32, wait: u32, back: u32, skew: u32) -> FlowReport {
+    let [t1, t2, t3, t4] = [
+        sent,
+        sent.wrapping_add(there).wrapping_add(skew),
+        sent.wrapping_add(there + wait).wrapping_add(skew),
+        sent.wrapping_add(there + wait + back),
+    ]
+    .map(Ticks::new);
+    FlowReport { t1, t2, t3, t4, ..REPORT }
+}
+
+#[test]
+fn f_17_a_skewed_clock_leaves_the_fabric_delay_unchanged() {
+    let second = Ticks::of(Duration::from_secs(1)).get();
+    assert_eq!(second, 7_629_395);
+    for skew in [0, 1, second, Ticks::MAX.get(), Ticks::MAX.get() / 2] {
+        for sent in [0, Ticks::MAX.get() - 50, Ticks::MAX.get()] {
+            let report = report(sent, 90, 40, 100, skew);
+            assert_eq!(report.fabric_delay().get(), 190, "skew {skew}, sent {sent}");
+            assert_eq!(report.rtt().get(), 230);
+        }
+    }
+}
+
+#[test]
+fn f_17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay() {
+    for wait in [0, 61, 100_000] {
+        let report = report(16_777_000, 90, wait, 100, 12_345);
+        assert_eq!(report.fabric_delay().get(), 190);
+        assert_eq!(report.rtt().get(), 190 + wait);
+    }
+}
+
+#[test]
+fn f_17_rounding_never_makes_a_short_delay_two_seconds() {
+    // The way takes half a tick; seen by clocks of whole ticks the receiver's part is longer than the whole.
+    let report =
+        FlowReport { t1: Ticks::new(10), t2: Ticks::new(10), t3: Ticks::new(12), t4: Ticks::new(11), ..REPORT };
+    assert_eq!(report.fabric_delay(), Ticks::ZERO);
+    let forward = FlowReport { t2: Ticks::new(9), delay: DelaySelect::Forward, ..report };
+    assert_eq!(forward.delay(), Ticks::ZERO);
+}
+
+#[test]
+fn the_datapath_says_which_delay_counts() {
+    let report = report(5, 90, 40, 100, 7);
+    let delays = [DelaySelect::Full, DelaySelect::Fabric, DelaySelect::Forward, DelaySelect::Reverse]
+        .map(|delay| FlowReport { delay, ..report }.delay().get());
+    assert_eq!(delays, [230, 190, 97, 93]);
+}
+
+#[test]
+fn ticks_round_to_the_nearest_and_stop_at_24_bits() {
+    let ticks = [25, 1, 100, 250].map(|us| Ticks::of(Duration::from_us(us)).get());
+    assert_eq!(ticks, [191, 8, 763, 1_907], "the defaults of the published simulator");
+    assert_eq!(Ticks::of(Duration::from_secs(3)), Ticks::MAX);
+    assert_eq!(Ticks::of(Duration::MAX), Ticks::MAX);
+    assert_eq!(Ticks::at(Time::from_ps((1 << 41) + (5 << 17) + 3)).get(), 5, "instants wrap and round down");
+    assert_eq!(Ticks::new(191).duration(), Duration::from_ps(191 << 17));
+}
+
+#[test]
+fn f_20_a_gap_is_never_shorter_than_asked_for() {
+    for ticks in [0, 1, 3, 4, 124, 125, 126, 99_999] {
+        let gap = Gap::of_ticks(ticks);
+        let (asked, made) = (ticks * 131_072, gap.duration().as_ps());
+        assert!(made >= asked && made < asked + Gap::PS, "{ticks} ticks: {made} ps for {asked}");
+        assert!(gap.ticks() >= ticks);
+    }
+    assert_eq!(Gap::of_ticks(u64::MAX), Gap::MAX);
+}
+
+#[test]
+fn f_23_codes_of_shares_and_rates() {
+    assert_eq!(Alpha::code(0).of_free(100), 800);
+    assert_eq!(Alpha::code(6).of_free(100), 12, "an eighth");
+    assert_eq!(Alpha::code(15).of_free(100), 1, "one at least");
+    assert_eq!(AckRate::ALL.packets_per_two(), 2);
+    assert_eq!(AckRate::code(4).packets_per_two(), 17, "1 in 8.5");
+}

@@ -1,0 +1,127 @@
+//! The kit against controllers that break each rule of reports in turn.
+
+use bytemuck::{Pod, Zeroable};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::check_control;
+use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, Ticks};
+use crate::control::{Control, ControlActions, ControlEvent, ControlInterest, ControlPolicy, ControlView, Cwnd};
+use crate::params::{ParamSpec, Params};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    NoFirstWord,
+    NoAnswer,
+    SpeaksToAll,
+    WindowOfZero,
+    WindowTooFine,
+    NicWindowTooWide,
+    TimeoutOfZero,
+    PacesWideWindow,
+    ForgetsWhatTravels,
+    HasHiddenState,
+}
+
+/// Counts reports, gives a window of as many packets, and has one fault.
+macro_rules! faulty {
+    ($name:ident, $fault:expr) => {
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        #[repr(C)]
+        struct $name(u64);
+
+        impl Control for $name {
+            const NAME: &'static str = "faulty";
+            const SUMMARY: &'static str = "a fixed window with a fault";
+            const PARAMS: &'static [ParamSpec] = &[];
+
+            fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
+                let flow = ($fault != Fault::NoFirstWord).then(|| answer(Fault::None, 1));
+                (Self(0), ControlActions { flow, ..ControlActions::default() })
+            }
+
+            fn interest(_: &Params) -> ControlInterest {
+                ControlInterest { reports: true, ..ControlInterest::default() }
+            }
+
+            fn on_event(&mut self, event: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
+                let speaks = matches!(event, ControlEvent::Reported(_)) || $fault == Fault::SpeaksToAll;
+                self.0 += 1;
+                let flow = (speaks && $fault != Fault::NoAnswer).then(|| answer($fault, self.0));
+                ControlActions { flow, ..ControlActions::default() }
+            }
+
+            fn carry(&self) -> Option<Carried> {
+                let metadata = if $fault == Fault::ForgetsWhatTravels { 0 } else { self.0 as u32 };
+                Some(Carried { metadata, ..Carried::default() })
+            }
+
+            fn restore(carried: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
+                Some(Self(u64::from(carried.metadata)))
+            }
+        }
+    };
+}
+
+faulty!(Sound, Fault::None);
+faulty!(NoFirstWord, Fault::NoFirstWord);
+faulty!(NoAnswer, Fault::NoAnswer);
+faulty!(SpeaksToAll, Fault::SpeaksToAll);
+faulty!(WindowOfZero, Fault::WindowOfZero);
+faulty!(WindowTooFine, Fault::WindowTooFine);
+faulty!(NicWindowTooWide, Fault::NicWindowTooWide);
+faulty!(TimeoutOfZero, Fault::TimeoutOfZero);
+faulty!(PacesWideWindow, Fault::PacesWideWindow);
+faulty!(ForgetsWhatTravels, Fault::ForgetsWhatTravels);
+faulty!(HasHiddenState, Fault::HasHiddenState);
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+fn answer(fault: Fault, count: u64) -> FlowActions {
+    let hidden = if fault == Fault::HasHiddenState { CALLS.fetch_add(1, Ordering::Relaxed) % 2 } else { 0 };
+    FlowActions {
+        fcwnd: match fault {
+            Fault::WindowOfZero => Cwnd::from_fixed(0),
+            Fault::WindowTooFine => Cwnd::from_fixed(Cwnd::ONE.fixed() + 1),
+            _ => Cwnd::packets(1 + count % 100 + hidden),
+        },
+        ncwnd: if fault == Fault::NicWindowTooWide { 2_048 } else { 64 },
+        gap: if fault == Fault::PacesWideWindow { Gap::slots(1) } else { Gap::NONE },
+        rto: if fault == Fault::TimeoutOfZero { Ticks::ZERO } else { Ticks::new(1_907) },
+        rack: Ticks::new(200),
+        tlp: Ticks::new(500),
+        repath: false,
+        alpha_requests: Alpha::code(6),
+        alpha_responses: Alpha::code(6),
+        ack_rate: AckRate::ALL,
+    }
+}
+
+fn verdict<T: Control>() -> Result<(), String> {
+    check_control(&ControlPolicy::of::<T>(), 3, 200).map_err(|violation| violation.what)
+}
+
+#[test]
+fn check_control_passes_a_sound_controller_of_flows() {
+    assert_eq!(verdict::<Sound>(), Ok(()));
+}
+
+#[test]
+fn check_control_finds_each_fault() {
+    let found = [
+        (verdict::<NoFirstWord>(), "no first word"),
+        (verdict::<NoAnswer>(), "gets no answer"),
+        (verdict::<SpeaksToAll>(), "to a datapath that has none"),
+        (verdict::<WindowOfZero>(), "which is none"),
+        (verdict::<WindowTooFine>(), "fits into no record"),
+        (verdict::<NicWindowTooWide>(), "towards the NIC"),
+        (verdict::<TimeoutOfZero>(), "timeout of zero"),
+        (verdict::<PacesWideWindow>(), "leaves a gap"),
+        (verdict::<ForgetsWhatTravels>(), "when the state had travelled"),
+        (verdict::<HasHiddenState>(), "once and"),
+    ];
+    for (verdict, says) in found {
+        let what = verdict.expect_err(says);
+        assert!(what.contains(says), "expected `{says}` in: {what}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The contract of a controller that understands the reports of a datapath with flows.
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+
+use super::Violation;
+use super::control::check_actions;
+use crate::control::report::{
+    AckRate, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, NACK_RESOURCES, ReportKind, Ticks,
+};
+use crate::control::{ControlEvent, ControlPolicy, ControlView, Cwnd};
+use crate::params::Params;
+use crate::state::PolicyState;
+
+/// The widest windows of a record: 11 bits of packets, and 10 of a packet's fraction.
+const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
+const NCWND_MAX: u16 = (1 << 11) - 1;
+/// Flows of a connection in every other run.
+const FLOWS: u64 = 4;
+
+/// Drives `policy` through `steps` random reports from `seed`, on one flow and on four.
+///
+/// Checks: the first answer and every answer to a report say what the flow is to do; equal reports give equal answers;
+/// windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent while a window is a
+/// packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives the same answers.
+///
+/// # Errors
+/// The first violation, with what replays it.
+pub(super) fn check_reports(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
+    let streams = RandomStreams::new(seed);
+    for flows in [1, FLOWS] {
+        let mut random = streams.stream(if flows == 1 { "kit/reports/one" } else { "kit/reports/four" });
+        let mut run = Run::start(policy, params, flows).map_err(|what| violation(policy, seed, 0, what))?;
+        for step in 1..=steps {
+            run.step(&mut random).map_err(|what| violation(policy, seed, step, what))?;
+        }
+    }
+    Ok(())
+}
+
+fn violation(policy: &ControlPolicy, seed: u64, step: u64, what: String) -> Violation {
+    Violation { policy: policy.name, seed, step, what }
+}
+
+struct Run<'a> {
+    policy: &'a ControlPolicy,
+    params: &'a Params,
+    view: ControlView,
+    state: PolicyState,
+    twin: PolicyState,
+    carried: Option<Carried>,
+    in_force: Vec<InForce>,
+    ecn: u16,
+}
+
+impl<'a> Run<'a> {
+    fn start(policy: &'a ControlPolicy, params: &'a Params, flows: u64) -> Result<Self, String> {
+        let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
+        let (mut state, first) = (policy.start)(params, &view);
+        let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
+        check_flow(&flow)?;
+        let share = Cwnd::from_fixed((flow.fcwnd.fixed() / flows).max(1 << 6));
+        let in_force = vec![in_force(&FlowActions { fcwnd: share, ..flow }); flows as usize];
+        let carried = (policy.carry)(&mut state).filter(|_| flows == 1);
+        Ok(Self { policy, params, view, state, twin: state, carried, in_force, ecn: 0 })
+    }
+
+    fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        // Now and then nothing is heard for longer than the circle of 24 bits.
+        let pause = if random.below(1_000) == 0 { 3_000_000_000 } else { random.between(1, 60_000) };
+        self.view.now += Duration::from_ns(pause);
+        let report = self.draw(random);
+        let event = ControlEvent::Reported(report);
+        let actions = (self.policy.on_event)(&mut self.state, &event, &self.view, self.params);
+        let again = (self.policy.on_event)(&mut self.twin, &event, &self.view, self.params);
+        if actions != again || self.state != self.twin {
+            return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
+        }
+        check_actions(&actions, self.view.line_rate).map_err(|what| format!("{event:?}: {what}"))?;
+        let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
+        check_flow(&flow).map_err(|what| format!("{event:?}: {what}"))?;
+        if let Some(carried) = self.carried {
+            let lost = || format!("{event:?}: a state that travels cannot be restored");
+            let mut rebuilt = (self.policy.restore)(&carried, &report, self.params).ok_or_else(lost)?;
+            let stateless = (self.policy.on_event)(&mut rebuilt, &event, &self.view, self.params);
+            if stateless != actions {
+                return Err(format!("{event:?} gave {actions:?}, and {stateless:?} when the state had travelled"));
+            }
+            self.carried = (self.policy.carry)(&mut rebuilt);
+        }
+        let shared = in_force(&flow);
+        for other in &mut self.in_force {
+            *other = InForce { fcwnd: other.fcwnd, ..shared };
+        }
+        self.in_force[usize::from(report.flow)].fcwnd = flow.fcwnd;
+        Ok(())
+    }
+
+    fn draw(&mut self, random: &mut RandomStream) -> FlowReport {
+        let flow = random.below(self.in_force.len() as u64) as usize;
+        let now = Ticks::at(self.view.now);
+        let skew = random.below(1 << Ticks::BITS) as u32;
+        let [there, wait, back] = [300, 60, 300].map(|most| random.below(most) as u32);
+        let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
+        self.ecn = (self.ecn + random.below(3) as u16) & 0x3fff;
+        FlowReport {
+            kind: match random.below(20) {
+                0 => ReportKind::Nacked { code: NACK_RESOURCES },
+                1 => ReportKind::Nacked { code: random.between(2, 8) as u8 },
+                2 => ReportKind::Retransmitted { count: random.between(1, 7) as u8, early: random.below(2) == 0 },
+                _ => ReportKind::Acked,
+            },
+            flow: flow as u8,
+            acked: if random.below(50) == 0 { 1_023 } else { random.below(12) as u16 },
+            t1: ago(there + wait + back),
+            t2: Ticks::new(ago(wait + back).get().wrapping_add(skew)),
+            t3: Ticks::new(ago(back).get().wrapping_add(skew)),
+            t4: now,
+            hops: random.below(16) as u8,
+            rx_level: random.below(32) as u8,
+            ecn: self.ecn,
+            csig: (random.below(2) == 0).then(|| random.below(1 << 16) as u16),
+            occupancy: random.below(32) as u8,
+            label: random.below(1 << 20) as u32,
+            extended: random.below(2) == 0,
+            window_drop: random.below(10) == 0,
+            delay: if random.below(4) == 0 { DelaySelect::Full } else { DelaySelect::Fabric },
+            in_force: self.in_force[flow],
+        }
+    }
+}
+
+fn in_force(flow: &FlowActions) -> InForce {
+    InForce { fcwnd: flow.fcwnd, ncwnd: flow.ncwnd, gap: flow.gap, rto: flow.rto, ack_rate: flow.ack_rate }
+}
+
+fn check_flow(flow: &FlowActions) -> Result<(), String> {
+    if flow.fcwnd.fixed() == 0 || flow.fcwnd > FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
+        return Err(format!("sets a window of {:?}, which is none or fits into no record", flow.fcwnd));
+    }
+    if flow.ncwnd == 0 || flow.ncwnd > NCWND_MAX {
+        return Err(format!("sets a window of {} towards the NIC", flow.ncwnd));
+    }
+    if [flow.rto, flow.rack, flow.tlp].contains(&Ticks::ZERO) {
+        return Err("sets a timeout of zero".to_owned());
+    }
+    if flow.fcwnd >= Cwnd::ONE && flow.gap != Gap::NONE {
+        return Err(format!("leaves a gap of {:?} although the window is {:?}", flow.gap, flow.fcwnd));
+    }
+    if AckRate::code(u32::from(flow.ack_rate.get())) != flow.ack_rate {
+        return Err("asks for acknowledgements at a rate that fits into no record".to_owned());
+    }
+    Ok(())
+}
