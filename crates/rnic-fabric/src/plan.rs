@@ -36,6 +36,8 @@
 //! kmin = "5KB"                   # nothing is marked below
 //! kmax = "200KB"                 # everything is marked above
 //! pmax = "1%"                    # and in between up to this share
+//! depth = "output"               # of what: output, all that waits for it (the default); virtual-queue, what came in
+//!                                # at the same port of that (input-queued alone); input, what the port's buffer holds
 //!
 //! [transport]
 //! name = "irn"                   # see `rnic list`; every other key is an option of the transport

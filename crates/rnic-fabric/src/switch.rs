@@ -21,7 +21,7 @@ use crate::route::Route;
 use crate::topology::Node;
 
 pub use admission::Alpha;
-pub use ecn::EcnPlan;
+pub use ecn::{EcnPlan, MarkDepth};
 
 use admission::{Admission, Pfc, Signal};
 use ecn::Marker;
@@ -122,7 +122,7 @@ impl Switch {
 
     /// From now on packets are marked.
     pub(crate) fn set_marking(&mut self, plan: &EcnPlan, stream: RandomStream) {
-        self.marker = Some(Marker::new(plan, stream));
+        self.marker = Some(Marker::new(plan, self.ports.len(), stream));
     }
 
     /// Does everything that happens before `horizon`.
@@ -176,11 +176,11 @@ impl Switch {
         let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
         let waiting = self.queues.output(output).bytes;
         if self.admission.take(input, len, waiting) {
-            if let Some(marker) = &mut self.marker
-                && !entry.has(Flags::ACK)
-                && marker.marks(waiting + len)
-            {
-                entry.set(Flags::MARKED);
+            if let Some(marker) = &mut self.marker {
+                let depth = marker.enters(output, input, len, waiting, self.admission.held(input));
+                if !entry.has(Flags::ACK) && marker.marks(depth) {
+                    entry.set(Flags::MARKED);
+                }
             }
             self.queues.push(now, output, input, entry);
             let port = &mut self.ports[output];
@@ -224,9 +224,12 @@ impl Switch {
     #[inline]
     fn serve(&mut self, now: Time, output: usize, network: &mut Network) {
         let entry = self.queues.pop(now, output);
-        let input = usize::from(entry.input);
+        let (input, len) = (usize::from(entry.input), u64::from(entry.frame_len));
         self.ports[output].send(now, entry, network);
-        if self.admission.give_back(input, u64::from(entry.frame_len)) == Signal::Go {
+        if let Some(marker) = &mut self.marker {
+            marker.leaves(output, input, len);
+        }
+        if self.admission.give_back(input, len) == Signal::Go {
             self.ports[input].send_pause_frame(now, Flags::RESUME, network);
         }
     }

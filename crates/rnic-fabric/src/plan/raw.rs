@@ -193,6 +193,16 @@ fn yes() -> bool {
     true
 }
 
+/// What is measured before a packet is marked.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum EcnDepth {
+    #[default]
+    Output,
+    VirtualQueue,
+    Input,
+}
+
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ecn {
@@ -201,6 +211,8 @@ pub(super) struct Ecn {
     pub(super) kmin: Unit<Bytes>,
     pub(super) kmax: Unit<Bytes>,
     pub(super) pmax: Unit<Probability>,
+    #[serde(default)]
+    pub(super) depth: EcnDepth,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]

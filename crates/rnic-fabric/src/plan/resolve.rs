@@ -5,10 +5,10 @@ use rnic_base::{Bytes, Duration, Time};
 use rnic_policy::Profile;
 use serde::Deserialize;
 
-use super::raw::{OrAuto, Raw, SwitchModel, TopologyKind, Unit};
+use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
 use super::{FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, nic, raw, workloads};
 use crate::link::{PORTS_MAX, RUN_TIME_MAX};
-use crate::switch::{Alpha, BufferPlan, EcnPlan, PfcPlan, SwitchPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan};
 
 /// Reads the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -210,7 +210,16 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
         }
     };
     let ecn = raw.ecn.as_ref().filter(|ecn| ecn.enabled);
-    let ecn = ecn.map(|ecn| EcnPlan { kmin: ecn.kmin.0.get(), kmax: ecn.kmax.0.get(), pmax: ecn.pmax.0 });
+    let ecn = ecn.map(|ecn| EcnPlan {
+        kmin: ecn.kmin.0.get(),
+        kmax: ecn.kmax.0.get(),
+        pmax: ecn.pmax.0,
+        depth: match ecn.depth {
+            EcnDepth::Output => MarkDepth::Output,
+            EcnDepth::VirtualQueue => MarkDepth::VirtualQueue,
+            EcnDepth::Input => MarkDepth::Input,
+        },
+    });
     Ok(SwitchPlan { buffer, pfc, ecn })
 }
 
@@ -299,6 +308,10 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
     }
     if switch.ecn.is_some_and(|ecn| ecn.kmin >= ecn.kmax) {
         return Err(PlanError::value("switch.ecn.kmin", "must be below kmax"));
+    }
+    let is_shared = matches!(switch.buffer, BufferPlan::Shared { .. });
+    if is_shared && switch.ecn.is_some_and(|ecn| ecn.depth == MarkDepth::VirtualQueue) {
+        return Err(PlanError::value("switch.ecn.depth", "a switch with a shared buffer has no virtual queues"));
     }
     Ok(())
 }

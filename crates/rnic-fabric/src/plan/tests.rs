@@ -3,7 +3,7 @@
 use rnic_base::{BitRate, Duration, Time};
 
 use super::*;
-use crate::switch::{Alpha, BufferPlan, EcnPlan, PfcPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan};
 
 const GOOD: &str = r#"
 name = "good"
@@ -108,7 +108,7 @@ fn overrides_replace_and_add() {
 #[test]
 fn every_number_of_a_switch_and_a_run_arrives() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
-        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%" } }"#;
+        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" } }"#;
     let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms" }"#;
     let plan = read(&[("switch", switch), ("run", run)]).expect("sound");
     let expected = SwitchPlan {
@@ -118,7 +118,12 @@ fn every_number_of_a_switch_and_a_run_arrives() {
             hysteresis: plan.switch.and_then(|it| it.pfc).expect("on").hysteresis,
             headroom: 41_000,
         }),
-        ecn: Some(EcnPlan { kmin: 5_000, kmax: 200_000, pmax: rnic_base::Probability::ratio(7, 100) }),
+        ecn: Some(EcnPlan {
+            kmin: 5_000,
+            kmax: 200_000,
+            pmax: rnic_base::Probability::ratio(7, 100),
+            depth: MarkDepth::Input,
+        }),
     };
     assert_eq!(plan.switch, Some(expected));
     let run = RunPlan {
@@ -209,6 +214,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
     ("switch.ecn", r#"{ kmin = "5KB", kmax = "1KB", pmax = "1%" }"#, "switch.ecn.kmin: must be below kmax"),
     ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: missing field `kmax`"),
+    (
+        "switch",
+        r#"{ model = "shared-buffer", buffer = "1MB",
+             ecn = { kmin = "5KB", kmax = "9KB", pmax = "1%", depth = "virtual-queue" } }"#,
+        "switch.ecn.depth: a switch with a shared buffer has no virtual queues",
+    ),
     ("transport.name", "quic", "unknown transport `quic`; there are: roce-gbn, "),
     ("transport", "{}", "transport.name: name the transport"),
     ("transport.cap", "3", "unknown parameter `cap`"),

@@ -1,8 +1,12 @@
 //! Marking by queue depth (RED with instantaneous depth).
 //!
 //! Source: DCQCN (SIGCOMM'15) section 3.1: below `kmin` never, above `kmax` always, in between with a probability that
-//! rises from zero to `pmax`. The depth is that of the output's queue with the packet in it. Acknowledgements are not
-//! marked: they are not ECN-capable here.
+//! rises from zero to `pmax`. The depth is that of the output's queue with the packet in it: the paper marks at the
+//! egress queue. Acknowledgements are not marked: they are not ECN-capable here.
+//!
+//! A switch whose packets wait at their inputs (IRN section 4.1) has no such queue. The sum of what waits for an output
+//! stands for it; an input that knows its own buffer alone could go by its virtual queue for that output, or by its
+//! buffer. No source says what IRN's simulator does, so all three are there ([`MarkDepth`]).
 
 use rnic_base::RandomStream;
 
@@ -14,7 +18,23 @@ pub(super) struct Marker {
     /// `pmax` times 2^32.
     pmax: u64,
     stream: RandomStream,
+    depth: MarkDepth,
+    /// Bytes in each virtual queue (`output * ports + input`), when it is those that count.
+    virtual_queues: Box<[u64]>,
+    ports: usize,
     pub(super) marked: u64,
+}
+
+/// Whose depth decides about marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MarkDepth {
+    /// All that waits for the output.
+    #[default]
+    Output,
+    /// Of that, what came in at the same port.
+    VirtualQueue,
+    /// All that waits in the buffer of the port at which the packet came in.
+    Input,
 }
 
 /// When switches mark packets.
@@ -26,12 +46,41 @@ pub struct EcnPlan {
     pub kmax: u64,
     /// The probability just below `kmax`.
     pub pmax: rnic_base::Probability,
+    /// What is measured.
+    pub depth: MarkDepth,
 }
 
 impl Marker {
-    pub(super) fn new(plan: &EcnPlan, stream: RandomStream) -> Self {
+    /// For a switch with `ports` ports.
+    pub(super) fn new(plan: &EcnPlan, ports: usize, stream: RandomStream) -> Self {
         let pmax = (plan.pmax.as_f64() * (1u64 << 32) as f64) as u64;
-        Self { kmin: plan.kmin, kmax: plan.kmax, pmax, stream, marked: 0 }
+        let EcnPlan { kmin, kmax, depth, .. } = *plan;
+        let queues = if depth == MarkDepth::VirtualQueue { ports * ports } else { 0 };
+        let virtual_queues = vec![0; queues].into_boxed_slice();
+        Self { kmin, kmax, pmax, stream, depth, virtual_queues, ports, marked: 0 }
+    }
+
+    /// `len` bytes from `input` begin to wait for `output`: how deep the queue that counts is with them. `waiting`
+    /// bytes wait for the output already, `held` are in the input's buffer, them included.
+    #[inline]
+    pub(super) fn enters(&mut self, output: usize, input: usize, len: u64, waiting: u64, held: u64) -> u64 {
+        match self.depth {
+            MarkDepth::Output => waiting + len,
+            MarkDepth::Input => held,
+            MarkDepth::VirtualQueue => {
+                let depth = &mut self.virtual_queues[output * self.ports + input];
+                *depth += len;
+                *depth
+            }
+        }
+    }
+
+    /// `len` bytes from `input` wait for `output` no longer.
+    #[inline]
+    pub(super) fn leaves(&mut self, output: usize, input: usize, len: u64) {
+        if self.depth == MarkDepth::VirtualQueue {
+            self.virtual_queues[output * self.ports + input] -= len;
+        }
     }
 
     /// Whether a packet that makes the queue `depth` bytes deep is marked.
@@ -55,10 +104,28 @@ mod tests {
     use super::*;
     use rnic_base::{Probability, RandomStreams};
 
+    fn marker(depth: MarkDepth) -> Marker {
+        let plan = EcnPlan { kmin: 10_000, kmax: 110_000, pmax: Probability::ratio(1, 5), depth };
+        Marker::new(&plan, 3, RandomStreams::new(1).stream("ecn"))
+    }
+
+    /// 700 bytes more from port 1 for output 2, which has 600 waiting; the input's buffer holds 1000 with them.
+    #[test]
+    fn the_depth_is_that_of_the_output_of_the_virtual_queue_or_of_the_input() {
+        let depth = |depth| marker(depth).enters(2, 1, 700, 600, 1_000);
+        assert_eq!((depth(MarkDepth::Output), depth(MarkDepth::Input)), (1_300, 1_000));
+        let mut marker = marker(MarkDepth::VirtualQueue);
+        assert_eq!(marker.enters(2, 1, 700, 600, 1_000), 700);
+        assert_eq!(marker.enters(2, 0, 300, 1_300, 300), 300, "another input");
+        assert_eq!(marker.enters(0, 1, 400, 0, 1_400), 400, "another output");
+        assert_eq!(marker.enters(2, 1, 50, 1_600, 1_450), 750);
+        marker.leaves(2, 1, 700);
+        assert_eq!(marker.enters(2, 1, 50, 950, 800), 100);
+    }
+
     #[test]
     fn the_probability_rises_from_kmin_to_kmax() {
-        let plan = EcnPlan { kmin: 10_000, kmax: 110_000, pmax: Probability::ratio(1, 5) };
-        let mut marker = Marker::new(&plan, RandomStreams::new(1).stream("ecn"));
+        let mut marker = marker(MarkDepth::Output);
         let mut rate = |depth: u64| (0..20_000).filter(|_| marker.marks(depth)).count();
         assert_eq!((rate(10_000), rate(110_001)), (0, 20_000));
         assert!((1_850..2_150).contains(&rate(60_000)), "a tenth half way");

@@ -7,6 +7,22 @@
 //! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in
 //! the paper), so they fire together; the byte counter counts payload.
 //!
+//! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. What is
+//! known of that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and ConWeave) differs
+//! from the paper in these points:
+//!
+//! | | paper, and here by default | adapter, public models | here |
+//! |---|---|---|---|
+//! | target of a cut | always the rate before it | that, if a timer round has passed since the cut before | `clamp_target` |
+//! | a cut comes | with the CNP | at the next of the looks, 4 us apart (50 us in HPCC's `dcqcn_paper`) | with the CNP |
+//! | rounds of fast recovery | 5 | 1 | `fast_recovery_rounds` |
+//! | byte counter | 10 MB | none in the models | `byte_counter` |
+//! | least rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
+//! | increase at 40 Gbit/s | 40 Mbit/s | 16 and 40 (ConWeave), 8 and 80 (HPCC) | `rate_ai`, `rate_hai` |
+//! | timers, rate and alpha | 55 us, 55 us | 300 us, 1 us; `dcqcn_paper`: 55 us, 50 us | `dcqcn_timer` for both |
+//! | marks | 5 to 200 KB, 1 % | 160 to 640 KB (HPCC), 100 to 400 KB (ConWeave), 20 % | the switch's `ecn` |
+//! | CNPs | one in 50 us | with the acknowledgement of each marked or early packet | `cnp_interval` |
+//!
 //! `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule) treats a loss as a CNP,
 //! at most once per `cnp_interval`. Off by default: DCQCN as published does not hear of losses.
 
@@ -53,6 +69,7 @@ const ADDITIVE_RATE: usize = 4;
 const HYPER_RATE: usize = 5;
 const MINIMUM_RATE: usize = 6;
 const CUT_ON_LOSS: usize = 7;
+const CLAMP_TARGET: usize = 8;
 
 impl Control for Dcqcn {
     const NAME: &'static str = "dcqcn";
@@ -69,6 +86,7 @@ impl Control for Dcqcn {
         ParamSpec::rate("rate_hai", BitRate::bps(200_000_000), "hyper increase"),
         ParamSpec::rate("rate_min", BitRate::bps(40_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss counts as a CNP, once per interval (IRN section 4.3)"),
+        ParamSpec::switch("clamp_target", true, "off: cuts within one timer round return to the rate before the first"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -125,7 +143,9 @@ impl Dcqcn {
         let first = self.active == 0;
         self.active = 1;
         self.cnp_since_tick = 1;
-        self.target_bps = self.current_bps;
+        if params.is_on(CLAMP_TARGET) || self.timer_rounds > 0 {
+            self.target_bps = self.current_bps;
+        }
         let cut = (u128::from(self.current_bps) * u128::from(self.alpha)) >> 17;
         self.current_bps = self.clamp(self.current_bps - cut as u64, view, params);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
@@ -197,6 +217,20 @@ mod tests {
         assert_eq!(state.target_bps, 50_240_000_000, "five rounds of bytes: additive");
         rates(&mut state, a_round(1));
         assert_eq!(state.target_bps, 50_440_000_000, "six rounds of both: hyper");
+    }
+
+    /// As ConnectX-4 is known to do: two cuts without a timer round between them return to the rate before both.
+    #[test]
+    fn without_clamping_cuts_in_one_timer_round_return_to_the_rate_before_the_first() {
+        let params = Params::defaults(Dcqcn::PARAMS).with(CLAMP_TARGET, 0);
+        let (mut state, _) = Dcqcn::start(&params, &LINE);
+        let mut after = |event: ControlEvent| {
+            state.on_event(&event, &LINE, &params);
+            (state.current_bps / 1_000_000, state.target_bps / 1_000_000)
+        };
+        assert_eq!([after(ControlEvent::Cnp), after(ControlEvent::Cnp)], [(50_000, 100_000), (25_000, 100_000)]);
+        assert_eq!(after(ControlEvent::Tick), (62_500, 100_000));
+        assert_eq!(after(ControlEvent::Cnp).1, 62_500, "a round has passed");
     }
 
     /// Alpha, the belief in congestion, fades by 1/256 in every period without a notification.

@@ -12,7 +12,10 @@
 //!   every packet is acknowledged, the packet timed is one that asks for an acknowledgement;
 //! * the rate begins at that of the line, as for all transports of IRN's evaluation;
 //! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The formula
-//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer;
+//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With
+//!   `limit_gradient = false` it is as printed, down to `rate_min`, as in the public ns-3 models;
+//! * those models, at 40 Gbit/s, increase by 40 Mbit/s and by 200 when hyper-active (HPCC), after five increases of any
+//!   kind in a row; the paper by 10 Mbit/s, after five falling samples between the thresholds. Ours are the paper's;
 //! * five samples in a row with a gradient of zero or less turn hyper-active increase on, and any other sample turns
 //!   it off;
 //! * `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule): a loss halves the
@@ -56,6 +59,7 @@ const BETA: usize = 6;
 const EWMA: usize = 7;
 const MINIMUM_RATE: usize = 8;
 const CUT_ON_LOSS: usize = 9;
+const LIMIT_GRADIENT: usize = 10;
 
 impl Control for Timely {
     const NAME: &'static str = "timely";
@@ -74,6 +78,7 @@ impl Control for Timely {
         ParamSpec::count("ewma", 875, 1, WHOLE, "weight of a new difference, in thousandths"),
         ParamSpec::rate("rate_min", BitRate::bps(100_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip (IRN section 4.3)"),
+        ParamSpec::switch("limit_gradient", true, "a gradient above one counts as one"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -120,12 +125,12 @@ impl Timely {
             return self.rate_bps + params.get(ADDITIVE_RATE) * if is_hyper { params.get(HAI_FACTOR) } else { 1 };
         }
         let gradient = mul_div(ONE, self.difference_ps.unsigned_abs(), params.get(MIN_RTT));
-        self.less(params, gradient.min(ONE))
+        self.less(params, if params.is_on(LIMIT_GRADIENT) { gradient.min(ONE) } else { gradient })
     }
 
     /// The rate, less beta times `share` (65536 = 1) of it.
     fn less(&self, params: &Params, share: u64) -> u64 {
-        self.rate_bps - mul_div(self.rate_bps, params.get(BETA) * share, WHOLE * ONE)
+        self.rate_bps.saturating_sub(mul_div(self.rate_bps, params.get(BETA) * share, WHOLE * ONE))
     }
 
     /// Whether a loss cuts the rate now.
@@ -205,6 +210,16 @@ mod tests {
     fn a_steep_gradient_cuts_by_beta_at_most() {
         let cut = rates(&mut start(10_000), &[100, 400]);
         assert!((cut[1] - 10_010.0 * 0.2).abs() < 0.5, "{cut:?}");
+    }
+
+    #[test]
+    fn as_printed_a_steep_gradient_leaves_the_least_rate() {
+        let (mut state, as_printed) = (start(10_000), params(&[("limit_gradient", "false")]));
+        let mut rate = |us| {
+            let event = ControlEvent::Acked { packets: 1, rtt: Some(Duration::from_us(us)), marked: 0 };
+            state.on_event(&event, &LINE, &as_printed).rate.expect("a sample sets the rate").as_bps() / 1_000_000
+        };
+        assert_eq!([rate(100), rate(400)], [10_010, 100]);
     }
 
     #[test]
