@@ -134,3 +134,17 @@ fn marks_slow_dcqcn_down() {
     assert!(plain.ecn_marks > 0 && slowed.ecn_marks > 0);
     assert!(slowed.pauses < plain.pauses / 2, "{} and {} pauses", slowed.pauses, plain.pauses);
 }
+
+/// Inputs that share an output: each holds a part of what waits for it, so fewer packets are marked when a
+/// virtual queue counts. As all wait for one output, an input's buffer is its virtual queue.
+#[test]
+fn virtual_queues_are_marked_later_than_outputs() {
+    let marks = |depth: &str| {
+        let ecn = format!(r#"{{ kmin = "5KB", kmax = "200KB", pmax = "1%"{depth} }}"#);
+        run(STAR, &[("switch.ecn", &ecn), PFC], 1).ecn_marks
+    };
+    let [plain, output] = ["", r#", depth = "output""#].map(marks);
+    let [virtual_queue, input] = [r#", depth = "virtual-queue""#, r#", depth = "input""#].map(marks);
+    assert!(plain == output && virtual_queue == input, "{plain} {output}, {virtual_queue} {input}");
+    assert!(0 < virtual_queue && virtual_queue < output / 2, "{virtual_queue} of {output}");
+}
