@@ -136,6 +136,19 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         ones
     }
 
+    /// The first 128 bits after the head, the head's lowest: what an acknowledgement of Falcon carries.
+    pub fn first_128(&self) -> u128 {
+        let count = Self::BITS.min(u128::BITS);
+        let (mut offset, mut bits) = (0, 0u128);
+        while offset < count {
+            let (word, bit) = self.locate(offset);
+            let in_word = (WORD_BITS - bit).min(count - offset);
+            bits |= u128::from(self.words[word] >> bit & low_bits(in_word)) << offset;
+            offset += in_word;
+        }
+        bits
+    }
+
     /// Whether no bit is set.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -288,6 +301,12 @@ impl AnyRing {
     #[inline]
     pub fn popcount_first(&self, count: u32) -> u32 {
         on_ring!(self, ring => ring.popcount_first(count))
+    }
+
+    /// See [`RingBitmap::first_128`].
+    #[inline]
+    pub fn first_128(&self) -> u128 {
+        on_ring!(self, ring => ring.first_128())
     }
 
     /// See [`RingBitmap::is_empty`].

@@ -4,8 +4,8 @@
 //!
 //! Nothing is called behind anybody's back. Whoever drives a connection calls the delivery layer, which asks and tells
 //! the transaction layer through [`Upper`] while it works; between such calls the transaction layer may call
-//! `Delivery::acknowledge` and `Delivery::refuse`. The delivery layer never looks into a transaction: it keeps the handle
-//! ([`Context`]) that it was given and hands it back.
+//! `Delivery::acknowledge` and `Delivery::refuse`. The delivery layer never looks into a transaction: it keeps the
+//! handle ([`Context`]) that it was given and hands it back.
 //!
 //! ```text
 //!   sending                                             receiving
@@ -16,11 +16,11 @@
 //!
 //! Decisions:
 //!
-//! - A packet gets its PSN when it leaves, not before: a Push that `ncwnd` holds back must not stand in front of Pull Data
-//!   in the same window (F-19). So the transaction layer's queues are asked, and told which gates are open.
+//! - A packet gets its PSN when it leaves, not before: a Push that `ncwnd` holds back must not stand in front of
+//!   Pull Data in the same window (F-19). So the transaction layer's queues are asked, and told which gates are open.
 //! - What a packet says is not kept twice: for each retransmission the delivery layer asks again. That is also how a
-//!   Resync takes a packet's place: from some moment on the answer is the Resync, with the same RSN; the PSN is filled in
-//!   by the delivery layer.
+//!   Resync takes a packet's place: from some moment on the answer is the Resync, with the same RSN; the PSN is
+//!   filled in by the delivery layer.
 //! - A packet is *received* when the transaction layer keeps it, *acknowledged* when the sender may forget it. They
 //!   coincide for all but Push Data, which the upper layer must have acknowledged.
 
@@ -46,8 +46,8 @@ pub struct Outgoing {
     pub body: Body,
 }
 
-/// For which packets the gates of first transmissions are open (specification 9.1.2). A gate that is open lets one packet
-/// out; then they are computed anew.
+/// For which packets the gates of first transmissions are open (specification 9.1.2). A gate that is open lets one
+/// packet out; then they are computed anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gates {
     /// Pull Requests: `fcwnd` and `ncwnd`.
@@ -80,13 +80,15 @@ impl Gates {
 /// What becomes of a packet that was offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is kept. `acknowledged` says whether the sender may forget it at once; if not, `Delivery::acknowledge` follows.
+    /// It is kept. `acknowledged` says whether the sender may forget it at once; if not, `Delivery::acknowledge`
+    /// follows.
     Accepted {
-        /// Always for Pull Requests, Pull Data and Resyncs; for Push Data when the upper layer has acknowledged already.
+        /// Always for Pull Requests, Pull Data and Resyncs; for Push Data when the upper layer has acknowledged
+        /// already.
         acknowledged: bool,
     },
-    /// Kept, and answered with a NACK at once: the upper layer was not ready, or completes it in error. The packet counts
-    /// as received; what follows is a retransmission ([`Upper::duplicate`]) or a Resync.
+    /// Kept, and answered with a NACK at once: the upper layer was not ready, or completes it in error. The packet
+    /// counts as received; what follows is a retransmission ([`Upper::duplicate`]) or a Resync.
     Refused(NackCode),
     /// No room: it is forgotten, with a resource NACK (or, beyond the window, with the out of window notification).
     NoResources,
@@ -112,12 +114,14 @@ pub trait Upper {
     /// The packet of `context`, to be sent again.
     fn again(&mut self, now: Time, context: Context) -> Outgoing;
 
-    /// The packet of `context` is acknowledged: it is forgotten below. Exactly once for every packet of a live connection.
+    /// The packet of `context` is acknowledged: it is forgotten below. Exactly once for every packet of a live
+    /// connection.
     fn acked(&mut self, now: Time, context: Context);
 
-    /// The packet of `context` was refused: by [`NackCode::Xlr`], `CompleteInError`, `NonRecoverable` or `InvalidCid`. From
-    /// now on [`Upper::again`] answers with a Resync; it leaves at once. May come more than once (the NACK repeats when a
-    /// retransmission crosses it). What is not ready or has no room is the delivery layer's to repeat.
+    /// The packet of `context` was refused: by [`NackCode::Xlr`], `CompleteInError`, `NonRecoverable` or
+    /// `InvalidCid`. From now on [`Upper::again`] answers with a Resync; it leaves at once. May come more than once
+    /// (the NACK repeats when a retransmission crosses it). What is not ready or has no room is the delivery layer's
+    /// to repeat.
     fn nacked(&mut self, now: Time, context: Context, code: NackCode);
 
     /// The packet of `context` was sent as often as it may, without an answer.

@@ -38,10 +38,10 @@ pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use footprint::{FootprintField, Per};
 pub use params::{ParamError, ParamSpec, ParamUnit, Params};
-pub use paths::{PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
+pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
 pub use profile::{AckRule, Configured, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use recovery::{
-    LossCause, LossReport, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
+    LossCause, LossReport, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
 };
 pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
 pub use state::PolicyState;

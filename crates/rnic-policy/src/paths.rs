@@ -13,6 +13,36 @@ use crate::state::PolicyState;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathLabel(pub u16);
 
+/// Flows of a connection, at most: what three bits of a flow label can name.
+pub const FLOWS_MAX: usize = 8;
+
+/// How far the congestion window of each flow is open: its `fcwnd` in whole packets, less its unacknowledged packets
+/// (Falcon, SIGCOMM'25, section 4.3). Negative where the window has shrunk, or another flow's share was sent on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenWindows {
+    open: [i32; FLOWS_MAX],
+    count: u8,
+}
+
+impl OpenWindows {
+    /// Those of `open`, by index of the flow.
+    ///
+    /// # Panics
+    /// When there are none, or more than [`FLOWS_MAX`].
+    pub fn new(open: &[i32]) -> Self {
+        assert!((1..=FLOWS_MAX).contains(&open.len()), "a connection has 1 to {FLOWS_MAX} flows, not {}", open.len());
+        let mut windows = Self { open: [0; FLOWS_MAX], count: open.len() as u8 };
+        windows.open[..open.len()].copy_from_slice(open);
+        windows
+    }
+
+    /// By index of the flow; at least one.
+    #[inline]
+    pub fn as_slice(&self) -> &[i32] {
+        &self.open[..usize::from(self.count)]
+    }
+}
+
 /// What a path policy hears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathEvent {
@@ -20,6 +50,12 @@ pub enum PathEvent {
     Sending {
         /// Whether it was sent before.
         retransmission: bool,
+    },
+    /// A packet is about to leave on one of several flows that the connection keeps apart: choose one. The answer is
+    /// [`PathActions::flow`].
+    Choosing {
+        /// How far each flow's window is open.
+        open: OpenWindows,
     },
     /// Packets sent with `label` were acknowledged.
     Acked {
@@ -46,6 +82,8 @@ pub struct PathView {
 pub struct PathActions {
     /// The label from this packet on; `None` keeps the last one.
     pub label: Option<PathLabel>,
+    /// The index of the flow for this packet, in answer to [`PathEvent::Choosing`]; `None` means flow 0.
+    pub flow: Option<u8>,
 }
 
 /// A path policy, as its author writes it. The type itself is the private state of one queue pair.

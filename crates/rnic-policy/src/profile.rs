@@ -186,6 +186,9 @@ pub enum ProfileError {
     /// What FaSR's receivers count travels in its own acknowledgements only.
     #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
     PoolNeedsFasr(&'static str),
+    /// Only Falcon's windows keep when each packet left.
+    #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
+    NoTransmitTimes(&'static str, &'static str),
     /// Every packet is acknowledged, asked or not.
     #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
     AcksNeedNoAsking(&'static str, u32),
@@ -288,6 +291,9 @@ impl Profile {
             return Err(ProfileError::PoolNeedsFasr(self.name));
         }
         let recovery = &self.recovery;
+        if recovery.policy.times_packets {
+            return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
+        }
         if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {
             return Err(ProfileError::ReorderingTakenForLoss(self.name, recovery.policy.name, self.paths.policy.name));
         }

@@ -3,6 +3,9 @@
 //! The engine keeps the window (Tonic's fixed function): it moves the cumulative acknowledgement, records selective
 //! ones, remembers what is marked for retransmission, sends marked packets lowest first and before new ones, and runs
 //! one timer. The policy decides which packets to mark and what the timer does.
+//!
+//! Falcon's windows also keep when each packet left, so that policies can tell loss from reordering by time
+//! (RACK-TLP): they answer with a rule ([`LossRule`]), and looking through packets remains the window's work.
 
 use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
@@ -34,6 +37,16 @@ pub enum RecoveryEvent {
         /// Whether it had been extended since it was last started.
         extended: bool,
     },
+    /// A packet arrived that left, for the last time, at `sent`. Only to policies with [`Recovery::TIMES_PACKETS`].
+    Delivered {
+        /// When it left: the end of the unit of time in which it did, where the peer echoes coarser times.
+        sent: Time,
+        /// How long its acknowledgement took, when it says so.
+        rtt: Option<Duration>,
+    },
+    /// Nothing was sent or acknowledged for as long as [`RecoveryActions::probe`] said. Only to policies with
+    /// [`Recovery::TIMES_PACKETS`].
+    Quiet,
 }
 
 /// What FaSR's receivers say beside where the gap is (sections III-B and III-D).
@@ -70,7 +83,8 @@ pub struct WindowView<'a> {
     pub next: Seq,
     /// The highest selectively acknowledged packet, when there is one above `una`.
     pub highest_sacked: Option<Seq>,
-    /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap.
+    /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap. Where packets
+    /// arrive before they are acknowledged (Falcon), those that have arrived.
     pub sacked: Option<&'a AnyRing>,
 }
 
@@ -106,6 +120,19 @@ pub enum TimerChange {
     Extend(Duration),
 }
 
+/// Which packets are lost, said by time: all in `range` that have not arrived, whose last transmission is not later
+/// than `sent_until`, once it is `age` old. The window, which keeps the times, looks for them, now and when they
+/// come of age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossRule {
+    /// Where to look: within what is outstanding.
+    pub range: SeqRange,
+    /// Packets sent later are not judged. Not in the future.
+    pub sent_until: Time,
+    /// How long ago a packet must have been sent.
+    pub age: Duration,
+}
+
 /// What a recovery policy wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryActions {
@@ -118,6 +145,11 @@ pub struct RecoveryActions {
     /// Whether the sender is recovering from a loss: policies that declare [`Interest::Recovering`] hear of
     /// acknowledgements only then.
     pub recovering: bool,
+    /// From now on this is what is lost; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
+    pub lost: Option<LossRule>,
+    /// From now on a [`RecoveryEvent::Quiet`] follows when nothing is sent or acknowledged for so long; `Some(None)`
+    /// switches that off. Only from policies with [`Recovery::TIMES_PACKETS`].
+    pub probe: Option<Option<Duration>>,
 }
 
 /// Which acknowledgements a policy wants to hear of. Not hearing of them keeps the common case free of calls.
@@ -146,6 +178,9 @@ pub trait Recovery: Pod {
     const PLACEMENT: Placement;
     /// Whether the receiver reports gaps. If not, nothing but silence tells the sender of a loss.
     const REPORTS_GAPS: bool = true;
+    /// Whether it reckons with the time at which each packet was last sent. Only windows that keep it can run such a
+    /// policy (Falcon's); each flow of a window has a state of its own, and hears of its own packets.
+    const TIMES_PACKETS: bool = false;
     /// What hardware would keep for it beside a RoCE adapter's own context and the windows' bitmaps.
     const FOOTPRINT: &'static [FootprintField] = &[];
 
@@ -187,6 +222,8 @@ pub struct RecoveryPolicy {
     pub placement: Placement,
     /// See [`Recovery::REPORTS_GAPS`].
     pub reports_gaps: bool,
+    /// See [`Recovery::TIMES_PACKETS`].
+    pub times_packets: bool,
     /// See [`Recovery::FOOTPRINT`].
     pub footprint: &'static [FootprintField],
     /// Bytes of private state per window.
@@ -214,6 +251,7 @@ impl RecoveryPolicy {
             params: T::PARAMS,
             placement: T::PLACEMENT,
             reports_gaps: T::REPORTS_GAPS,
+            times_packets: T::TIMES_PACKETS,
             footprint: T::FOOTPRINT,
             state_bytes: size_of::<T>(),
             start: |params| PolicyState::of(T::start(params)),

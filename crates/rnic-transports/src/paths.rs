@@ -5,4 +5,6 @@ use rnic_policy::PathPolicy;
 crate::registry! { PathPolicy:
     ecmp::Ecmp,
     spray::Spray,
+    largest_window::LargestWindow,
+    scatter::Scatter,
 }

@@ -9,4 +9,6 @@ crate::registry! { RecoveryPolicy:
     cx7_selective::Cx7Selective,
     timeout_only::TimeoutOnly,
     tcp_sack::TcpSack,
+    rack_tlp::RackTlp,
+    ooo_distance::OooDistance,
 }

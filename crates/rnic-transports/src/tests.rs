@@ -68,7 +68,8 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 7] = [
+    let refused: [Case; 8] = [
+        ("irn", &[("recovery", "rack-tlp")], "only Falcon's windows"),
         ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
         ("irn", &[("rto_lo", "1us")], "rto_low"),

@@ -68,6 +68,8 @@ fn agrees_with_model(bits: u32, steps: &[Step]) -> Result<(), TestCaseError> {
         }
         prop_assert_eq!(ring.popcount() as usize, model.0.iter().filter(|bit| **bit).count());
         prop_assert_eq!(ring.is_empty(), model.0.iter().all(|bit| !bit));
+        let first = model.0.iter().take(128).enumerate().fold(0, |bits, (at, bit)| bits | u128::from(*bit) << at);
+        prop_assert_eq!(ring.first_128(), first);
         prop_assert_eq!(ring.last_one(), model.0.iter().rposition(|bit| *bit).map(|at| at as u32));
         for from in [0, 1, 63, 64, 65, bits / 2, bits - 1, bits] {
             prop_assert_eq!(ring.first_zero(from), model.first(from, false), "zero from {}", from);

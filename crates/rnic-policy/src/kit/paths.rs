@@ -1,13 +1,22 @@
 //! The contract of a path policy.
 
-use rnic_base::{Duration, RandomStreams, Time};
+use rnic_base::{Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
-use crate::paths::{PathEvent, PathPolicy, PathView};
+use crate::paths::{FLOWS_MAX, OpenWindows, PathEvent, PathPolicy, PathView};
+
+/// Windows of one to all flows, some of them closed.
+fn draw_windows(random: &mut RandomStream) -> OpenWindows {
+    let mut open = [0; FLOWS_MAX];
+    let count = random.between(1, FLOWS_MAX as u64) as usize;
+    open.iter_mut().for_each(|window| *window = random.below(80) as i32 - 16);
+    OpenWindows::new(&open[..count])
+}
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks: equal events give equal answers; a policy that claims not to reorder never changes its label while packets
+/// Checks: equal events give equal answers; a chosen flow is one of those there are, and a policy that claims not to
+/// reorder always chooses the same; a policy that claims not to reorder never changes its label while packets
 /// are acknowledged in order and nothing times out.
 ///
 /// # Errors
@@ -27,12 +36,19 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
             let event = match random.below(20) {
                 0 => PathEvent::TimedOut,
                 1..10 => PathEvent::Sending { retransmission: random.below(10) == 0 },
+                10..13 => PathEvent::Choosing { open: draw_windows(&mut random) },
                 _ => PathEvent::Acked { label, rtt: Some(Duration::from_ns(random.between(1, 1_000_000))) },
             };
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
             let again = (policy.on_event)(&mut twin, &event, &view, &params);
             if actions != again || state != twin {
                 return Err(bad(format!("{event:?} gave {actions:?} once and {again:?} once")));
+            }
+            if let PathEvent::Choosing { open } = &event {
+                let flow = usize::from(actions.flow.unwrap_or(0));
+                if flow >= open.as_slice().len() || (flow != 0 && !policy.reorders) {
+                    return Err(bad(format!("{event:?} is answered with flow {flow}")));
+                }
             }
             let moved = actions.label.is_some_and(|new| new != label);
             if moved && !policy.reorders && event != PathEvent::TimedOut {

@@ -20,7 +20,9 @@ const EXTENSIONS_MAX: u32 = 8;
 ///
 /// Checks, after every event: equal events give equal answers; what it marks is outstanding; timeouts are positive and
 /// at most ten seconds; `Extend` only answers a timeout, and not for ever; a timeout on which it acts marks the oldest
-/// outstanding packet; with everything acknowledged it is no longer recovering.
+/// outstanding packet; with everything acknowledged it is no longer recovering. Of those that reckon with transmit
+/// times: a rule for losses looks within what is outstanding and judges nothing sent later than now, nor later than the
+/// latest packet that is known to have arrived; silence is answered with one packet; others never say such things.
 ///
 /// # Errors
 /// The first violation, with what replays it.
@@ -58,6 +60,8 @@ struct Model<'p> {
     sacked: BTreeSet<Seq>,
     rto: Option<Duration>,
     extensions: u32,
+    probe: Option<Duration>,
+    delivered_latest: Time,
 }
 
 impl<'p> Model<'p> {
@@ -75,6 +79,8 @@ impl<'p> Model<'p> {
             sacked: BTreeSet::new(),
             rto: (policy.initial_rto)(&params),
             extensions: 0,
+            probe: None,
+            delivered_latest: Time::ZERO,
         }
     }
 
@@ -82,6 +88,9 @@ impl<'p> Model<'p> {
         self.now += Duration::from_ns(random.between(1, 50_000));
         let outstanding = self.next.since(self.una);
         let room = WINDOW - outstanding;
+        if self.policy.times_packets && outstanding > 0 && random.below(3) == 0 {
+            return if random.below(8) == 0 { self.fall_silent() } else { self.be_delivered(random) };
+        }
         match random.below(10) {
             0..4 => {
                 self.next += random.below(room.min(20) + 1);
@@ -123,6 +132,24 @@ impl<'p> Model<'p> {
         self.sacked.extend(sack);
         let losses = (keeps && random.below(2) == 0).then(|| draw_losses(random));
         self.deliver(RecoveryEvent::Nacked { sack, losses }).map(|_| ())
+    }
+
+    /// Some packet arrived that left not long ago; acknowledgements overtake each other.
+    fn be_delivered(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        let rtt = Duration::from_ns(random.between(1, 100_000).min(self.now.as_ps() / 1_000));
+        let sent = Time::from_ps(self.now.as_ps() - rtt.as_ps());
+        self.delivered_latest = self.delivered_latest.max(sent);
+        self.deliver(RecoveryEvent::Delivered { sent, rtt: (random.below(4) != 0).then_some(rtt) }).map(|_| ())
+    }
+
+    fn fall_silent(&mut self) -> Result<(), String> {
+        if self.probe.is_none() {
+            return Ok(());
+        }
+        match self.deliver(RecoveryEvent::Quiet)?.retransmit {
+            Some(range) if range.len() == 1 => Ok(()),
+            other => Err(format!("answers silence with {other:?}, not with one packet")),
+        }
     }
 
     fn time_out(&mut self, random: &mut RandomStream) -> Result<(), String> {
@@ -174,6 +201,7 @@ impl<'p> Model<'p> {
         if let Some(rto) = actions.rto {
             self.rto = rto;
         }
+        self.judge_times(&event, &actions, &view)?;
         if self.rto.is_some_and(|rto| rto == Duration::ZERO || rto > Duration::from_secs(10)) {
             return Err(format!("{event:?} sets a timeout of {:?}", self.rto));
         }
@@ -181,5 +209,33 @@ impl<'p> Model<'p> {
             return Err(format!("{event:?} is answered with {:?}", actions.timer));
         }
         Ok(actions)
+    }
+
+    /// What a policy may say about packets by the time at which they were sent.
+    fn judge_times(
+        &mut self,
+        event: &RecoveryEvent,
+        actions: &RecoveryActions,
+        view: &WindowView<'_>,
+    ) -> Result<(), String> {
+        if !self.policy.times_packets && (actions.lost.is_some() || actions.probe.is_some()) {
+            return Err(format!("{event:?} is answered with times, which it did not declare that it reckons with"));
+        }
+        if let Some(rule) = actions.lost {
+            let outside = !rule.range.is_empty() && (rule.range.start < view.una || rule.range.end > view.next);
+            if outside || rule.sent_until > self.now || rule.sent_until > self.delivered_latest {
+                return Err(format!("{event:?} gives the rule {rule:?}, which judges too much"));
+            }
+            if rule.age > Duration::from_secs(20) {
+                return Err(format!("{event:?} gives the rule {rule:?}, which never comes of age"));
+            }
+        }
+        if let Some(probe) = actions.probe {
+            self.probe = probe;
+        }
+        if self.probe.is_some_and(|after| after == Duration::ZERO || after > Duration::from_secs(40)) {
+            return Err(format!("{event:?} asks for a probe after {:?}", self.probe));
+        }
+        Ok(())
     }
 }

@@ -6,7 +6,9 @@ use rnic_base::{Duration, SeqRange};
 
 use super::*;
 use crate::profile::Placement;
-use crate::recovery::{Interest, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+use crate::recovery::{
+    Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
+};
 
 /// What a go-back-N policy can do wrong.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,6 +21,10 @@ enum Fault {
     ExtendsOnNack,
     ZeroTimeout,
     HasHiddenState,
+    JudgesTheFuture,
+    ProbesAll,
+    ProbesAtOnce,
+    TimesUndeclared,
 }
 
 /// Defines go-back-N with one fault.
@@ -34,6 +40,8 @@ macro_rules! faulty {
             const PARAMS: &'static [ParamSpec] = &[];
             const GAP_IS_LOSS: bool = true;
             const PLACEMENT: Placement = Placement::Drop;
+            const TIMES_PACKETS: bool =
+                matches!($fault, Fault::JudgesTheFuture | Fault::ProbesAll | Fault::ProbesAtOnce);
 
             fn start(_: &Params) -> Self {
                 Self(0)
@@ -62,6 +70,10 @@ faulty!(AlwaysRecovering, Fault::AlwaysRecovering);
 faulty!(ExtendsOnNack, Fault::ExtendsOnNack);
 faulty!(ZeroTimeout, Fault::ZeroTimeout);
 faulty!(HasHiddenState, Fault::HasHiddenState);
+faulty!(JudgesTheFuture, Fault::JudgesTheFuture);
+faulty!(ProbesAll, Fault::ProbesAll);
+faulty!(ProbesAtOnce, Fault::ProbesAtOnce);
+faulty!(TimesUndeclared, Fault::TimesUndeclared);
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -85,6 +97,15 @@ fn go_back_n_with(fault: Fault, event: &RecoveryEvent, view: &WindowView<'_>) ->
         (Fault::ForgetsOldest, RecoveryEvent::TimedOut { .. }) => {
             actions.retransmit = Some(SeqRange::one(view.next - 1));
         }
+        (Fault::JudgesTheFuture, RecoveryEvent::Delivered { .. }) => {
+            let rule = LossRule { range: view.outstanding(), sent_until: view.now, age: Duration::ZERO };
+            (actions.retransmit, actions.lost) = (None, Some(rule));
+        }
+        (Fault::ProbesAtOnce, RecoveryEvent::Delivered { .. })
+        | (Fault::TimesUndeclared, RecoveryEvent::Nacked { .. }) => {
+            actions.probe = Some(Some(Duration::ZERO));
+        }
+        (Fault::ProbesAll, RecoveryEvent::Delivered { .. }) => actions.probe = Some(Some(Duration::from_us(20))),
         (Fault::ZeroTimeout, RecoveryEvent::TimedOut { .. }) => actions.rto = Some(Some(Duration::ZERO)),
         _ => {}
     }
@@ -110,6 +131,10 @@ fn check_recovery_finds_each_fault() {
         (verdict::<ExtendsOnNack>(), "is answered with"),
         (verdict::<ZeroTimeout>(), "sets a timeout of"),
         (verdict::<HasHiddenState>(), "once and"),
+        (verdict::<JudgesTheFuture>(), "judges too much"),
+        (verdict::<ProbesAll>(), "not with one packet"),
+        (verdict::<ProbesAtOnce>(), "asks for a probe"),
+        (verdict::<TimesUndeclared>(), "did not declare"),
     ];
     for (verdict, says) in found {
         let what = verdict.expect_err(says);

@@ -2,7 +2,7 @@
 //!
 //! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that IRN (SIGCOMM'18) section 7 says its recovery
 //! can serve with a NACK threshold. It reorders packets by design, so it is refused together with recovery that takes
-//! every gap for a loss.
+//! every gap for a loss. Where a connection keeps flows apart (Falcon), it takes one after the other.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
@@ -34,8 +34,18 @@ impl Paths for Spray {
     }
 
     fn on_event(&mut self, event: &PathEvent, _: &PathView, params: &Params) -> PathActions {
-        let PathEvent::Sending { .. } = event else { return PathActions::default() };
-        self.index = (self.index + 1) % params.get(PATH_COUNT) as u16;
-        PathActions { label: Some(PathLabel(self.first.wrapping_add(self.index))) }
+        match event {
+            PathEvent::Sending { .. } => {
+                self.index = (self.index + 1) % params.get(PATH_COUNT) as u16;
+                let label = PathLabel(self.first.wrapping_add(self.index));
+                PathActions { label: Some(label), ..PathActions::default() }
+            }
+            PathEvent::Choosing { open } => {
+                let flow = self.index % open.as_slice().len() as u16;
+                self.index = flow + 1;
+                PathActions { flow: Some(flow as u8), ..PathActions::default() }
+            }
+            PathEvent::Acked { .. } | PathEvent::TimedOut => PathActions::default(),
+        }
     }
 }

@@ -59,7 +59,9 @@ impl Recovery for Cx7Selective {
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {
         let is_repaired = self.repaired == view.una.get();
         let retransmit = match event {
-            RecoveryEvent::Acked { .. } => return RecoveryActions::default(),
+            RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
+                return RecoveryActions::default();
+            }
             RecoveryEvent::Nacked { sack: Some(_), .. } if is_repaired => None,
             RecoveryEvent::Nacked { sack: Some(_), .. } => Some(SeqRange::one(view.una)),
             RecoveryEvent::Nacked { sack: None, .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),

@@ -56,8 +56,8 @@ impl Recovery for GoBackN {
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {
         let retransmit = match event {
-            RecoveryEvent::Acked { .. } => None,
             RecoveryEvent::Nacked { .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
+            RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => None,
         };
         RecoveryActions { retransmit, ..RecoveryActions::default() }
     }

@@ -137,6 +137,7 @@ impl Recovery for Irn {
             }
             RecoveryEvent::Nacked { .. } => actions.retransmit = self.on_nack(view, params),
             RecoveryEvent::TimedOut { extended } => self.on_timeout(extended, view, params, &mut actions),
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {}
         }
         actions.recovering = self.recovering != 0;
         actions

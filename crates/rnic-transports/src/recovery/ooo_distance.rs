@@ -1,0 +1,90 @@
+//! OOO-distance: a gap far enough below the highest packet that arrived is a loss.
+//!
+//! Source: Falcon (SIGCOMM'25) section 6.1.1, the heuristic of its first generation; specification Rev 0.9, section
+//! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet more than so many numbers
+//! above it has, and the last transmission is a round trip ago: the second condition keeps it from sending the same
+//! packet again with each acknowledgement. It takes the end of a burst for lost only by the timeout (F-13).
+//!
+//! Deviations and choices: the round trip is smoothed as Swift's (three quarters of the old value); before the first
+//! sample nothing is taken for lost. The specification compares `last_tx + rtt < now`; so do we, to the picosecond.
+//! With several flows each flow judges by its own round trip, but by the highest packet of all: the distance is one
+//! of numbers, and numbers are common (1.C: its threshold must be tuned; 12 serves four flows).
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{Duration, SeqRange, Time};
+use rnic_policy::recovery::Interest;
+use rnic_policy::{
+    FootprintField, LossRule, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView,
+};
+
+/// One flow's state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct OooDistance {
+    /// Smoothed round trip, in ps; 0 before the first.
+    srtt_ps: u64,
+}
+
+const RTO: usize = 0;
+const THRESHOLD: usize = 1;
+
+impl Recovery for OooDistance {
+    const NAME: &'static str = "ooo-distance";
+    const SUMMARY: &'static str = "lost is what lies so far below the highest arrival (Falcon 6.1.1, first generation)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec {
+            min: Duration::from_us(1).as_ps(),
+            ..ParamSpec::duration("rto", Duration::from_ms(1), "timeout until the adaptive engine says another")
+        },
+        ParamSpec::count("ooo_threshold", 3, 0, 128, "numbers between a gap and the highest arrival (12 for 4 flows)"),
+    ];
+    const GAP_IS_LOSS: bool = true;
+    const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
+    const TIMES_PACKETS: bool = true;
+    const FOOTPRINT: &'static [FootprintField] = &[FootprintField::connection("smoothed round trip", 32)];
+
+    fn start(_: &Params) -> Self {
+        Self { srtt_ps: 0 }
+    }
+
+    fn initial_rto(params: &Params) -> Option<Duration> {
+        Some(params.duration(RTO))
+    }
+
+    fn interest(_: &Params) -> Interest {
+        Interest::Never
+    }
+
+    fn tolerates_reordering(params: &Params) -> bool {
+        params.get(THRESHOLD) > 0
+    }
+
+    fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
+        let mut actions = RecoveryActions::default();
+        match *event {
+            RecoveryEvent::Delivered { sent, rtt } => {
+                if let Some(rtt) = rtt {
+                    let sample = rtt.as_ps().max(1);
+                    self.srtt_ps =
+                        if self.srtt_ps == 0 { sample } else { self.srtt_ps - self.srtt_ps / 4 + sample / 4 };
+                }
+                actions.lost = self.rule(sent, view, params);
+            }
+            RecoveryEvent::TimedOut { .. } => actions.retransmit = Some(SeqRange::one(view.una)),
+            RecoveryEvent::Quiet => actions.retransmit = Some(SeqRange::one(view.una)),
+            RecoveryEvent::Acked { .. } | RecoveryEvent::Nacked { .. } => {}
+        }
+        actions
+    }
+}
+
+impl OooDistance {
+    fn rule(&self, sent: Time, view: &WindowView<'_>, params: &Params) -> Option<LossRule> {
+        let highest = view.highest_sacked.filter(|_| self.srtt_ps != 0)?;
+        let below = highest.since(view.una).saturating_sub(params.get(THRESHOLD));
+        let range = SeqRange::new(view.una, view.una + below);
+        // What arrived last cannot be older than what is judged; packets exactly one round trip old are left alone.
+        let sent_until = view.now.as_ps().saturating_sub(self.srtt_ps + 1);
+        Some(LossRule { range, sent_until: Time::from_ps(sent_until).min(sent), age: Duration::ZERO })
+    }
+}

@@ -1,0 +1,147 @@
+//! RACK-TLP: loss told from reordering by time, and a probe when the end of a burst is lost.
+//!
+//! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3, which adapts RFC 8985; the specification (Rev 0.9) has one line
+//! about it. The rule: when it is known that a packet arrived that left at `xmit_ts`, packets that left before it
+//! and have not arrived are lost once `rack_rto` has passed since they left; packets that left later are not judged.
+//! The state is that of one flow (F-29): what a fast path delivers says nothing about a slow one. After a time
+//! without packets or acknowledgements the lowest packet that is missing is sent again; its acknowledgement sets off
+//! the first rule.
+//!
+//! | what the paper leaves open | here |
+//! |---|---|
+//! | `rack_rto` | age of the packet that arrived when that was known, plus 0.25 of its flow's smoothed round trip
+//! (RFC 8985's reordering window; targets 1.D-4) |
+//! | smoothing | three quarters of the old value, as Swift's (targets 1.D-1) |
+//! | when to probe | 2 round trips plus the receiver's coalescing time (targets 1.D-4) |
+//! | what to probe | the lowest that has not arrived; if all have, the lowest not acknowledged, for acknowledgements
+//! get lost too |
+//! | acknowledgements without bitmaps | judged like bitmaps of zeros: specification 3.3 has an EACK sent whenever
+//! something came beyond the base. A probe that fills the only gap known draws one, and what was lost behind it must
+//! not wait for a timeout (F-12) |
+//!
+//! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more
+//! than one probe may follow a flight, each after twice the wait of the one before (the window sees to that) and
+//! none later than the timeout, for a probe that is lost must not leave the rest to it. The adaptive engine may
+//! replace all three times (F-15).
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{Duration, SeqRange, Time};
+use rnic_policy::recovery::Interest;
+use rnic_policy::{
+    FootprintField, LossRule, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView,
+};
+
+/// One flow's state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct RackTlp {
+    /// `xmit_ts`: when the latest packet left that is known to have arrived, in ps; 0 before the first.
+    latest_ps: u64,
+    /// `rack_rto` as it was computed then, in ps.
+    age_ps: u64,
+    /// Smoothed round trip, in ps; 0 before the first.
+    srtt_ps: u64,
+}
+
+const RTO: usize = 0;
+const REORDER_PERCENT: usize = 1;
+const REORDER_MIN: usize = 2;
+const PROBE_PERCENT: usize = 3;
+const PROBE_EXTRA: usize = 4;
+const PROBE_MIN: usize = 5;
+
+/// Largest wait for a probe or a late packet: the timeout comes first whatever the parameters say.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl Recovery for RackTlp {
+    const NAME: &'static str = "rack-tlp";
+    const SUMMARY: &'static str = "lost is what left before a packet that arrived, plus a probe for tails (Falcon 4.1)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec {
+            min: Duration::from_us(1).as_ps(),
+            ..ParamSpec::duration("rto", Duration::from_ms(1), "timeout until the adaptive engine says another")
+        },
+        ParamSpec::count("reorder_percent", 25, 0, 400, "reordering window in percent of the round trip (RFC 8985)"),
+        ParamSpec::duration("reorder_min", Duration::ZERO, "reordering window at least"),
+        ParamSpec::count("probe_percent", 200, 100, 1_000, "probe after this, in percent of the round trip (RFC 8985)"),
+        ParamSpec {
+            min: Duration::from_ns(1).as_ps(),
+            ..ParamSpec::duration("probe_extra", Duration::from_us(8), "plus the receiver's coalescing time")
+        },
+        ParamSpec::duration("probe_min", Duration::ZERO, "probe after this at the earliest"),
+    ];
+    const GAP_IS_LOSS: bool = false;
+    const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
+    const TIMES_PACKETS: bool = true;
+    const FOOTPRINT: &'static [FootprintField] = &[
+        FootprintField::connection("transmit time of the latest packet that arrived, and its waiting time", 2 * 32),
+        FootprintField::connection("smoothed round trip", 32),
+    ];
+
+    fn start(_: &Params) -> Self {
+        Self { latest_ps: 0, age_ps: 0, srtt_ps: 0 }
+    }
+
+    fn initial_rto(params: &Params) -> Option<Duration> {
+        Some(params.duration(RTO))
+    }
+
+    fn interest(_: &Params) -> Interest {
+        Interest::Never
+    }
+
+    fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
+        let mut actions = RecoveryActions::default();
+        match *event {
+            RecoveryEvent::Delivered { sent, rtt } => {
+                if let Some(rtt) = rtt {
+                    self.take_rtt_sample(rtt);
+                    actions.probe = Some(Some(self.probe_after(params)));
+                }
+                self.take_delivery(sent, view.now, params);
+                actions.lost = Some(self.rule(view));
+            }
+            RecoveryEvent::Quiet => actions.retransmit = Some(SeqRange::one(lowest_missing(view))),
+            RecoveryEvent::TimedOut { .. } => actions.retransmit = Some(SeqRange::one(view.una)),
+            RecoveryEvent::Acked { .. } | RecoveryEvent::Nacked { .. } => {}
+        }
+        actions
+    }
+}
+
+impl RackTlp {
+    fn take_rtt_sample(&mut self, rtt: Duration) {
+        let sample = rtt.as_ps().max(1);
+        self.srtt_ps = if self.srtt_ps == 0 { sample } else { self.srtt_ps - self.srtt_ps / 4 + sample / 4 };
+    }
+
+    /// A packet that left later than any before is known to have arrived.
+    fn take_delivery(&mut self, sent: Time, now: Time, params: &Params) {
+        if sent.as_ps() > self.latest_ps {
+            self.latest_ps = sent.as_ps();
+            let window = percent(self.srtt_ps, params.get(REORDER_PERCENT)).max(params.duration(REORDER_MIN));
+            self.age_ps = (now.since(sent).as_ps() + window.as_ps()).min(WAIT_MAX.as_ps());
+        }
+    }
+
+    fn rule(&self, view: &WindowView<'_>) -> LossRule {
+        let sent_until = Time::from_ps(self.latest_ps).min(view.now);
+        LossRule { range: view.outstanding(), sent_until, age: Duration::from_ps(self.age_ps) }
+    }
+
+    fn probe_after(&self, params: &Params) -> Duration {
+        let wait = percent(self.srtt_ps, params.get(PROBE_PERCENT)).as_ps() + params.duration(PROBE_EXTRA).as_ps();
+        Duration::from_ps(wait).max(params.duration(PROBE_MIN)).min(WAIT_MAX)
+    }
+}
+
+/// `share` percent of `whole`.
+fn percent(whole_ps: u64, share: u64) -> Duration {
+    Duration::from_ps((u128::from(whole_ps) * u128::from(share) / 100).min(u128::from(WAIT_MAX.as_ps())) as u64)
+}
+
+/// The lowest packet that has not arrived; the lowest that is not acknowledged when all have.
+fn lowest_missing(view: &WindowView<'_>) -> rnic_base::Seq {
+    let missing = view.sacked.and_then(|ring| ring.first_zero(0)).map(|offset| view.una + u64::from(offset));
+    missing.filter(|seq| *seq < view.next).unwrap_or(view.una)
+}
