@@ -147,8 +147,8 @@ pub trait Control: Pod {
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
 
-    /// Optional, with [`Control::restore`]: what of the state travels with the events of a connection's only flow. `None`,
-    /// the default: this controller needs a memory.
+    /// Optional, with [`Control::restore`]: what of the state travels with the events of a connection's only flow.
+    /// `None`, the default: this controller needs a memory.
     fn carry(&self) -> Option<Carried> {
         None
     }

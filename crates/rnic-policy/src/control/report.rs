@@ -1,4 +1,4 @@
-//! What a datapath with flows, timestamps and timers of its own reports to a controller, and what it can be told: Falcon.
+//! What a datapath with flows, timestamps and timers of its own reports to a controller, and what it is told: Falcon.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.6 (events and results of the rate update engine), and the
 //! Falcon paper (SIGCOMM'25), table 3, which has more signals and more results than the specification. Widths are
