@@ -132,11 +132,13 @@ pub struct IpFields {
     pub hop_limit: u8,
     /// IPv4 identification. 0, except in what segmentation offload cuts: there the kernel counts on from 0.
     pub identification: u16,
+    /// IPv6 flow label, 20 bits: what switches hash beside the addresses.
+    pub flow_label: u32,
 }
 
 impl Default for IpFields {
     fn default() -> Self {
-        Self { traffic_class: 0, hop_limit: 64, identification: 0 }
+        Self { traffic_class: 0, hop_limit: 64, identification: 0, flow_label: 0 }
     }
 }
 
@@ -170,8 +172,8 @@ pub(crate) fn write_ip_udp(
             IPV4_LEN as usize
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            // Version 6, traffic class, flow label 0.
-            put(out, 0, (6 << 28 | u32::from(fields.traffic_class) << 20).to_be_bytes());
+            let label = fields.flow_label & FLOW_LABEL_MAX;
+            put(out, 0, (6 << 28 | u32::from(fields.traffic_class) << 20 | label).to_be_bytes());
             put(out, 4, udp_len.to_be_bytes());
             out[6] = PROTOCOL_UDP;
             out[7] = fields.hop_limit;
@@ -195,6 +197,8 @@ pub(crate) const IPV4_CHECKSUM_AT: usize = 10;
 /// Where in a UDP header its checksum stands.
 pub(crate) const UDP_CHECKSUM_AT: usize = 6;
 const IPV4_DONT_FRAGMENT: u16 = 0x4000;
+/// The largest IPv6 flow label, 20 bits.
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 #[cfg(test)]
 mod tests {
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn ipv4_headers_golden() {
         let mut out = [0xee; IP_UDP_MAX];
-        let fields = IpFields { traffic_class: 0x02, hop_limit: 63, identification: 0 };
+        let fields = IpFields { traffic_class: 0x02, hop_limit: 63, ..IpFields::default() };
         let len = write_ip_udp(&addresses("10.1.2.3:49152", "10.4.5.6:4791").expect("IPv4"), fields, 20, &mut out);
         let expected = [
             0x45, 0x02, 0, 48, 0, 0, 0x40, 0, 63, 17, 0, 0, 10, 1, 2, 3, 10, 4, 5, 6, // IPv4
@@ -242,10 +246,10 @@ mod tests {
     #[test]
     fn ipv6_headers_golden() {
         let mut out = [0xee; IP_UDP_MAX];
-        let fields = IpFields { traffic_class: 0xa1, hop_limit: 63, identification: 0 };
+        let fields = IpFields { traffic_class: 0xa1, hop_limit: 63, identification: 0, flow_label: 0x1b_cdef };
         let len = write_ip_udp(&addresses("[fd00::1]:49152", "[fd00::2]:4791").expect("IPv6"), fields, 20, &mut out);
         let expected = [
-            0x6a, 0x10, 0, 0, 0, 28, 17, 63, // version, traffic class, flow label, length, UDP, hop limit
+            0x6a, 0x1b, 0xcd, 0xef, 0, 28, 17, 63, // version, traffic class, flow label, length, UDP, hop limit
             0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, // source
             0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, // destination
             0xc0, 0, 0x12, 0xb7, 0, 28, 0, 0, // UDP

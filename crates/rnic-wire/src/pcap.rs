@@ -183,7 +183,7 @@ mod tests {
     /// The congestion notification packet in `icrc/tests.rs`, whose checksum an adapter computed.
     #[test]
     fn ipv4_checksum_is_the_adapters() {
-        let fields = IpFields { traffic_class: 0xc2, hop_limit: 64, identification: 0x718c };
+        let fields = IpFields { traffic_class: 0xc2, identification: 0x718c, ..IpFields::default() };
         let mut frame = Vec::new();
         write_frame(&addresses("10.0.17.1:0", "10.0.18.1:4791"), fields, &[0; 32], &mut frame);
         assert_eq!(frame[..12], [0x02, 0, 10, 0, 18, 1, 0x02, 0, 10, 0, 17, 1]);

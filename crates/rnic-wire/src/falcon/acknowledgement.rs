@@ -30,8 +30,8 @@ impl OutOfWindow {
     }
 }
 
-/// What every acknowledgement says beside the bases of the windows. Where a connection has several flows, it is about the
-/// one that the acknowledgement travels on.
+/// What every acknowledgement says beside the bases of the windows. Where a connection has several flows, it is about
+/// the one that the acknowledgement travels on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Acknowledgement {
     /// When the packet received last left its sender.

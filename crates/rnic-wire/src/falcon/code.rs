@@ -3,8 +3,8 @@
 
 use rnic_base::Duration;
 
-/// Why a packet is refused, with what the sender must know for it. On the wire, the wait and the upper layer's code have
-/// places of their own; they are zero where they mean nothing.
+/// Why a packet is refused, with what the sender must know for it. On the wire, the wait and the upper layer's code
+/// have places of their own; they are zero where they mean nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NackCode {
     /// 1: the receiver has no resources for it.
@@ -171,8 +171,8 @@ impl CompletionCode {
     }
 }
 
-/// How long a sender shall wait after a NACK for a receiver that is not ready: a code of 5 bits (the table of 7.8, which
-/// is InfiniBand's).
+/// How long a sender shall wait after a NACK for a receiver that is not ready: a code of 5 bits (the table of 7.8,
+/// which is InfiniBand's).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RnrTimeout(u8);
 

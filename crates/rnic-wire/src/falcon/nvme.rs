@@ -2,6 +2,9 @@
 //!
 //! A command of a host (iCMD) is cut into commands of one 4 KiB unit (nCMD), each a transaction or two.
 
+/// Most bytes of data that a packet carries: a unit of 4 KiB and its protection information.
+pub const PAYLOAD_MAX: u32 = 4096 + 128;
+
 /// What every packet has: NBTH.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Base {

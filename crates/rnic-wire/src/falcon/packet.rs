@@ -44,8 +44,8 @@ impl fmt::Debug for Cid {
 pub type Rsn = Serial<32>;
 
 /// The 20-bit label of an IPv6 header, as Falcon uses it: switches hash it, and its low bits say which of the
-/// connection's flows a packet belongs to (paper, section 4.3). How many bits is agreed by both ends: two for up to four
-/// flows, three for up to eight.
+/// connection's flows a packet belongs to (paper, section 4.3). How many bits is agreed by both ends: two for up to
+/// four flows, three for up to eight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FlowLabel(u32);
 

@@ -1,7 +1,7 @@
 //! RDMA over Falcon: the upper layer's headers (OCP RDMA over Falcon Transport, Rev 0.9, section 8).
 //!
-//! Every packet is a transaction of its own: a Send or Write packet a push, a Read or atomic request a pull, its response
-//! the pull's data.
+//! Every packet is a transaction of its own: a Send or Write packet a push, a Read or atomic request a pull, its
+//! response the pull's data.
 //!
 //! Deviations: XRC's header (8.3.9) is left out, as the table of opcodes gives it none.
 

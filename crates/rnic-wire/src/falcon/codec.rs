@@ -1,0 +1,94 @@
+//! Falcon packets to bytes and back.
+//!
+//! A *message* is what PSP carries: Falcon's headers, the upper layer's, payload, padding. A *datagram* is a UDP
+//! payload: PSP header, message, check value. [`encode_headers`] writes what stands before the payload and [`decode`]
+//! reads it; neither touches the payload, because a body has it in registered memory, and neither seals: a body that
+//! protects its packets does that with the offsets of [`psp::Layout`]. [`assemble`] and [`decode_datagram`] do all of
+//! it for whoever wants one buffer in clear: captures, checkers, tests, and bodies without protection.
+//!
+//! The layouts are in [`crate::falcon::header`], one file each.
+
+use core::ops::Range;
+
+use crate::falcon::header::base;
+use crate::falcon::{EncodeError, HEADERS_MAX, Packet, PacketType, Timestamp, WireError, psp};
+
+mod nvme;
+mod rdma;
+mod read;
+mod write;
+
+/// What a message turned out to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decoded {
+    /// Its headers.
+    pub packet: Packet,
+    /// Where in the bytes given its payload stands, without padding.
+    pub payload: Range<usize>,
+}
+
+/// Writes the headers of `packet`, Falcon's and the upper layer's; gives their length. The timestamp is not among them:
+/// it travels in the PSP header.
+///
+/// # Errors
+/// [`EncodeError`] when the packet says what its type cannot carry, or a field is too large for its bits. The content
+/// of `out` is then undefined.
+#[inline]
+pub fn encode_headers(packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
+    write::message(packet, out)
+}
+
+/// Reads the headers of a message and checks that its length fits them. `timestamp` is what the PSP header said.
+///
+/// # Errors
+/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+#[inline]
+pub fn decode(message: &[u8], timestamp: Timestamp) -> Result<Decoded, WireError> {
+    let (start, rest) = base::StartView::split(message)?;
+    if start.version() != base::VERSION {
+        return Err(WireError::Version);
+    }
+    let packet_type = PacketType::from_code(start.packet_type()).ok_or(WireError::PacketType)?;
+    read::message(&read::Start { message_len: message.len(), packet_type, start, timestamp }, rest)
+}
+
+/// Reads a whole datagram in clear: PSP header, then as [`decode`]. The payload's place is in the datagram. The check
+/// value is not checked.
+///
+/// # Errors
+/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+pub fn decode_datagram(datagram: &[u8]) -> Result<(psp::Header, Decoded), WireError> {
+    let (header, layout) = psp::parse(datagram)?;
+    let message = layout.message();
+    let mut decoded = decode(&datagram[message.clone()], header.iv.timestamp)?;
+    decoded.payload = decoded.payload.start + message.start..decoded.payload.end + message.start;
+    Ok((header, decoded))
+}
+
+/// Replaces the content of `out` by the whole datagram in clear: PSP header with the packet's timestamp, headers, the
+/// gathered `payload`, padding, and a check value of zeros. Gives where everything is, for whoever seals it.
+///
+/// # Errors
+/// [`EncodeError`] as [`encode_headers`], or when the parts of `payload` do not add up to the packet's payload length.
+pub fn assemble(
+    header: &psp::Header,
+    packet: &Packet,
+    payload: &[&[u8]],
+    out: &mut Vec<u8>,
+) -> Result<psp::Layout, EncodeError> {
+    let mut headers = [0; HEADERS_MAX];
+    let headers_len = encode_headers(packet, &mut headers)?;
+    let bytes = payload.iter().map(|part| part.len()).sum::<usize>();
+    if bytes != packet.payload_len as usize {
+        return Err(EncodeError::PayloadLength { bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    }
+    let mut around = [0; psp::LEN_MAX];
+    let header = psp::Header { iv: psp::Iv { timestamp: packet.timestamp, ..header.iv }, ..*header };
+    let around_len = header.emit(&mut around);
+    out.clear();
+    out.extend_from_slice(&around[..around_len]);
+    out.extend_from_slice(&headers[..headers_len]);
+    payload.iter().for_each(|part| out.extend_from_slice(part));
+    out.resize(out.len() + packet.pad_len() as usize + psp::ICV_LEN, 0);
+    Ok(psp::Layout::new(header.cookie.is_some(), out.len()))
+}

@@ -1,0 +1,144 @@
+//! Falcon's base header (OCP Falcon Transport Protocol, Rev 0.9, section 7.2).
+//!
+//! ```text
+//!     0               1               2               3
+//!  0 |version| rsvd  |          destination connection               |
+//!  1 |       destination function            |  upper layer |type |A | 3, 4 and 1 bits
+//!  2 |                    data window base                           |
+//!  3 |                   request window base                         |
+//!  4 |                            PSN                                |
+//!  5 |                            RSN                                |
+//! ```
+//!
+//! Acknowledgements have words 0, 2 and 3, and of word 1 the type: these four words are [`StartView`].
+
+use rnic_base::Psn32;
+
+use super::split;
+use crate::bytes::{be24, be32, put, put24};
+use crate::falcon::{Cid, Packet, PacketType, Rsn, UlpProtocol, WindowBases, WireError};
+
+/// The version of the protocol.
+pub const VERSION: u8 = 1;
+/// Bytes that every packet begins with.
+pub const START_LEN: usize = 16;
+/// Bytes that sequence numbers take.
+pub const NUMBERS_LEN: usize = 8;
+/// Bytes of the header.
+pub const LEN: usize = START_LEN + NUMBERS_LEN;
+
+/// The largest function, 24 bits.
+pub const FUNCTION_MAX: u32 = 0xff_ffff;
+
+/// What every packet begins with, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct StartView<'a>(&'a [u8; START_LEN]);
+
+impl<'a> StartView<'a> {
+    /// Takes the words off the front of `bytes`; gives them and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when they are not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The version of the protocol.
+    #[inline]
+    pub const fn version(self) -> u8 {
+        self.0[0] >> 4
+    }
+
+    /// The connection that the packet is for.
+    #[inline]
+    pub fn cid(self) -> Cid {
+        Cid::new(be24(self.0, 1))
+    }
+
+    /// The function that the packet is for; not in acknowledgements.
+    #[inline]
+    pub fn function(self) -> u32 {
+        be24(self.0, 4)
+    }
+
+    /// The code of the upper layer; not in acknowledgements.
+    #[inline]
+    pub const fn protocol(self) -> u8 {
+        self.0[7] >> PROTOCOL_SHIFT
+    }
+
+    /// The code of the packet's type.
+    #[inline]
+    pub const fn packet_type(self) -> u8 {
+        self.0[7] >> TYPE_SHIFT & 0xf
+    }
+
+    /// Whether an acknowledgement is asked for; not in acknowledgements.
+    #[inline]
+    pub const fn ack_request(self) -> bool {
+        self.0[7] & ACK_REQUEST != 0
+    }
+
+    /// The sender's windows.
+    #[inline]
+    pub fn bases(self) -> WindowBases {
+        WindowBases { data: Psn32::new(be32(self.0, 8)), request: Psn32::new(be32(self.0, 12)) }
+    }
+}
+
+/// Writes what every packet begins with.
+#[inline]
+pub fn emit_start(packet: &Packet, packet_type: PacketType, out: &mut [u8; START_LEN]) {
+    put(out, 0, packet.cid.get().to_be_bytes());
+    out[0] = VERSION << 4;
+    put24(out, 4, packet.function);
+    out[7] = packet.protocol.code() << PROTOCOL_SHIFT
+        | packet_type.code() << TYPE_SHIFT
+        | if packet.ack_request { ACK_REQUEST } else { 0 };
+    put(out, 8, packet.bases.data.value().to_be_bytes());
+    put(out, 12, packet.bases.request.value().to_be_bytes());
+}
+
+/// Reads the sequence numbers that end the base header.
+///
+/// # Errors
+/// [`WireError::Short`] when they are not all there.
+#[inline]
+pub fn split_numbers(bytes: &[u8]) -> Result<((Psn32, Rsn), &[u8]), WireError> {
+    let (numbers, rest) = split::<NUMBERS_LEN>(bytes)?;
+    Ok(((Psn32::new(be32(numbers, 0)), Rsn::new(be32(numbers, 4))), rest))
+}
+
+/// Writes the sequence numbers.
+#[inline]
+pub fn emit_numbers(psn: Psn32, rsn: Rsn, out: &mut [u8; NUMBERS_LEN]) {
+    put(out, 0, psn.value().to_be_bytes());
+    put(out, 4, rsn.value().to_be_bytes());
+}
+
+impl UlpProtocol {
+    /// The code on the wire, 3 bits. 0 is reserved: it is not sent but where there is no such field.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Rdma => 2,
+            Self::Nvme => 3,
+        }
+    }
+
+    /// The upper layer with that code; none for reserved codes.
+    #[inline]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            2 => Some(Self::Rdma),
+            3 => Some(Self::Nvme),
+            _ => None,
+        }
+    }
+}
+
+const PROTOCOL_SHIFT: u32 = 5;
+const TYPE_SHIFT: u32 = 1;
+const ACK_REQUEST: u8 = 1;

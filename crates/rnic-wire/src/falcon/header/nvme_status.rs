@@ -1,0 +1,32 @@
+//! What follows NVMe's base header in Read Responses and Write Completions (OCP NVMe over Falcon Transport, Rev 0.9,
+//! sections 8.4 and 8.8).
+//!
+//! ```text
+//!     0               1               2               3
+//!  8 |            reserved             |          status             | 17 and 15 bits
+//! ```
+
+use super::split;
+use crate::bytes::be16;
+use crate::falcon::WireError;
+
+/// Bytes of the word.
+pub const LEN: usize = 4;
+/// The largest status field: 15 bits.
+pub const STATUS_MAX: u16 = 0x7fff;
+
+/// Reads the status.
+///
+/// # Errors
+/// [`WireError::Short`] when it is not all there.
+#[inline]
+pub fn split_status(bytes: &[u8]) -> Result<(u16, &[u8]), WireError> {
+    let (field, rest) = split::<LEN>(bytes)?;
+    Ok((be16(field, 2) & STATUS_MAX, rest))
+}
+
+/// Writes the status.
+#[inline]
+pub fn emit(status: u16, out: &mut [u8; LEN]) {
+    *out = u32::from(status).to_be_bytes();
+}
