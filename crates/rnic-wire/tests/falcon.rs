@@ -373,7 +373,8 @@ fn versions_are_checked() {
     }
 }
 
-/// Ethernet 14, IPv6 40, UDP 8, PSP 24 with a cookie, Falcon 28, RDMA 28, check value 16, frame check 4; preamble and gap 20.
+/// Ethernet 14, IPv6 40, UDP 8, PSP 24 with a cookie, Falcon 28, RDMA 28, check value 16, frame check 4; preamble and
+/// gap 20.
 #[test]
 fn lengths_add_up_to_frames() {
     let write = of("RDMA WRITE first").packet;

@@ -1,4 +1,5 @@
-//! One Falcon packet for every type, opcode and NACK code, and the header bytes that `tests/golden/falcon.txt` gives it.
+//! One Falcon packet for every type, opcode and NACK code, and the header bytes that `tests/golden/falcon.txt` gives
+//! it.
 
 use rnic_base::Psn32;
 use rnic_wire::falcon::rdma::{Operation, Rmsn, SinkTag, Sn, WriteTail};
