@@ -59,7 +59,8 @@ pub enum ControlEvent {
     Acked {
         /// By how many packets; zero when only the round-trip time is news.
         packets: u64,
-        /// Round-trip time of a packet that was sent once, when one was being timed.
+        /// Round-trip time of a packet that was sent once (or again: [`ControlInterest::resent`]), when one was being
+        /// timed.
         rtt: Option<Duration>,
         /// Of the packets, those whose acknowledgement said that a packet had met congestion. Always zero without
         /// [`ControlInterest::echo`].
@@ -125,6 +126,10 @@ pub struct ControlInterest {
     /// The receiver shall say in an acknowledgement (by its BECN bit) whether the packet that drew it was marked. Where
     /// not every packet draws one, an acknowledgement speaks for all since the last.
     pub echo: bool,
+    /// A packet that is sent again may tell the round-trip time too, from when it was sent last. Where receivers drop
+    /// early packets (go-back-N) nothing else is sent after a loss for as long as there is something to repeat, and
+    /// an acknowledgement answers the last sending; after a timeout that was wrong it may answer the one before.
+    pub resent: bool,
     /// Understands [`ControlEvent::Reported`].
     pub reports: bool,
 }

@@ -290,7 +290,8 @@ impl Qp {
         let asks = end == requester.window.next;
         let made = self.build_request(core, now, counter, Piece { index, takes, asks, again: true });
         // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
-        self.requester.window.repeated(seq, end);
+        let drawn = made && core.out.packet.flags.ack_request;
+        self.requester.window.repeated(seq, end, drawn, now, &self.transport);
         if self.transport.times_last_sent {
             self.requester.window.restart_timer(now);
         }

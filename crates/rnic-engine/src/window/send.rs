@@ -52,7 +52,7 @@ pub(crate) struct SendWindow {
 #[derive(Debug)]
 struct Recovery {
     policy: PolicyState,
-    /// A packet being timed: never one that was sent twice (Karn).
+    /// A packet being timed: never one that was sent twice (Karn), unless congestion control asks for it.
     timed: Option<(Seq, Time)>,
     /// Ranges to be sent again that are being fetched, and when they are here: in the order of time.
     fetching: VecDeque<(SeqRange, Time)>,
@@ -178,10 +178,14 @@ impl SendWindow {
         marked.map(|offset| self.una + u64::from(offset))
     }
 
-    /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been.
-    pub(crate) fn repeated(&mut self, seq: Seq, end: Seq) {
+    /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been; `drawn` when they draw an
+    /// acknowledgement.
+    pub(crate) fn repeated(&mut self, seq: Seq, end: Seq, drawn: bool, now: Time, transport: &Transport) {
         if let Some(recovery) = &mut self.recovery {
             recovery.timed = recovery.timed.filter(|(timed, _)| *timed < seq || end <= *timed);
+        }
+        if drawn && transport.control_interest.resent {
+            self.recovery(transport).timed.get_or_insert((seq, now));
         }
         if self.cursor < self.next {
             self.cursor = end.min(self.next);

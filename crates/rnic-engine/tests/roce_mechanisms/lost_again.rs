@@ -125,3 +125,23 @@ fn irn_response_lost_again_and_again() {
     let latencies: Vec<_> = (0..=5).map(|times| read_latency("irn", times)).collect();
     assert_eq!(latencies, [10, 20, 340, 660, 980, 1_300]);
 }
+
+/// I-R7, I-R9: a flow whose packets are all under way when one is lost sends nothing new, so only what is sent again can
+/// tell congestion control how long a round trip takes. It is timed when the controller asks for that.
+#[test]
+fn what_is_sent_again_is_timed_where_the_controller_asks_for_it() {
+    for (time_resent, gaps) in [("false", 0..=0), ("true", 100..=1_000)] {
+        let timely = [("control", "timely"), ("t_low", "1us"), ("t_high", "5us"), ("time_resent", time_resent)];
+        let mut pair = roce_with(&[&timely[..], &[("ack_every_packets", "16")]].concat());
+        // All again after the first loss, and from 60 on once more: by then the acknowledgement of 16 is back, 10 us
+        // after that packet was sent for the second time.
+        pair.wire(drop_requests(FIRST, &[(1, 0), (60, 1)]));
+        write(&mut pair, 1, 100);
+        pair.run();
+        let sent: Vec<_> = pair.log.iter().filter(|sent| sent.from == From::Left).map(|sent| sent.at).collect();
+        let gap = sent[sent.len() - 20..].windows(2).map(|pair| pair[1].since(pair[0]).as_ns()).min().expect("several");
+        assert!(gaps.contains(&gap), "time_resent {time_resent}: {gap} ns between packets");
+        assert_eq!(pair.resent(From::Left, FIRST).len(), 99 + 40);
+        all_succeed(&mut pair.left, [1]);
+    }
+}

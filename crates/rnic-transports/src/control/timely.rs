@@ -10,6 +10,9 @@
 //! * a sample is the round trip of one packet and its acknowledgement, and there is one a round trip: the engine times
 //!   one packet at a time, and none that was sent twice. The original takes one per segment of 16 to 64 KB. Where not
 //!   every packet is acknowledged, the packet timed is one that asks for an acknowledgement;
+//! * with go-back-N and no cap, a flow whose packets are all under way when one is lost would never be timed again, and
+//!   keep its rate: set `time_resent`. Then a packet that is sent again is timed from its last sending, as in the
+//!   public models, whose acknowledgements echo when the packet left. The paper's switches lose nothing;
 //! * the rate begins at that of the line, as for all transports of IRN's evaluation;
 //! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The formula
 //!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With
@@ -60,6 +63,7 @@ const EWMA: usize = 7;
 const MINIMUM_RATE: usize = 8;
 const CUT_ON_LOSS: usize = 9;
 const LIMIT_GRADIENT: usize = 10;
+const TIME_RESENT: usize = 11;
 
 impl Control for Timely {
     const NAME: &'static str = "timely";
@@ -79,14 +83,15 @@ impl Control for Timely {
         ParamSpec::rate("rate_min", BitRate::bps(100_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip (IRN section 4.3)"),
         ParamSpec::switch("limit_gradient", true, "a gradient above one counts as one"),
+        ParamSpec::switch("time_resent", false, "packets that are sent again are timed too (for go-back-N)"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
         (Self { rate_bps: view.line_rate.as_bps(), ..Self::zeroed() }, ControlActions::default())
     }
 
-    fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, ..ControlInterest::default() }
+    fn interest(params: &Params) -> ControlInterest {
+        ControlInterest { acked: true, resent: params.is_on(TIME_RESENT), ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

@@ -318,7 +318,7 @@ impl Qp {
         let Self { responder, transport, slot, armed, peer, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         if again {
-            server.window.repeated(seq, seq + 1);
+            server.window.repeated(seq, seq + 1, true, now, transport);
         } else {
             server.window.sent(1, true, now, transport);
             core.peers.sent(*peer, 1);
