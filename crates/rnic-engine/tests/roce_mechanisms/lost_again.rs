@@ -126,8 +126,8 @@ fn irn_response_lost_again_and_again() {
     assert_eq!(latencies, [10, 20, 340, 660, 980, 1_300]);
 }
 
-/// I-R7, I-R9: a flow whose packets are all under way when one is lost sends nothing new, so only what is sent again can
-/// tell congestion control how long a round trip takes. It is timed when the controller asks for that.
+/// I-R7, I-R9: a flow whose packets are all under way when one is lost sends nothing new, so only what is sent again
+/// can tell congestion control how long a round trip takes. It is timed when the controller asks for that.
 #[test]
 fn what_is_sent_again_is_timed_where_the_controller_asks_for_it() {
     for (time_resent, gaps) in [("false", 0..=0), ("true", 100..=1_000)] {

@@ -14,7 +14,7 @@
 //! | | paper, and here by default | adapter, public models | here |
 //! |---|---|---|---|
 //! | target of a cut | always the rate before it | that, if a timer round has passed since the cut before | `clamp_target` |
-//! | a cut comes | with the CNP | at the next of the looks, 4 us apart (50 us in HPCC's `dcqcn_paper`) | with the CNP |
+//! | a cut comes | with the CNP | at the next look, 4 us apart (`dcqcn_paper`: 50 us) | with the CNP |
 //! | rounds of fast recovery | 5 | 1 | `fast_recovery_rounds` |
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
 //! | least rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
