@@ -13,7 +13,7 @@
 //!
 //! | | paper, and here by default | adapter, public models | here |
 //! |---|---|---|---|
-//! | target of a cut | always the rate before it | that, if a timer round has passed since the cut before | `clamp_target` |
+//! | target of a cut | always the rate before it | that, after a timer round since the last cut | `clamp_target` |
 //! | a cut comes | with the CNP | at the next look, 4 us apart (`dcqcn_paper`: 50 us) | with the CNP |
 //! | rounds of fast recovery | 5 | 1 | `fast_recovery_rounds` |
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
