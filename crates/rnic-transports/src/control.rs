@@ -11,4 +11,5 @@ crate::registry! { ControlPolicy:
     aimd::Aimd,
     dctcp::Dctcp,
     new_reno::NewReno,
+    swift::Swift,
 }

@@ -1,0 +1,266 @@
+//! Swift as Falcon runs it: two windows, one for the fabric by delay and one for the receiving NIC by its buffers.
+//!
+//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3 (`target`, `fcwnd`, `ncwnd`, timeouts, gaps), with the
+//! defaults of the public simulator (falcon.md 4.2, 4.3; targets 1.D-1); Swift (SIGCOMM'20) section 3. The parts of one
+//! idea each: [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (timeouts and gap),
+//! [`plb`] and [`prr`] (paths), [`alpha`] (shares of resources), [`ack_rate`].
+//!
+//! Where the specification contradicts itself or the simulator (falcon.md section 9), by its numbers:
+//!
+//! * 2: the smoothing factor weighs the old value (0.75), as section 10.3.4 has it;
+//! * 3: flow scaling uses 1/sqrt(w), without which its factor is negative;
+//! * 4: a delay of exactly the target still increases (`<=`, the specification's);
+//! * 5: gap = rtt/fcwnd - rtt, from what is measured and not from the gap before;
+//! * 6: every answer has a timeout, with the gap in it (the simulator's), so that timeouts follow a rising delay;
+//! * 7: both branches of a retransmission are gated by a round trip; the first is for a count of one;
+//! * 8: ncwnd's decrease has the factor `nic_md` of its own parameter list;
+//! * 15: the marker of ncwnd is compared with, and made from, the marker of ncwnd.
+//!
+//! Deviations and choices:
+//!
+//! * integers: windows have 10 fractional bits and times are whole ticks of 131.072 ns, as in the records. Increases
+//!   round to the nearest, so a window of 200 grows by 5/1024 where 5.12 is meant; what else rounds says so in its
+//!   file;
+//! * the round trip that gates changes is the smoothed one. Without a sample (a fresh flow) the gate is open. A flow
+//!   that was silent for 2.199 s and more may find its gate closed by accident, for one round trip at most;
+//! * ten parameters are constants, to leave a dozen for people: additive increase, decreases and smoothing are what
+//!   everybody uses, and the window range of flow scaling makes its constants constant;
+//! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
+//! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
+//!   64 bytes with them. On one flow, all of it travels in the specification's fields;
+//! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
+//! * on a transport without reports the delay is the round trip with the receiver's part in it, hops count as none, one
+//!   sample a round trip speaks for all packets acknowledged since the last, and a window below one packet is paced by
+//!   a rate ([`plain`]).
+
+mod ack_rate;
+mod alpha;
+mod fabric;
+mod nic;
+mod plain;
+mod plb;
+mod prr;
+mod scaling;
+mod state;
+mod timers;
+
+use bytemuck::Zeroable;
+use rnic_base::Duration;
+use rnic_policy::control::ControlInterest;
+use rnic_policy::control::report::{AckRate, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
+
+pub use state::Swift;
+use state::{Flow, WINDOW_MAX, WINDOW_ONE};
+
+const BASE_TARGET: usize = 0;
+const HOP_DELAY: usize = 1;
+const SCALING_RANGE: usize = 2;
+const INCREASE: usize = 3;
+const INITIAL_WINDOW: usize = 4;
+const MAXIMUM_WINDOW: usize = 5;
+const RX_TARGET: usize = 6;
+const RTO_MIN: usize = 7;
+const TLP_FACTOR: usize = 8;
+const PLB_ROUNDS: usize = 9;
+const PRR_TIMEOUTS: usize = 10;
+const ALPHA: usize = 11;
+
+/// The window towards the receiving NIC begins here.
+const NCWND_INITIAL: u16 = 64;
+
+impl Control for Swift {
+    const NAME: &'static str = "swift";
+    const SUMMARY: &'static str = "windows for fabric and NIC from delays and buffer levels (Falcon; SIGCOMM'20, '25)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec::duration("base_target", Duration::from_us(25), "target delay without hops and flow scaling"),
+        ParamSpec::duration("hop_delay", Duration::from_us(1), "target delay of a hop"),
+        ParamSpec::duration("scaling_range", Duration::from_us(100), "what flow scaling adds to the target at most"),
+        ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
+        ParamSpec::count("initial_window", 32, 1, 1_024, "fcwnd in the beginning, in packets, all flows together"),
+        ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
+        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it"),
+        ParamSpec::duration("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip"),
+        ParamSpec::count("tlp_factor", 2_000, 1_000, 16_000, "tail loss probe after so many thousandths of the rtt"),
+        ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never"),
+        ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never"),
+        ParamSpec::count("alpha", 6, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)"),
+    ];
+
+    fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
+        let mut state = Self::zeroed();
+        state.set_nic(nic::NicWindow { packets: NCWND_INITIAL.min(window_max(params)), ..Default::default() });
+        let window = initial_window(params);
+        let flow = FlowActions {
+            fcwnd: cwnd(window),
+            ncwnd: state.nic().packets,
+            gap: Gap::NONE,
+            rto: timers::UNMEASURED,
+            rack: timers::UNMEASURED,
+            tlp: timers::UNMEASURED,
+            repath: false,
+            alpha_requests: alpha::base(params.get(ALPHA)),
+            alpha_responses: alpha::base(params.get(ALPHA)),
+            ack_rate: AckRate::ALL,
+        };
+        let actions = ControlActions { window: Some(cwnd(window)), flow: Some(flow), ..ControlActions::default() };
+        (state, actions)
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { acked: true, reports: true, ..ControlInterest::default() }
+    }
+
+    #[inline]
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        match event {
+            ControlEvent::Reported(report) => {
+                ControlActions { flow: Some(self.on_report(report, params)), ..ControlActions::default() }
+            }
+            _ => self.on_plain_event(event, view, params),
+        }
+    }
+
+    #[inline]
+    fn carry(&self) -> Option<Carried> {
+        let (flow, nic) = (self.flow(0), self.nic());
+        Some(Carried {
+            metadata: 0,
+            fabric_marker: flow.marker,
+            nic_marker: nic.marker,
+            nic_grew: nic.grew,
+            base_delay: Ticks::ZERO,
+            delay_state: flow.plb.bits(),
+            rtt_state: flow.srtt,
+            opaque: 0,
+        })
+    }
+
+    #[inline]
+    fn restore(carried: &Carried, report: &FlowReport, _: &Params) -> Option<Self> {
+        let mut state = Self::zeroed();
+        let flow = Flow {
+            fcwnd: (report.in_force.fcwnd.fixed() >> 6) as u32,
+            srtt: carried.rtt_state,
+            marker: carried.fabric_marker,
+            plb: plb::Plb::from_bits(carried.delay_state),
+        };
+        state.set_flow(0, flow);
+        let packets = report.in_force.ncwnd;
+        state.set_nic(nic::NicWindow { packets, marker: carried.nic_marker, grew: carried.nic_grew });
+        Some(state)
+    }
+}
+
+/// What an event leads to beside the windows.
+#[derive(Clone, Copy)]
+struct Outcome {
+    repath: bool,
+    /// The newest round trip, for RACK.
+    rtt: Ticks,
+    alphas: alpha::Alphas,
+}
+
+impl Swift {
+    #[inline]
+    fn on_report(&mut self, report: &FlowReport, params: &Params) -> FlowActions {
+        let index = usize::from(report.flow) % state::FLOWS;
+        let mut flow = self.flow(index);
+        if flow.fcwnd == 0 {
+            // The first report on this flow: the datapath says what its share of the first window was.
+            let share = (report.in_force.fcwnd.fixed() >> 6).min(u64::from(WINDOW_MAX)) as u32;
+            flow.fcwnd = share.clamp(fabric::FCWND_MIN, window_max_fixed(params));
+        }
+        let mut nic = self.nic();
+        let outcome = match report.kind {
+            ReportKind::Retransmitted { count, early } => on_retransmit(&mut flow, report.t4, count, early, params),
+            ReportKind::Acked => on_answer(&mut flow, &mut nic, report, None, params),
+            ReportKind::Nacked { code } => on_answer(&mut flow, &mut nic, report, Some(code), params),
+        };
+        self.set_flow(index, flow);
+        self.set_nic(nic);
+        let total = self.totals();
+        let gap = timers::gap(total.fcwnd, total.srtt);
+        let outcome_alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
+        FlowActions {
+            fcwnd: cwnd(flow.fcwnd),
+            ncwnd: nic.packets,
+            gap,
+            rto: timers::rto(total.srtt, gap, Ticks::of(params.duration(RTO_MIN))),
+            rack: timers::rack(outcome.rtt, flow.srtt),
+            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR)),
+            repath: outcome.repath,
+            alpha_requests: outcome_alphas.requests(),
+            alpha_responses: outcome_alphas.responses(),
+            ack_rate: ack_rate::choose(total.fcwnd, nic.packets),
+        }
+    }
+}
+
+/// An acknowledgement, or a NACK with `code`: a sample of delays and of the receiver's buffers.
+#[inline]
+fn on_answer(
+    flow: &mut Flow,
+    nic: &mut nic::NicWindow,
+    report: &FlowReport,
+    code: Option<u8>,
+    params: &Params,
+) -> Outcome {
+    let (now, rtt, delay) = (report.t4, report.rtt(), report.delay());
+    flow.srtt = timers::smooth(flow.srtt, rtt);
+    let target = target_delay(flow.fcwnd, u32::from(report.hops), params);
+    let repath = code.is_none() && {
+        let window = (flow.fcwnd / WINDOW_ONE).min(u32::from(nic.packets));
+        flow.plb.on_ack(u32::from(report.acked), plb::is_congested(delay, target), window, params.get(PLB_ROUNDS))
+    };
+    let sample = fabric::Sample { now, delay, target, acked: u32::from(report.acked) };
+    fabric::adapt(flow, &sample, params.get(INCREASE), window_max_fixed(params));
+    let is_open = timers::is_gate_open(now, nic.marker, flow.srtt);
+    if code == Some(NACK_RESOURCES) {
+        nic.on_refusal(now, is_open, flow.srtt);
+    } else {
+        let level = u32::from(report.rx_level);
+        nic.on_level(level, params.get(RX_TARGET) as u32, now, is_open, flow.srtt, window_max(params));
+    }
+    let alphas = alpha::Alphas::measured(delay, target, u32::from(report.rx_level), params);
+    Outcome { repath, rtt, alphas }
+}
+
+/// A packet of the flow was sent again, for the `count`th time.
+fn on_retransmit(flow: &mut Flow, now: Ticks, count: u8, early: bool, params: &Params) -> Outcome {
+    let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
+    let repath = prr::is_outage(count, early, is_open, params.get(PRR_TIMEOUTS));
+    let cuts = fabric::on_loss(flow, u32::from(count), is_open);
+    timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == fabric::FCWND_MIN);
+    Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy() }
+}
+
+/// The delay that a flow with window `fcwnd` may see over `hops` hops.
+#[inline]
+fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
+    let [base, hop, range] =
+        [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| u64::from(Ticks::of(params.duration(index)).get()));
+    Ticks::saturating(base + u64::from(hops) * hop + scaling::extra(fcwnd, range))
+}
+
+/// A window with 10 fractional bits as the contract has it.
+#[inline]
+const fn cwnd(fcwnd: u32) -> Cwnd {
+    Cwnd::from_fixed((fcwnd as u64) << 6)
+}
+
+fn window_max(params: &Params) -> u16 {
+    params.get(MAXIMUM_WINDOW) as u16
+}
+
+fn window_max_fixed(params: &Params) -> u32 {
+    params.get(MAXIMUM_WINDOW) as u32 * WINDOW_ONE
+}
+
+fn initial_window(params: &Params) -> u32 {
+    (params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE).min(window_max_fixed(params))
+}
+
+#[cfg(test)]
+#[path = "swift/tests.rs"]
+mod tests;

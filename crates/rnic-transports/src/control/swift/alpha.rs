@@ -1,0 +1,100 @@
+//! Backpressure: which share of the free resources a connection may hold (dynamic thresholds).
+//!
+//! Source: paper, section 4.6: `alpha_c = beta_c alpha`, where `beta_c` is proportional to fcwnd and ncwnd and
+//! inversely proportional to fabric delay and buffer occupancy; it gives no formula. The public simulator has `min(1,
+//! target/delay, target_level/level)` for requests, the first two for responses, 1/16 on retransmissions, and powers of
+//! two (falcon.md 2.5).
+//!
+//! Ours: the simulator's, and for the paper's windows the term `window / initial window` for each of the two, where
+//! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
+//! to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is needed.
+
+use rnic_policy::control::report::{Alpha, Ticks};
+use rnic_policy::Params;
+
+use super::state::WINDOW_ONE;
+use super::{ALPHA, INITIAL_WINDOW, NCWND_INITIAL, RX_TARGET};
+
+/// On retransmissions: 1/16, whatever the delay.
+const LOSSY: u32 = 7;
+
+/// Codes (each one more halves the share) for requests and responses.
+#[derive(Clone, Copy)]
+pub(super) struct Alphas {
+    requests: u32,
+    responses: u32,
+    /// Not for windows to change.
+    is_fixed: bool,
+}
+
+/// The share of an uncongested connection.
+pub(super) fn base(code: u64) -> Alpha {
+    Alpha::code(code as u32)
+}
+
+impl Alphas {
+    /// By what an acknowledgement says.
+    #[inline]
+    pub(super) fn measured(delay: Ticks, target: Ticks, level: u32, params: &Params) -> Self {
+        let code = params.get(ALPHA) as u32;
+        let by_delay = halvings(delay.get(), target.get());
+        let by_level = halvings(level, params.get(RX_TARGET) as u32);
+        Self { requests: code + by_delay.max(by_level), responses: code + by_delay, is_fixed: false }
+    }
+
+    /// After a retransmission.
+    #[inline]
+    pub(super) fn lossy() -> Self {
+        Self { requests: LOSSY, responses: LOSSY, is_fixed: true }
+    }
+
+    /// No more than the windows are worth.
+    #[inline]
+    pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u16, params: &Params) -> Self {
+        if self.is_fixed {
+            return self;
+        }
+        let code = params.get(ALPHA) as u32;
+        let by_fabric = halvings(params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE, fcwnd);
+        let by_nic = halvings(u32::from(NCWND_INITIAL), u32::from(ncwnd));
+        Self {
+            requests: self.requests.max(code + by_fabric.max(by_nic)),
+            responses: self.responses.max(code + by_fabric),
+            is_fixed: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn requests(self) -> Alpha {
+        Alpha::code(self.requests)
+    }
+
+    #[inline]
+    pub(super) fn responses(self) -> Alpha {
+        Alpha::code(self.responses)
+    }
+}
+
+/// How often `small` can be doubled without exceeding `large`; zero when it is larger already.
+#[inline]
+fn halvings(large: u32, small: u32) -> u32 {
+    let (large, small) = (large.max(1), small.max(1));
+    let most = large.ilog2().saturating_sub(small.ilog2());
+    most - u32::from(most > 0 && (u64::from(small) << most) > u64::from(large))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halvings_round_the_ratio_down_to_a_power_of_two() {
+        for large in (0..400).chain([1 << 20, (1 << 24) - 1]) {
+            for small in 0..400 {
+                let ratio = f64::from(large.max(1)) / f64::from(small.max(1));
+                let exact = if ratio < 1.0 { 0 } else { ratio.log2().floor() as u32 };
+                assert_eq!(halvings(large, small), exact, "{large} / {small}");
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! fcwnd: the window of a flow, by its delay.
+//!
+//! Source: specification 10.3.3; the head of [`super`] says how contradictions were decided. Per acknowledgement, `n`
+//! of whose packets are the flow's: up to the target, `fcwnd += ai n / fcwnd`, or `ai n` below one packet; above it, at
+//! most once a round trip, `fcwnd *= max(1 - md (delay - target) / delay, 1 - max_md)`.
+//!
+//! Rounding: an increase to the nearest 1/1024 packet; a decrease is short of the exact one by less than 1/1024 packet
+//! and 1/65536 of the window (1/256 for delays of 8.6 ms and more).
+
+use rnic_policy::control::report::Ticks;
+
+use super::state::{Flow, WINDOW_ONE};
+use super::timers;
+
+/// The smallest window: 0.01 packets, as 10/1024.
+pub(super) const FCWND_MIN: u32 = 10;
+/// Multiplicative decrease, 0.8, in 1/1024.
+const DECREASE: u64 = 819;
+/// A window is never cut to less than half at a time: max_md is 0.5.
+const DECREASE_MAX_LOG2: u32 = 1;
+/// From this retransmission of a packet on, its flow's window is the smallest.
+const RETRANSMIT_LIMIT: u32 = 3;
+/// `increase` is given in thousandths.
+const WHOLE: u64 = 1_000;
+
+/// One measurement.
+#[derive(Clone, Copy)]
+pub(super) struct Sample {
+    pub(super) now: Ticks,
+    pub(super) delay: Ticks,
+    pub(super) target: Ticks,
+    /// Packets of the flow acknowledged since the last.
+    pub(super) acked: u32,
+}
+
+/// Takes `sample` into account; `flow.srtt` has it already.
+#[inline]
+pub(super) fn adapt(flow: &mut Flow, sample: &Sample, increase: u64, largest: u32) {
+    let before = flow.fcwnd;
+    let is_open = timers::is_gate_open(sample.now, flow.marker, flow.srtt);
+    let mut cuts = false;
+    if sample.delay <= sample.target {
+        flow.fcwnd = before + grown_by(before, sample.acked, increase);
+    } else if is_open {
+        cuts = true;
+        flow.fcwnd = before - cut_of(before, sample.delay, sample.target);
+    }
+    flow.fcwnd = flow.fcwnd.clamp(FCWND_MIN, largest);
+    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts || flow.fcwnd == FCWND_MIN);
+}
+
+/// `ai * acked / fcwnd` packets, or `ai * acked` below one packet.
+#[inline]
+fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
+    // At most 16 * 1023 packets.
+    let most = if increase == WHOLE {
+        acked * WINDOW_ONE
+    } else {
+        (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
+    };
+    if fcwnd < WINDOW_ONE {
+        return most;
+    }
+    // 16368 packets of 1024 parts are 24 bits; a 32-bit division is several times faster than one of 64 bits.
+    match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(fcwnd / 2)) {
+        Some(scaled) => scaled / fcwnd,
+        None => ((u64::from(most) * u64::from(WINDOW_ONE) + u64::from(fcwnd / 2)) / u64::from(fcwnd)) as u32,
+    }
+}
+
+/// `fcwnd * min(md * (delay - target) / delay, max_md)`, for a delay above the target.
+#[inline]
+fn cut_of(fcwnd: u32, delay: Ticks, target: Ticks) -> u32 {
+    let excess = delay.get() - target.get();
+    let shift = excess.leading_zeros().min(16);
+    let share = u64::from((excess << shift) / delay.get());
+    let cut = (u64::from(fcwnd) * DECREASE * share) >> (10 + shift);
+    (cut as u32).min(fcwnd >> DECREASE_MAX_LOG2)
+}
+
+/// A packet was sent again for the `count`th time; answers whether the window was cut for it.
+#[inline]
+pub(super) fn on_loss(flow: &mut Flow, count: u32, is_open: bool) -> bool {
+    let cut = match count {
+        1 => flow.fcwnd - (flow.fcwnd >> DECREASE_MAX_LOG2),
+        RETRANSMIT_LIMIT.. => FCWND_MIN,
+        _ => return false,
+    };
+    if is_open {
+        flow.fcwnd = cut.max(FCWND_MIN);
+    }
+    is_open
+}

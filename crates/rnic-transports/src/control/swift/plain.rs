@@ -1,0 +1,70 @@
+//! Swift on a transport without flows, timestamps and reports (IRN): from round-trip times alone.
+//!
+//! The head of [`super`] lists what is different. A loss that recovery repairs counts as a first retransmission, the
+//! timeouts in a row as retransmissions of one packet. There is no ncwnd, since no receiver reports its buffers.
+
+use rnic_base::{BitRate, Duration};
+use rnic_policy::control::report::Ticks;
+use rnic_policy::{ControlActions, ControlEvent, ControlView, Params};
+
+use super::state::{Swift, WINDOW_ONE};
+use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, window_max_fixed};
+
+/// What the 10 bits of a report hold.
+const ACKED_MAX: u64 = 1_023;
+
+impl Swift {
+    #[inline(never)]
+    pub(super) fn on_plain_event(
+        &mut self,
+        event: &ControlEvent,
+        view: &ControlView,
+        params: &Params,
+    ) -> ControlActions {
+        let mut flow = self.flow(0);
+        if flow.fcwnd == 0 {
+            flow.fcwnd = initial_window(params);
+        }
+        let (before, now) = (flow.fcwnd, Ticks::at(view.now));
+        match *event {
+            ControlEvent::Acked { packets, rtt, .. } => {
+                self.waiting = (u64::from(self.waiting) + packets).min(ACKED_MAX) as u16;
+                if packets > 0 {
+                    self.set_timeouts(0);
+                }
+                let Some(rtt) = rtt.map(Ticks::of) else { return ControlActions::default() };
+                flow.srtt = timers::smooth(flow.srtt, rtt);
+                let target = target_delay(flow.fcwnd, 0, params);
+                let acked = u32::from(core::mem::take(&mut self.waiting));
+                let sample = fabric::Sample { now, delay: rtt, target, acked };
+                fabric::adapt(&mut flow, &sample, params.get(INCREASE), window_max_fixed(params));
+            }
+            ControlEvent::Nacked { lost: true } => lose(&mut flow, now, 1),
+            ControlEvent::TimedOut => {
+                self.set_timeouts(self.timeouts() + 1);
+                lose(&mut flow, now, self.timeouts());
+            }
+            _ => return ControlActions::default(),
+        }
+        self.set_flow(0, flow);
+        let rate = match (before < WINDOW_ONE, flow.fcwnd < WINDOW_ONE) {
+            (_, true) => Some(pace(flow.fcwnd, flow.srtt.duration(), view)),
+            (true, false) => Some(view.line_rate),
+            (false, false) => None,
+        };
+        ControlActions { window: Some(cwnd(flow.fcwnd)), rate, ..ControlActions::default() }
+    }
+}
+
+fn lose(flow: &mut super::Flow, now: Ticks, count: u32) {
+    let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
+    let cuts = fabric::on_loss(flow, count, is_open);
+    timers::settle(&mut flow.marker, now, flow.srtt, cuts || flow.fcwnd == fabric::FCWND_MIN);
+}
+
+/// The rate of one full packet every rtt/fcwnd.
+fn pace(fcwnd: u32, srtt: Duration, view: &ControlView) -> BitRate {
+    let span = srtt.as_ps().max(1) * u64::from(WINDOW_ONE) / u64::from(fcwnd.max(1));
+    let rate = BitRate::from_transfer(u64::from(view.mtu), Duration::from_ps(span.max(1)));
+    rate.min(view.line_rate).max(BitRate::bps(1))
+}

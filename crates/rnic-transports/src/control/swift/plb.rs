@@ -1,0 +1,68 @@
+//! Protective load balancing: a flow that stays congested takes another path.
+//!
+//! Source: PLB (SIGCOMM'22); specification 10.4 (falcon.md 4.4). Packets acknowledged with a delay above 1.01 times the
+//! target count as congested. A round ends when a window's worth has been acknowledged: with half of its packets
+//! congested, or more, it is a congested round, and after `plb_rounds` of those in a row the path is changed and
+//! counting begins anew. NACKs and retransmissions do not count.
+//!
+//! Deviation: the window that ends a round is the one in force when the acknowledgement comes, at least one packet.
+
+use rnic_policy::control::report::Ticks;
+
+/// The state: 24 bits, as the specification's `delay_state` can carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Plb {
+    /// Packets of this round that met congestion, up to 1023.
+    pub(super) congested: u16,
+    /// Packets of this round, up to 1023.
+    pub(super) acked: u16,
+    /// Congested rounds in a row, up to 15.
+    pub(super) rounds: u8,
+}
+
+const COUNT_MAX: u32 = 1_023;
+const COUNT_BITS: u32 = 10;
+
+/// Whether `delay` is 1.01 times `target` and more.
+#[inline]
+pub(super) fn is_congested(delay: Ticks, target: Ticks) -> bool {
+    delay.get() * 100 > target.get() * 101
+}
+
+impl Plb {
+    /// The state in 24 bits.
+    #[inline]
+    pub(super) fn bits(self) -> u32 {
+        u32::from(self.congested) | u32::from(self.acked) << COUNT_BITS | u32::from(self.rounds) << (2 * COUNT_BITS)
+    }
+
+    /// The state from its 24 bits.
+    #[inline]
+    pub(super) fn from_bits(bits: u32) -> Self {
+        let count = |bits: u32| (bits & COUNT_MAX) as u16;
+        Self { congested: count(bits), acked: count(bits >> COUNT_BITS), rounds: (bits >> (2 * COUNT_BITS) & 15) as u8 }
+    }
+
+    /// `packets` were acknowledged, of a flow that may have `window` packets under way. Answers whether to change the
+    /// path: after `rounds_max` congested rounds, or never when that is zero.
+    #[inline]
+    pub(super) fn on_ack(&mut self, packets: u32, is_congested: bool, window: u32, rounds_max: u64) -> bool {
+        let acked = (u32::from(self.acked) + packets).min(COUNT_MAX);
+        let congested = (u32::from(self.congested) + if is_congested { packets } else { 0 }).min(COUNT_MAX);
+        if acked < window.clamp(1, COUNT_MAX) {
+            (self.acked, self.congested) = (acked as u16, congested as u16);
+            return false;
+        }
+        (self.acked, self.congested) = (0, 0);
+        if rounds_max == 0 || congested * 2 < acked {
+            self.rounds = 0;
+            return false;
+        }
+        self.rounds += 1;
+        let moves = u64::from(self.rounds) >= rounds_max;
+        if moves {
+            self.rounds = 0;
+        }
+        moves
+    }
+}

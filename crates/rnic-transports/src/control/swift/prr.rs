@@ -1,0 +1,16 @@
+//! Protective reroute: a flow whose packets time out again and again takes another path.
+//!
+//! Source: PRR (SIGCOMM'23); Falcon's paper, section 4.3, says that the adaptive engine runs it per flow, by changing
+//! the flow label, and nothing more: no trigger, state or limit is public.
+//!
+//! Ours, therefore: a timeout (not an early retransmission) of a packet that has now timed out `prr_timeouts` times or
+//! more changes the path, at most once per smoothed round trip, since all packets of a dead path time out together. One
+//! timeout alone may be a lost packet; Swift halves the window for it. PRR as published changes the path at every
+//! timeout; a transport's first timeouts are as likely to be losses. The receiver's half of PRR (it moves the
+//! acknowledgements after the second duplicate) is not an event of the adaptive engine and is not done.
+
+/// Whether a packet sent again for the `count`th time says that its path is dead.
+#[inline]
+pub(super) fn is_outage(count: u8, early: bool, is_open: bool, timeouts: u64) -> bool {
+    timeouts != 0 && !early && is_open && u64::from(count) >= timeouts
+}

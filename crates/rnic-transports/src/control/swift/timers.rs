@@ -1,0 +1,83 @@
+//! Times: the gate of one change a round trip, the smoothed round trip, timeouts, the gap between packets.
+//!
+//! Source: specification 10.3.4 and 10.3.5; paper, sections 4.1 and 4.2 and table 3 (which asks for RACK's and TLP's
+//! times, that the specification does not have); falcon.md 3.7. RACK: what was sent so long ago that the newest round
+//! trip and a quarter of the smoothed one have passed is lost. TLP: two smoothed round trips, and the time for which a
+//! receiver may hold an acknowledgement back.
+//!
+//! Rounding: the smoothed round trip is kept in whole ticks and stops within two of a constant one (262 ns).
+
+use rnic_policy::control::report::{Gap, Ticks};
+
+use super::state::WINDOW_ONE;
+
+/// Before anything was measured every timeout is 1 ms.
+pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
+
+/// Retransmission timeout in smoothed round trips.
+const RTO_FACTOR: u64 = 2;
+/// How long a receiver coalesces acknowledgements: 8 us.
+const ACK_COALESCING: u64 = 61;
+/// `tlp_factor` is given in thousandths.
+const WHOLE: u64 = 1_000;
+
+/// Whether a round trip has passed since `marker`. Always, before one was measured.
+#[inline]
+pub(super) fn is_gate_open(now: Ticks, marker: Ticks, srtt: Ticks) -> bool {
+    srtt == Ticks::ZERO || now.since(marker) >= srtt
+}
+
+/// Keeps `marker` within a round trip of `now`, or at it after a change, so that the circle of 24 bits is never gone
+/// round in silence while acknowledgements come.
+#[inline]
+pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool) {
+    if changed {
+        *marker = now;
+    } else if now.since(*marker) > srtt {
+        *marker = now.since(srtt);
+    }
+}
+
+/// Three quarters of the old value and one of the new; the first sample counts whole.
+#[inline]
+pub(super) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
+    let mixed = if srtt == Ticks::ZERO { rtt.get() } else { (3 * srtt.get() + rtt.get() + 2) >> 2 };
+    Ticks::new(mixed.max(1))
+}
+
+/// What follows a packet while the window is below one: rtt/fcwnd - rtt.
+#[inline]
+pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
+    if fcwnd >= WINDOW_ONE {
+        return Gap::NONE;
+    }
+    let fcwnd = u64::from(fcwnd.max(1));
+    Gap::of_ticks((u64::from(srtt.get()) * (u64::from(WINDOW_ONE) - fcwnd)).div_ceil(fcwnd))
+}
+
+/// The retransmission timeout.
+#[inline]
+pub(super) fn rto(srtt: Ticks, gap: Gap, least: Ticks) -> Ticks {
+    if srtt == Ticks::ZERO {
+        return UNMEASURED;
+    }
+    Ticks::saturating(RTO_FACTOR * u64::from(srtt.get()) + gap.ticks()).max(least)
+}
+
+/// RACK's timeout of a flow whose newest round trip is `rtt`.
+#[inline]
+pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
+    if srtt == Ticks::ZERO {
+        return UNMEASURED;
+    }
+    Ticks::saturating(u64::from(rtt.get()) + u64::from(srtt.get().div_ceil(4)))
+}
+
+/// The time of inactivity after which a probe is sent.
+#[inline]
+pub(super) fn tlp(srtt: Ticks, factor: u64) -> Ticks {
+    if srtt == Ticks::ZERO {
+        return UNMEASURED;
+    }
+    Ticks::saturating(u64::from(srtt.get()) * factor / WHOLE + ACK_COALESCING)
+}
