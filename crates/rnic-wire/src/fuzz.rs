@@ -11,6 +11,7 @@ use crate::cm::ip::IpRequest;
 use crate::cm::{self, PrivateData};
 use crate::codec::{self, Decoded, HEADERS_MAX};
 use crate::credit::Credit;
+use crate::falcon;
 use crate::gsi;
 use crate::header::{bth, fasr, irn};
 use crate::icrc::{self, IcrcPrefix};
@@ -28,10 +29,12 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "fasr", check: fasr },
+    Target { name: "falcon", check: falcon },
+    Target { name: "falcon_datagram", check: falcon_datagram },
     Target { name: "icrc", check: icrc },
     Target { name: "ip_packet", check: ip_packet },
     Target { name: "gsi", check: gsi },
@@ -128,6 +131,79 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
         Headers::Ack { .. } | Headers::ReadAck { .. } if irn => headers[end - irn::SACK_LEN..].fill(0),
         _ => {}
     }
+}
+
+/// Falcon messages, as they are and then with the right version in them.
+///
+/// # Panics
+/// When what decodes does not come back, or comes back with bits from nowhere.
+pub fn falcon(data: &[u8]) -> bool {
+    message_comes_back(data);
+    let mut data = data.to_vec();
+    if let Some(byte) = data.first_mut() {
+        *byte = falcon::header::base::VERSION << 4 | *byte & 0xf;
+    }
+    message_comes_back(&data)
+}
+
+/// Falcon inside PSP, in clear.
+///
+/// # Panics
+/// When what decodes does not come back, or its parts do not make the whole.
+pub fn falcon_datagram(data: &[u8]) -> bool {
+    let Ok((header, layout)) = falcon::psp::parse(data) else {
+        assert!(falcon::codec::decode_datagram(data).is_err());
+        return false;
+    };
+    assert_eq!((layout.associated().start, layout.icv().end), (0, data.len()));
+    assert_eq!(layout.associated().end, layout.sealed().start);
+    assert_eq!(layout.sealed().end, layout.icv().start);
+    assert_eq!(layout.message().start + falcon::psp::CLEAR_LEN, layout.sealed().start);
+    assert_eq!(layout.message().end, layout.sealed().end);
+    let mut written = [0; falcon::psp::LEN_MAX];
+    let len = header.emit(&mut written);
+    assert_eq!(len, layout.message().start);
+    no_bit_from_nowhere(data, &written[..len]);
+    assert_eq!(header.nonce(), data[4..16]);
+
+    let message = &data[layout.message()];
+    match (falcon::codec::decode_datagram(data), falcon::codec::decode(message, header.iv.timestamp)) {
+        (Ok((around, whole)), Ok(alone)) => {
+            assert_eq!((around, whole.packet), (header, alone.packet));
+            assert_eq!(data[whole.payload], message[alone.payload]);
+            true
+        }
+        (whole, alone) => {
+            assert_eq!(whole.err(), alone.err());
+            false
+        }
+    }
+}
+
+/// What a message says is written with bits that were there and no others, and says the same again.
+fn message_comes_back(data: &[u8]) -> bool {
+    let timestamp = falcon::Timestamp::new(7);
+    let Ok(falcon::Decoded { packet, payload }) = falcon::codec::decode(data, timestamp) else {
+        return false;
+    };
+    assert_eq!(payload.len(), packet.payload_len as usize);
+    assert_eq!(payload.start, packet.headers_len() as usize);
+    assert_eq!(packet.message_len() as usize, data.len());
+
+    let mut headers = [0; falcon::HEADERS_MAX];
+    let len = falcon::codec::encode_headers(&packet, &mut headers).expect("what was decoded can be encoded");
+    assert_eq!(len, payload.start);
+    no_bit_from_nowhere(data, &headers[..len]);
+    let mut again = data.to_vec();
+    again[..len].copy_from_slice(&headers[..len]);
+    assert_eq!(falcon::codec::decode(&again, timestamp), Ok(falcon::Decoded { packet, payload }));
+    true
+}
+
+/// Reserved bits are sent as zero, so what is written has only bits that were read.
+fn no_bit_from_nowhere(read: &[u8], written: &[u8]) {
+    let added = read.iter().zip(written).position(|(before, after)| after & !before != 0);
+    assert_eq!(added, None, "a bit from nowhere");
 }
 
 /// ICRC of any datagram between any addresses: what is right verifies, one wrong bit does not.
@@ -288,8 +364,7 @@ fn message(attribute: u16, data: &[u8]) -> bool {
 /// What was parsed is written with bits that were there and no others, and parses to the same.
 fn comes_back(bytes: &[u8; gsi::MAD_LEN], mad: &cm::Mad) {
     let written = cm::emit(mad);
-    let added = bytes.iter().zip(&written).position(|(before, after)| after & !before != 0);
-    assert_eq!(added, None, "a bit from nowhere");
+    no_bit_from_nowhere(bytes, &written);
     assert_eq!(cm::parse(&written).as_ref(), Ok(mad));
 }
 
@@ -319,8 +394,7 @@ pub fn credit(data: &[u8]) -> bool {
         return false;
     };
     let written = message.emit();
-    let added = mad.iter().zip(&written).position(|(before, after)| after & !before != 0);
-    assert_eq!(added, None, "a bit from nowhere");
+    no_bit_from_nowhere(&mad, &written);
     assert_eq!(Credit::parse(&written), Some(message));
     assert!(cm::parse(&mad).is_err());
     true

@@ -8,9 +8,10 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{golden, messages};
+use common::{falcon, golden, messages};
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_wire::credit::Credit;
+use rnic_wire::falcon::psp;
 use rnic_wire::fuzz::{TARGETS, Target};
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{Format, IpFields, codec};
@@ -129,6 +130,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             .collect(),
         "irn" => datagrams(Format::Irn),
         "fasr" => datagrams(Format::Fasr),
+        "falcon" => falcon_datagrams().into_iter().map(|(layout, bytes)| bytes[layout.message()].to_vec()).collect(),
+        "falcon_datagram" => falcon_datagrams().into_iter().map(|(_, bytes)| bytes).collect(),
         "icrc" => datagrams(Format::Irn)
             .into_iter()
             .enumerate()
@@ -143,6 +146,20 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "cm_ip_request" => messages::all().iter().take(1).map(|golden| golden.bytes[24 + 140..].to_vec()).collect(),
         _ => messages::all().iter().map(|golden| golden.bytes[24..].to_vec()).collect(),
     }
+}
+
+/// Golden packets with short payloads, and around each both PSP headers.
+fn falcon_datagrams() -> Vec<(psp::Layout, Vec<u8>)> {
+    let short = falcon::all().into_iter().filter(|golden| golden.packet.payload_len < 256);
+    let assemble = |golden: falcon::Golden| {
+        falcon::around().map(|header| {
+            let mut out = Vec::new();
+            let payload = common::payload(golden.packet.payload_len);
+            let layout = rnic_wire::falcon::codec::assemble(&header, &golden.packet, &[&payload], &mut out);
+            (layout.expect("a legal packet"), out)
+        })
+    };
+    short.flat_map(assemble).collect()
 }
 
 fn ip_packets(way: rnic_wire::Addresses) -> Vec<Vec<u8>> {

@@ -8,21 +8,12 @@
 
 mod common;
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
-use std::process::Command;
-
+use common::dissect::{Frame, Numbers, Sent, dissect, find, find_key};
 use common::{golden, messages};
-use serde_json::Value;
 
-use rnic_base::{Psn, Time};
+use rnic_base::Psn;
 use rnic_wire::cm::{Failover, Message, Rejected, TransportService};
-use rnic_wire::pcap::Capture;
 use rnic_wire::{Addresses, Aeth, AtomicOp, Format, Headers, NakCode, Packet, Qpn, SendTail, Syndrome, codec, gsi};
-
-/// Fields that tshark must show as these numbers.
-type Numbers = Vec<(&'static str, u64)>;
 
 #[test]
 fn roce_packets_dissect_field_by_field() {
@@ -37,7 +28,7 @@ fn roce_packets_dissect_field_by_field() {
 
 fn packets_dissect_field_by_field(name: &str, format: Format) {
     let packets = golden::of_format(format);
-    let Some(dissected) = dissect(name, &datagrams(&packets)) else { return };
+    let Some(dissected) = dissect(name, &datagrams(&packets), &[]) else { return };
     for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
         frame.check_clean(&way);
@@ -62,7 +53,7 @@ fn fasr_packets_keep_their_roce_headers() {
 
 fn keep_their_roce_headers(format: Format, name: &str) {
     let packets = golden::of_format(format);
-    let Some(dissected) = dissect(name, &datagrams(&packets)) else { return };
+    let Some(dissected) = dissect(name, &datagrams(&packets), &[]) else { return };
     for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
         frame.check_clean(&way);
@@ -84,14 +75,14 @@ fn connection_management_dissects_field_by_field() {
     // The dissector prints GIDs as addresses of the IP version that carried them.
     let [four, six] = common::ways();
     let way = |name: &str| if name.contains("alternate") { six } else { four };
-    let datagrams: Vec<(Addresses, Vec<u8>)> = messages
+    let datagrams: Vec<Sent> = messages
         .iter()
         .map(|golden| {
             let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(7), mad: &golden.bytes };
-            (way(golden.name), packet.encode(&way(golden.name)).to_vec())
+            Sent::plain(way(golden.name), packet.encode(&way(golden.name)).to_vec())
         })
         .collect();
-    let Some(dissected) = dissect("cm", &datagrams) else { return };
+    let Some(dissected) = dissect("cm", &datagrams, &[]) else { return };
     for (golden, frame) in messages.iter().zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
         frame.check_clean(&way(golden.name));
@@ -106,70 +97,17 @@ fn with_ways(packets: &[golden::Golden]) -> impl Iterator<Item = (&golden::Golde
     packets.iter().flat_map(|golden| common::ways().map(|way| (golden, way)))
 }
 
-fn datagrams(packets: &[golden::Golden]) -> Vec<(Addresses, Vec<u8>)> {
+fn datagrams(packets: &[golden::Golden]) -> Vec<Sent> {
     let assemble = |(golden, way): (&golden::Golden, Addresses)| {
         let mut out = Vec::new();
         let payload = common::payload(golden.packet.payload_len);
         codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
-        (way, out)
+        Sent::plain(way, out)
     };
     with_ways(packets).map(assemble).collect()
 }
 
-/// Writes a capture and has tshark dissect it: the layers of each frame, or nothing without tshark.
-fn dissect(name: &str, datagrams: &[(Addresses, Vec<u8>)]) -> Option<Vec<Value>> {
-    if let Err(error) = Command::new("tshark").arg("--version").output() {
-        let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
-        assert!(!required, "tshark is required but does not run: {error}");
-        eprintln!("skipped: tshark does not run ({error}); install the package tshark to check captures");
-        return None;
-    }
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
-    let mut capture = Capture::new(BufWriter::new(File::create(&path).expect("a file"))).expect("a capture");
-    for (index, (way, datagram)) in datagrams.iter().enumerate() {
-        capture.write(Time::from_us(index as u64), way, datagram).expect("a frame");
-    }
-    capture.into_inner().into_inner().expect("all on disk");
-    let output = Command::new("tshark")
-        .args(["-n", "-T", "json", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
-        .args(["--disable-protocol", "rpcordma", "-r"])
-        .arg(&path)
-        .output()
-        .expect("tshark runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let frames: Vec<Value> = serde_json::from_slice(&output.stdout).expect("tshark prints JSON");
-    assert_eq!(frames.len(), datagrams.len());
-    Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
-}
-
-/// One dissected frame.
-struct Frame<'a> {
-    name: &'a str,
-    layers: &'a Value,
-}
-
 impl Frame<'_> {
-    /// The text of the first field called `key`, anywhere in the tree.
-    fn text(&self, key: &str) -> &str {
-        find(self.layers, key).unwrap_or_else(|| panic!("{}: no {key} in {:#}", self.name, self.layers))
-    }
-
-    fn number(&self, key: &str) -> u64 {
-        number(self.text(key))
-    }
-
-    fn check_numbers(&self, expected: &Numbers) {
-        for (key, value) in expected {
-            assert_eq!(self.number(key), *value, "{}: {key}", self.name);
-        }
-    }
-
-    fn check_texts(&self, expected: &[(&str, String)]) {
-        for (key, value) in expected {
-            assert_eq!(self.text(key), value, "{}: {key}", self.name);
-        }
-    }
-
     /// No complaint of tshark's, checksums right, and the ICRC right for what tshark says the fields are.
     fn check_clean(&self, way: &Addresses) {
         let complaints = [find_key(self.layers, "_ws.malformed"), find_key(self.layers, "_ws.expert")];
@@ -465,24 +403,6 @@ fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
         Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
         Message::DisconnectReply(message) => vec![("infiniband.cm.drsp.private", hex(&message.private_data.0))],
     }
-}
-
-/// The value of the first field called `key`, depth first.
-fn find_key<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
-    let fields = value.as_object()?;
-    fields.get(key).or_else(|| fields.values().find_map(|inner| find_key(inner, key)))
-}
-
-fn find<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    find_key(value, key).and_then(Value::as_str)
-}
-
-fn number(text: &str) -> u64 {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    }
-    .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn octets(ip: &str) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! What several of the tests in this folder need.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod dissect;
 pub mod falcon;
 pub mod falcon_strategy;
 pub mod golden;

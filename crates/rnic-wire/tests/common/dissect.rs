@@ -1,0 +1,108 @@
+//! What tshark makes of a capture.
+//!
+//! Needs `tshark` (Debian package tshark). Without it the tests say so and pass; with `RNIC_REQUIRE_TSHARK=1` in the
+//! environment they fail.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use rnic_base::Time;
+use rnic_wire::pcap::Capture;
+use rnic_wire::{Addresses, IpFields};
+
+/// Fields that tshark must show as these numbers.
+pub type Numbers = Vec<(&'static str, u64)>;
+
+/// A datagram and the way that it takes.
+pub struct Sent {
+    pub way: Addresses,
+    pub fields: IpFields,
+    pub datagram: Vec<u8>,
+}
+
+impl Sent {
+    /// With ordinary IP fields.
+    pub fn plain(way: Addresses, datagram: Vec<u8>) -> Self {
+        Self { way, fields: IpFields::default(), datagram }
+    }
+}
+
+/// Writes a capture and has tshark dissect it, with more arguments if need be: the layers of each frame, or nothing
+/// without tshark.
+pub fn dissect(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Value>> {
+    if let Err(error) = Command::new("tshark").arg("--version").output() {
+        let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
+        assert!(!required, "tshark is required but does not run: {error}");
+        eprintln!("skipped: tshark does not run ({error}); install the package tshark to check captures");
+        return None;
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
+    let mut capture = Capture::new(BufWriter::new(File::create(&path).expect("a file"))).expect("a capture");
+    for (index, Sent { way, fields, datagram }) in sent.iter().enumerate() {
+        capture.write_with(Time::from_us(index as u64), way, *fields, datagram).expect("a frame");
+    }
+    capture.into_inner().into_inner().expect("all on disk");
+    let output = Command::new("tshark")
+        .args(["-n", "-T", "json", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
+        .args(["--disable-protocol", "rpcordma"])
+        .args(arguments)
+        .arg("-r")
+        .arg(&path)
+        .output()
+        .expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let frames: Vec<Value> = serde_json::from_slice(&output.stdout).expect("tshark prints JSON");
+    assert_eq!(frames.len(), sent.len());
+    Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
+}
+
+/// One dissected frame.
+pub struct Frame<'a> {
+    pub name: &'a str,
+    pub layers: &'a Value,
+}
+
+impl Frame<'_> {
+    /// The text of the first field called `key`, anywhere in the tree.
+    pub fn text(&self, key: &str) -> &str {
+        find(self.layers, key).unwrap_or_else(|| panic!("{}: no {key} in {:#}", self.name, self.layers))
+    }
+
+    pub fn number(&self, key: &str) -> u64 {
+        number(self.text(key))
+    }
+
+    pub fn check_numbers(&self, expected: &Numbers) {
+        for (key, value) in expected {
+            assert_eq!(self.number(key), *value, "{}: {key}", self.name);
+        }
+    }
+
+    pub fn check_texts(&self, expected: &[(&str, String)]) {
+        for (key, value) in expected {
+            assert_eq!(self.text(key), value, "{}: {key}", self.name);
+        }
+    }
+}
+
+/// The value of the first field called `key`, depth first.
+pub fn find_key<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    let fields = value.as_object()?;
+    fields.get(key).or_else(|| fields.values().find_map(|inner| find_key(inner, key)))
+}
+
+pub fn find<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    find_key(value, key).and_then(Value::as_str)
+}
+
+fn number(text: &str) -> u64 {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
