@@ -1,0 +1,267 @@
+//! What a NIC has for transactions: contexts and buffers, carved into pools that cannot starve each other.
+//!
+//! Sources: Falcon (SIGCOMM'25) sections 4.5, 4.6 and figure 6; specification Rev 0.9 section 8.2. Mechanisms F-31 to F-35.
+//!
+//! A *context* (here: packet) is room for what is known of one packet, a *buffer* a unit of room for payload or gather
+//! lists. Both exist for sending and for receiving, and both are carved once more, between requests and responses. That
+//! makes four parts ([`Part`]), and three rules by which something always moves (CR#1 to CR#3 of the specification):
+//! what arrives and what leaves never wait for each other; requests and responses of one direction never wait for each
+//! other; and the request whose turn it is ([head of line](zone)) is admitted where others are not.
+//!
+//! The life of what is held (F-33): who accepts a request from the upper layer reserves room for the packet to send *and*
+//! for what will come back; a target takes room as packets arrive and as its upper layer answers. Room to receive returns
+//! on delivery to the upper layer, room to send when the packet is acknowledged.
+//!
+//! Deviations and choices:
+//!
+//! * two zones, as in the specification; the public simulator has a third, in which not even every head of line is
+//!   admitted, that neither paper nor specification know;
+//! * a Push takes one buffer for each begun unit of its length. The public simulator lets the first 64 bytes and eight
+//!   gather entries ride in the context; the specification's table does not;
+//! * what a connection may hold is counted where its upper layer hands requests in ([`threshold`]); what comes from
+//!   the network is bounded by the sender's windows and by zones.
+
+pub mod cost;
+pub mod level;
+pub mod threshold;
+pub mod zone;
+
+#[cfg(test)]
+#[path = "resources/tests.rs"]
+mod tests;
+
+use zone::{Zone, Zones};
+
+/// So many packets and buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    /// Contexts.
+    pub packets: u32,
+    /// Buffers, in the units of their direction.
+    pub buffers: u32,
+}
+
+impl Amount {
+    /// Nothing.
+    pub const NONE: Self = Self { packets: 0, buffers: 0 };
+
+    /// One packet with `buffers`.
+    #[inline]
+    pub const fn packet(buffers: u32) -> Self {
+        Self { packets: 1, buffers }
+    }
+
+    /// Whether `other` is no larger in either.
+    #[inline]
+    pub const fn covers(self, other: Self) -> bool {
+        self.packets >= other.packets && self.buffers >= other.buffers
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, buffers: self.buffers + other.buffers }
+    }
+
+    /// What is left; both must be covered.
+    const fn minus(self, other: Self) -> Self {
+        Self { packets: self.packets - other.packets, buffers: self.buffers - other.buffers }
+    }
+}
+
+/// A part of the resources: which direction, and for what (figure 6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Part {
+    /// To send requests of our upper layer: Pull Requests, Push Data.
+    RequestTx,
+    /// To send what others have asked for: Pull Data.
+    DataTx,
+    /// To receive what our requests bring: completions, Pull Data.
+    ResponseRx,
+    /// To receive the requests of others.
+    RequestRx,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::RequestTx, Self::DataTx, Self::ResponseRx, Self::RequestRx];
+}
+
+/// Which parts have room of their own. All but the first are there to show what they break (`tests/deadlock.rs`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Carving {
+    /// Each: as in figure 6.
+    #[default]
+    Full,
+    /// Sending and receiving share: requests have a pool, responses have a pool.
+    SharedDirections,
+    /// Requests and responses share: sending has a pool, receiving has a pool.
+    SharedClasses,
+    /// One pool.
+    None,
+}
+
+impl Carving {
+    /// Which pool `part` draws from.
+    const fn pool(self, part: Part) -> usize {
+        match (self, part) {
+            (Self::Full, _) => part as usize,
+            (Self::SharedDirections, Part::RequestTx | Part::RequestRx) => 0,
+            (Self::SharedDirections, Part::DataTx | Part::ResponseRx) => 1,
+            (Self::SharedClasses, Part::RequestTx | Part::DataTx) => 0,
+            (Self::SharedClasses, Part::ResponseRx | Part::RequestRx) => 1,
+            (Self::None, _) => 0,
+        }
+    }
+}
+
+/// How much there is, and how it is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResourceConfig {
+    /// What each part has, in the order of [`Part::ALL`].
+    pub capacity: [Amount; 4],
+    /// Which parts share.
+    pub carving: Carving,
+    /// When requests of others must be at the head of their line.
+    pub zones: Zones,
+    /// Bytes of a buffer.
+    pub units: cost::Units,
+}
+
+impl ResourceConfig {
+    /// A NIC of 200 Gbit/s as the public simulator's examples have it (targets 1.D, item 9).
+    pub const GBPS_200: Self = Self {
+        capacity: [
+            Amount { packets: 5_775, buffers: 5_775 },
+            Amount { packets: 2_640, buffers: 2_640 },
+            Amount { packets: 5_775, buffers: 8_192 },
+            Amount { packets: 8_393, buffers: 11_264 },
+        ],
+        carving: Carving::Full,
+        zones: Zones { green: Amount { packets: 7_943, buffers: 10_678 }, head_of_line_only: true },
+        units: cost::Units { tx: 64, rx: 256 },
+    };
+}
+
+/// Room that somebody holds. It goes back with [`Resources::release`]; who forgets it has lost it, which
+/// [`Resources::is_idle`] tells.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "what is held must be released"]
+pub struct Held {
+    part: Part,
+    amount: Amount,
+}
+
+impl Held {
+    /// How much.
+    pub const fn amount(&self) -> Amount {
+        self.amount
+    }
+}
+
+/// All resources of a NIC.
+#[derive(Debug)]
+pub struct Resources {
+    config: ResourceConfig,
+    /// By pool, see [`Carving::pool`].
+    free: [Amount; 4],
+    capacity: [Amount; 4],
+    /// What others' requests hold: zones go by that.
+    requests_held: Amount,
+    refused: u64,
+}
+
+impl Resources {
+    /// Everything free.
+    pub fn new(config: ResourceConfig) -> Self {
+        let mut capacity = [Amount::NONE; 4];
+        for part in Part::ALL {
+            let pool = &mut capacity[config.carving.pool(part)];
+            *pool = pool.plus(config.capacity[part as usize]);
+        }
+        Self { config, free: capacity, capacity, requests_held: Amount::NONE, refused: 0 }
+    }
+
+    /// What it was made of.
+    pub const fn config(&self) -> &ResourceConfig {
+        &self.config
+    }
+
+    /// What `part` has left (with whom it shares).
+    #[inline]
+    pub fn free(&self, part: Part) -> Amount {
+        self.free[self.config.carving.pool(part)]
+    }
+
+    /// What `part` has in all (with whom it shares).
+    pub fn capacity(&self, part: Part) -> Amount {
+        self.capacity[self.config.carving.pool(part)]
+    }
+
+    /// Whether nothing is held.
+    pub fn is_idle(&self) -> bool {
+        self.free == self.capacity
+    }
+
+    /// How often somebody was refused for want of room.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes `amount` of `part`, when it is there.
+    #[inline]
+    pub fn hold(&mut self, part: Part, amount: Amount) -> Option<Held> {
+        let free = &mut self.free[self.config.carving.pool(part)];
+        if !free.covers(amount) {
+            self.refused += 1;
+            return None;
+        }
+        *free = free.minus(amount);
+        if part == Part::RequestRx {
+            self.requests_held = self.requests_held.plus(amount);
+        }
+        Some(Held { part, amount })
+    }
+
+    /// Takes what a request of our upper layer needs from acceptance to completion: all of it or nothing.
+    #[inline]
+    pub fn hold_transaction(&mut self, need: cost::Transaction) -> Option<(Held, Held)> {
+        let tx = self.hold(Part::RequestTx, need.tx)?;
+        let Some(rx) = self.hold(Part::ResponseRx, need.rx) else {
+            self.release(tx);
+            return None;
+        };
+        Some((tx, rx))
+    }
+
+    /// Takes what a request from the network needs. Where room is short, only requests at the head of their line are
+    /// let in.
+    #[inline]
+    pub fn hold_arrival(&mut self, need: Amount, head_of_line: bool) -> Option<Held> {
+        if !head_of_line && self.zone() == Zone::Red {
+            self.refused += 1;
+            return None;
+        }
+        self.hold(Part::RequestRx, need)
+    }
+
+    /// The zone that requests from the network meet.
+    #[inline]
+    pub fn zone(&self) -> Zone {
+        self.config.zones.zone(self.requests_held)
+    }
+
+    /// What requests from the network hold: what the receive level is measured by.
+    #[inline]
+    pub const fn requests_held(&self) -> Amount {
+        self.requests_held
+    }
+
+    /// Gives back.
+    #[inline]
+    pub fn release(&mut self, held: Held) {
+        if held.part == Part::RequestRx {
+            self.requests_held = self.requests_held.minus(held.amount);
+        }
+        let free = &mut self.free[self.config.carving.pool(held.part)];
+        *free = free.plus(held.amount);
+    }
+}

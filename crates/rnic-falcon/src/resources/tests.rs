@@ -1,0 +1,148 @@
+use super::threshold::{Alpha, Isolation, Usage};
+use super::*;
+use rnic_base::RandomStreams;
+
+const TINY: ResourceConfig = ResourceConfig {
+    capacity: [Amount { packets: 4, buffers: 8 }; 4],
+    carving: Carving::Full,
+    zones: Zones { green: Amount { packets: 3, buffers: 6 }, head_of_line_only: true },
+    units: cost::Units { tx: 64, rx: 256 },
+};
+
+/// F-31: transactions hold contexts and buffers, as many as the specification's tables say.
+#[test]
+fn f_31_costs_are_those_of_the_tables() {
+    let units = cost::Units { tx: 64, rx: 256 };
+    let push = units.push(1_000);
+    assert_eq!((push.tx, push.rx), (Amount { packets: 1, buffers: 16 }, Amount { packets: 1, buffers: 0 }));
+    let pull = units.pull(1_000);
+    assert_eq!((pull.tx, pull.rx), (Amount { packets: 1, buffers: 1 }, Amount { packets: 1, buffers: 4 }));
+    assert_eq!(units.pull_data(1_000), Amount { packets: 1, buffers: 16 });
+    assert_eq!(units.arrived_push(1_000), Amount { packets: 1, buffers: 4 });
+    assert_eq!(units.arrived_pull(), Amount { packets: 1, buffers: 1 });
+}
+
+/// F-32: fill any part to the brim, and the other three are as they were.
+#[test]
+fn f_32_parts_do_not_starve_each_other() {
+    for full in Part::ALL {
+        let mut resources = Resources::new(TINY);
+        let mut held: Vec<Held> = std::iter::from_fn(|| resources.hold(full, Amount::packet(1))).collect();
+        assert_eq!(held.len(), 4);
+        for other in Part::ALL.into_iter().filter(|other| *other != full) {
+            assert_eq!(resources.free(other), TINY.capacity[other as usize], "{other:?} beside a full {full:?}");
+        }
+        held.drain(..).for_each(|held| resources.release(held));
+        assert!(resources.is_idle());
+    }
+}
+
+/// F-32: without carving, one part takes it all.
+#[test]
+fn f_32_shared_pools_are_shared() {
+    let count = |carving, part| {
+        let mut resources = Resources::new(ResourceConfig { carving, ..TINY });
+        let held: Vec<Held> = std::iter::from_fn(|| resources.hold(part, Amount::packet(1))).collect();
+        let left = Part::ALL.map(|part| resources.free(part).packets);
+        held.into_iter().for_each(|held| resources.release(held));
+        left
+    };
+    assert_eq!(count(Carving::SharedDirections, Part::RequestTx), [0, 8, 8, 0]);
+    assert_eq!(count(Carving::SharedClasses, Part::DataTx), [0, 0, 8, 8]);
+    assert_eq!(count(Carving::None, Part::ResponseRx), [0; 4]);
+}
+
+/// F-32: beyond the threshold only the head of a line gets in.
+#[test]
+fn f_32_the_last_room_is_for_the_head_of_line() {
+    let mut resources = Resources::new(TINY);
+    let mut held: Vec<Held> = (0..3).map(|_| resources.hold_arrival(Amount::packet(1), false).unwrap()).collect();
+    assert_eq!(resources.zone(), Zone::Red);
+    assert!(resources.hold_arrival(Amount::packet(1), false).is_none(), "not its turn");
+    held.push(resources.hold_arrival(Amount::packet(1), true).expect("its turn"));
+    assert!(resources.hold_arrival(Amount::packet(1), true).is_none(), "no room for anybody");
+    held.drain(..).for_each(|held| resources.release(held));
+    assert_eq!((resources.zone(), resources.is_idle()), (Zone::Green, true));
+    assert_eq!(resources.refused(), 2);
+}
+
+/// F-33: a request is accepted with room for what it brings, or not at all.
+#[test]
+fn f_33_both_ends_of_a_transaction_are_reserved_together() {
+    let mut resources = Resources::new(TINY);
+    let need = TINY.units.pull(8 * 256);
+    let (tx, rx) = resources.hold_transaction(need).expect("room for one");
+    assert!(resources.hold_transaction(need).is_none(), "no room for a second answer");
+    assert_eq!(resources.free(Part::RequestTx), Amount { packets: 3, buffers: 7 }, "and nothing held for it");
+    resources.release(tx);
+    resources.release(rx);
+    assert!(resources.is_idle());
+}
+
+/// F-33: whatever is held in whatever order, all of it comes back.
+#[test]
+fn f_33_nothing_leaks() {
+    for carving in [Carving::Full, Carving::SharedDirections, Carving::SharedClasses, Carving::None] {
+        let mut random = RandomStreams::new(1).stream("resources");
+        let mut resources = Resources::new(ResourceConfig { carving, ..TINY });
+        let mut held = Vec::new();
+        for _ in 0..100_000 {
+            let amount = Amount { packets: random.below(3) as u32, buffers: random.below(5) as u32 };
+            match random.below(4) {
+                0 => held.extend(resources.hold_arrival(amount, random.below(2) == 0)),
+                1 => held.extend(resources.hold(Part::ALL[random.below(4) as usize], amount)),
+                _ if held.is_empty() => {}
+                _ => resources.release(held.swap_remove(random.below(held.len() as u64) as usize)),
+            }
+        }
+        held.drain(..).for_each(|held| resources.release(held));
+        assert!(resources.is_idle(), "{carving:?}");
+        assert_eq!(resources.requests_held(), Amount::NONE);
+    }
+}
+
+/// F-35: T = alpha x free: the threshold moves with what others hold, and the slow one is stopped before all is gone.
+#[test]
+fn f_35_thresholds_move_with_what_is_free() {
+    let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
+    let mut resources = Resources::new(config);
+    let usage = |packets| Usage { tx: Amount { packets, buffers: 0 }, ..Usage::default() };
+    let pauses = |resources: &Resources, packets| usage(packets).pauses_requests(Isolation::Dynamic, resources);
+    assert_eq!([pauses(&resources, 7), pauses(&resources, 8)], [false, true], "an eighth of 64");
+    let others = resources.hold(Part::RequestTx, Amount { packets: 32, buffers: 0 }).unwrap();
+    assert_eq!([pauses(&resources, 3), pauses(&resources, 4)], [false, true], "an eighth of 32");
+    assert!(!pauses(&resources, 0), "one is always allowed");
+    resources.release(others);
+}
+
+/// F-36: the connection whose alpha falls is the one that is held back.
+#[test]
+fn f_36_alpha_concerns_one_connection() {
+    let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
+    let resources = Resources::new(config);
+    let fast = Usage { tx: Amount { packets: 4, buffers: 0 }, ..Usage::default() };
+    let slow = Usage { request_alpha: Alpha::from_shift(7), ..fast };
+    assert!(!fast.pauses_requests(Isolation::Dynamic, &resources));
+    assert!(slow.pauses_requests(Isolation::Dynamic, &resources), "a sixteenth of 64");
+    assert!(!slow.pauses_data(Isolation::Dynamic, &resources), "responses have a threshold of their own");
+    let held = Isolation::Static(Amount { packets: 4, buffers: 64 });
+    assert!(fast.pauses_requests(held, &resources) && !fast.pauses_requests(Isolation::None, &resources));
+    assert_eq!([0, 3, 15].map(|shift| Alpha::from_shift(shift).of(4_096)), [32_768, 4_096, 1]);
+}
+
+/// F-18: the level that travels is the fuller of packets and buffers, smoothed.
+#[test]
+fn f_18_levels_follow_occupancy() {
+    let capacity = Amount { packets: 100, buffers: 320 };
+    let mut level = level::Level::default();
+    let mut settled = |held| {
+        (0..20).for_each(|_| level.update(held));
+        level.of(capacity)
+    };
+    assert_eq!(settled(Amount { packets: 1, buffers: 161 }), 16);
+    assert_eq!(settled(Amount { packets: 100, buffers: 320 }), 31);
+    assert_eq!(settled(Amount::NONE), 0);
+    let mut rising = level::Level::default();
+    rising.update(capacity);
+    assert_eq!(rising.of(capacity), 16, "half the way at once");
+}

@@ -1,0 +1,105 @@
+//! How much one connection may hold before its upper layer is told to pause: Xoff (F-34 to F-36).
+//!
+//! Source: Falcon (SIGCOMM'25) section 4.6. Dynamic thresholds are those of shared switch buffers: a connection may hold
+//! T = alpha x what is free. A slow connection holds what it has for longer, reaches its threshold, and is stopped while
+//! there is room for others. The adaptive engine sets alpha by connection, larger for those that move.
+//!
+//! Alpha is a power of two between 8 and 1/4096, four bits, as in the public simulator; a connection may always hold
+//! one unit of each, or it would never move again.
+//!
+//! Requests and responses have thresholds apart: a pause of one must not pause the other (responses free the other
+//! side's room). No pause ever concerns Pull Data whose request was accepted: RDMA's section 6.5 forbids it.
+
+use super::{Amount, Part, Resources};
+
+/// A share of what is free: 2^(3 - shift).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alpha(u8);
+
+impl Alpha {
+    /// The largest shift: 1/4096.
+    pub const SHIFT_MAX: u8 = 15;
+
+    /// 2^(3 - shift), for a shift of 4 bits.
+    #[inline]
+    pub const fn from_shift(shift: u8) -> Self {
+        Self(if shift > Self::SHIFT_MAX { Self::SHIFT_MAX } else { shift })
+    }
+
+    /// The shift.
+    #[inline]
+    pub const fn shift(self) -> u8 {
+        self.0
+    }
+
+    /// That share of `free`, at least 1.
+    #[inline]
+    pub const fn of(self, free: u32) -> u32 {
+        let share = ((free as u64) << 3) >> self.0;
+        if share == 0 {
+            1
+        } else if share > u32::MAX as u64 {
+            u32::MAX
+        } else {
+            share as u32
+        }
+    }
+}
+
+impl Default for Alpha {
+    /// 1/8: the base value of the public simulator.
+    fn default() -> Self {
+        Self::from_shift(6)
+    }
+}
+
+/// How connections are kept from taking everything (F-R22 compares the three).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// Not: all pause when everything is taken.
+    #[default]
+    None,
+    /// Each may hold so much of each part.
+    Static(Amount),
+    /// Each may hold its share of what is free.
+    Dynamic,
+}
+
+/// What one connection's requests hold, and the shares that it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// To send requests.
+    pub tx: Amount,
+    /// Reserved for what they bring.
+    pub rx: Amount,
+    /// To send Pull Data.
+    pub data: Amount,
+    /// The share that requests may have.
+    pub request_alpha: Alpha,
+    /// The share that Pull Data may have.
+    pub data_alpha: Alpha,
+}
+
+impl Usage {
+    /// Whether its upper layer shall hand in no more requests.
+    #[inline]
+    pub fn pauses_requests(&self, isolation: Isolation, resources: &Resources) -> bool {
+        over(self.tx, isolation, self.request_alpha, resources.free(Part::RequestTx))
+            || over(self.rx, isolation, self.request_alpha, resources.free(Part::ResponseRx))
+    }
+
+    /// Whether its upper layer shall answer no more Pull Requests.
+    #[inline]
+    pub fn pauses_data(&self, isolation: Isolation, resources: &Resources) -> bool {
+        over(self.data, isolation, self.data_alpha, resources.free(Part::DataTx))
+    }
+}
+
+fn over(used: Amount, isolation: Isolation, alpha: Alpha, free: Amount) -> bool {
+    let limit = match isolation {
+        Isolation::None => return false,
+        Isolation::Static(limit) => limit,
+        Isolation::Dynamic => Amount { packets: alpha.of(free.packets), buffers: alpha.of(free.buffers) },
+    };
+    used.packets >= limit.packets || (used.buffers > 0 && used.buffers >= limit.buffers)
+}
