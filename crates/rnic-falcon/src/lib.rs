@@ -17,3 +17,4 @@
 
 pub mod resources;
 pub mod seam;
+pub mod transaction;

@@ -30,6 +30,7 @@ pub mod zone;
 #[path = "resources/tests.rs"]
 mod tests;
 
+use level::Level;
 use zone::{Zone, Zones};
 
 /// So many packets and buffers.
@@ -55,6 +56,18 @@ impl Amount {
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         self.packets >= other.packets && self.buffers >= other.buffers
+    }
+
+    /// More by `other`.
+    #[inline]
+    pub(crate) fn add(&mut self, other: Self) {
+        *self = self.plus(other);
+    }
+
+    /// Less by `other`, which must be covered.
+    #[inline]
+    pub(crate) fn subtract(&mut self, other: Self) {
+        *self = self.minus(other);
     }
 
     const fn plus(self, other: Self) -> Self {
@@ -166,6 +179,7 @@ pub struct Resources {
     capacity: [Amount; 4],
     /// What others' requests hold: zones go by that.
     requests_held: Amount,
+    level: Level,
     refused: u64,
 }
 
@@ -177,7 +191,7 @@ impl Resources {
             let pool = &mut capacity[config.carving.pool(part)];
             *pool = pool.plus(config.capacity[part as usize]);
         }
-        Self { config, free: capacity, capacity, requests_held: Amount::NONE, refused: 0 }
+        Self { config, free: capacity, capacity, requests_held: Amount::NONE, level: Level::default(), refused: 0 }
     }
 
     /// What it was made of.
@@ -217,6 +231,7 @@ impl Resources {
         *free = free.minus(amount);
         if part == Part::RequestRx {
             self.requests_held = self.requests_held.plus(amount);
+            self.level.update(self.requests_held);
         }
         Some(Held { part, amount })
     }
@@ -249,6 +264,12 @@ impl Resources {
         self.config.zones.zone(self.requests_held)
     }
 
+    /// How full the room for requests from the network is, 0 to 31, smoothed: travels in acknowledgements (F-18).
+    #[inline]
+    pub fn rx_level(&self) -> u8 {
+        self.level.of(self.config.capacity[Part::RequestRx as usize])
+    }
+
     /// What requests from the network hold: what the receive level is measured by.
     #[inline]
     pub const fn requests_held(&self) -> Amount {
@@ -260,6 +281,7 @@ impl Resources {
     pub fn release(&mut self, held: Held) {
         if held.part == Part::RequestRx {
             self.requests_held = self.requests_held.minus(held.amount);
+            self.level.update(self.requests_held);
         }
         let free = &mut self.free[self.config.carving.pool(held.part)];
         *free = free.plus(held.amount);

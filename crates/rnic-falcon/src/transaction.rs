@@ -1,0 +1,295 @@
+//! The transaction layer of one connection: requests in, completions out, in the order that the connection promises.
+//!
+//! Sources: Falcon (SIGCOMM'25) sections 4.4, 4.5 and appendix A; specification Rev 0.9 sections 6, 8 and 11. Mechanisms
+//! F-2, F-3, F-5 to F-8, F-33, F-34, F-41.
+//!
+//! A *transaction* is at most one packet of data: a Push takes it there, a Pull brings it back. Its initiator numbers it
+//! (RSN); the target hands requests to its upper layer in that order, and the initiator hands back completions in it, when
+//! the connection is ordered. Both halves live in every connection: [`initiator`] for our requests, [`target`] for the
+//! peer's.
+//!
+//! What passes to the delivery layer goes through [`Layer`], which implements [`crate::seam::Upper`]. What the target's upper
+//! layer settles later comes out of [`Transactions::settled`], for `Delivery::acknowledge` and `Delivery::refuse`.
+//!
+//! Choices where the sources are silent or disagree (falcon.md section 9):
+//!
+//! * an error of a Pull travels inside the upper layer's headers of an empty Pull Data (specification 6.6.5), whatever
+//!   kind of error it is: a Pull Request is acknowledged on receipt, so it could not be refused later (items 16, 21);
+//! * Pull Data shorter than asked is normal, longer ends the transaction with an operation error (item 16);
+//! * a Resync has the window of what it stands for (item 20);
+//! * the transaction timeout runs from the first transmission: one that never left has no number that the other side
+//!   could miss.
+
+pub mod ulp;
+
+mod initiator;
+mod layer;
+mod ring;
+mod target;
+
+use rnic_base::{Duration, Time};
+use rnic_wire::falcon::{CompletionCode, NackCode, Rsn, Ulp, UlpProtocol};
+
+use crate::resources::Resources;
+use crate::resources::threshold::{Alpha, Isolation, Usage};
+use crate::seam::Received;
+
+use initiator::Initiator;
+pub use layer::Layer;
+use target::Target;
+pub use ulp::{Answer, Completion, PullReply, PushReply, Request, UpperLayer};
+
+/// What a connection promises about order (F-6). Weak order (data placed as it comes, completions in order) is built by
+/// the upper layer on an unordered connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Ordering {
+    /// Requests reach the target's upper layer, and completions the initiator's, in the order of requests.
+    #[default]
+    Ordered,
+    /// Both as they come.
+    Unordered,
+}
+
+/// What both ends of a connection have agreed on, and what this end may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransactionConfig {
+    /// Order.
+    pub ordering: Ordering,
+    /// The upper layer.
+    pub protocol: UlpProtocol,
+    /// Bytes of a transaction, at most: headers of the upper layer, data and padding (F-3).
+    pub mtu: u16,
+    /// Transactions under way, at most; a power of two.
+    pub outstanding: u32,
+    /// A transaction whose packet has left and that is not complete after so long ends in error. Much larger than a
+    /// packet's timeout.
+    pub timeout: Duration,
+    /// How it is kept from taking what others need.
+    pub isolation: Isolation,
+}
+
+/// Transactions under way in one direction of one connection, at most: what a context can name.
+pub const OUTSTANDING_MAX: u32 = 1 << 16;
+
+/// The two sorts of transactions (F-2): where data flows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// To the target: RDMA Write and Send; NVMe requests.
+    Push,
+    /// From the target: RDMA Read and atomics; NVMe data of Writes.
+    Pull,
+}
+
+/// What the upper layer hands in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// Which way data flows.
+    pub kind: Kind,
+    /// Bytes that it moves, with the upper layer's headers and padding: what `Request Length` says on the wire.
+    pub length: u16,
+    /// Payload bytes of the request's own packet, behind the upper layer's headers: none for a Pull.
+    pub payload_len: u32,
+    /// The upper layer's headers.
+    pub ulp: Ulp,
+    /// Comes back with the completion.
+    pub tag: u64,
+}
+
+/// Why a submission is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// Xoff (F-34): come back when [`Transactions::paused`] says no. Nothing was taken.
+    #[error("no room for another transaction now")]
+    Paused,
+    /// Longer than a transaction may be.
+    #[error("a transaction of {length} bytes is longer than the connection's {mtu}")]
+    TooLong {
+        /// What was asked.
+        length: u16,
+        /// What is agreed.
+        mtu: u16,
+    },
+    /// A Pull without a byte to pull, or a Pull Request with payload.
+    #[error("the request makes no sense")]
+    Senseless,
+    /// It has failed for good.
+    #[error("the connection is dead")]
+    Dead,
+}
+
+/// Why the target's upper layer cannot answer or acknowledge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// No room to send it: try again later.
+    #[error("no room for Pull Data now")]
+    Paused,
+    /// More bytes than were asked for.
+    #[error("{length} bytes answer a Pull of {asked}")]
+    TooLong {
+        /// What was given.
+        length: u32,
+        /// What was asked.
+        asked: u16,
+    },
+    /// There is no such request, or it waits for no such thing.
+    #[error("no such request waits")]
+    Unknown,
+}
+
+/// What the target's upper layer has settled about a received packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// `Delivery::acknowledge`.
+    Acknowledged(Received),
+    /// `Delivery::refuse`.
+    Refused(Received, NackCode),
+}
+
+/// What has been counted on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransactionStats {
+    /// Transactions taken from the upper layer.
+    pub submitted: u64,
+    /// Completions handed to it.
+    pub completed: u64,
+    /// Of those, in error.
+    pub completed_in_error: u64,
+    /// Requests handed to the target's upper layer, and accepted by it.
+    pub delivered: u64,
+    /// Requests that it was not ready for.
+    pub not_ready: u64,
+    /// Packets that found no room.
+    pub no_resources: u64,
+}
+
+/// The transaction layer of one connection.
+#[derive(Debug)]
+pub struct Transactions {
+    config: TransactionConfig,
+    initiator: Initiator,
+    target: Target,
+    usage: Usage,
+    stats: TransactionStats,
+    /// Whose turn it is among queues that could all send (F-41).
+    turn: u8,
+    dead: bool,
+}
+
+impl Transactions {
+    /// A connection on which nothing has happened; both ends begin to count at `first`.
+    ///
+    /// # Panics
+    /// When `config.outstanding` is not a power of two up to [`OUTSTANDING_MAX`].
+    pub fn new(config: TransactionConfig, first: Rsn) -> Self {
+        assert!(config.outstanding.is_power_of_two() && config.outstanding <= OUTSTANDING_MAX);
+        Self {
+            config,
+            initiator: Initiator::new(&config, first),
+            target: Target::new(&config, first),
+            usage: Usage::default(),
+            stats: TransactionStats::default(),
+            turn: 0,
+            dead: false,
+        }
+    }
+
+    /// What was agreed.
+    pub const fn config(&self) -> &TransactionConfig {
+        &self.config
+    }
+
+    /// What has been counted.
+    pub const fn stats(&self) -> &TransactionStats {
+        &self.stats
+    }
+
+    /// What it holds.
+    pub const fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The shares of free resources that the adaptive engine gives it (F-36).
+    pub fn set_alphas(&mut self, request: Alpha, data: Alpha) {
+        (self.usage.request_alpha, self.usage.data_alpha) = (request, data);
+    }
+
+    /// Whether it has failed for good.
+    pub const fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Xoff (F-34, F-35): whether the upper layer shall hand in no more requests.
+    pub fn paused(&self, resources: &Resources) -> bool {
+        self.dead || self.initiator.is_full() || self.usage.pauses_requests(self.config.isolation, resources)
+    }
+
+    /// Takes a transaction from the upper layer, with all that it will need (F-33); gives its number.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was taken then.
+    pub fn submit(&mut self, resources: &mut Resources, submission: &Submission) -> Result<Rsn, SubmitError> {
+        if self.dead {
+            return Err(SubmitError::Dead);
+        }
+        if submission.length > self.config.mtu {
+            return Err(SubmitError::TooLong { length: submission.length, mtu: self.config.mtu });
+        }
+        if submission.kind == Kind::Pull && submission.payload_len != 0 {
+            return Err(SubmitError::Senseless);
+        }
+        if self.paused(resources) {
+            return Err(SubmitError::Paused);
+        }
+        let rsn = self.initiator.submit(resources, &mut self.usage, submission).ok_or(SubmitError::Paused)?;
+        self.stats.submitted += 1;
+        Ok(rsn)
+    }
+
+    /// The target's upper layer acknowledges the Push `rsn`, which it had taken with [`PushReply::Later`].
+    ///
+    /// # Errors
+    /// When no such Push waits for it.
+    pub fn acknowledge(&mut self, rsn: Rsn) -> Result<(), AnswerError> {
+        self.target.acknowledge(rsn)
+    }
+
+    /// The target's upper layer answers the Pull `rsn`, which it had taken with [`PullReply::Later`].
+    ///
+    /// # Errors
+    /// When no such Pull waits for it, or there is no room to send it.
+    pub fn answer(&mut self, resources: &mut Resources, rsn: Rsn, answer: &Answer) -> Result<(), AnswerError> {
+        if self.usage.pauses_data(self.config.isolation, resources) {
+            return Err(AnswerError::Paused);
+        }
+        self.target.answer(resources, &mut self.usage, rsn, answer)
+    }
+
+    /// What has been settled since, for the delivery layer.
+    #[inline]
+    pub fn settled(&mut self) -> Option<Settled> {
+        self.target.settled()
+    }
+
+    /// When [`Layer::tick`] has something to do, at the earliest.
+    pub fn next_timeout(&self) -> Option<Time> {
+        match (self.initiator.next_deadline(), self.target.next_retry()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Whether nothing is under way in either direction.
+    pub fn is_idle(&self) -> bool {
+        self.initiator.is_empty() && self.target.is_empty()
+    }
+}
+
+/// Ends a transaction at its initiator.
+fn completion_of(code: NackCode) -> CompletionCode {
+    match code {
+        NackCode::CompleteInError { .. } => CompletionCode::TargetCompleteInError,
+        NackCode::NonRecoverable { .. } => CompletionCode::TargetNonRecoverable,
+        NackCode::InvalidCid => CompletionCode::TargetInvalidCid,
+        NackCode::Resource | NackCode::NotReady { .. } | NackCode::Xlr => CompletionCode::RemoteError,
+    }
+}

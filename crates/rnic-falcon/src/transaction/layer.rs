@@ -1,0 +1,148 @@
+//! The transaction layer as the delivery layer sees it: one connection, the NIC's resources, its upper layer.
+
+use rnic_base::Time;
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType};
+
+use super::initiator::{Initiator, Surroundings};
+use super::target::Target;
+use super::{Kind, Transactions, UpperLayer};
+use crate::resources::Resources;
+use crate::seam::{Context, Exhausted, Gates, Outgoing, Upper, Verdict};
+
+/// A connection's transactions together with what they share: put together for the time of a call.
+#[derive(Debug)]
+pub struct Layer<'a, U> {
+    /// The connection.
+    pub transactions: &'a mut Transactions,
+    /// The NIC's.
+    pub resources: &'a mut Resources,
+    /// Its upper layer.
+    pub ulp: &'a mut U,
+}
+
+/// Set in the context of Pull Data; clear in those of requests.
+const OF_DATA: u32 = 1 << 31;
+
+impl<U: UpperLayer> Layer<'_, U> {
+    /// Lets time pass: gives up what takes too long, offers again what was not ready.
+    pub fn tick(&mut self, now: Time) {
+        let (initiator, target, mut with) = self.halves(now);
+        initiator.expire(&mut with);
+        target.retry(&mut with);
+    }
+
+    /// The upper layer, which was busy, takes requests again.
+    pub fn resume(&mut self, now: Time) {
+        let (_, target, mut with) = self.halves(now);
+        target.resume(&mut with);
+    }
+
+    /// The connection has failed for good: every transaction of ours ends in error, and all that is held goes back.
+    pub fn die(&mut self, now: Time) {
+        self.transactions.dead = true;
+        let (initiator, target, mut with) = self.halves(now);
+        target.die(with.resources, with.usage);
+        initiator.die(&mut with);
+    }
+
+    /// Both halves, and what either works with.
+    fn halves(&mut self, now: Time) -> (&mut Initiator, &mut Target, Surroundings<'_, U>) {
+        let connection = &mut *self.transactions;
+        let with = Surroundings {
+            now,
+            resources: self.resources,
+            usage: &mut connection.usage,
+            stats: &mut connection.stats,
+            ulp: self.ulp,
+        };
+        (&mut connection.initiator, &mut connection.target, with)
+    }
+
+    fn outgoing(&self, context: Context) -> Outgoing {
+        let connection = &*self.transactions;
+        let (body, payload_len) = if context.0 & OF_DATA == 0 {
+            connection.initiator.packet(connection.initiator.seq_at(context.0))
+        } else {
+            connection.target.packet(connection.target.seq_at(context.0 & !OF_DATA))
+        };
+        Outgoing { context, protocol: connection.config.protocol, payload_len, body }
+    }
+}
+
+impl<U: UpperLayer> Upper for Layer<'_, U> {
+    /// F-41: queues by type, each in order, that take turns.
+    fn next(&mut self, now: Time, open: Gates) -> Option<Outgoing> {
+        let connection = &mut *self.transactions;
+        let data = if open.pull_data { connection.target.sendable() } else { None };
+        let request = connection.initiator.sendable(open, connection.turn & 2 == 0);
+        let data_first = connection.turn & 1 == 0;
+        let context = match (data, request) {
+            (Some(data), other) if data_first || other.is_none() => {
+                connection.turn ^= 1;
+                connection.target.send(data);
+                Context(connection.target.slot(data) | OF_DATA)
+            }
+            (_, Some(kind)) => {
+                connection.turn = if kind == Kind::Pull { 2 } else { 0 };
+                let seq = connection.initiator.send(now, kind);
+                Context(connection.initiator.slot(seq))
+            }
+            (_, None) => return None,
+        };
+        Some(self.outgoing(context))
+    }
+
+    fn again(&mut self, _: Time, context: Context) -> Outgoing {
+        self.outgoing(context)
+    }
+
+    fn acked(&mut self, now: Time, context: Context) {
+        let (initiator, target, mut with) = self.halves(now);
+        if context.0 & OF_DATA == 0 {
+            initiator.acked(initiator.seq_at(context.0), &mut with);
+        } else {
+            target.acked(target.seq_at(context.0 & !OF_DATA), with.resources, with.usage);
+        }
+    }
+
+    fn nacked(&mut self, _: Time, context: Context, code: NackCode) {
+        let connection = &mut *self.transactions;
+        if context.0 & OF_DATA == 0 {
+            connection.initiator.nacked(connection.initiator.seq_at(context.0), code);
+        } else {
+            connection.target.nacked(connection.target.seq_at(context.0 & !OF_DATA));
+        }
+    }
+
+    fn exhausted(&mut self, _: Time, context: Context) -> Exhausted {
+        let connection = &mut *self.transactions;
+        if context.0 & OF_DATA == 0 {
+            connection.initiator.exhausted(connection.initiator.seq_at(context.0))
+        } else {
+            connection.target.exhausted(connection.target.seq_at(context.0 & !OF_DATA))
+        }
+    }
+
+    fn offer(&mut self, now: Time, packet: &Packet) -> Verdict {
+        if self.transactions.dead || packet.protocol != self.transactions.config.protocol {
+            return Verdict::Dropped;
+        }
+        let (initiator, target, mut with) = self.halves(now);
+        match packet.body {
+            Body::PullData { .. } | Body::Resync { of: PacketType::PullData, .. } => {
+                initiator.answered(packet, &mut with)
+            }
+            Body::PullRequest { .. } | Body::PushData { .. } | Body::Resync { .. } => target.offer(packet, &mut with),
+            Body::Ack(_) | Body::ExtendedAck(..) | Body::Nack(_) => Verdict::Dropped,
+        }
+    }
+
+    fn duplicate(&mut self, now: Time, packet: &Packet) -> Option<NackCode> {
+        let (_, target, mut with) = self.halves(now);
+        target.duplicate(packet, &mut with)
+    }
+
+    fn rx_level(&self) -> u8 {
+        self.resources.rx_level()
+    }
+}

@@ -1,0 +1,500 @@
+//! The peer's transactions, from their arrival to the upper layer's word (specification Rev 0.9, section 8.5).
+//!
+//! ```text
+//!   Push   here -> with the upper layer -> acknowledged by it
+//!   Pull   here -> with the upper layer -> answered -> data sent -> data acknowledged
+//! ```
+//!
+//! On an ordered connection a request that comes early is kept until its turn, in room that resources count.
+//!
+//! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper layer
+//! is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready on an
+//! ordered connection, all behind it are not ready either (specification 8.5.3.4).
+//!
+//! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync has
+//! taken its place; what is behind it goes on.
+
+use std::collections::VecDeque;
+
+use rnic_base::{Psn32, Seq, Time};
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimeout, Rsn, Ulp, Window};
+
+use super::initiator::Surroundings;
+use super::ring::Ring;
+use super::ulp::{Answer, PullReply, PushReply, Request, UpperLayer};
+use super::{AnswerError, Kind, Ordering, Settled, TransactionConfig};
+use crate::resources::threshold::Usage;
+use crate::resources::{Held, Part, Resources};
+use crate::seam::{Exhausted, Received, Verdict};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Not here.
+    #[default]
+    Blank,
+    /// Here; its turn has not come.
+    Kept,
+    /// Offered, and to be offered again.
+    NotReady {
+        code: RnrTimeout,
+        /// By the clock, when it is a Pull.
+        until: Option<Time>,
+    },
+    /// With the upper layer.
+    Taken,
+    /// A Push that ends in error: waits for its Resync.
+    Refused(NackCode),
+    /// A Pull whose data waits to leave.
+    Answered,
+    /// A Pull whose data is under way.
+    Sent,
+    /// Nothing more will happen to it.
+    Done,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    state: State,
+    kind: Option<Kind>,
+    psn: Psn32,
+    length: u16,
+    payload_len: u32,
+    /// The request's headers, later the answer's.
+    ulp: Option<Ulp>,
+    /// Room to receive, until the upper layer has taken it.
+    rx: Option<Held>,
+    /// Room to send Pull Data, until that is acknowledged.
+    tx: Option<Held>,
+    resync: Option<ResyncCode>,
+}
+
+impl Entry {
+    const fn received(&self) -> Received {
+        Received { window: Window::Data, psn: self.psn }
+    }
+}
+
+/// The target's half.
+#[derive(Debug)]
+pub(super) struct Target {
+    ordering: Ordering,
+    mtu: u16,
+    ring: Ring<Entry>,
+    /// Everything before has arrived: the head of the line.
+    arrived: Seq,
+    /// On ordered connections: the next request that the upper layer hears of.
+    turn: Seq,
+    /// On ordered connections: the next whose data may leave.
+    data_turn: Seq,
+    /// On unordered ones: answers that wait to leave.
+    answers: VecDeque<Seq>,
+    settled: VecDeque<Settled>,
+    next_retry: Option<Time>,
+}
+
+impl Target {
+    pub(super) fn new(config: &TransactionConfig, first: Rsn) -> Self {
+        let first = Seq::start(first);
+        // An initiator forgets a Pull when its data is there, we do when that is acknowledged: we lag behind.
+        let size = config.outstanding * 2;
+        Self {
+            ordering: config.ordering,
+            mtu: config.mtu,
+            ring: Ring::new(size, first),
+            arrived: first,
+            turn: first,
+            data_turn: first,
+            answers: VecDeque::with_capacity(size as usize),
+            settled: VecDeque::with_capacity(size as usize),
+            next_retry: None,
+        }
+    }
+
+    pub(super) fn settled(&mut self) -> Option<Settled> {
+        self.settled.pop_front()
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Time> {
+        self.next_retry
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let mut seq = self.ring.base();
+        while seq < self.ring.end() {
+            if self.ring[seq].state != State::Blank {
+                return false;
+            }
+            seq += 1;
+        }
+        true
+    }
+
+    pub(super) fn seq_at(&self, slot: u32) -> Seq {
+        self.ring.seq_at(slot)
+    }
+
+    pub(super) fn slot(&self, seq: Seq) -> u32 {
+        self.ring.slot(seq)
+    }
+
+    /// A request, or the Resync of one, that is not here yet; or the Resync of one that is.
+    pub(super) fn offer<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
+        let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
+        if seq < self.ring.base() {
+            // A Resync may come for what has ended meanwhile; anything else has used a number twice.
+            let late = matches!(packet.body, Body::Resync { .. });
+            return if late { Verdict::Accepted { acknowledged: true } } else { Verdict::Dropped };
+        }
+        if !self.ring.covers(seq) {
+            with.stats.no_resources += 1;
+            return Verdict::NoResources;
+        }
+        let (kind, psn, length, ulp) = match packet.body {
+            Body::PullRequest { psn, length, ulp, .. } => (Kind::Pull, psn, length, ulp),
+            Body::PushData { psn, length, ulp, .. } => (Kind::Push, psn, length, ulp),
+            _ => return self.skip(seq, with),
+        };
+        if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
+            return Verdict::Dropped;
+        }
+        let units = with.resources.config().units;
+        let need = match kind {
+            Kind::Push => units.arrived_push(u32::from(length)),
+            Kind::Pull => units.arrived_pull(),
+        };
+        let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived;
+        let Some(rx) = with.resources.hold_arrival(need, head_of_line) else {
+            with.stats.no_resources += 1;
+            return Verdict::NoResources;
+        };
+        let (payload_len, rx, ulp, kind) = (packet.payload_len, Some(rx), Some(ulp), Some(kind));
+        self.ring[seq] = Entry { state: State::Kept, kind, psn, length, payload_len, ulp, rx, ..Entry::default() };
+        self.note_arrival();
+        self.offer_turn(seq, Some(seq), with);
+        self.verdict(seq)
+    }
+
+    /// What is said at once about the request `seq`, which has just been kept.
+    fn verdict(&mut self, seq: Seq) -> Verdict {
+        let verdict = match (self.ring[seq].kind, self.ring[seq].state) {
+            (Some(Kind::Pull), _) | (_, State::Done) => Verdict::Accepted { acknowledged: true },
+            (_, State::Refused(code)) => Verdict::Refused(code),
+            (_, State::NotReady { code, .. }) => Verdict::Refused(NackCode::NotReady { timeout: code }),
+            _ => match self.blocker(seq) {
+                Some(timeout) => Verdict::Refused(NackCode::NotReady { timeout }),
+                None => Verdict::Accepted { acknowledged: false },
+            },
+        };
+        self.forget_done();
+        verdict
+    }
+
+    /// The wait of the request that `seq` must wait for because it was not ready, if there is one.
+    fn blocker(&self, seq: Seq) -> Option<RnrTimeout> {
+        if self.ordering == Ordering::Unordered || self.turn >= seq {
+            return None;
+        }
+        match self.ring[self.turn].state {
+            State::NotReady { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+
+    /// A Resync takes the place of `seq`, here or not.
+    fn skip<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
+        let entry = &mut self.ring[seq];
+        if matches!(entry.state, State::Answered | State::Sent) {
+            // The request was acknowledged long ago, and what it asks is on its way: nothing to skip.
+            return Verdict::Accepted { acknowledged: true };
+        }
+        if let Some(rx) = entry.rx.take() {
+            with.resources.release(rx);
+        }
+        entry.state = State::Done;
+        self.note_arrival();
+        self.offer_turn(seq, Some(seq), with);
+        self.forget_done();
+        Verdict::Accepted { acknowledged: true }
+    }
+
+    /// What came again, while it waits here.
+    pub(super) fn duplicate<U: UpperLayer>(
+        &mut self,
+        packet: &Packet,
+        with: &mut Surroundings<'_, U>,
+    ) -> Option<NackCode> {
+        let seq = packet.body.rsn()?.extend(self.ring.base());
+        if !self.ring.covers(seq) {
+            return None;
+        }
+        if let Some(timeout) = self.blocker(seq) {
+            return Some(NackCode::NotReady { timeout });
+        }
+        match self.ring[seq].state {
+            State::Refused(code) => Some(code),
+            State::NotReady { .. } if self.ring[seq].kind == Some(Kind::Push) => {
+                self.ring[seq].state = State::Kept;
+                self.offer_turn(seq, Some(seq), with);
+                let answer = match self.ring[seq].state {
+                    State::NotReady { code, .. } => Some(NackCode::NotReady { timeout: code }),
+                    State::Refused(code) => Some(code),
+                    State::Done => {
+                        self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
+                        None
+                    }
+                    _ => None,
+                };
+                self.forget_done();
+                answer
+            }
+            _ => None,
+        }
+    }
+
+    fn note_arrival(&mut self) {
+        while self.ring.covers(self.arrived) && self.ring[self.arrived].state != State::Blank {
+            self.arrived += 1;
+        }
+    }
+
+    /// Offers what can be offered now that `seq` can. What becomes of `quiet` is left for the caller to say.
+    fn offer_turn<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
+        if self.ordering == Ordering::Unordered {
+            if self.ring[seq].state == State::Kept {
+                self.hand_over(seq, quiet, with);
+            }
+            return;
+        }
+        while self.ring.covers(self.turn) {
+            let state = self.ring[self.turn].state;
+            match state {
+                State::Blank | State::NotReady { .. } => return,
+                State::Kept if !self.hand_over(self.turn, quiet, with) => return,
+                _ => self.turn += 1,
+            }
+        }
+    }
+
+    /// Offers `seq` to the upper layer; whether that took it, or refused it for good. All but the refusal or the
+    /// acknowledgement of `quiet` is settled here.
+    fn hand_over<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) -> bool {
+        let entry = &mut self.ring[seq];
+        let ulp = entry.ulp.expect("requests have them");
+        let request = Request { rsn: seq.wire(), length: entry.length, payload_len: entry.payload_len, ulp };
+        let state = match entry.kind.expect("requests have one") {
+            Kind::Push => match with.ulp.push(with.now, &request) {
+                PushReply::Done => State::Done,
+                PushReply::Later => State::Taken,
+                PushReply::Busy => return false,
+                // It is asked again when its sender comes back, not by the clock.
+                PushReply::NotReady(code) => State::NotReady { code, until: None },
+                PushReply::CompleteInError(ulp) => State::Refused(NackCode::CompleteInError { ulp }),
+                PushReply::NonRecoverable(ulp) => State::Refused(NackCode::NonRecoverable { ulp }),
+                PushReply::InvalidCid => State::Refused(NackCode::InvalidCid),
+            },
+            Kind::Pull => match with.ulp.pull(with.now, &request) {
+                PullReply::Later => State::Taken,
+                PullReply::Busy => return false,
+                PullReply::NotReady(code) => State::NotReady { code, until: Some(with.now + code.duration()) },
+            },
+        };
+        entry.state = state;
+        let (received, is_push) = (entry.received(), entry.kind == Some(Kind::Push));
+        let taken = !matches!(state, State::NotReady { .. });
+        if taken {
+            with.stats.delivered += u64::from(!matches!(state, State::Refused(_)));
+            if let Some(rx) = entry.rx.take() {
+                with.resources.release(rx);
+            }
+        } else {
+            with.stats.not_ready += 1;
+        }
+        if is_push && quiet != Some(seq) {
+            match state {
+                State::Done => self.settled.push_back(Settled::Acknowledged(received)),
+                State::Refused(code) => self.settled.push_back(Settled::Refused(received, code)),
+                State::NotReady { code, .. } => {
+                    self.settled.push_back(Settled::Refused(received, NackCode::NotReady { timeout: code }));
+                }
+                _ => {}
+            }
+        }
+        if let State::NotReady { until: Some(until), .. } = state {
+            self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
+        }
+        taken
+    }
+
+    /// Offers Pulls again whose time has come.
+    pub(super) fn retry<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
+        if self.next_retry.is_none_or(|retry| retry > with.now) {
+            return;
+        }
+        self.next_retry = None;
+        let mut seq = self.ring.base();
+        while seq < self.ring.end() {
+            if let State::NotReady { until: Some(until), .. } = self.ring[seq].state {
+                if until <= with.now {
+                    self.ring[seq].state = State::Kept;
+                    self.offer_turn(seq, None, with);
+                } else {
+                    self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
+                }
+            }
+            seq += 1;
+        }
+        self.forget_done();
+    }
+
+    /// The way into the host is open again: offers what was kept because of that, until it is full again.
+    pub(super) fn resume<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
+        match self.ordering {
+            Ordering::Ordered => self.offer_turn(self.turn, None, with),
+            Ordering::Unordered => {
+                let mut seq = self.ring.base();
+                while seq < self.ring.end() {
+                    if self.ring[seq].state == State::Kept && !self.hand_over(seq, None, with) {
+                        break;
+                    }
+                    seq += 1;
+                }
+            }
+        }
+        self.forget_done();
+    }
+
+    /// The upper layer acknowledges a Push.
+    pub(super) fn acknowledge(&mut self, rsn: Rsn) -> Result<(), AnswerError> {
+        let seq = self.taken(rsn, Kind::Push)?;
+        self.ring[seq].state = State::Done;
+        self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
+        self.forget_done();
+        Ok(())
+    }
+
+    /// The upper layer answers a Pull.
+    pub(super) fn answer(
+        &mut self,
+        resources: &mut Resources,
+        usage: &mut Usage,
+        rsn: Rsn,
+        answer: &Answer,
+    ) -> Result<(), AnswerError> {
+        let seq = self.taken(rsn, Kind::Pull)?;
+        let asked = self.ring[seq].length;
+        if answer.length > u32::from(asked) || answer.payload_len > answer.length {
+            return Err(AnswerError::TooLong { length: answer.length.max(answer.payload_len), asked });
+        }
+        let need = resources.config().units.pull_data(answer.length);
+        let tx = resources.hold(Part::DataTx, need).ok_or(AnswerError::Paused)?;
+        usage.data.add(tx.amount());
+        let entry = &mut self.ring[seq];
+        (entry.state, entry.tx) = (State::Answered, Some(tx));
+        (entry.payload_len, entry.ulp) = (answer.payload_len, Some(answer.ulp));
+        if self.ordering == Ordering::Unordered {
+            self.answers.push_back(seq);
+        }
+        Ok(())
+    }
+
+    fn taken(&self, rsn: Rsn, kind: Kind) -> Result<Seq, AnswerError> {
+        let seq = rsn.extend(self.ring.base());
+        let waits = self.ring.covers(seq) && {
+            let entry = &self.ring[seq];
+            entry.state == State::Taken && entry.kind == Some(kind)
+        };
+        if waits { Ok(seq) } else { Err(AnswerError::Unknown) }
+    }
+
+    /// The Pull whose data may leave next.
+    pub(super) fn sendable(&mut self) -> Option<Seq> {
+        if self.ordering == Ordering::Unordered {
+            return self.answers.front().copied();
+        }
+        while self.ring.covers(self.data_turn) {
+            let entry = &self.ring[self.data_turn];
+            match entry.state {
+                State::Answered => return Some(self.data_turn),
+                State::Sent | State::Done => self.data_turn += 1,
+                _ if entry.kind == Some(Kind::Push) => self.data_turn += 1,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Sends the data of `seq`.
+    pub(super) fn send(&mut self, seq: Seq) {
+        self.ring[seq].state = State::Sent;
+        match self.ordering {
+            Ordering::Unordered => drop(self.answers.pop_front()),
+            Ordering::Ordered => self.data_turn = seq + 1,
+        }
+    }
+
+    /// What the data packet of `seq` says, and its payload bytes.
+    pub(super) fn packet(&self, seq: Seq) -> (Body, u32) {
+        let entry = &self.ring[seq];
+        let (psn, rsn) = (Psn32::default(), seq.wire());
+        match entry.resync {
+            Some(code) => (Body::Resync { psn, rsn, code, of: PacketType::PullData, vendor: 0 }, 0),
+            None => (Body::PullData { psn, rsn, ulp: entry.ulp.expect("answers have them") }, entry.payload_len),
+        }
+    }
+
+    /// The data of `seq` is acknowledged.
+    pub(super) fn acked(&mut self, seq: Seq, resources: &mut Resources, usage: &mut Usage) {
+        let entry = &mut self.ring[seq];
+        entry.state = State::Done;
+        if let Some(tx) = entry.tx.take() {
+            usage.data.subtract(tx.amount());
+            resources.release(tx);
+        }
+        self.forget_done();
+    }
+
+    /// The data of `seq` was refused for good.
+    pub(super) fn nacked(&mut self, seq: Seq) {
+        self.ring[seq].resync.get_or_insert(ResyncCode::RemoteXlr);
+    }
+
+    /// The data of `seq` was sent as often as it may.
+    pub(super) fn exhausted(&mut self, seq: Seq) -> Exhausted {
+        let entry = &mut self.ring[seq];
+        if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
+            return Exhausted::Dead;
+        }
+        entry.resync = Some(ResyncCode::RetransmissionExhausted);
+        Exhausted::Resync
+    }
+
+    fn forget_done(&mut self) {
+        while self.ring[self.ring.base()].state == State::Done {
+            self.ring.advance();
+        }
+        let base = self.ring.base();
+        self.arrived = self.arrived.max(base);
+        self.turn = self.turn.max(base);
+        self.data_turn = self.data_turn.max(base);
+        self.note_arrival();
+    }
+
+    /// The connection is dead: everything held goes back.
+    pub(super) fn die(&mut self, resources: &mut Resources, usage: &mut Usage) {
+        let mut seq = self.ring.base();
+        while seq < self.ring.end() {
+            let entry = std::mem::take(&mut self.ring[seq]);
+            if let Some(rx) = entry.rx {
+                resources.release(rx);
+            }
+            if let Some(tx) = entry.tx {
+                usage.data.subtract(tx.amount());
+                resources.release(tx);
+            }
+            seq += 1;
+        }
+        self.answers.clear();
+        self.settled.clear();
+        self.next_retry = None;
+    }
+}

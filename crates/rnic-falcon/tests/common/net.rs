@@ -1,0 +1,440 @@
+//! NICs, connections between them, and a network that treats their packets badly.
+
+use std::collections::BTreeMap;
+
+use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Serial, Time};
+use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
+use rnic_falcon::transaction::{
+    Answer, AnswerError, Kind, Layer, Ordering, Settled, Submission, SubmitError, TransactionConfig, Transactions,
+};
+use rnic_wire::falcon::{Body, Cid, NackCode, Packet, Timestamp, Ulp, UlpProtocol, WindowBases};
+
+use super::ulp::{Manners, Recorder};
+
+/// How the network and the delivery layer's stand-in behave.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    pub resources: ResourceConfig,
+    pub transactions: TransactionConfig,
+    pub manners: Manners,
+    /// Pushes among a thousand transactions.
+    pub pushes: u64,
+    /// Pulls that an end has under way, at most; 0 for as many as there is room for.
+    pub pulls_out: usize,
+    /// Connections, all between the same two NICs.
+    pub connections: usize,
+    /// Packets of a window not yet acknowledged, at most.
+    pub window: usize,
+    /// One sequence space for both windows (what F-4 forbids).
+    pub shared_space: bool,
+    /// How often, in a thousand, an upper layer does what it could.
+    pub diligence: u64,
+    /// Lost, and doubled, in a thousand.
+    pub lost: u64,
+    pub doubled: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    Packet(Packet),
+    Acked(Received),
+    Nacked(Received, NackCode),
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct End {
+    pub transactions: Transactions,
+    pub ulp: Recorder,
+    /// Sent and not acknowledged, by window and number.
+    outstanding: BTreeMap<(Window, u32), Context>,
+    next_psn: [u32; 2],
+    /// What has arrived: whether it is acknowledged.
+    arrived: BTreeMap<(Window, u32), bool>,
+    pub next_tag: u64,
+    /// Tags of Pulls.
+    pulls: Vec<u64>,
+}
+
+/// Two NICs and the network between them.
+#[derive(Debug)]
+pub struct Net {
+    pub world: World,
+    pub now: Time,
+    pub random: RandomStream,
+    pub nics: [Resources; 2],
+    /// By NIC, then by connection.
+    pub ends: [Vec<End>; 2],
+    /// Under way: to which NIC, on which connection.
+    air: Vec<(usize, usize, Message)>,
+    /// Every packet that left: from which NIC.
+    pub sent: Vec<(usize, Packet)>,
+}
+
+const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
+
+impl Net {
+    pub fn new(world: World, seed: u64) -> Self {
+        let streams = RandomStreams::new(seed);
+        let end = |nic: usize, connection: usize| End {
+            transactions: Transactions::new(world.transactions, FIRST),
+            ulp: Recorder::new(world.manners, streams.stream(&format!("ulp/{nic}/{connection}"))),
+            outstanding: BTreeMap::new(),
+            next_psn: [0; 2],
+            arrived: BTreeMap::new(),
+            next_tag: 0,
+            pulls: Vec::new(),
+        };
+        Self {
+            world,
+            now: Time::ZERO,
+            random: streams.stream("network"),
+            nics: [Resources::new(world.resources), Resources::new(world.resources)],
+            ends: [0, 1].map(|nic| (0..world.connections).map(|connection| end(nic, connection)).collect()),
+            air: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Hands a transaction in.
+    pub fn submit(&mut self, nic: usize, connection: usize, kind: Kind, length: u16) -> Result<(), SubmitError> {
+        let end = &mut self.ends[nic][connection];
+        let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
+        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag };
+        end.transactions.submit(&mut self.nics[nic], &submission)?;
+        if kind == Kind::Pull {
+            end.pulls.push(end.next_tag);
+        }
+        end.next_tag += 1;
+        Ok(())
+    }
+
+    /// Pulls that are not complete.
+    fn pulls_out(&self, nic: usize, connection: usize) -> usize {
+        let end = &self.ends[nic][connection];
+        let done = |tag: &&u64| end.ulp.completions.iter().any(|completion| completion.tag == **tag);
+        end.pulls.len() - end.pulls.iter().filter(done).count()
+    }
+
+    fn layer(&mut self, nic: usize, connection: usize) -> Layer<'_, Recorder> {
+        let end = &mut self.ends[nic][connection];
+        Layer { transactions: &mut end.transactions, resources: &mut self.nics[nic], ulp: &mut end.ulp }
+    }
+
+    fn gates(&self, nic: usize, connection: usize) -> Gates {
+        let end = &self.ends[nic][connection];
+        let of = |window| end.outstanding.keys().filter(|(found, _)| *found == window).count();
+        let (requests, data) = (of(Window::Request), of(Window::Data));
+        let (requests, data) =
+            if self.world.shared_space { (requests + data, requests + data) } else { (requests, data) };
+        let (request, data) = (requests < self.world.window, data < self.world.window);
+        Gates { pull_request: request, push_data: data, pull_data: data }
+    }
+
+    /// Sends what leaves next; whether anything did.
+    pub fn send(&mut self, nic: usize, connection: usize) -> bool {
+        let (now, open) = (self.now, self.gates(nic, connection));
+        let Some(outgoing) = self.layer(nic, connection).next(now, open) else { return false };
+        let window = outgoing.body.window().expect("not an acknowledgement");
+        let end = &mut self.ends[nic][connection];
+        let psn = &mut end.next_psn[window as usize];
+        let number = *psn;
+        *psn += 1;
+        end.outstanding.insert((window, number), outgoing.context);
+        self.put(nic, connection, number, outgoing);
+        true
+    }
+
+    fn put(&mut self, nic: usize, connection: usize, number: u32, outgoing: Outgoing) {
+        let psn = Psn32::new(number);
+        let body = match outgoing.body {
+            Body::PullRequest { rsn, length, ulp, .. } => Body::PullRequest { psn, rsn, length, ulp },
+            Body::PullData { rsn, ulp, .. } => Body::PullData { psn, rsn, ulp },
+            Body::PushData { rsn, length, ulp, .. } => Body::PushData { psn, rsn, length, ulp },
+            Body::Resync { rsn, code, of, vendor, .. } => Body::Resync { psn, rsn, code, of, vendor },
+            other => other,
+        };
+        let packet = Packet {
+            cid: Cid::new(connection as u32),
+            function: 0,
+            protocol: UlpProtocol::Rdma,
+            ack_request: false,
+            bases: WindowBases::default(),
+            timestamp: Timestamp::default(),
+            payload_len: outgoing.payload_len,
+            body,
+        };
+        self.sent.push((nic, packet));
+        self.fly(1 - nic, connection, Message::Packet(packet));
+    }
+
+    fn fly(&mut self, to: usize, connection: usize, message: Message) {
+        let mut copies = 1;
+        copies -= usize::from(self.random.below(1_000) < self.world.lost);
+        copies += usize::from(self.random.below(1_000) < self.world.doubled);
+        (0..copies).for_each(|_| self.air.push((to, connection, message)));
+    }
+
+    /// Sends the `nth` outstanding packet again.
+    pub fn repeat(&mut self, nic: usize, connection: usize, nth: usize) {
+        let Some((&(_, number), &context)) = self.ends[nic][connection].outstanding.iter().nth(nth) else { return };
+        let now = self.now;
+        let outgoing = self.layer(nic, connection).again(now, context);
+        self.put(nic, connection, number, outgoing);
+    }
+
+    pub fn outstanding(&self, nic: usize, connection: usize) -> usize {
+        self.ends[nic][connection].outstanding.len()
+    }
+
+    /// Delivers a packet that is under way, any.
+    pub fn deliver(&mut self) -> bool {
+        if self.air.is_empty() {
+            return false;
+        }
+        let index = self.random.below(self.air.len() as u64) as usize;
+        let (nic, connection, message) = self.air.swap_remove(index);
+        match message {
+            Message::Packet(packet) => self.receive(nic, connection, &packet),
+            Message::Acked(received) => self.acked(nic, connection, received),
+            Message::Nacked(received, code) => self.nacked(nic, connection, received, code),
+        }
+        self.drain(nic, connection);
+        true
+    }
+
+    fn receive(&mut self, nic: usize, connection: usize, packet: &Packet) {
+        let received = Received { window: packet.body.window().expect("data"), psn: packet.body.psn().expect("data") };
+        let key = (received.window, received.psn.value());
+        let now = self.now;
+        let resync = matches!(packet.body, Body::Resync { .. });
+        match self.ends[nic][connection].arrived.get(&key).copied() {
+            Some(true) => self.fly(1 - nic, connection, Message::Acked(received)),
+            Some(false) if !resync => {
+                if let Some(code) = self.layer(nic, connection).duplicate(now, packet) {
+                    self.fly(1 - nic, connection, Message::Nacked(received, code));
+                }
+            }
+            _ => {
+                let verdict = self.layer(nic, connection).offer(now, packet);
+                let arrived = &mut self.ends[nic][connection].arrived;
+                match verdict {
+                    Verdict::Accepted { acknowledged } => {
+                        arrived.insert(key, acknowledged);
+                        if acknowledged {
+                            self.fly(1 - nic, connection, Message::Acked(received));
+                        }
+                    }
+                    Verdict::Refused(code) => {
+                        arrived.insert(key, false);
+                        self.fly(1 - nic, connection, Message::Nacked(received, code));
+                    }
+                    Verdict::NoResources => {
+                        self.fly(1 - nic, connection, Message::Nacked(received, NackCode::Resource));
+                    }
+                    Verdict::Dropped => panic!("dropped {packet:?}"),
+                }
+            }
+        }
+    }
+
+    fn acked(&mut self, nic: usize, connection: usize, received: Received) {
+        let key = (received.window, received.psn.value());
+        let Some(context) = self.ends[nic][connection].outstanding.remove(&key) else { return };
+        let now = self.now;
+        self.layer(nic, connection).acked(now, context);
+    }
+
+    fn nacked(&mut self, nic: usize, connection: usize, received: Received, code: NackCode) {
+        let key = (received.window, received.psn.value());
+        let Some(&context) = self.ends[nic][connection].outstanding.get(&key) else { return };
+        if matches!(code, NackCode::Resource | NackCode::NotReady { .. }) {
+            return;
+        }
+        let now = self.now;
+        self.layer(nic, connection).nacked(now, context, code);
+        let outgoing = self.layer(nic, connection).again(now, context);
+        self.put(nic, connection, key.1, outgoing);
+    }
+
+    /// What the upper layer has settled leaves.
+    fn drain(&mut self, nic: usize, connection: usize) {
+        while let Some(settled) = self.ends[nic][connection].transactions.settled() {
+            match settled {
+                Settled::Acknowledged(received) => {
+                    let key = (received.window, received.psn.value());
+                    self.ends[nic][connection].arrived.insert(key, true);
+                    self.fly(1 - nic, connection, Message::Acked(received));
+                }
+                Settled::Refused(received, code) => {
+                    self.fly(1 - nic, connection, Message::Nacked(received, code));
+                }
+            }
+        }
+    }
+
+    /// The upper layer does one of the things that it has to do; whether it could.
+    pub fn work(&mut self, nic: usize, connection: usize) -> bool {
+        let end = &mut self.ends[nic][connection];
+        let pull_first = end.ulp.random.below(2) == 0;
+        let mut done = false;
+        if !pull_first && let Some(rsn) = end.ulp.pushes.pop_front() {
+            // What a Resync has skipped meanwhile is unknown by now.
+            let _ = end.transactions.acknowledge(rsn);
+            done = true;
+        } else if let Some(&(rsn, length)) = end.ulp.pulls.front() {
+            let answer = Answer { payload_len: u32::from(length), length: u32::from(length), ulp: Ulp::None };
+            match end.transactions.answer(&mut self.nics[nic], rsn, &answer) {
+                Err(AnswerError::Paused) => {}
+                Ok(()) | Err(_) => {
+                    end.ulp.pulls.pop_front();
+                    done = true;
+                }
+            }
+        }
+        if done {
+            let now = self.now;
+            self.layer(nic, connection).resume(now);
+        }
+        self.drain(nic, connection);
+        done
+    }
+
+    pub fn pass_time(&mut self, by: Duration) {
+        self.now += by;
+        let now = self.now;
+        for nic in 0..2 {
+            for connection in 0..self.world.connections {
+                self.layer(nic, connection).tick(now);
+                self.drain(nic, connection);
+            }
+        }
+    }
+
+    /// One thing, any, happens.
+    pub fn step(&mut self, length_max: u16) {
+        let nic = self.random.below(2) as usize;
+        let connection = self.random.below(self.world.connections as u64) as usize;
+        match self.random.below(8) {
+            0 | 1 => {
+                let push = self.random.below(1_000) < self.world.pushes;
+                let kind = if push { Kind::Push } else { Kind::Pull };
+                let length = self.random.between(1, u64::from(length_max)) as u16;
+                let limit = self.world.pulls_out;
+                if kind == Kind::Pull && limit > 0 && self.pulls_out(nic, connection) >= limit {
+                    return;
+                }
+                let _ = self.submit(nic, connection, kind, length);
+            }
+            2 | 3 => drop(self.send(nic, connection)),
+            4 | 5 => drop(self.deliver()),
+            6 if self.random.below(1_000) < self.world.diligence => drop(self.work(nic, connection)),
+            6 => {}
+            _ => {
+                let outstanding = self.outstanding(nic, connection);
+                if outstanding > 0 {
+                    let nth = self.random.below(outstanding as u64) as usize;
+                    self.repeat(nic, connection, nth);
+                }
+                self.pass_time(Duration::from_us(3));
+            }
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        self.ends
+            .iter()
+            .flatten()
+            .map(|end| {
+                let stats = end.transactions.stats();
+                stats.completed
+                    + stats.delivered
+                    + end.next_psn.iter().map(|psn| u64::from(*psn)).sum::<u64>()
+                    + end.ulp.refused.len() as u64
+            })
+            .sum()
+    }
+
+    /// No more requests, no more losses: everything under way must end. Whether it does.
+    pub fn settle(&mut self) -> bool {
+        (self.world.lost, self.world.doubled) = (0, 0);
+        let mut quiet_rounds = 0;
+        while quiet_rounds < 40 {
+            let before = self.progress();
+            for nic in 0..2 {
+                for connection in 0..self.world.connections {
+                    while self.send(nic, connection) {}
+                    (0..self.outstanding(nic, connection)).for_each(|nth| self.repeat(nic, connection, nth));
+                    while self.deliver() {}
+                    while self.work(nic, connection) {}
+                }
+            }
+            self.pass_time(Duration::from_us(20));
+            if self.is_idle() {
+                return true;
+            }
+            quiet_rounds = if self.progress() == before { quiet_rounds + 1 } else { 0 };
+        }
+        false
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.air.is_empty()
+            && self.nics.iter().all(Resources::is_idle)
+            && self.ends.iter().flatten().all(|end| {
+                end.transactions.is_idle()
+                    && end.outstanding.is_empty()
+                    && end.ulp.completions.len() as u64 == end.next_tag
+            })
+    }
+
+    /// The packet of everything outstanding was sent too often.
+    pub fn exhaust(&mut self, nic: usize, connection: usize) -> Vec<Exhausted> {
+        let contexts: Vec<Context> = self.ends[nic][connection].outstanding.values().copied().collect();
+        let now = self.now;
+        contexts.into_iter().map(|context| self.layer(nic, connection).exhausted(now, context)).collect()
+    }
+
+    pub fn die(&mut self, nic: usize, connection: usize) {
+        let now = self.now;
+        self.layer(nic, connection).die(now);
+    }
+
+    /// Delivers the packet with that transaction number, and nothing else.
+    pub fn deliver_rsn(&mut self, nic: usize, nth: u32) {
+        let rsn = FIRST.plus(nth);
+        let found = self.air.iter().position(|(to, _, message)| match message {
+            Message::Packet(packet) => *to == nic && packet.body.rsn() == Some(rsn),
+            _ => false,
+        });
+        let (nic, connection, message) = self.air.swap_remove(found.expect("it is under way"));
+        let Message::Packet(packet) = message else { unreachable!("found as a packet") };
+        self.receive(nic, connection, &packet);
+        self.drain(nic, connection);
+    }
+
+    /// Everything that can happen without a clock and without new requests happens, without loss.
+    pub fn run(&mut self) {
+        let mut busy = true;
+        while busy {
+            busy = false;
+            for nic in 0..2 {
+                for connection in 0..self.world.connections {
+                    while self.send(nic, connection) || self.deliver() || self.work(nic, connection) {
+                        busy = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Loses everything that is under way.
+    pub fn lose_all(&mut self) {
+        self.air.clear();
+    }
+
+    pub fn ordered(&self) -> bool {
+        self.world.transactions.ordering == Ordering::Ordered
+    }
+}

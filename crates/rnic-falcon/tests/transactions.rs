@@ -1,0 +1,315 @@
+//! The transaction layer's mechanisms, each as the targets say an observer checks it, over a stand-in for delivery.
+
+mod common;
+
+use common::net::{Net, World};
+use common::ulp::Manners;
+use rnic_base::{Duration, Serial};
+use rnic_falcon::resources::threshold::Isolation;
+use rnic_falcon::resources::zone::Zones;
+use rnic_falcon::resources::{Amount, ResourceConfig};
+use rnic_falcon::seam::Exhausted;
+use rnic_falcon::transaction::{Kind, Ordering, SubmitError, TransactionConfig};
+use rnic_wire::falcon::{CompletionCode, PacketType, ResyncCode, Rsn, UlpProtocol};
+
+const WORLD: World = World {
+    resources: ResourceConfig::GBPS_200,
+    transactions: TransactionConfig {
+        ordering: Ordering::Ordered,
+        protocol: UlpProtocol::Rdma,
+        mtu: 4_096,
+        outstanding: 256,
+        timeout: Duration::from_ms(100),
+        isolation: Isolation::None,
+    },
+    manners: Manners { done_at_once: 1_000, not_ready: 0, in_error: 0, pulls_held: 0 },
+    pushes: 500,
+    pulls_out: 0,
+    connections: 1,
+    window: 128,
+    shared_space: false,
+    diligence: 1_000,
+    lost: 0,
+    doubled: 0,
+};
+
+const UNORDERED: World =
+    World { transactions: TransactionConfig { ordering: Ordering::Unordered, ..WORLD.transactions }, ..WORLD };
+
+const FIRST: Rsn = Serial::new(u32::MAX - 40);
+
+fn rsn(nth: u32) -> Rsn {
+    FIRST.plus(nth)
+}
+
+fn submit(net: &mut Net, kinds: &[Kind]) {
+    for kind in kinds {
+        net.submit(0, 0, *kind, 1_000).expect("room");
+    }
+}
+
+fn types(net: &Net, from: usize) -> Vec<PacketType> {
+    net.sent.iter().filter(|(nic, _)| *nic == from).map(|(_, packet)| packet.body.packet_type()).collect()
+}
+
+fn codes(net: &Net) -> Vec<CompletionCode> {
+    net.ends[0][0].ulp.completions.iter().map(|completion| completion.code).collect()
+}
+
+fn tags(net: &Net) -> Vec<u64> {
+    net.ends[0][0].ulp.completions.iter().map(|completion| completion.tag).collect()
+}
+
+#[test]
+fn f_2_pushes_take_data_there_and_pulls_bring_it_back() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push; 3]);
+    net.run();
+    assert_eq!((types(&net, 0), types(&net, 1)), (vec![PacketType::PushData; 3], vec![]));
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull; 3]);
+    net.run();
+    assert_eq!((types(&net, 0), types(&net, 1)), (vec![PacketType::PullRequest; 3], vec![PacketType::PullData; 3]));
+    let pulled: Vec<u32> = net.ends[0][0].ulp.completions.iter().map(|done| done.data.unwrap().payload_len).collect();
+    assert_eq!((pulled, net.is_idle()), (vec![1_000; 3], true));
+}
+
+#[test]
+fn f_3_a_transaction_is_one_packet_at_most_and_completes_once() {
+    let mut net = Net::new(WORLD, 1);
+    assert_eq!(net.submit(0, 0, Kind::Push, 4_097), Err(SubmitError::TooLong { length: 4_097, mtu: 4_096 }));
+    submit(&mut net, &[Kind::Push, Kind::Push]);
+    net.run();
+    let numbers: Vec<_> =
+        net.sent.iter().map(|(_, packet)| (packet.body.rsn().unwrap(), packet.body.psn().unwrap().value())).collect();
+    assert_eq!(numbers, [(rsn(0), 0), (rsn(1), 1)]);
+    assert_eq!(tags(&net), [0, 1]);
+}
+
+/// Probe 5 of falcon.md: RSN order across both windows.
+#[test]
+fn f_5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
+    for seed in 0..60 {
+        let manners = Manners { done_at_once: 500, not_ready: 100, ..WORLD.manners };
+        let mut net = Net::new(World { lost: 100, doubled: 50, manners, ..WORLD }, seed);
+        (0..600).for_each(|_| net.step(4_096));
+        assert!(net.settle(), "seed {seed}");
+        for nic in [0, 1] {
+            let handed_in = net.ends[nic][0].next_tag;
+            let expected: Vec<Rsn> = (0..handed_in as u32).map(rsn).collect();
+            assert_eq!(net.ends[1 - nic][0].ulp.requests, expected, "requests, seed {seed}");
+            let done: Vec<Rsn> = net.ends[nic][0].ulp.completions.iter().map(|completion| completion.rsn).collect();
+            assert_eq!(done, expected, "completions, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn f_5_unordered_connections_deliver_and_complete_each_once() {
+    for seed in 0..60 {
+        let manners = Manners { done_at_once: 500, not_ready: 100, ..WORLD.manners };
+        let mut net = Net::new(World { lost: 100, doubled: 50, manners, ..UNORDERED }, seed);
+        (0..600).for_each(|_| net.step(4_096));
+        assert!(net.settle(), "seed {seed}");
+        for nic in [0, 1] {
+            let expected: Vec<u64> = (0..net.ends[nic][0].next_tag).collect();
+            let mut done: Vec<u64> = net.ends[nic][0].ulp.completions.iter().map(|completion| completion.tag).collect();
+            done.sort_unstable();
+            assert_eq!(done, expected, "completions, seed {seed}");
+            assert_eq!(net.ends[1 - nic][0].ulp.requests.len(), expected.len(), "requests, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn f_6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
+    for (world, early) in [(WORLD, vec![]), (UNORDERED, vec![rsn(1), rsn(2)])] {
+        let mut net = Net::new(world, 1);
+        submit(&mut net, &[Kind::Push; 3]);
+        while net.send(0, 0) {}
+        net.deliver_rsn(1, 1);
+        net.deliver_rsn(1, 2);
+        assert_eq!(net.ends[1][0].ulp.requests, early);
+        let held = net.nics[1].requests_held();
+        assert_eq!(held, if early.is_empty() { Amount { packets: 2, buffers: 8 } } else { Amount::NONE });
+        net.deliver_rsn(1, 0);
+        assert_eq!(net.ends[1][0].ulp.requests.len(), 3);
+        net.run();
+        assert!(net.is_idle());
+    }
+}
+
+#[test]
+fn f_7_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
+    for kind in [Kind::Push, Kind::Pull] {
+        let mut net = Net::new(WORLD, 1);
+        net.ends[1][0].ulp.manners.not_ready = 1_000;
+        submit(&mut net, &[kind, Kind::Push]);
+        for _ in 0..5 {
+            net.run();
+            (0..net.outstanding(0, 0)).for_each(|nth| net.repeat(0, 0, nth));
+            net.pass_time(Duration::from_us(10));
+        }
+        assert!(net.ends[1][0].ulp.requests.is_empty() && net.ends[0][0].ulp.completions.is_empty());
+        assert!(net.ends[1][0].ulp.offers >= 5, "{kind:?}: offered again and again");
+        net.ends[1][0].ulp.manners.not_ready = 0;
+        assert!(net.settle());
+        assert_eq!(codes(&net), [CompletionCode::Ack; 2], "{kind:?}");
+        assert_eq!(net.ends[1][0].ulp.requests, [rsn(0), rsn(1)], "in order: all behind waited (probe 5)");
+    }
+}
+
+#[test]
+fn f_7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
+    let mut net = Net::new(WORLD, 1);
+    net.ends[1][0].ulp.manners.not_ready = 1_000;
+    submit(&mut net, &[Kind::Pull]);
+    net.run();
+    assert_eq!((net.outstanding(0, 0), net.ends[1][0].ulp.offers), (0, 1), "acknowledged, no NACK");
+    net.pass_time(Duration::from_us(9));
+    assert_eq!(net.ends[1][0].ulp.offers, 1);
+    net.ends[1][0].ulp.manners.not_ready = 0;
+    net.pass_time(Duration::from_us(1));
+    assert_eq!(net.ends[1][0].ulp.offers, 2);
+    net.run();
+    assert_eq!(codes(&net), [CompletionCode::Ack]);
+}
+
+/// Probe 3 of falcon.md, the upper layer's part: a lost refusal is said again, and a Resync takes the packet's place.
+#[test]
+fn f_8_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
+    for world in [WORLD, UNORDERED] {
+        let mut net = Net::new(world, 1);
+        submit(&mut net, &[Kind::Push; 4]);
+        net.run();
+        net.ends[1][0].ulp.manners.in_error = 1_000;
+        submit(&mut net, &[Kind::Push]);
+        net.send(0, 0);
+        net.deliver_rsn(1, 4);
+        net.lose_all();
+        net.ends[1][0].ulp.manners.in_error = 0;
+        submit(&mut net, &[Kind::Push; 5]);
+        net.run();
+        let so_far = if world.transactions.ordering == Ordering::Ordered { 4 } else { 9 };
+        assert_eq!(codes(&net).len(), so_far, "the refusal was lost");
+        net.repeat(0, 0, 0);
+        net.run();
+        let completions = &net.ends[0][0].ulp.completions;
+        let failed: Vec<_> = completions.iter().filter(|done| done.code != CompletionCode::Ack).collect();
+        assert_eq!(failed.len(), 1);
+        assert_eq!((failed[0].tag, failed[0].code, failed[0].ulp_code), (4, CompletionCode::TargetCompleteInError, 7));
+        assert_eq!((completions.len(), net.ends[1][0].ulp.requests.len()), (10, 9));
+        assert_eq!(types(&net, 0).iter().filter(|kind| **kind == PacketType::Resync).count(), 1);
+        assert!(net.is_idle());
+    }
+}
+
+#[test]
+fn f_33_what_is_held_for_a_transaction_is_free_when_it_is_over() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull, Kind::Push]);
+    let usage = *net.ends[0][0].transactions.usage();
+    assert_eq!(usage.tx, Amount { packets: 2, buffers: 1 + 16 }, "to send both");
+    assert_eq!(usage.rx, Amount { packets: 2, buffers: 4 }, "for the data of one and the completion of the other");
+    net.run();
+    assert_eq!((net.ends[0][0].transactions.usage().tx, net.is_idle()), (Amount::NONE, true));
+}
+
+#[test]
+fn f_34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
+    let mut capacity = WORLD.resources.capacity;
+    capacity[0] = Amount { packets: 8, buffers: 512 };
+    capacity[3] = Amount { packets: 2, buffers: 64 };
+    let zones = Zones { green: Amount { packets: 1, buffers: 32 }, head_of_line_only: true };
+    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
+    let mut net = Net::new(World { resources, ..WORLD }, 1);
+    submit(&mut net, &[Kind::Push; 8]);
+    assert_eq!(net.submit(0, 0, Kind::Push, 1), Err(SubmitError::Paused));
+    while net.send(0, 0) {}
+    (1..8).for_each(|nth| net.deliver_rsn(1, nth));
+    assert_eq!(net.ends[1][0].transactions.stats().no_resources, 6, "one is kept, and a place for the head");
+    assert!(net.settle());
+    assert_eq!((tags(&net), net.submit(0, 0, Kind::Push, 1)), ((0..8).collect(), Ok(())), "exact, and Xon");
+}
+
+#[test]
+fn f_35_a_slow_connection_is_stopped_before_the_pool_is_empty() {
+    let transactions = TransactionConfig { isolation: Isolation::Dynamic, ..WORLD.transactions };
+    let mut capacity = WORLD.resources.capacity;
+    capacity[0] = Amount { packets: 64, buffers: 4_096 };
+    let resources = ResourceConfig { capacity, ..WORLD.resources };
+    let mut net = Net::new(World { transactions, resources, connections: 2, ..WORLD }, 1);
+    let mut taken = 0;
+    while net.submit(0, 0, Kind::Push, 64).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken, 7, "an eighth of the 57 that are left");
+    assert_eq!(net.submit(0, 1, Kind::Push, 64), Ok(()), "another connection goes on");
+}
+
+#[test]
+fn f_41_types_take_turns_and_each_is_in_order() {
+    let mut net = Net::new(UNORDERED, 1);
+    for nic in [0, 1] {
+        (0..4).for_each(|_| net.submit(nic, 0, Kind::Pull, 100).unwrap());
+    }
+    while net.send(0, 0) || net.send(1, 0) {}
+    while net.deliver() {}
+    (0..4).for_each(|_| assert!(net.work(0, 0)));
+    (0..4).for_each(|_| net.submit(0, 0, Kind::Push, 100).unwrap());
+    (0..4).for_each(|_| net.submit(0, 0, Kind::Pull, 100).unwrap());
+    let before = net.sent.len();
+    while net.send(0, 0) {}
+    let order: Vec<PacketType> = net.sent[before..].iter().map(|(_, packet)| packet.body.packet_type()).collect();
+    let count = |kind| order.iter().filter(|found| **found == kind).count();
+    assert_eq!([PacketType::PullData, PacketType::PushData, PacketType::PullRequest].map(count), [4; 3]);
+    for three in order[..6].chunks(3) {
+        assert!(three.contains(&PacketType::PullData), "no type waits for another's queue to empty: {order:?}");
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_long_ends_in_error_and_its_number_is_not_missed() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push, Kind::Push]);
+    net.send(0, 0);
+    net.lose_all();
+    net.pass_time(Duration::from_ms(100));
+    net.send(0, 0);
+    net.run();
+    assert!(codes(&net).is_empty(), "not before the other side knows");
+    net.repeat(0, 0, 0);
+    net.run();
+    assert_eq!(codes(&net), [CompletionCode::LocalTimeout, CompletionCode::Ack]);
+    assert_eq!(net.ends[1][0].ulp.requests, [rsn(1)]);
+}
+
+#[test]
+fn a_packet_sent_too_often_becomes_a_resync_and_then_the_connection_is_dead() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push, Kind::Pull]);
+    while net.send(0, 0) {}
+    net.lose_all();
+    assert_eq!(net.exhaust(0, 0), [Exhausted::Resync; 2]);
+    let code = ResyncCode::RetransmissionExhausted;
+    (0..2).for_each(|nth| net.repeat(0, 0, nth));
+    let resyncs = net.sent.iter().filter(
+        |(_, packet)| matches!(packet.body, rnic_wire::falcon::Body::Resync { code: found, .. } if found == code),
+    );
+    assert_eq!(resyncs.count(), 2);
+    assert_eq!(net.exhaust(0, 0), [Exhausted::Dead; 2]);
+    net.die(0, 0);
+    assert_eq!(codes(&net), [CompletionCode::LocalTimeout; 2]);
+    assert!(net.nics[0].is_idle(), "all that was held is free");
+    assert_eq!(net.submit(0, 0, Kind::Push, 1), Err(SubmitError::Dead));
+}
+
+#[test]
+fn a_dead_connection_ends_everything_in_order() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push, Kind::Pull, Kind::Push]);
+    net.send(0, 0);
+    net.die(0, 0);
+    assert_eq!((tags(&net), codes(&net)), (vec![0, 1, 2], vec![CompletionCode::DeadConnection; 3]));
+    assert!(net.nics[0].is_idle());
+}
