@@ -1,6 +1,7 @@
 //! What a NIC has for transactions: contexts and buffers, carved into pools that cannot starve each other.
 //!
-//! Sources: Falcon (SIGCOMM'25) sections 4.5, 4.6 and figure 6; specification Rev 0.9 section 8.2. Mechanisms F-31 to F-35.
+//! Sources: Falcon (SIGCOMM'25) sections 4.5, 4.6 and figure 6; specification Rev 0.9 section 8.2. Mechanisms F-31 to
+//! F-35.
 //!
 //! A *context* (here: packet) is room for what is known of one packet, a *buffer* a unit of room for payload or gather
 //! lists. Both exist for sending and for receiving, and both are carved once more, between requests and responses. That
@@ -8,9 +9,9 @@
 //! what arrives and what leaves never wait for each other; requests and responses of one direction never wait for each
 //! other; and the request whose turn it is ([head of line](zone)) is admitted where others are not.
 //!
-//! The life of what is held (F-33): who accepts a request from the upper layer reserves room for the packet to send *and*
-//! for what will come back; a target takes room as packets arrive and as its upper layer answers. Room to receive returns
-//! on delivery to the upper layer, room to send when the packet is acknowledged.
+//! The life of what is held (F-33): who accepts a request from the upper layer reserves room for the packet to send
+//! *and* for what will come back; a target takes room as packets arrive and as its upper layer answers. Room to receive
+//! returns on delivery to the upper layer, room to send when the packet is acknowledged.
 //!
 //! Deviations and choices:
 //!

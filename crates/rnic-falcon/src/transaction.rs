@@ -1,15 +1,16 @@
 //! The transaction layer of one connection: requests in, completions out, in the order that the connection promises.
 //!
-//! Sources: Falcon (SIGCOMM'25) sections 4.4, 4.5 and appendix A; specification Rev 0.9 sections 6, 8 and 11. Mechanisms
-//! F-2, F-3, F-5 to F-8, F-33, F-34, F-41.
+//! Sources: Falcon (SIGCOMM'25) sections 4.4, 4.5 and appendix A; specification Rev 0.9 sections 6, 8 and 11.
+//! Mechanisms F-2, F-3, F-5 to F-8, F-33, F-34, F-41.
 //!
-//! A *transaction* is at most one packet of data: a Push takes it there, a Pull brings it back. Its initiator numbers it
-//! (RSN); the target hands requests to its upper layer in that order, and the initiator hands back completions in it, when
-//! the connection is ordered. Both halves live in every connection: [`initiator`] for our requests, [`target`] for the
-//! peer's.
+//! A *transaction* is at most one packet of data: a Push takes it there, a Pull brings it back. Its initiator numbers
+//! it (RSN); the target hands requests to its upper layer in that order, and the initiator hands back completions in
+//! it, when the connection is ordered. Both halves live in every connection: [`initiator`] for our requests, [`target`]
+//! for the peer's.
 //!
-//! What passes to the delivery layer goes through [`Layer`], which implements [`crate::seam::Upper`]. What the target's upper
-//! layer settles later comes out of [`Transactions::settled`], for `Delivery::acknowledge` and `Delivery::refuse`.
+//! What passes to the delivery layer goes through [`Layer`], which implements [`crate::seam::Upper`]. What the target's
+//! upper layer settles later comes out of [`Transactions::settled`], for `Delivery::acknowledge` and
+//! `Delivery::refuse`.
 //!
 //! Choices where the sources are silent or disagree (falcon.md section 9):
 //!

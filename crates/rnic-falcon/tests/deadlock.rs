@@ -1,14 +1,15 @@
 //! Rank 19 of the targets: with carving, admission at the head of the line and separate sequence spaces, no schedule
 //! ends in a deadlock; take any of the three away, and one is found.
 //!
-//! Tiny pools and windows, three connections between two NICs, and a network that loses, doubles and reorders. A schedule is a
-//! few hundred random steps; then nothing is handed in or lost any more, and everything under way must end with all
-//! resources free.
+//! Tiny pools and windows, three connections between two NICs, and a network that loses, doubles and reorders. A
+//! schedule is a few hundred random steps; then nothing is handed in or lost any more, and everything under way must
+//! end with all resources free.
 //!
-//! An upper layer can hold one Pull at a time. With Pushes and Pulls ([`MIXED`]), the initiator sees to that, as RDMA's limit on
-//! outstanding Reads does. With Pulls alone ([`PULLS`]), the target may, by being busy. The search found that it may not when
-//! there are Pushes: they share a window with Pull Data, so Pushes that find no room because of Pulls that wait close the
-//! window for the very data that these wait for ([`UpperLayer::pull`](rnic_falcon::transaction::UpperLayer::pull)).
+//! An upper layer can hold one Pull at a time. With Pushes and Pulls ([`MIXED`]), the initiator sees to that, as RDMA's
+//! limit on outstanding Reads does. With Pulls alone ([`PULLS`]), the target may, by being busy. The search found that
+//! it may not when there are Pushes: they share a window with Pull Data, so Pushes that find no room because of Pulls
+//! that wait close the window for the very data that these wait for
+//! ([`UpperLayer::pull`](rnic_falcon::transaction::UpperLayer::pull)).
 //!
 //! A seed that fails is replayed with `RNIC_FALCON_SEED=<seed> cargo test -p rnic-falcon --test deadlock replay`.
 

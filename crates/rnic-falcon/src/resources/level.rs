@@ -30,7 +30,7 @@ impl Level {
     pub fn of(self, capacity: Amount) -> u8 {
         let level = |held: u64, room: u32| {
             let room = u64::from(room) << FRACTION_BITS;
-            if room == 0 { 0 } else { (held * LEVELS / room).min(LEVELS - 1) as u8 }
+            (held * LEVELS).checked_div(room).unwrap_or(0).min(LEVELS - 1) as u8
         };
         level(self.packets, capacity.packets).max(level(self.buffers, capacity.buffers))
     }

@@ -1,3 +1,5 @@
+//! Parts, zones, thresholds and levels: each as the targets say an observer checks it.
+
 use super::threshold::{Alpha, Isolation, Usage};
 use super::*;
 use rnic_base::RandomStreams;

@@ -1,8 +1,8 @@
 //! How much one connection may hold before its upper layer is told to pause: Xoff (F-34 to F-36).
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.6. Dynamic thresholds are those of shared switch buffers: a connection may hold
-//! T = alpha x what is free. A slow connection holds what it has for longer, reaches its threshold, and is stopped while
-//! there is room for others. The adaptive engine sets alpha by connection, larger for those that move.
+//! Source: Falcon (SIGCOMM'25) section 4.6. Dynamic thresholds are those of shared switch buffers: a connection may
+//! hold T = alpha x what is free. A slow connection holds what it has for longer, reaches its threshold, and is stopped
+//! while there is room for others. The adaptive engine sets alpha by connection, larger for those that move.
 //!
 //! Alpha is a power of two between 8 and 1/4096, four bits, as in the public simulator; a connection may always hold
 //! one unit of each, or it would never move again.

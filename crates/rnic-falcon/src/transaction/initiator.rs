@@ -5,9 +5,9 @@
 //!   Pull   submitted -> sent -> acknowledged on receipt -> data here -> completed
 //! ```
 //!
-//! An entry is blank again when its completion was handed over *and* its packet is acknowledged: either may come first with
-//! a Pull. What was refused or given up completes when the Resync that takes its packet's place is acknowledged: until then
-//! the target may still be waiting for its number (specification 6.6.5).
+//! An entry is blank again when its completion was handed over *and* its packet is acknowledged: either may come first
+//! with a Pull. What was refused or given up completes when the Resync that takes its packet's place is acknowledged:
+//! until then the target may still be waiting for its number (specification 6.6.5).
 
 use std::collections::VecDeque;
 
@@ -165,8 +165,8 @@ impl Initiator {
         Some(seq.wire())
     }
 
-    /// Which request could leave now: the oldest on an ordered connection, and no other; else the oldest of a type whose
-    /// gate is open, `pulls_first` or not.
+    /// Which request could leave now: the oldest on an ordered connection, and no other; else the oldest of a type
+    /// whose gate is open, `pulls_first` or not.
     pub(super) fn sendable(&self, open: Gates, pulls_first: bool) -> Option<Kind> {
         let (pull, push) = (self.pulls.front(), self.pushes.front());
         match self.ordering {

@@ -7,12 +7,12 @@
 //!
 //! On an ordered connection a request that comes early is kept until its turn, in room that resources count.
 //!
-//! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper layer
-//! is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready on an
-//! ordered connection, all behind it are not ready either (specification 8.5.3.4).
+//! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper
+//! layer is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready
+//! on an ordered connection, all behind it are not ready either (specification 8.5.3.4).
 //!
-//! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync has
-//! taken its place; what is behind it goes on.
+//! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
+//! has taken its place; what is behind it goes on.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! What the transaction layer asks of, and tells, an upper layer: RDMA, NVMe, a test (F-1, F-43).
 //!
-//! Payload is not here. Whoever drives the connection keeps the bytes of what has arrived until the upper layer has taken it,
-//! by the request's RSN; on unordered connections that is at once.
+//! Payload is not here. Whoever drives the connection keeps the bytes of what has arrived until the upper layer has
+//! taken it, by the request's RSN; on unordered connections that is at once.
 
 use rnic_base::Time;
 use rnic_wire::falcon::{CompletionCode, RnrTimeout, Rsn, Ulp};
@@ -91,9 +91,9 @@ pub trait UpperLayer {
 
     /// A Pull has arrived, and it is its turn.
     ///
-    /// Where there are Pushes too, whether it is taken must not depend on room to answer earlier Pulls: Pushes that find
-    /// no room because of Pulls that wait would fill the window that those answers need (`tests/deadlock.rs` finds it).
-    /// RDMA keeps to that by bounding outstanding Reads at their initiator (RDMA over Falcon, section 6.5).
+    /// Where there are Pushes too, whether it is taken must not depend on room to answer earlier Pulls: Pushes that
+    /// find no room because of Pulls that wait would fill the window that those answers need (`tests/deadlock.rs` finds
+    /// it). RDMA keeps to that by bounding outstanding Reads at their initiator (RDMA over Falcon, section 6.5).
     fn pull(&mut self, now: Time, request: &Request) -> PullReply;
 
     /// One of its own transactions has ended. Exactly once for each that was taken.
