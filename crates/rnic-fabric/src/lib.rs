@@ -42,6 +42,7 @@ pub mod check;
 mod entry;
 pub mod fault;
 pub mod host;
+mod ideal;
 mod link;
 mod packets;
 pub mod plan;
@@ -54,6 +55,7 @@ pub mod switch;
 pub mod topology;
 pub mod workload;
 
+pub use ideal::message_frames;
 pub use plan::{Plan, PlanError};
 pub use report::{FlowRecord, Report};
 pub use route::RouteSpec;

@@ -90,7 +90,7 @@
 //!
 //! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
 //! `read-write`: every other queue pair of a client reads, the others write. With several `clients`, queue pair `i`
-//! belongs to host `from + i % clients`.
+//! belongs to host `from + i % clients`. Queue pairs begin together, or at chance times within its `jitter` (0).
 //!
 //! | fault | keys |
 //! |---|---|

@@ -1,5 +1,6 @@
 //! What a run has measured.
 
+mod fields;
 mod parquet_file;
 mod percentile;
 mod pool;

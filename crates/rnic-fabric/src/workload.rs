@@ -195,6 +195,8 @@ pub enum WorkloadPlan {
         to: u32,
         /// Queue pairs, of all clients.
         queue_pairs: u32,
+        /// Their starts are spread over so long.
+        jitter: Duration,
         /// Every other queue pair does this instead.
         alternate: Option<Operation>,
         /// Messages of each queue pair.
@@ -250,13 +252,14 @@ impl WorkloadPlan {
             Self::Permutation { bytes, traffic } => {
                 Box::new(List::new(permutation::flows(hosts, *bytes, &Arc::new(*traffic), streams)))
             }
-            Self::ClosedLoop { from, clients, to, queue_pairs, alternate, count, traffic } => {
+            Self::ClosedLoop { from, clients, to, queue_pairs, jitter, alternate, count, traffic } => {
                 let bytes = traffic.message_bytes * u64::from(*count);
                 let traffic_op = traffic.op;
                 let traffic = |op| Arc::new(Traffic { op, count: Some(*count), ..*traffic });
                 let kinds = [traffic(traffic_op), traffic(alternate.unwrap_or(traffic_op))];
+                let mut stream = streams.stream("workload/closed-loop");
                 let flow = |index: u32| FlowSpec {
-                    start: Time::ZERO,
+                    start: Time::ZERO + Duration::from_ps(stream.between(0, jitter.as_ps())),
                     src: from + index % clients,
                     dst: *to,
                     bytes,

@@ -29,7 +29,7 @@ pub struct Experiment {
     pub caption: String,
     /// The plan that everything else overrides: a path from the folder of this file.
     pub plan: Option<String>,
-    /// The same, written here.
+    /// The same, written here; where every measure is a quantity, their arguments.
     pub base: Option<toml::Table>,
     /// Overrides for every run.
     #[serde(default)]
@@ -159,7 +159,7 @@ pub enum Scale {
     Log,
 }
 
-/// A number read off a run.
+/// A number read off a run, or one that the code computes without a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
@@ -168,8 +168,10 @@ pub struct Measure {
     /// What people read.
     pub label: String,
     /// The field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`.
-    pub field: String,
-    /// Divided by the sum of these fields.
+    pub field: Option<String>,
+    /// Instead: a quantity, with the plan's keys as its arguments; `rnic reproduce --quantities` lists them.
+    pub quantity: Option<String>,
+    /// A field divided by the sum of these fields.
     #[serde(default)]
     pub per: Vec<String>,
     /// Times this.

@@ -160,7 +160,7 @@ fn unit(layout: &Layout<'_>, value: &Value) -> String {
         }
         Value::Ratio(_) | Value::Order { .. } => "x".to_owned(),
         Value::Percent(_) => "%".to_owned(),
-        Value::Knee { .. } | Value::Trend { .. } | Value::Quantity { .. } => String::new(),
+        Value::Knee { .. } | Value::Crossing { .. } | Value::Trend { .. } | Value::Quantity { .. } => String::new(),
     }
 }
 
@@ -177,19 +177,23 @@ pub fn measured(
 ) -> Result<Vec<f64>, String> {
     let measure = layout.selected.experiment.measure.iter().find(|measure| measure.name == name);
     let measure = measure.ok_or_else(|| format!("there is no measure `{name}`"))?;
+    let Some(path) = &measure.field else {
+        let value = layout.quantity(name, variant, place);
+        return value.map(|value| vec![value]).ok_or_else(|| format!("{variant}: `{name}` was not computed"));
+    };
     let one = |seed: &u64| {
         let said = |what: &str| format!("{variant} with seed {seed}: {what}");
         let sample = layout.sample(samples, variant, place, *seed).ok_or_else(|| said("it has not run"))?;
         match &sample.failure {
             Some(failure) => Err(said(failure)),
-            None => read(sample, measure).map_err(|what| said(&what)),
+            None => read(sample, path, measure).map_err(|what| said(&what)),
         }
     };
     layout.seeds.iter().map(one).collect()
 }
 
-fn read(sample: &Sample, measure: &Measure) -> Result<f64, String> {
-    let value = field(sample, &measure.field)?;
+fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
+    let value = field(sample, path)?;
     if measure.per.is_empty() {
         return Ok(value * measure.scale);
     }

@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Bytes, Duration, Probability};
+use rnic_fabric::message_frames;
+use rnic_fabric::workload::Operation;
+use rnic_policy::footprint::CONTEXT_BYTES;
 use rnic_policy::{FootprintField, Per, Profile};
+
+use crate::experiment::label_of;
 
 /// Arguments of a quantity.
 pub type Arguments = BTreeMap<String, toml::Value>;
@@ -38,6 +43,24 @@ pub const QUANTITIES: &[Quantity] = &[
         what: "kilobytes that loss recovery keeps on a NIC: `transport`, `connections`, `requests` (docs/memory.md)",
         compute: footprint,
     },
+    Quantity {
+        name: "state-bits",
+        what: "bits of the same for each connection, what they share dealt out to them: `transport`, `connections`, \
+               `requests`",
+        compute: |with| Ok(footprint(with)? * 8e3 / count(with, "connections")?),
+    },
+    Quantity {
+        name: "contexts",
+        what: "connections whose contexts fit into the memory of a NIC: `transport` and either `cache`, in bytes, of \
+               which what they share takes its part, or `entries`, for NICs that say no more",
+        compute: contexts,
+    },
+    Quantity {
+        name: "header-share",
+        what: "percent that headers of a transport take of payload and themselves, beside those of RoCEv2: \
+               `transport`, `op`, `message`, `mtu`",
+        compute: header_share,
+    },
 ];
 
 /// One packet time by one packet time and the share of it that is spent waiting.
@@ -69,9 +92,47 @@ fn footprint(with: &Arguments) -> Result<f64, String> {
     Ok(transport(with)?.footprint().iter().map(bits).sum::<f64>() / 8e3)
 }
 
+/// Whole contexts in what is left beside what all connections share.
+fn contexts(with: &Arguments) -> Result<f64, String> {
+    let profile = transport(with)?;
+    match (with.contains_key("cache"), with.contains_key("entries")) {
+        (false, true) => count(with, "entries"),
+        (true, false) => {
+            let bits = quantity::<Bytes>(with, "cache")?.get() * 8;
+            let context = CONTEXT_BYTES * 8 + profile.footprint_bits(Per::Connection);
+            Ok((bits.saturating_sub(profile.footprint_bits(Per::Nic)) / context) as f64)
+        }
+        _ => Err("give either `cache` or `entries`".to_owned()),
+    }
+}
+
+/// FaSR section IV-D counts so: 6 bytes of 1024 and 6 are 0.58 %.
+fn header_share(with: &Arguments) -> Result<f64, String> {
+    let (bytes, mtu) = (quantity::<Bytes>(with, "message")?.get(), count(with, "mtu")? as u32);
+    let name = with.get("op").and_then(toml::Value::as_str).ok_or("give `op`, by its name")?;
+    let op = Operation::ALL.iter().find(|(known, _)| *known == name).map(|(_, op)| *op);
+    let op = op.ok_or_else(|| format!("there is no operation `{name}`"))?;
+    let frames = |profile: &Profile| message_frames(profile, op, bytes, mtu);
+    let added = frames(&transport(with)?)?.saturating_sub(frames(&named("roce-gbn", [])?)?) as f64;
+    Ok(added / (bytes as f64 + added) * 100.0)
+}
+
+/// As in plans: a name, or a table of a name and options.
 fn transport(with: &Arguments) -> Result<Profile, String> {
-    let name = with.get("transport").and_then(toml::Value::as_str).ok_or("give `transport`, by its name")?;
-    rnic_transports::select(name, []).map_err(|error| error.to_string())
+    match with.get("transport") {
+        Some(toml::Value::String(name)) => named(name, []),
+        Some(toml::Value::Table(table)) => {
+            let name = table.get("name").and_then(toml::Value::as_str).ok_or("give `transport.name`")?;
+            let options = table.iter().filter(|(key, _)| *key != "name");
+            let options: Vec<(&str, String)> = options.map(|(key, value)| (key.as_str(), label_of(value))).collect();
+            named(name, options.iter().map(|(key, value)| (*key, value.as_str())))
+        }
+        _ => Err("give `transport`, by its name".to_owned()),
+    }
+}
+
+fn named<'o>(name: &str, options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone) -> Result<Profile, String> {
+    rnic_transports::select(name, options).map_err(|error| error.to_string())
 }
 
 fn count(with: &Arguments, key: &str) -> Result<f64, String> {
@@ -121,5 +182,43 @@ mod tests {
         irn.insert("requests".to_owned(), toml::Value::Integer(10_000));
         assert_eq!(footprint(&irn), Ok(100.0 + 30.0 + 0.01), "IRN section 6.1: 800 bits, 3 bytes, 10 bytes");
         assert_eq!(stall_goodput(&Arguments::new()), Err("give `loss`, with its unit".to_owned()));
+    }
+
+    fn arguments(text: &str) -> Arguments {
+        text.parse::<toml::Table>().expect("TOML").into_iter().collect()
+    }
+
+    /// FaSR section V-A: 1.4 MB hold 2379 contexts of IRN+, 5223 of SRNIC and, beside a pool, fewer than 5447 of FaSR.
+    #[test]
+    fn r23_contexts_share_the_memory_with_the_pool() {
+        let fit = |transport: &str| contexts(&arguments(&format!("transport = {transport}\ncache = \"1.4MB\"")));
+        assert_eq!(fit("\"irn-plus\""), Ok(2_378.0), "and ten bytes for all");
+        assert_eq!(fit("\"srnic\""), Ok(5_223.0));
+        assert_eq!(fit("{ name = \"fasr\", pool_blocks = 257, pool_block_bits = 16 }"), Ok(5_441.0));
+        assert_eq!(contexts(&arguments("transport = \"roce-gbn\"\nentries = 256")), Ok(256.0));
+        let neither = contexts(&arguments("transport = \"roce-gbn\""));
+        assert_eq!(neither, Err("give either `cache` or `entries`".to_owned()));
+        let unknown = fit("{ name = \"fasr\", pool_bloks = 1 }").expect_err("no such option");
+        assert!(unknown.contains("pool_bloks"), "{unknown}");
+    }
+
+    /// FaSR section IV-D: 6 bytes take 0.58 %.
+    #[test]
+    fn headers_are_a_share_of_what_they_come_with() {
+        let share = |transport: &str, op: &str| {
+            let text = format!("transport = \"{transport}\"\nop = \"{op}\"\nmessage = \"1MiB\"\nmtu = 1024");
+            header_share(&arguments(&text))
+        };
+        assert_eq!(share("fasr", "send"), Ok(6.0 / 1_030.0 * 100.0));
+        assert_eq!(share("roce-gbn", "write"), Ok(0.0));
+        assert_eq!(share("irn", "jump"), Err("there is no operation `jump`".to_owned()));
+    }
+
+    /// 8 bits each, and 7380 for all (docs/memory.md).
+    #[test]
+    fn what_is_shared_is_dealt_out() {
+        let quantity = find("state-bits").expect("it is there");
+        let bits = (quantity.compute)(&arguments("transport = \"fasr\"\nconnections = 1000\nrequests = 0"));
+        assert!((bits.expect("sound") - 15.38).abs() < 1e-9);
     }
 }

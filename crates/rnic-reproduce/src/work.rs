@@ -8,6 +8,7 @@ use rnic_fabric::Plan;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
+use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample};
 
 /// Which version of the experiments.
@@ -37,10 +38,12 @@ pub struct Layout<'c> {
     pub selected: Selected<'c>,
     /// The values of each axis, of this size.
     pub axes: Vec<Vec<AxisPoint>>,
-    /// The seeds.
+    /// The seeds; one that means nothing where nothing is run.
     pub seeds: Vec<u64>,
     places: Vec<Place>,
     keys: BTreeMap<(usize, Place, u64), String>,
+    /// Where nothing is run: what each quantity comes to, by measure, variant and place.
+    quantities: BTreeMap<(usize, usize, Place), f64>,
 }
 
 /// For each axis the index of a value, or none where the plan is left as it is.
@@ -76,19 +79,41 @@ impl<'c> Work<'c> {
         };
         let seeds = seeds.map_or_else(|| listed.clone(), |count| first_seeds(listed, count));
         let places = places(experiment.sweep, &axes);
-        let mut layout = Layout { selected, axes, seeds, places, keys: BTreeMap::new() };
+        let (keys, quantities) = (BTreeMap::new(), BTreeMap::new());
+        let mut layout = Layout { selected, axes, seeds, places, keys, quantities };
         if experiment.needs_runs() {
             self.fill(&mut layout)?;
+        } else {
+            layout.seeds = vec![0];
+            self.compute(&mut layout)?;
         }
         Ok(layout)
     }
 
+    /// Every quantity for every variant at every place.
+    fn compute(&self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
+        let experiment = layout.selected.experiment;
+        for (variant_index, variant) in experiment.variant.iter().enumerate() {
+            for place in layout.places.clone() {
+                let at = layout.name_of(variant, &place);
+                let told = |what: String| wrong(experiment, at.clone(), what);
+                let with: Arguments = overridden(experiment, &self.overrides(layout, variant, &place))
+                    .map_err(told)?
+                    .into_iter()
+                    .collect();
+                for (index, measure) in experiment.measure.iter().enumerate() {
+                    let Some(name) = &measure.quantity else { continue };
+                    let value = quantity::find(name).and_then(|quantity| (quantity.compute)(&with)).map_err(told)?;
+                    layout.quantities.insert((index, variant_index, place.clone()), value * measure.scale);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn fill(&mut self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
         let experiment = layout.selected.experiment;
-        let wrong = |key: String, what: String| {
-            let path = experiment.folder.join(FILE).display().to_string();
-            CatalogueError::Key { path, line: None, key, what }
-        };
+        let wrong = |key: String, what: String| wrong(experiment, key, what);
         let memory = experiment.memory.as_deref().map_or(Ok(MEMORY), |text| text.parse::<Bytes>().map(Bytes::get));
         let memory = memory.map_err(|error| wrong("memory".into(), error.to_string()))?;
         for (index, variant) in experiment.variant.iter().enumerate() {
@@ -126,7 +151,20 @@ impl<'c> Work<'c> {
     }
 }
 
+fn wrong(experiment: &Experiment, key: String, what: String) -> CatalogueError {
+    let path = experiment.folder.join(FILE).display().to_string();
+    CatalogueError::Key { path, line: None, key, what }
+}
+
 impl Layout<'_> {
+    /// What the quantity of `measure` comes to for `variant` at `place`.
+    pub fn quantity(&self, measure: &str, variant: &str, place: &Place) -> Option<f64> {
+        let experiment = self.selected.experiment;
+        let measure = experiment.measure.iter().position(|other| other.name == measure)?;
+        let variant = experiment.variant.iter().position(|other| other.name == variant)?;
+        self.quantities.get(&(measure, variant, place.clone())).copied()
+    }
+
     /// The run of `variant` at `place` with `seed`.
     pub fn sample<'s>(
         &self,
@@ -219,14 +257,20 @@ fn moved(place: &Place, axis: usize, index: usize) -> Place {
 
 type Resolved = (String, BTreeMap<String, String>, u64);
 
-/// The plan with everything laid over it, the files that it names, and about how much work it is.
-fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved, String> {
+/// The plan with everything laid over it.
+fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml::Table, String> {
     let mut table = experiment.base_plan.clone();
     // A name makes no other run of it.
     table.remove("name");
     for (key, value) in overrides.iter().flat_map(|overrides| overrides.iter()) {
         replace(&mut table, key, value)?;
     }
+    Ok(table)
+}
+
+/// The same as text, the files that it names, and about how much work it is.
+fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved, String> {
+    let table = overridden(experiment, overrides)?;
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     let mut files = BTreeMap::new();
     let mut read = |name: &str| {

@@ -111,6 +111,102 @@ fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
     assert!(broken.is_failure());
 }
 
+/// Memory of two transports over connections: a fixed part and one for each.
+const QUANTITIES: &str = r#"
+question = "Which takes less?"
+figure = "an example"
+caption = "Memory."
+[base]
+requests = 0
+[[variant]]
+name = "fasr"
+label = "FaSR"
+set = { transport = { name = "fasr", pool_units = 10 } }
+[[variant]]
+name = "srnic"
+label = "SRNIC"
+set = { transport = "srnic" }
+[[axis]]
+name = "queue-pairs"
+label = "queue pairs"
+key = "connections"
+values = [1, 10, 1000]
+[[measure]]
+name = "memory"
+label = "memory"
+quantity = "footprint"
+scale = 1000
+unit = "bytes"
+[[check]]
+row = "Q-1"
+what = "where FaSR takes less"
+paper = "nothing"
+value = { kind = "crossing", measure = "memory", of = "fasr", to = "srnic", axis = "queue-pairs" }
+band = { min = 49.05, max = 49.15 }
+why = "540 bytes (docs/memory.md, with 10 units) by 11."
+[[check]]
+row = "Q-2"
+what = "with one"
+paper = "nothing"
+value = { kind = "measure", measures = ["memory"], of = "srnic", at = { queue-pairs = "1" } }
+band = { min = 12, max = 12 }
+why = "It is 12."
+[[plot]]
+title = "Memory"
+kind = "lines"
+measures = ["memory"]
+axis = "queue-pairs"
+"#;
+
+/// What the code computes without a run goes along axes, through checks and into plots like what runs measure.
+#[test]
+fn quantities_stand_where_measures_stand() {
+    let catalogue = catalogue(QUANTITIES).expect("it is sound");
+    for size in [Size::Full, Size::Fast] {
+        let work = all(&catalogue, size);
+        assert!(work.runs.is_empty(), "there is nothing to run");
+        let samples = Samples::new();
+        let report = report(&work, &samples);
+        let rows = report.rows().concat();
+        assert!(rows.iter().all(|row| row.verdict == Verdict::Inside), "{rows:?}");
+        assert_eq!(rows[1].value.map(|stat| (stat.mean, stat.count)), Some((12.0, 1)));
+        assert!(report.html().contains("<svg") && !report.html().contains("has given a number"));
+    }
+}
+
+#[test]
+fn mistakes_in_quantities_are_one_line_too() {
+    let cases = [
+        ("quantity = \"footprint\"", "quantity = \"footprin\"", "measure[0].quantity: there is no quantity `footprin`"),
+        ("requests = 0", "", "variant `fasr` at queue pairs 1: give `requests`, a number"),
+        ("pool_units", "pool_unit", "pool_unit"),
+        ("quantity = \"footprint\"", "quantity = \"footprint\"\nfield = \"bytes\"", "measure[0].field: give either"),
+        (
+            "[[check]]\nrow = \"Q-1\"",
+            "[[measure]]\nname = \"run\"\nlabel = \"run\"\nfield = \"bytes\"\n[[check]]\nrow = \"Q-1\"",
+            "seeds: give 3",
+        ),
+        ("to = \"srnic\"", "to = \"irn\"", "check[0].value.to: there is no variant `irn`"),
+    ];
+    for (from, to, expected) in cases {
+        let text = QUANTITIES.replace(from, to);
+        assert_ne!(text, QUANTITIES, "{from} is in the example");
+        let said = match catalogue(&text) {
+            Err(said) => said,
+            Ok(catalogue) => {
+                let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
+                Work::new(selected, Size::Full, None).expect_err(to).to_string()
+            }
+        };
+        assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
+    }
+    let both =
+        QUANTITIES.replace("requests = 0", "requests = 0\n[[measure]]\nname = \"r\"\nlabel = \"r\"\nfield = \"bytes\"");
+    let both = both.replace("question =", "seeds = [1, 2, 3]\nquestion =");
+    let said = catalogue(&both).expect_err("one or the other");
+    assert!(said.contains("measure[1].quantity: stands alone"), "{said}");
+}
+
 #[test]
 fn a_size_without_the_value_leaves_the_row_out() {
     let text = example().replace("scale = \"log\"", "scale = \"log\"\nfast = [\"0.1%\"]");
@@ -174,6 +270,13 @@ fn mistakes_are_one_line_with_file_key_and_reason() {
         ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is there twice"),
         ("axis = \"loss\"", "axis = \"load\"", "plot[0].axis: there is no axis `load`"),
         ("mtu = 1024", "mtu = ", "not TOML"),
+        (
+            "field = \"goodput_gbps\"",
+            "field = \"goodput\"",
+            "measure[0].field: no report has a number `goodput`; the most alike: goodput_gbps,",
+        ),
+        ("unit = \"Gbit/s\"", "per = [\"drops.buffers\"]", "measure[0].per: no report has a number `drops.buffers`"),
+        ("field = \"goodput_gbps\"", "", "measure[0].field: give either a field of the report or a quantity"),
     ];
     for (from, to, expected) in cases {
         let text = example().replace(from, to);

@@ -1,15 +1,12 @@
 //! The end of a run: what was measured, and whether anything was left behind.
 
-use rnic_base::{Duration, Time};
-use rnic_wire::net::IpVersion;
-use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn, Reth, WqeSn};
+use rnic_base::Time;
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
 use crate::host::{Host, Recoveries};
-use crate::plan::Plan;
+use crate::ideal::ideal_time;
 use crate::report::{Drops, FlowRecord, PoolFigures, Report, Spread};
-use crate::topology::LinkClass;
 use crate::workload::WorkloadPlan;
 
 impl Simulation {
@@ -230,71 +227,4 @@ impl Report {
             records: Vec::new(),
         }
     }
-}
-
-/// How long a message of `bytes`, written with immediate, takes over links of `classes` in an empty network: store and
-/// forward, pipelined, back to back.
-///
-/// Packets of a message come in at most three sizes: the first, those in the middle, the last. With each link at its
-/// own rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link,
-/// or the next packet on this link". Such a chain leaves the first packet at some link `a` and reaches the last one at
-/// some link `b`.
-fn ideal_time(plan: &Plan, format: Format, bytes: u64, classes: &[LinkClass]) -> Duration {
-    let mtu = u64::from(plan.mtu);
-    let count = bytes.div_ceil(mtu).max(1);
-    let last_len = (bytes - (count - 1) * mtu) as u32;
-    let packet = |index: u64, len: u32| {
-        let position = match (index == 0, index + 1 == count) {
-            (true, true) => Position::Only,
-            (true, false) => Position::First,
-            (false, true) => Position::Last,
-            (false, false) => Position::Middle,
-        };
-        u64::from(write_packet(position, len, format).link_len(format, IpVersion::V4))
-    };
-    let link = |class: &LinkClass| match class {
-        LinkClass::Host => plan.host_links,
-        LinkClass::Fabric => plan.fabric_links,
-    };
-    let times =
-        |len: u64| -> Vec<u64> { classes.iter().map(|class| link(class).rate.serialize(len).as_ps()).collect() };
-    let propagation: u64 = classes.iter().map(|class| link(class).delay.as_ps()).sum();
-    let last = times(packet(count - 1, last_len));
-    if count == 1 {
-        return Duration::from_ps(propagation + last.iter().sum::<u64>());
-    }
-    let first = times(packet(0, plan.mtu));
-    let middle = times(packet(1, plan.mtu));
-    let mut longest = 0;
-    for a in 0..classes.len() {
-        for b in a..classes.len() {
-            let between = match count - 2 {
-                0 => 0,
-                // Crossing from a to b costs each link once; the other packets pass at the slowest of them.
-                middles => {
-                    let slowest = middle[a..=b].iter().max().copied().unwrap_or_default();
-                    middle[a..=b].iter().sum::<u64>() + (middles - 1) * slowest
-                }
-            };
-            // With no packet in the middle, the chain goes from the first to the last at one link.
-            if count > 2 || a == b {
-                longest = longest.max(first[..=a].iter().sum::<u64>() + between + last[b..].iter().sum::<u64>());
-            }
-        }
-    }
-    Duration::from_ps(propagation + longest)
-}
-
-/// A packet of a Write with immediate, for its length.
-fn write_packet(position: Position, payload_len: u32, format: Format) -> Packet {
-    let irn = format == Format::Irn;
-    let immediate = position.ends().then_some(0);
-    let headers = Headers::Write {
-        position,
-        reth: (irn || position.starts()).then_some(Reth::default()),
-        immediate,
-        recv_sn: immediate.filter(|_| irn).map(WqeSn::new),
-    };
-    let (dest_qpn, psn) = (Qpn::new(2), rnic_base::Psn::new(0));
-    Packet { dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers }
 }

@@ -202,7 +202,25 @@ fn a_closed_loop_deals_its_queue_pairs_out_to_clients_and_kinds() {
 }
 
 fn closed_loop(clients: u32, queue_pairs: u32, alternate: Option<Operation>, traffic: Traffic) -> WorkloadPlan {
-    WorkloadPlan::ClosedLoop { from: 1, clients, to: 0, queue_pairs, alternate, count: 50, traffic }
+    let jitter = Duration::ZERO;
+    WorkloadPlan::ClosedLoop { from: 1, clients, to: 0, queue_pairs, jitter, alternate, count: 50, traffic }
+}
+
+/// The same queue pairs, at chance times.
+#[test]
+fn a_closed_loop_may_start_bit_by_bit() {
+    let spread = Duration::from_us(100);
+    let mut plan = closed_loop(3, 12, None, Traffic::ONE_MESSAGE);
+    assert!(all(&plan, 4, 0).iter().all(|flow| flow.start == Time::ZERO));
+    if let WorkloadPlan::ClosedLoop { jitter, .. } = &mut plan {
+        *jitter = spread;
+    }
+    let starts = |seed| all(&plan, 4, seed).iter().map(|flow| flow.start).collect::<BTreeSet<_>>();
+    assert_eq!(starts(0).len(), 12, "no two at once");
+    assert!(starts(0).last().is_some_and(|last| *last <= Time::ZERO + spread));
+    assert_ne!(starts(0), starts(1));
+    let clients: Vec<u32> = all(&plan, 4, 0).iter().map(|flow| flow.src).collect();
+    assert_eq!(clients.iter().filter(|client| **client == 1).count(), 4);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What must hold of an experiment file beside its form: names that exist, shapes that can be computed.
 
-use super::{At, Axis, Check, Experiment, Plot, PlotKind, Sweep, Value};
+use rnic_fabric::Report;
+
+use super::{At, Axis, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
 
 /// What is wrong: the key and the complaint.
 pub(crate) type Complaint = (String, String);
@@ -11,6 +13,9 @@ impl Experiment {
         if self.needs_runs() {
             self.check_runs()?;
         }
+        unique("variant", self.variant.iter().map(|variant| variant.name.as_str()))?;
+        unique("axis", self.axis.iter().map(|axis| axis.name.as_str()))?;
+        self.check_measures()?;
         for (index, axis) in self.axis.iter().enumerate() {
             check_axis(axis).map_err(|(key, what)| (format!("axis[{index}].{key}"), what))?;
         }
@@ -33,7 +38,8 @@ impl Experiment {
 
     /// Whether anything of it must be simulated.
     pub fn needs_runs(&self) -> bool {
-        self.check.iter().any(|check| !matches!(check.value, Value::Quantity { .. })) || !self.plot.is_empty()
+        let is_read_off = |measure: &Measure| measure.quantity.is_none();
+        self.measure.iter().any(is_read_off) || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
     }
 
     fn check_runs(&self) -> Result<(), Complaint> {
@@ -49,12 +55,24 @@ impl Experiment {
         if self.fast.seeds.as_ref().is_some_and(|seeds| seeds.len() < SEEDS_MIN) {
             return Err(("fast.seeds".into(), format!("give {SEEDS_MIN} seeds at least")));
         }
+        Ok(())
+    }
+
+    fn check_measures(&self) -> Result<(), Complaint> {
+        unique("measure", self.measure.iter().map(|measure| measure.name.as_str()))?;
+        if self.measure.is_empty() {
+            return Ok(());
+        }
         if self.variant.is_empty() {
             return Err(("variant".into(), "give one at least".into()));
         }
-        unique("variant", self.variant.iter().map(|variant| variant.name.as_str()))?;
-        unique("axis", self.axis.iter().map(|axis| axis.name.as_str()))?;
-        unique("measure", self.measure.iter().map(|measure| measure.name.as_str()))
+        let numbers = Report::numbers();
+        let needs_runs = self.needs_runs();
+        for (index, measure) in self.measure.iter().enumerate() {
+            check_measure(measure, needs_runs, &numbers)
+                .map_err(|(key, what)| (format!("measure[{index}].{key}"), what))?;
+        }
+        Ok(())
     }
 
     fn check_check(&self, check: &Check) -> Result<(), Complaint> {
@@ -96,6 +114,9 @@ impl Experiment {
                 Err(at("drop", "a share between 0 and 1: 0.1 is a tenth".into()))
             }
             Value::Knee { measure, of, axis, at: place, .. } => self.check_along(measure, of, None, axis, place),
+            Value::Crossing { measure, of, to, axis, at: place } => {
+                self.check_along(measure, of, Some(to), axis, place)
+            }
             Value::Trend { measure, of, to, axis, at: place } => {
                 self.check_along(measure, of, to.as_deref(), axis, place)
             }
@@ -181,6 +202,36 @@ impl Experiment {
     }
 }
 
+/// A run gives numbers of its report, and code gives quantities; an experiment has one or the other.
+fn check_measure(measure: &Measure, needs_runs: bool, numbers: &[String]) -> Result<(), Complaint> {
+    match (&measure.field, &measure.quantity) {
+        (Some(field), None) => {
+            known_number(field, numbers).map_err(|what| ("field".to_owned(), what))?;
+            measure.per.iter().try_for_each(|name| known_number(name, numbers)).map_err(|what| ("per".to_owned(), what))
+        }
+        (None, Some(_)) if needs_runs => {
+            Err(("quantity".into(), "stands alone: other numbers of this experiment come from runs".into()))
+        }
+        (None, Some(name)) if measure.per.is_empty() => {
+            crate::quantity::find(name).map(|_| ()).map_err(|what| ("quantity".to_owned(), what))
+        }
+        (None, Some(_)) => Err(("per".into(), "divides fields of a report only".into())),
+        _ => Err(("field".into(), "give either a field of the report or a quantity".into())),
+    }
+}
+
+/// Whether a report can have the number called `path`; if not, says what is called most like it.
+fn known_number(path: &str, numbers: &[String]) -> Result<(), String> {
+    if numbers.iter().any(|number| number == path) {
+        return Ok(());
+    }
+    let alike = |number: &str| number.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
+    let mut nearest: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    nearest.sort_by_key(|number| std::cmp::Reverse(alike(number)));
+    nearest.truncate(NEAREST);
+    Err(format!("no report has a number `{path}`; the most alike: {}", names(&nearest)))
+}
+
 fn check_axis(axis: &Axis) -> Result<(), Complaint> {
     match (&axis.key, axis.values.is_empty(), axis.point.is_empty()) {
         (Some(_), false, true) | (None, true, false) => {}
@@ -225,3 +276,5 @@ fn names(names: &[&str]) -> String {
 pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
 /// Fewer show no spread.
 const SEEDS_MIN: usize = 3;
+/// So many names that could have been meant fit into a line.
+const NEAREST: usize = 4;

@@ -48,6 +48,20 @@ pub enum Value {
         #[serde(default)]
         at: At,
     },
+    /// Where on an axis a measure of one variant falls below that of another; interpolated; infinite if it never does.
+    Crossing {
+        /// Of this.
+        measure: String,
+        /// The variant that falls below.
+        of: String,
+        /// The variant below which it falls.
+        to: String,
+        /// Along this axis.
+        axis: String,
+        /// Where on the other axes.
+        #[serde(default)]
+        at: At,
+    },
     /// How a measure, or its ratio to another variant's, goes along an axis: 1 always up, -1 always down (Kendall's
     /// tau).
     Trend {

@@ -40,6 +40,7 @@ pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> 
         Value::Percent(pair) => desk.pair(pair, |of, to| (of / to - 1.0) * 100.0),
         Value::Order { measure, variants, at, over } => desk.order(measure, variants, at, over),
         Value::Knee { measure, of, axis, drop, at } => desk.knee(measure, of, axis, *drop, at),
+        Value::Crossing { measure, of, to, axis, at } => desk.crossing(measure, of, to, axis, at),
         Value::Trend { measure, of, to, axis, at } => desk.trend(measure, of, to.as_deref(), axis, at),
         Value::Quantity { name, with } => {
             let number = quantity::find(name).and_then(|quantity| (quantity.compute)(with))?;
@@ -159,6 +160,16 @@ impl Desk<'_> {
         Ok(Found { values, at: String::new() })
     }
 
+    fn crossing(&self, measure: &str, of: &str, to: &str, axis: &str, at: &At) -> Result<Found, Gap> {
+        let below = |place: &Place| {
+            let (of, to) = (self.measured(measure, of, place)?, self.measured(measure, to, place)?);
+            Ok(of.into_iter().zip(to).map(|(of, to)| of - to).collect())
+        };
+        let line = self.along(axis, at, below)?;
+        let values = line.seeds.iter().map(|values| crossing(&line.x, values)).collect();
+        Ok(Found { values, at: String::new() })
+    }
+
     fn trend(&self, measure: &str, of: &str, to: Option<&str>, axis: &str, at: &At) -> Result<Found, Gap> {
         let find = |place: &Place| {
             let of = self.measured(measure, of, place)?;
@@ -202,6 +213,18 @@ fn knee(x: &[f64], values: &[f64], drop: f64) -> f64 {
     x[index - 1] + (x[index] - x[index - 1]) * (above - limit) / (above - below)
 }
 
+/// Where a line falls below zero, between points by interpolation; infinite if it never does.
+fn crossing(x: &[f64], values: &[f64]) -> f64 {
+    match values.iter().position(|value| *value < 0.0) {
+        None => f64::INFINITY,
+        Some(0) => x[0],
+        Some(index) => {
+            let (above, below) = (values[index - 1], values[index]);
+            x[index - 1] + (x[index] - x[index - 1]) * above / (above - below)
+        }
+    }
+}
+
 /// Kendall's tau-a: pairs in order less pairs out of order, by all pairs.
 fn tau(x: &[f64], values: &[f64]) -> f64 {
     let (mut sum, mut pairs) = (0.0, 0.0);
@@ -229,6 +252,13 @@ mod tests {
     fn a_knee_lies_between_the_points_around_the_limit() {
         assert_eq!(knee(&[1.0, 2.0, 4.0], &[10.0, 10.0, 8.0], 0.1), 3.0);
         assert_eq!(knee(&[1.0, 2.0], &[10.0, 9.5], 0.1), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_crossing_lies_where_straight_lines_meet() {
+        assert_eq!(crossing(&[1.0, 3.0, 5.0], &[4.0, 2.0, -2.0]), 4.0);
+        assert_eq!(crossing(&[1.0, 3.0], &[-1.0, 2.0]), 1.0);
+        assert_eq!(crossing(&[1.0, 3.0], &[1.0, 0.0]), f64::INFINITY);
     }
 
     #[test]

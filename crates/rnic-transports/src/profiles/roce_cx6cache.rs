@@ -5,7 +5,8 @@
 //! `nic.qpc_entries = 256`, since what else lies in those 2 MB is not published, and `nic.wqe_fetch = "ahead"`.
 //!
 //! Deviations: what the adapter does after a loss beyond go-back-N (how long it takes to notice and to turn around) is
-//! not published; here it takes no time, which is kind to it.
+//! not published; here it takes no time, which is kind to it. Its vendor's documents name a slow restart and timeouts
+//! of its own (counters `roce_slow_restart`, `roce_adp_retrans`), but not how slow or how long.
 
 use rnic_policy::Profile;
 
