@@ -12,7 +12,8 @@ falcon.prefs.flow_bits = Pref.uint("Bits of the flow index", 2, "Low bits of the
 falcon.prefs.in_clear = Pref.bool("Packets are in clear", false, "Read packets that have a key and a cipher, too")
 
 local TYPES = {
-    [0] = "Pull Request", [3] = "Pull Data", [5] = "Push Data", [6] = "Resync", [8] = "NACK", [9] = "BACK", [10] = "EACK",
+    [0] = "Pull Request", [3] = "Pull Data", [5] = "Push Data", [6] = "Resync", [8] = "NACK", [9] = "BACK",
+    [10] = "EACK",
 }
 local PROTOCOLS = { [2] = "RDMA", [3] = "NVMe" }
 local CIPHERS = { [0] = "AES-GCM-128", [1] = "AES-GCM-256", [2] = "AES-GMAC-128", [3] = "AES-GMAC-256" }
@@ -384,7 +385,8 @@ end
 
 -- By type: the Falcon type that carries it, and how much data may follow.
 local NVME = {
-    [0] = { PUSH, 0 }, [1] = { PULL, 0 }, [2] = { DATA, 4224 }, [3] = { PUSH, 0 }, [4] = { PUSH, 0 }, [5] = { PUSH, 4224 },
+    [0] = { PUSH, 0 }, [1] = { PULL, 0 }, [2] = { DATA, 4224 }, [3] = { PUSH, 0 }, [4] = { PUSH, 0 },
+    [5] = { PUSH, 4224 },
 }
 
 local function nvme(place, packet_type)

@@ -7,8 +7,8 @@ use crate::tree::{SourceFile, Tree};
 pub const COLUMNS_MAX: usize = 120;
 
 /// Files whose blanks mean nothing: everything but data.
-const TEXT_SUFFIXES: [&str; 11] =
-    [".rs", ".md", ".toml", ".sh", ".py", ".pyi", ".sv", ".c", ".h", ".yml", ".gitignore"];
+const TEXT_SUFFIXES: [&str; 12] =
+    [".rs", ".md", ".toml", ".sh", ".py", ".pyi", ".lua", ".sv", ".c", ".h", ".yml", ".gitignore"];
 
 /// Notes to oneself, spelled in halves so that this file does not hold them.
 const NOTES: [&str; 4] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX"), concat!("HA", "CK")];
