@@ -40,7 +40,7 @@ lint: ## format and clippy, warnings are errors
 check: ## the house rules alone, one line a finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: README's table of rooms, clippy.toml, docs/memory.md
+generate: ## write what is generated: README's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
 

@@ -7,6 +7,7 @@ pub mod docs;
 pub mod generated;
 pub mod layout;
 pub mod markdown;
+pub mod mechanisms;
 pub mod names;
 pub mod parses;
 pub mod size;
@@ -55,6 +56,11 @@ pub const CHECKS: &[Check] = &[
     Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
     Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
     Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },
+    Check {
+        name: "mechanisms",
+        holds: "every mechanism of the papers has a test that names it",
+        run: mechanisms::check,
+    },
     Check { name: "names", holds: "`rnic_room::Name` in a page is a name of that room", run: names::check },
     Check { name: "blobs", holds: "no file larger than 256 KiB", run: layout::blobs },
     Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },

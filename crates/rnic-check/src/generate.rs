@@ -1,11 +1,12 @@
 //! Texts that are made from one declaration: README's table of rooms from the cards, the clippy.toml files from the
-//! bans.
+//! bans, the page of mechanisms from the tables and the names of tests.
 
 use core::fmt::Write as _;
 
 use crate::bans::{BANS, Ban, Clippy};
 use crate::card::Card;
 use crate::checks::cards::root_file;
+use crate::mechanisms;
 use crate::rooms::{Kind, ROOMS};
 use crate::tree::Tree;
 
@@ -39,7 +40,12 @@ pub fn all(tree: &Tree) -> Vec<Generated> {
         let bans: Vec<&Ban> = BANS.iter().filter(|ban| ban.scope.covers(room.name)).collect();
         Some(Generated { path: format!("{dir}/clippy.toml"), text: Ok(clippy_toml(&bans, EDGE_HEAD)), stale })
     });
-    readme.into_iter().chain([core]).chain(edges).collect()
+    let mechanisms = tree.file(mechanisms::PAGE).map(|_| Generated {
+        path: mechanisms::PAGE.to_owned(),
+        text: Ok(mechanisms::page(mechanisms::PAPERS, &mechanisms::tests(tree))),
+        stale: "the page does not say what the tables and the tests say",
+    });
+    readme.into_iter().chain([core]).chain(edges).chain(mechanisms).collect()
 }
 
 fn with_rooms(text: &str, table: &str) -> Result<String, String> {

@@ -12,8 +12,9 @@
 //!
 //! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to
 //! [`Finding`]s. The tables that people edit are [`rooms`] (who may use whom), [`bans`] (what is not called, and what
-//! instead) and `ratchet.toml` (what is too long today). Rust is read by `syn`, Markdown by `pulldown-cmark`: comments,
-//! strings and test modules do not confuse the rules.
+//! instead), [`mechanisms`] (what the papers describe, and tests must name) and `ratchet.toml` (what is too long
+//! today). Rust is read by `syn`, Markdown by `pulldown-cmark`: comments, strings and test modules do not confuse the
+//! rules.
 
 pub mod bans;
 pub mod card;
@@ -21,6 +22,7 @@ pub mod checks;
 pub mod finding;
 pub mod generate;
 pub mod manifest;
+pub mod mechanisms;
 pub mod modules;
 pub mod rooms;
 pub mod rust_source;

@@ -1,14 +1,17 @@
 //! FaSR's mechanisms, one test an id, as the observer of the wire, of memory and of the pool's counters sees them.
 //!
 //! Source: FaSR (2025) sections III and IV. The ids are those of the project's table of mechanisms. Not
-//! here: the counts and lists inside the pool (R-1, R-9 to in `window/pool/tests.rs`), the headers'
-//! bytes (R-20 in `rnic-wire`), sizes, modules of the hardware, the model of
-//! the host.
+//! here: the counts and lists inside the pool (R-1, R-9 to in `window/pool/tests.rs`), the
+//! headers' bytes (R-20 in `rnic-wire`), sizes (R-12, R-23 in `rnic-transports`), the model of the NIC (R-19, R-22,
+//! R-25 in `rnic-fabric`), programs (R-27 in `rnic-verbs`). `docs/mechanisms.md` lists them all.
 //!
 //! The wire takes 5 us one way and any number of packets at once, so a round trip is 10 us and times in microseconds
 //! are exact. Packets are named by their distance from the first PSN, which lies six before the wrap.
 
 mod common;
+
+#[path = "fasr_mechanisms/modules.rs"]
+mod modules;
 
 use common::*;
 use rnic_base::{Duration, Psn, Time};
@@ -74,7 +77,7 @@ fn us(us: u64) -> Time {
 /// SACKs carry the number of packets that are missing; repairs count down and say so in their
 /// acknowledgement. Packets that come in order are acknowledged plainly.
 #[test]
-fn r5_sacks_carry_what_the_receiver_counts() {
+fn r1_r5_sacks_carry_what_the_receiver_counts() {
     use LossCause::{Early, Repaired};
     let pair = written(12, &[(5, 0), (8, 0)]);
     let early = [(6, 1), (7, 1), (9, 2), (10, 2), (11, 2)].map(|(at, lost)| (Early, at, lost, false));
@@ -267,17 +270,36 @@ fn r20_each_packet_can_be_placed_alone() {
     }
     assert_eq!(writes, [(0, 4_096), (1_024, 0), (2_048, 0), (3_072, 0)]);
     assert_eq!(sends, [(Position::First, 0, 0), (Position::Last, 0, 1)]);
-    // it lies in the application's memory although the first packet is missing.
-    let (at, len) = (TARGET as usize, MTU as usize);
-    assert!(pair.right.memory[at + 2 * len..at + 4 * len] == pair.left.memory[2 * len..4 * len]);
     pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+}
+
+/// what comes behind a hole lies in the host's memory at once, of a Write and of a Send; the application hears of
+/// it when the hole is filled, and not before.
+#[test]
+fn r26_early_data_goes_to_memory_and_is_delivered_in_order() {
+    let mut pair = fasr();
+    let len = MTU as usize;
+    let (written, received) = (TARGET as usize, TARGET as usize + 8 * len);
+    pair.right.post_recv(9, &[pair.right.sge(received as u64, 2 * MTU)]);
+    pair.wire(drop_requests(FIRST, &[(0, 0)]));
+    write(&mut pair, 1, 4);
+    pair.left.post(2, SendOp::Send { immediate: None }, &[pair.left.sge(100_000, 2 * MTU)]);
+    pair.run_until(us(9));
+    assert!(pair.right.memory[written + len..written + 4 * len] == pair.left.memory[len..4 * len]);
+    assert!(pair.right.memory[written..written + len] != pair.left.memory[..len], "this one is lost");
+    assert!(pair.right.memory[received..received + 2 * len] == pair.left.memory[100_000..100_000 + 2 * len]);
+    assert_eq!((pair.right.statuses(), pair.left.statuses()), (vec![], vec![]), "nobody is told yet");
+    pair.run();
+    assert!(pair.right.memory[written..written + 4 * len] == pair.left.memory[..4 * len]);
+    assert_eq!(pair.right.statuses(), [(9, WcStatus::Success)]);
     assert_eq!(pair.left.statuses(), [(1, WcStatus::Success), (2, WcStatus::Success)]);
 }
 
 /// Read requests are acknowledged; one that is lost is asked again when its timer runs out, and a lost
 /// response is its source's business: the request is not repeated for it.
 #[test]
-fn r21_a_lost_read_request_is_submitted_again() {
+fn r20_r21_a_lost_read_request_is_submitted_again() {
     let read = |drops: Vec<(From, i64)>| {
         let mut pair = fasr();
         let mut left: Vec<_> = drops;

@@ -53,6 +53,42 @@ fn a_lossless_run_asks_no_bitmap() {
     assert!(queries > lossy.packets_retransmitted, "the sender asks, and so does the receiver: {queries}");
 }
 
+/// R-19, as far as a model can say it: every packet asks for the context of its queue pair, once, also the early one,
+/// the repair and the SACK; an acknowledgement that leaves does not ask: its context was there when it was made.
+#[test]
+fn r19_a_packet_asks_for_its_context_once() {
+    for fault in ["[]", r#"[{ kind = "drop", probability = "1%", packets = "data" }]"#] {
+        let report = run(STREAM, &[("fault", fault), ("transport.name", "fasr"), ("nic.qpc_entries", "4")], 1);
+        let nic = report.nic.expect("it is modelled");
+        let data = report.packets_sent + report.packets_retransmitted;
+        let received = data - report.packets_dropped + report.acks_sent;
+        assert!(report.acks_sent > 10_000 && nic.dropped == 0, "{nic:?}");
+        assert_eq!(nic.context_hits + nic.context_misses, data + received, "{fault}");
+    }
+}
+
+/// R-25 in the fabric's model of the pipeline: full packets at the rate of the link, at 100 Gbit/s and at 200; and
+/// where the link would take more, 181 million packets a second, both ways together.
+#[test]
+fn r25_line_rate_and_181_million_packets_a_second() {
+    let fasr = [("fault", "[]"), ("transport.name", "fasr"), ("nic.wqe_fetch", "ahead")];
+    let rate = |settings: &[(&str, &str)]| {
+        let text = STREAM.replace("cycle = \"0ns\"", "receive_buffer = \"600KB\"");
+        goodput(&text, &[&fasr[..], settings].concat())
+    };
+    for (gbps, link) in [(100.0, "100Gbps"), (200.0, "200Gbps")] {
+        let goodput = rate(&[("links.rate", link)]);
+        // 12 bytes more than RoCE in all but the first packet of a message, 66 of headers, 20 of preamble and gap.
+        let share = goodput / gbps / (1_024.0 / (1_024.0 + 66.0 + 12.0 + 20.0));
+        assert!((0.99..=1.02).contains(&share), "{link}: {goodput:.1} Gbit/s");
+    }
+    let small = [("links.rate", "1600Gbps"), ("workload.message", "8"), ("workload.duration", "300us")];
+    let messages = rate(&[&small[..], &[("run.warmup", "100us")]].concat()) * 1e3 / 64.0;
+    println!("R-25: {messages:.1} million messages a second");
+    // Each is a packet one way and an acknowledgement the other.
+    assert!((0.97..=1.01).contains(&(messages * 2.0 / 181.0)), "{messages} million a second");
+}
+
 /// Work requests and payload are read over the bus before a packet leaves: two latencies more than without.
 #[test]
 fn one_message_waits_for_its_work_request_and_its_payload() {

@@ -114,7 +114,7 @@ fn a_program_may_reject_with_a_word() {
 
 /// I-27: a pair of which one speaks RoCE only interoperates as RoCE.
 #[test]
-fn transports_are_agreed_on_or_refused() {
+fn i27_transports_are_agreed_on_or_refused() {
     let both = ["irn", "roce-gbn"];
     for (from, to, agreed) in [
         (&both[..], &both[..], Some("irn")),

@@ -106,6 +106,18 @@ fn rping_checks_its_data_on_a_network_that_loses_and_reorders() {
     }
 }
 
+/// an unmodified program, its queues and completions, over FaSR; and the library says that it is FaSR.
+#[test]
+fn r27_an_unmodified_program_checks_its_data_over_fasr() {
+    let settings = [("RNIC_TRANSPORT", "fasr"), ("RNIC_LOSS", "1%"), ("RNIC_SEED", "7")];
+    let line = |side: char| format!("rping -{side} -a 127.0.0.1 -p PORT -C 100 -S 20000 -V");
+    let Some((served, asked)) = run(&line('s'), &line('c'), free_port(), &settings) else { return };
+    for side in [served, asked] {
+        let said = common::said(&side);
+        assert!(side.status.success() && said.contains("transport fasr"), "{said}");
+    }
+}
+
 #[test]
 fn examples_of_the_library() {
     pair("ucmatose -c 8 -C 20 -p PORT", "ucmatose -c 8 -C 20 -p PORT -s 127.0.0.1", &[]);

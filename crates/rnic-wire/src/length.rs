@@ -105,7 +105,7 @@ mod tests {
     /// R-20 and R-R17. Section IV-D: "6 to 14 bytes" more, "0.58 % and 1.3 %" less goodput at 1024 bytes. A Send
     /// carries 6; a later packet of a Write the paper's 8 and our key; 14 is what a packet with both would.
     #[test]
-    fn fasr_costs_what_the_paper_says() {
+    fn r20_costs_what_the_paper_says() {
         let lost = |extra: u32| 10_000 * extra / (1_024 + extra);
         assert_eq!((lost(6), lost(14)), (58, 134), "hundredths of a per cent: 0.58 and 1.3");
         let write = |position, reth| packet(1024, Headers::Write { position, reth, immediate: None, recv_sn: None });

@@ -89,16 +89,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn ring_64_agrees_with_model(steps in steps()) { agrees_with_model(64, &steps)?; }
+    fn i23_ring_64_agrees_with_model(steps in steps()) { agrees_with_model(64, &steps)?; }
 
     #[test]
-    fn ring_128_agrees_with_model(steps in steps()) { agrees_with_model(128, &steps)?; }
+    fn i23_ring_128_agrees_with_model(steps in steps()) { agrees_with_model(128, &steps)?; }
 
     #[test]
-    fn ring_256_agrees_with_model(steps in steps()) { agrees_with_model(256, &steps)?; }
+    fn i23_ring_256_agrees_with_model(steps in steps()) { agrees_with_model(256, &steps)?; }
 
     #[test]
-    fn ring_512_agrees_with_model(steps in steps()) { agrees_with_model(512, &steps)?; }
+    fn i23_ring_512_agrees_with_model(steps in steps()) { agrees_with_model(512, &steps)?; }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 /// 0..9 leave at once, 5 is lost. Each of 6..9 arrives out of order and draws a NACK that names it. Only 5 is sent
 /// again.
 #[test]
-fn i01_every_out_of_order_arrival_draws_a_nack() {
+fn i1_every_out_of_order_arrival_draws_a_nack() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(5, 0)]));
     write(&mut pair, 1, 10);
@@ -18,7 +18,7 @@ fn i01_every_out_of_order_arrival_draws_a_nack() {
 
 /// Past the edge: the first packet is lost, and everything is out of order; the last one is lost, and nothing is.
 #[test]
-fn i01_first_packet_and_last_packet() {
+fn i1_first_packet_and_last_packet() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     write(&mut pair, 1, 10);
@@ -38,7 +38,7 @@ fn i01_first_packet_and_last_packet() {
 
 /// The network reorders without losing: 3 arrives after 7. A NACK each for 4 to 7, and IRN takes that for a loss.
 #[test]
-fn i01_reordering_draws_nacks_too() {
+fn i1_reordering_draws_nacks_too() {
     let mut pair = irn();
     pair.wire(|sent| {
         let late = sent.from == From::Left && FIRST.distance_to(sent.packet.psn) == 3;
@@ -54,7 +54,7 @@ fn i01_reordering_draws_nacks_too() {
 
 /// n data packets that arrive give n acknowledgements of either kind, whatever the operation and however many are lost.
 #[test]
-fn i02_one_acknowledgement_for_every_packet() {
+fn i2_one_acknowledgement_for_every_packet() {
     for packets in [1, 2, 10, 300] {
         let mut pair = irn();
         write(&mut pair, 1, packets);
@@ -70,7 +70,7 @@ fn i02_one_acknowledgement_for_every_packet() {
 }
 
 #[test]
-fn i02_duplicates_are_acknowledged_too_and_lost_packets_are_not() {
+fn i2_duplicates_are_acknowledged_too_and_lost_packets_are_not() {
     let mut pair = irn();
     pair.wire(|sent| if sent.from == From::Left { Fate::Twice } else { Fate::Deliver });
     write(&mut pair, 1, 10);
@@ -87,7 +87,7 @@ fn i02_duplicates_are_acknowledged_too_and_lost_packets_are_not() {
 /// Past the edge: more packets come in at once than acknowledgements can wait for the wire (4096). Those that do not
 /// fit are folded into later ones, and nothing is missed.
 #[test]
-fn i02_acknowledgements_that_do_not_fit_are_folded() {
+fn i2_acknowledgements_that_do_not_fit_are_folded() {
     let mut setup = Setup::new("irn", &[("cap_packets", "0")]);
     (setup.depth, setup.completions) = (8_192, 8_192);
     let mut pair = Pair::new(&setup);
@@ -104,7 +104,7 @@ fn i02_acknowledgements_that_do_not_fit_are_folded() {
 /// The sender remembers what was selectively acknowledged: 5 is lost three times over, so that the timer must repair
 /// it, and still none of 6 to 109 is ever sent again, to the last one that the cap let out.
 #[test]
-fn i03_selective_acknowledgements_are_remembered_across_timeouts() {
+fn i3_selective_acknowledgements_are_remembered_across_timeouts() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(5, 0), (5, 1), (5, 2)]));
     write(&mut pair, 1, 200);
@@ -116,7 +116,7 @@ fn i03_selective_acknowledgements_are_remembered_across_timeouts() {
 
 /// The memory is as wide as what may be in flight: with the widest cap of a 128-bit window, both ends of it count.
 #[test]
-fn i03_the_bitmap_covers_the_whole_cap() {
+fn i3_the_bitmap_covers_the_whole_cap() {
     let mut pair = irn_with(&[("cap_packets", "128")]);
     pair.wire(drop_requests(FIRST, &[(0, 0), (0, 1), (126, 0)]));
     write(&mut pair, 1, 128);
@@ -130,7 +130,7 @@ fn i03_the_bitmap_covers_the_whole_cap() {
 
 /// 5 and 8 of 0..9 are lost. First the packet at the cumulative acknowledgement, then the one below a selective one.
 #[test]
-fn i04_holes_below_a_selective_acknowledgement_and_nothing_else() {
+fn i4_holes_below_a_selective_acknowledgement_and_nothing_else() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(5, 0), (8, 0)]));
     write(&mut pair, 1, 10);
@@ -143,7 +143,7 @@ fn i04_holes_below_a_selective_acknowledgement_and_nothing_else() {
 /// acknowledged and 8 is at the cumulative acknowledgement. The low timeout sends 8; what was sent before a timeout is
 /// lost if it is uncovered, so 9 follows at once.
 #[test]
-fn i04_without_a_selective_acknowledgement_above_nothing_is_lost_yet() {
+fn i4_without_a_selective_acknowledgement_above_nothing_is_lost_yet() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(5, 0), (8, 0), (9, 0)]));
     write(&mut pair, 1, 10);
@@ -155,7 +155,7 @@ fn i04_without_a_selective_acknowledgement_above_nothing_is_lost_yet() {
 /// A timeout enters recovery like a NACK does: all of 0..4 are lost, the timer sends 0, its acknowledgement reveals
 /// 1, and so on.
 #[test]
-fn i04_a_timeout_enters_recovery_with_the_oldest_packet() {
+fn i4_a_timeout_enters_recovery_with_the_oldest_packet() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]));
     write(&mut pair, 1, 5);
@@ -167,7 +167,7 @@ fn i04_a_timeout_enters_recovery_with_the_oldest_packet() {
 /// Acknowledgements of 0 and 1 (which make room for 10 and 11) and NACKs for 2 and 5 come in together. What is lost
 /// leaves first.
 #[test]
-fn i05_lost_packets_go_before_new_ones() {
+fn i5_lost_packets_go_before_new_ones() {
     let mut pair = irn_with(&[("cap_packets", "10")]);
     pair.batch = true;
     pair.wire(drop_requests(FIRST, &[(2, 0), (5, 0)]));
@@ -181,7 +181,7 @@ fn i05_lost_packets_go_before_new_ones() {
 /// While 2 is being repaired, no room, no new packet; the acknowledgement of the repair frees the room of five
 /// packets, and five new ones leave although recovery (5 is still missing) goes on.
 #[test]
-fn i05_when_nothing_is_left_to_repair_new_packets_leave_as_the_cap_allows() {
+fn i5_when_nothing_is_left_to_repair_new_packets_leave_as_the_cap_allows() {
     let mut pair = irn_with(&[("cap_packets", "10")]);
     // The repair of 5 takes 4 us longer than that of 2.
     let mut drops = drop_requests(FIRST, &[(2, 0), (5, 0)]);
@@ -206,7 +206,7 @@ fn i05_when_nothing_is_left_to_repair_new_packets_leave_as_the_cap_allows() {
 /// acknowledgement of the repair is cumulative up to 9: recovery is over, and 10, which is merely under way, is left
 /// alone.
 #[test]
-fn i06_recovery_ends_when_everything_sent_before_the_repair_is_acknowledged() {
+fn i6_recovery_ends_when_everything_sent_before_the_repair_is_acknowledged() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(3, 0)]));
     write(&mut pair, 1, 10);
@@ -220,7 +220,7 @@ fn i06_recovery_ends_when_everything_sent_before_the_repair_is_acknowledged() {
 /// Past the edge: 9, the last one sent before the repair, is lost too. The acknowledgement stops at 9 and shows
 /// nothing; recovery goes on until 10, arriving at 22 us, overtakes 9.
 #[test]
-fn i06_an_acknowledgement_up_to_the_recovery_sequence_does_not_end_recovery() {
+fn i6_an_acknowledgement_up_to_the_recovery_sequence_does_not_end_recovery() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(3, 0), (9, 0)]));
     write(&mut pair, 1, 10);
@@ -233,7 +233,7 @@ fn i06_an_acknowledgement_up_to_the_recovery_sequence_does_not_end_recovery() {
 
 /// After recovery, another loss enters it anew: the same path from the beginning, at the first NACK.
 #[test]
-fn i06_a_later_loss_starts_a_new_recovery() {
+fn i6_a_later_loss_starts_a_new_recovery() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(3, 0), (12, 0)]));
     write(&mut pair, 1, 10);

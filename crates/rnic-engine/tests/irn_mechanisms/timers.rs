@@ -14,7 +14,7 @@ fn lose_tail(pair: &mut Pair, from: i64) {
 
 /// A message of one packet is lost: one packet in flight, fewer than N = 3, so 100 us.
 #[test]
-fn i07_few_packets_in_flight_wait_for_the_low_timeout() {
+fn i7_few_packets_in_flight_wait_for_the_low_timeout() {
     let mut pair = irn();
     lose_tail(&mut pair, 0);
     write(&mut pair, 1, 1);
@@ -26,7 +26,7 @@ fn i07_few_packets_in_flight_wait_for_the_low_timeout() {
 /// The last five of a burst of fifty are lost: nothing draws a NACK, five are in flight, so 320 us after the last
 /// acknowledgement, which came in at 10 us.
 #[test]
-fn i07_many_packets_in_flight_wait_for_the_high_timeout() {
+fn i7_many_packets_in_flight_wait_for_the_high_timeout() {
     let mut pair = irn();
     lose_tail(&mut pair, 45);
     write(&mut pair, 1, 50);
@@ -38,7 +38,7 @@ fn i07_many_packets_in_flight_wait_for_the_high_timeout() {
 
 /// N = 3, one step to each side: two in flight wait 100 us, three wait 320 us.
 #[test]
-fn i07_the_edge_is_three_packets() {
+fn i7_the_edge_is_three_packets() {
     for (lost, at) in [(1, 110), (2, 110), (3, 330), (4, 330)] {
         let mut pair = irn();
         lose_tail(&mut pair, 50 - lost);
@@ -55,7 +55,7 @@ fn i07_the_edge_is_three_packets() {
 
 /// A lost repair is found by the timer, which starts anew after every timeout: 100 us apart with one packet in flight.
 #[test]
-fn i07_a_lost_repair_waits_for_the_next_timeout() {
+fn i7_a_lost_repair_waits_for_the_next_timeout() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0), (0, 1), (0, 2)]));
     write(&mut pair, 1, 1);
@@ -65,7 +65,7 @@ fn i07_a_lost_repair_waits_for_the_next_timeout() {
 
 /// The responder keeps the same two timeouts for its responses.
 #[test]
-fn i07_responses_wait_for_the_same_timeouts() {
+fn i7_responses_wait_for_the_same_timeouts() {
     for (packets, at) in [(1, 105), (2, 105), (3, 325)] {
         let mut pair = irn();
         let all: Vec<_> = (0..packets).map(|seq| (seq, 0)).collect();
@@ -80,7 +80,7 @@ fn i07_responses_wait_for_the_same_timeouts() {
 /// RTO_high = propagation on the longest path + one switch buffer full, in the paper's network: 24 us + 6 ports of
 /// 240 KB at 40 Gbit/s. The default is that, rounded up.
 #[test]
-fn i08_the_high_timeout_follows_from_path_and_buffer() {
+fn i8_the_high_timeout_follows_from_path_and_buffer() {
     let propagation = Duration::from_us(24);
     let queueing = BitRate::gbps(40).serialize(6 * 240_000);
     let derived = propagation + queueing;
@@ -94,7 +94,7 @@ fn i08_the_high_timeout_follows_from_path_and_buffer() {
 /// Cap = longest-path bandwidth-delay product in packets: 120 KB / (1024 + 66 bytes of headers) = 110. In flight
 /// reaches it and never exceeds it, in a long message and in many short ones.
 #[test]
-fn i09_in_flight_reaches_the_cap_and_never_exceeds_it() {
+fn i9_in_flight_reaches_the_cap_and_never_exceeds_it() {
     assert_eq!(120_000 / (1_024 + 66), 110);
     for short in [false, true] {
         let mut pair = irn();
@@ -115,7 +115,7 @@ fn i09_in_flight_reaches_the_cap_and_never_exceeds_it() {
 
 /// In flight is next minus last *cumulatively* acknowledged: selective acknowledgements make no room (section 3.2).
 #[test]
-fn i09_selective_acknowledgements_make_no_room() {
+fn i9_selective_acknowledgements_make_no_room() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     write(&mut pair, 1, 500);
@@ -135,7 +135,7 @@ fn i09_selective_acknowledgements_make_no_room() {
 
 /// The data source of reads has the cap too.
 #[test]
-fn i09_responses_are_capped_too() {
+fn i9_responses_are_capped_too() {
     let mut pair = irn();
     read(&mut pair, 1, 500);
     pair.run_until(us(14));

@@ -121,7 +121,7 @@ mod tests {
 
     /// R-23, R-R6: FaSR section V-A's bytes of a queue pair, and how many of them its 1.4 MB hold.
     #[test]
-    fn contexts_have_the_bytes_of_the_paper() {
+    fn r23_contexts_have_the_bytes_of_the_paper() {
         for (name, bytes, fit) in [("irn-plus", 588.5, 2_379), ("srnic", 268.0, 5_224), ("fasr", 257.0, 5_447)] {
             let profile = rnic_transports::profile(name).expect("a transport");
             let found = context_bits(&profile) as f64 / 8.0;

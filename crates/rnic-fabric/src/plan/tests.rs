@@ -68,7 +68,7 @@ fn a_plan_means_what_it_says() {
 }
 
 #[test]
-fn words_become_numbers_of_this_topology() {
+fn i8_i9_words_become_numbers_of_this_topology() {
     let plan = read(&[]).expect("sound");
     // 24 us there and back, six packets and six acknowledgements to be stored: a little more than the paper's 110.
     assert!((110..118).contains(&option(&plan, "cap_packets")), "{}", option(&plan, "cap_packets"));

@@ -1,7 +1,7 @@
 //! IRN's recovery decisions on hand-made windows, by mechanism id.
 
 use rnic_base::{Duration, Time};
-use rnic_policy::{Params, RecoveryEvent, TimerChange};
+use rnic_policy::{Params, RecoveryActions, RecoveryEvent, TimerChange};
 
 use super::window::{Window, range};
 use crate::recovery::irn::Irn;
@@ -110,6 +110,41 @@ fn i10_loss_alone_never_touches_the_rate() {
     for event in [ControlEvent::Nacked { lost: true }, ControlEvent::TimedOut, ControlEvent::Cnp] {
         assert_eq!((policy.on_event)(&mut state, &event, &view, &params), Default::default());
     }
+}
+
+/// I-22, as far as software can say it: each module turns context and event into context and actions, and has no other
+/// input. Two queue pairs that are served in turn, packet by packet, decide as each would alone.
+#[test]
+fn i22_context_and_event_in_context_and_actions_out() {
+    type Script = [fn(&mut Window) -> RecoveryActions; 6];
+    // `receiveAck` three times, `timeout` twice, `receiveAck` again.
+    let one: Script = [
+        |window| window.nack(7),
+        |window| window.nack(9),
+        |window| window.ack_up_to(8),
+        |window| window.event(RecoveryEvent::TimedOut { extended: false }),
+        |window| window.event(RecoveryEvent::TimedOut { extended: true }),
+        |window| window.ack_up_to(10),
+    ];
+    let other: Script = [
+        |window| window.event(RecoveryEvent::TimedOut { extended: false }),
+        |window| window.ack_up_to(1),
+        |window| window.nack(4),
+        |window| window.nack(5),
+        |window| window.ack_up_to(9),
+        |window| window.event(RecoveryEvent::TimedOut { extended: true }),
+    ];
+    let alone = |script: Script| {
+        let mut window = sent(10, &[]);
+        script.map(|step| step(&mut window))
+    };
+    let (mut first, mut second) = (sent(10, &[]), sent(10, &[]));
+    let in_turn: Vec<_> = one.iter().zip(&other).map(|(one, other)| [one(&mut first), other(&mut second)]).collect();
+    let [one, other] = [one, other].map(alone);
+    let apart: Vec<_> = one.into_iter().zip(other).map(|(one, other)| [one, other]).collect();
+    assert_eq!(in_turn, apart);
+    let decided = apart.iter().flatten().filter(|actions| actions.retransmit.is_some()).count();
+    assert!(decided >= 5, "{apart:?}");
 }
 
 #[test]

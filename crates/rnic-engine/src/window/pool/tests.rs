@@ -111,7 +111,7 @@ fn r2_a_single_loss_takes_no_block() {
 
 /// with two missing there are blocks; when one is left they are free, and the rest is fast.
 #[test]
-fn r4_blocks_return_when_one_hole_is_left() {
+fn r3_r4_blocks_return_when_one_hole_is_left() {
     let mut world = World::new(PAPER, 1);
     world.keep(0, 0, (1..5).chain(6..40));
     let stats = world.pools.stats();
@@ -142,7 +142,7 @@ fn r13_compression_makes_the_switch_cost_one_block() {
 
 /// many holes, blocks released from the head while others are appended, no walk ever.
 #[test]
-fn r11_head_and_tail_are_enough() {
+fn r10_r11_head_and_tail_are_enough() {
     let mut world = World::new(PAPER, 1);
     let (mut hole, mut high) = (0, 0);
     for _ in 0..100_000 {
@@ -156,6 +156,39 @@ fn r11_head_and_tail_are_enough() {
     assert_eq!((stats.traversals, stats.units_in_use), (0, 1));
     assert!(stats.blocks_in_use_max <= 12, "{stats:?}");
     assert!(stats.overflows > 0);
+}
+
+/// R-24, as far as software can say it: what a packet costs on the pool has a bound that does not grow with the window.
+/// An early packet looks at no block and takes those that its own gap needs; a repair looks at one block, and at one
+/// more for each that it gives back.
+#[test]
+fn r24_the_work_for_a_packet_has_a_bound() {
+    let mut random = RandomStreams::new(3).stream("work");
+    let mut world = World::new(PoolShape { units: 1, blocks: 400, block_bits: 10 }, 1);
+    let (mut hole, mut high, mut most_taken, mut repairs, mut visited) = (0, 0, 0, 0, 0);
+    for _ in 0..50_000 {
+        let before = world.pools.stats();
+        if random.below(3) == 0 && high > hole || high > hole + 900 {
+            hole = world.repair(0, hole);
+            high = high.max(hole);
+            let after = world.pools.stats();
+            let (looked, freed) =
+                (after.blocks_visited - before.blocks_visited, before.blocks_in_use - after.blocks_in_use);
+            assert!(looked <= freed + 1, "{looked} looked at, {freed} given back");
+            (repairs, visited) = (repairs + 1, visited + looked);
+        } else {
+            let gap = u64::from(random.below(4) == 0) * random.below(40);
+            high += 1 + gap;
+            world.keep(0, hole, [high]);
+            let after = world.pools.stats();
+            let taken = after.blocks_in_use - before.blocks_in_use;
+            assert_eq!((after.blocks_visited, after.traversals), (before.blocks_visited, 0));
+            // The first gap behind a run also takes the block in which the run ends.
+            assert!(taken <= gap / 10 + 2, "{taken} taken for a gap of {gap}");
+            most_taken = most_taken.max(taken);
+        }
+    }
+    assert!(repairs > 1_000 && visited > repairs && most_taken > 1, "{repairs} {visited} {most_taken}");
 }
 
 /// more than seven missing: the counter stands still to the end, there is no way back to the fast path, and the

@@ -84,7 +84,7 @@ fn a_context_that_is_being_read_serves_all_who_ask() {
 
 /// R-22, R-R9: eight work requests a bus latency and no more.
 #[test]
-fn a_queue_of_small_messages_gets_a_batch_a_latency() {
+fn r22_a_queue_of_small_messages_gets_a_batch_a_latency() {
     let plan = BusPlan { rate: BitRate::gbps(126), ..PLAN };
     let (mut bus, mut work) = (Bus::new(&plan), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
     let qpn = Qpn::new(3);

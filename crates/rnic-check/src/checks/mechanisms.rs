@@ -1,0 +1,73 @@
+//! Every mechanism of the papers has a test that names it, and names of tests stand for mechanisms that exist.
+
+use crate::finding::Finding;
+use crate::mechanisms::{self, Id, PAGE, PAPERS, Paper};
+use crate::tree::Tree;
+
+const RULE: &str = "mechanisms";
+
+/// Names mechanisms without a test, tests that name none that is listed, and a missing page.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = find(tree, PAPERS);
+    if tree.file(PAGE).is_none() {
+        let instead = "make an empty file and run `make generate`";
+        findings.push(Finding::new(PAGE, 1, RULE, "the page is missing", instead));
+    }
+    findings
+}
+
+fn find(tree: &Tree, papers: &[Paper]) -> Vec<Finding> {
+    let tests = mechanisms::tests(tree);
+    let coverage = mechanisms::coverage(papers, &tests);
+    let all = papers.iter().flat_map(|paper| (1..=paper.mechanisms.len()).map(move |number| (paper, number)));
+    let untested = all.filter_map(|(paper, number)| {
+        let id = Id { letter: paper.letter, number };
+        let small = paper.letter.to_ascii_lowercase();
+        let what = format!("no test names {id} ({})", paper.mechanisms[number - 1].what);
+        let instead = format!("write a test `{small}{number}_...` of what an observer sees of it");
+        (!coverage.contains_key(&id)).then(|| Finding::new(PAGE, 1, RULE, what, instead))
+    });
+    let unlisted = tests.iter().filter_map(|test| {
+        let word = mechanisms::ids(papers, &test.name).err()?;
+        let what = format!("`{}` begins with `{word}`, which is no mechanism", test.name);
+        Some(Finding::new(
+            &test.path,
+            test.line,
+            RULE,
+            what,
+            "take a listed id, without zeros in front, or another name",
+        ))
+    });
+    untested.chain(unlisted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanisms::example;
+
+    fn findings(text: &str) -> Vec<String> {
+        find(&example::tree(text), example::PAPERS).into_iter().map(|found| found.what).collect()
+    }
+
+    #[test]
+    fn every_mechanism_needs_a_test() {
+        assert!(findings("#[test]\nfn x1_x2_a() {}\n#[test]\nfn x3_b() {}\n").is_empty());
+        assert_eq!(findings("#[test]\nfn x1_x2_a() {}\nfn x3_no_test() {}\n"), ["no test names X-3 (third)"]);
+        let ignored = "#[test]\nfn x1_x2_a() {}\n#[test]\n#[ignore = \"long\"]\nfn x3_b() {}\n";
+        assert_eq!(findings(ignored).len(), 1, "a test that is not run checks nothing");
+    }
+
+    #[test]
+    fn names_that_stand_for_nothing_are_found() {
+        let text = "#[test]\nfn x1_x2_x3_all() {}\n#[test]\nfn x4_of_three() {}\n";
+        assert_eq!(findings(text), ["`x4_of_three` begins with `x4`, which is no mechanism"]);
+    }
+
+    #[test]
+    fn the_page_must_be_there() {
+        let missing = |tree: &Tree| check(tree).iter().any(|found| found.what == "the page is missing");
+        assert!(missing(&Tree::invent([("a", "")])));
+        assert!(!missing(&Tree::invent([(PAGE, "# T\n")])));
+    }
+}

@@ -1,0 +1,270 @@
+//! The mechanisms that the papers describe, and how a test says which of them it checks.
+//!
+//! The tables are [`PAPERS`]; a further paper is a file in `mechanisms/` and a line there. A test names a mechanism by
+//! the beginning of its function's name: `i7_...` checks I-7, `r3_r4_...` checks R-3 and R-4. Names, and not comments,
+//! because they are what a failing run prints. `docs/mechanisms.md` is generated from the tables and the tests; the
+//! check `mechanisms` finds ids without a test, and names that stand for no id.
+
+mod fasr;
+mod irn;
+
+use core::fmt::{self, Write as _};
+use std::collections::BTreeMap;
+
+use crate::rust_source::{RustSource, Token, TokenKind};
+use crate::tree::Tree;
+
+/// The page that is generated.
+pub const PAGE: &str = "docs/mechanisms.md";
+
+/// Every paper whose mechanisms must have tests.
+pub const PAPERS: &[Paper] = &[irn::PAPER, fasr::PAPER];
+
+/// A paper and its mechanisms.
+#[derive(Debug)]
+pub struct Paper {
+    /// The letter of its ids; small in names of tests.
+    pub letter: char,
+    /// Name and place of publication.
+    pub name: &'static str,
+    /// Numbered from 1, without gaps.
+    pub mechanisms: &'static [Mechanism],
+}
+
+/// Something that must really be there.
+#[derive(Debug)]
+pub struct Mechanism {
+    /// What it is, in a line.
+    pub what: &'static str,
+    /// Section of the paper.
+    pub section: &'static str,
+    /// What no test checks, and why; empty when nothing is left out.
+    pub left_out: &'static str,
+}
+
+/// The name of a mechanism: I-7 is the seventh of the paper with the letter I.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    /// Letter of the paper.
+    pub letter: char,
+    /// Number in it.
+    pub number: usize,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.letter, self.number)
+    }
+}
+
+/// A function that is run as a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Path of its file.
+    pub path: String,
+    /// Line of its name.
+    pub line: usize,
+    /// Its name.
+    pub name: String,
+    /// It is not run with the others.
+    pub is_ignored: bool,
+}
+
+/// Every test function of the tree, those inside macro calls too.
+pub fn tests(tree: &Tree) -> Vec<Test> {
+    let of_file = |(path, source): (&str, &RustSource)| {
+        functions(&source.tokens)
+            .into_iter()
+            .filter(|(attributes, ..)| attributes.iter().any(|name| name == "test"))
+            .map(|(attributes, line, name)| {
+                let is_ignored = attributes.iter().any(|name| name == "ignore");
+                Test { path: path.to_owned(), line, name, is_ignored }
+            })
+            .collect::<Vec<_>>()
+    };
+    tree.rust().map(|(file, source)| (file.path.as_str(), source)).flat_map(of_file).collect()
+}
+
+/// Functions as (first words of their attributes, line, name).
+fn functions(tokens: &[Token]) -> Vec<(Vec<String>, usize, String)> {
+    let mut found = Vec::new();
+    let mut attributes = Vec::new();
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        let next = tokens.get(index + 1);
+        match (&token.kind, next.map(|next| &next.kind)) {
+            (TokenKind::Punct('#'), Some(TokenKind::Open(_))) => {
+                attributes.extend(tokens.get(index + 2).and_then(Token::ident).map(str::to_owned));
+                index = end_of_group(tokens, index + 1);
+            }
+            (TokenKind::Ident(word), Some(TokenKind::Ident(name))) if word == "fn" => {
+                found.push((std::mem::take(&mut attributes), tokens[index + 1].line, name.clone()));
+                index += 1;
+            }
+            (TokenKind::Ident(word), _) if matches!(word.as_str(), "pub" | "async" | "unsafe" | "const") => {}
+            _ => attributes.clear(),
+        }
+        index += 1;
+    }
+    found
+}
+
+/// The index of the token that closes the group opened at `open`.
+fn end_of_group(tokens: &[Token], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate().skip(open) {
+        match token.kind {
+            TokenKind::Open(_) => depth += 1,
+            TokenKind::Close(_) if depth == 1 => return index,
+            TokenKind::Close(_) => depth -= 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// The ids that the name of a test begins with: its first words, while they are a letter of one of `papers` and a
+/// number.
+///
+/// # Errors
+/// The word that looks like an id and is none.
+pub fn ids(papers: &[Paper], name: &str) -> Result<Vec<Id>, String> {
+    let mut found = Vec::new();
+    for word in name.split('_') {
+        let (Some(letter), digits) = (word.chars().next(), word.get(1..).unwrap_or_default()) else { break };
+        let paper = papers.iter().find(|paper| paper.letter.to_ascii_lowercase() == letter);
+        let (Some(paper), true) = (paper, !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
+        else {
+            break;
+        };
+        let number = digits.parse().unwrap_or(0);
+        let is_listed = (1..=paper.mechanisms.len()).contains(&number) && !digits.starts_with('0');
+        if !is_listed {
+            return Err(word.to_owned());
+        }
+        found.push(Id { letter: paper.letter, number });
+    }
+    Ok(found)
+}
+
+/// The tests that name each mechanism; those that are not run with the others do not count.
+pub fn coverage(papers: &[Paper], tests: &[Test]) -> BTreeMap<Id, Vec<Test>> {
+    let mut coverage: BTreeMap<Id, Vec<Test>> = BTreeMap::new();
+    for test in tests.iter().filter(|test| !test.is_ignored) {
+        for id in ids(papers, &test.name).unwrap_or_default() {
+            coverage.entry(id).or_default().push(test.clone());
+        }
+    }
+    coverage
+}
+
+const HEAD: &str = "\
+# Mechanisms and their tests
+
+Generated by `make generate` from the tables in `crates/rnic-check/src/mechanisms` and the names of the tests: the test
+`i7_...` checks I-7. `rnic-check` fails when a mechanism has no test. The last column says what no test checks, and why.
+";
+
+/// The text of [`PAGE`].
+pub fn page(papers: &[Paper], tests: &[Test]) -> String {
+    let coverage = coverage(papers, tests);
+    let mut page = HEAD.to_owned();
+    for paper in papers {
+        let _ = writeln!(page, "\n## {}\n\n| id | mechanism | tests | not checked |\n|---|---|---|---|", paper.name);
+        for (number, mechanism) in (1..).zip(paper.mechanisms) {
+            let id = Id { letter: paper.letter, number };
+            let tests = coverage.get(&id).map_or_else(|| "none".to_owned(), |tests| links(tests));
+            let Mechanism { what, section, left_out } = mechanism;
+            let _ = writeln!(page, "| {id} | {what} ({section}) | {tests} | {left_out} |");
+        }
+    }
+    page
+}
+
+/// Tests by file, each file once.
+fn links(tests: &[Test]) -> String {
+    let mut by_file: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for test in tests {
+        by_file.entry(&test.path).or_default().push(format!("`{}`", test.name));
+    }
+    let cell = |(path, names): (&str, Vec<String>)| format!("[{}](../{path}): {}", short(path), names.join(", "));
+    by_file.into_iter().map(cell).collect::<Vec<_>>().join("; ")
+}
+
+/// A path without what all paths have: `rnic-engine/irn_mechanisms/order.rs`.
+fn short(path: &str) -> String {
+    let parts = path.split('/').filter(|part| !matches!(*part, "crates" | "src" | "tests"));
+    parts.collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+pub(crate) mod example {
+    use super::*;
+
+    const fn plain(what: &'static str) -> Mechanism {
+        Mechanism { what, section: "1", left_out: "" }
+    }
+
+    /// An invented paper with three mechanisms.
+    pub(crate) const PAPERS: &[Paper] = &[Paper {
+        letter: 'X',
+        name: "An invented paper",
+        mechanisms: &[plain("first"), plain("second"), Mechanism { left_out: "the hardware", ..plain("third") }],
+    }];
+
+    pub(crate) fn tree(text: &str) -> Tree {
+        Tree::invent([("crates/a/src/b/tests.rs", text)])
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn id(number: usize) -> Id {
+        Id { letter: 'X', number }
+    }
+
+    #[test]
+    fn names_begin_with_ids() {
+        let found = |name: &str| ids(example::PAPERS, name);
+        assert_eq!(found("x2_the_second"), Ok(vec![id(2)]));
+        assert_eq!(found("x1_x3_both"), Ok(vec![id(1), id(3)]));
+        for other in ["the_x2_is_not_first", "x_r20_a_row", "y1_of_another_paper", "x", "x2nd", ""] {
+            assert_eq!(found(other), Ok(vec![]), "{other}");
+        }
+        for wrong in ["x4", "x0", "x02", "x99999999999999999999999"] {
+            assert_eq!(found(&format!("{wrong}_of_three")), Err(wrong.to_owned()));
+        }
+    }
+
+    #[test]
+    fn tests_are_functions_with_the_attribute_in_macros_too() {
+        let text = "#[test]\nfn x1_plain() { fn x2_inner() {} }\nfn x2_helper() {}\n#[test] #[ignore = \"long\"]\n\
+                    fn x2_long() {}\nproptest! {\n  #[test]\n  fn x3_random(a in 0..9) {}\n}\n#[test]\n\
+                    const A: u8 = 1;\nfn x2_not_this() {}\n#[cfg(any(test))]\nfn x2_nor_this() {}";
+        let found: Vec<_> = tests(&example::tree(text)).into_iter().map(|test| (test.line, test.is_ignored)).collect();
+        assert_eq!(found, [(2, false), (5, true), (8, false)]);
+    }
+
+    #[test]
+    fn the_page_lists_tests_by_file_and_what_is_left_out() {
+        let tree = example::tree("#[test]\nfn x1_a() {}\n#[test]\nfn x3_x1_b() {}\n");
+        let page = page(example::PAPERS, &tests(&tree));
+        let link = "[a/b/tests.rs](../crates/a/src/b/tests.rs)";
+        assert!(page.contains(&format!("| X-1 | first (1) | {link}: `x1_a`, `x3_x1_b` |  |\n")), "{page}");
+        assert!(page.contains(&format!("| X-3 | third (1) | {link}: `x3_x1_b` | the hardware |\n")), "{page}");
+        assert!(page.contains("| X-2 | second (1) | none |  |\n"), "{page}");
+    }
+
+    #[test]
+    fn ids_of_the_papers_are_complete() {
+        let counts: Vec<_> = PAPERS.iter().map(|paper| (paper.letter, paper.mechanisms.len())).collect();
+        assert_eq!(counts, [('I', 28), ('R', 27)]);
+        for mechanism in PAPERS.iter().flat_map(|paper| paper.mechanisms) {
+            let Mechanism { what, section, left_out } = mechanism;
+            assert!(what.len() > 20 && !section.is_empty(), "{what}");
+            assert!(![what, section, left_out].iter().any(|text| text.contains('|')), "{what}: it is a table");
+        }
+    }
+}
