@@ -5,6 +5,7 @@ pub mod banned;
 pub mod cards;
 pub mod docs;
 pub mod generated;
+pub mod heads;
 pub mod layout;
 pub mod markdown;
 pub mod mechanisms;
@@ -52,6 +53,7 @@ pub const CHECKS: &[Check] = &[
         holds: "every Rust file and public item is documented; crates inherit the lints",
         run: docs::check,
     },
+    Check { name: "heads", holds: "every algorithm names its source and its deviations", run: heads::check },
     Check { name: "columns", holds: "Rust lines have at most 120 columns", run: text::columns },
     Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
     Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },

@@ -62,6 +62,8 @@ pub struct Transport {
     /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of
     /// the responder, so that its own recovery comes first.
     pub(crate) response_patience: Duration,
+    /// The same of a responder whose timeouts have grown as far as they do.
+    response_patience_max: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
     pub(crate) path_per_packet: bool,
@@ -104,8 +106,8 @@ impl Transport {
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
             window_bits,
-            response_patience: (profile.recovery.policy.initial_rto)(&profile.recovery.params)
-                .map_or(Duration::MAX, |rto| rto.saturating_mul(PATIENCE_TIMEOUTS)),
+            response_patience: many((recovery.policy.initial_rto)(&recovery.params)),
+            response_patience_max: many((recovery.policy.longest_rto)(&recovery.params)),
             recovery_interest: (profile.recovery.policy.interest)(&profile.recovery.params),
             control_interest: (profile.control.policy.interest)(&profile.control.params),
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
@@ -115,6 +117,13 @@ impl Transport {
         let services = [Service::UnreliableConnection, Service::UnreliableDatagram];
         transport.unreliable = Some(services.map(|service| Arc::new(transport.as_unreliable(service))));
         Ok(transport)
+    }
+
+    /// How long to wait for a sign of life after so many such waits in vain: where timeouts double, so does this, so
+    /// that a responder that backs off comes to its last retry first.
+    pub(crate) fn response_patience_after(&self, silent_periods: u32) -> Duration {
+        let longer = self.response_patience.saturating_mul(1 << silent_periods.min(DOUBLINGS_MAX));
+        longer.min(self.response_patience_max)
     }
 
     /// What is left of it for `service`.
@@ -162,5 +171,13 @@ impl Transport {
     }
 }
 
+/// The patience that goes with a timeout.
+fn many(rto: Option<Duration>) -> Duration {
+    rto.map_or(Duration::MAX, |rto| rto.saturating_mul(PATIENCE_TIMEOUTS))
+}
+
 /// IRN's longer timeout is 3.2 times its first one; ten leave room for three of them.
 const PATIENCE_TIMEOUTS: u64 = 10;
+
+/// From a microsecond to more than a week: no timeout is longer.
+const DOUBLINGS_MAX: u32 = 40;

@@ -196,6 +196,12 @@ pub trait Recovery: Pod {
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions;
 
+    /// Optional: how long the timer runs at most, for an algorithm that backs off; `None` means for ever. Default: as
+    /// long as at first.
+    fn longest_rto(params: &Params) -> Option<Duration> {
+        Self::initial_rto(params)
+    }
+
     /// Optional: whether the timer runs from the last packet sent, and not from the last acknowledgement. Default: no.
     fn times_last_sent(params: &Params) -> bool {
         let _ = params;
@@ -232,6 +238,8 @@ pub struct RecoveryPolicy {
     pub start: fn(&Params) -> PolicyState,
     /// See [`Recovery::initial_rto`].
     pub initial_rto: fn(&Params) -> Option<Duration>,
+    /// See [`Recovery::longest_rto`].
+    pub longest_rto: fn(&Params) -> Option<Duration>,
     /// See [`Recovery::interest`].
     pub interest: fn(&Params) -> Interest,
     /// See [`Recovery::on_event`].
@@ -256,6 +264,7 @@ impl RecoveryPolicy {
             state_bytes: size_of::<T>(),
             start: |params| PolicyState::of(T::start(params)),
             initial_rto: T::initial_rto,
+            longest_rto: T::longest_rto,
             interest: T::interest,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
             times_last_sent: T::times_last_sent,

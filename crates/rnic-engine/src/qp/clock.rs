@@ -102,18 +102,17 @@ impl Qp {
 
     /// A responder owes us data and has been silent for long.
     fn watch_responder(&mut self, core: &mut Core, now: Time) {
-        let patience = self.transport.response_patience;
         let Some(responses) = self.responses.as_mut().filter(|responses| responses.is_waiting()) else { return };
         if !responses.watch.is_due(now) {
             return;
         }
-        responses.watch = Deadline::after(now, patience);
         // As long as the request itself is not acknowledged, its own timer, or the pause that the receiver has asked
         // for, decides.
         let asked = responses
             .oldest()
             .is_some_and(|counter| self.requester.queue.get(counter).first < self.requester.window.una);
         responses.silent_periods = if asked { responses.silent_periods + 1 } else { 0 };
+        responses.watch = Deadline::after(now, self.transport.response_patience_after(responses.silent_periods));
         if responses.silent_periods > self.requester.retry_count {
             self.fail_head(core, WcStatus::RetryExceeded);
         }

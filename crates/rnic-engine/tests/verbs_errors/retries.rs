@@ -160,3 +160,35 @@ fn a_refusal_behind_a_long_answer_is_no_timeout() {
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::RemoteAccess, 2), "{transport}");
     }
 }
+
+/// TCP's timeouts double, so a responder's seven retries take 40 ms, and whoever waits for its answer waits longer.
+/// Where the answer never comes, the wait ends all the same: 3.2 ms, then twice that for the one retry.
+#[test]
+fn a_responder_that_backs_off_is_given_time_for_all_its_retries() {
+    let read = |pair: &mut Pair| {
+        let (sge, remote) = (pair.left.sge(500_000, 8), pair.right.remote(0));
+        pair.left.post(1, SendOp::Read { remote }, &[sge]);
+    };
+    let mut pair = Pair::new(&setup("tcp"));
+    let mut answers = 0;
+    pair.wire(move |sent| {
+        let is_answer = sent.from == From::Right && sent.kind != TransmitKind::Ack;
+        answers += u32::from(is_answer);
+        if is_answer && answers <= 7 { Fate::Drop } else { Fate::Deliver }
+    });
+    read(&mut pair);
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
+    assert_eq!(pair.right.info().stats.timeouts, 7);
+
+    let mut setup = setup("tcp");
+    setup.retry_count = 1;
+    let mut pair = Pair::new(&setup);
+    pair.wire(|sent| {
+        let is_heard = sent.from == From::Left || sent.kind == TransmitKind::Ack && sent.at < us(10);
+        if is_heard { Fate::Deliver } else { Fate::Drop }
+    });
+    read(&mut pair);
+    assert_eq!(completed_at(|pair| &pair.left, &mut pair), 9_600);
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::RetryExceeded)]);
+}

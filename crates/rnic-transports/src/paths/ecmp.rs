@@ -1,6 +1,8 @@
 //! One path per queue pair: the label never changes, switches hash it (equal-cost multi-path).
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1, "we use ECMP for load-balancing"; hash per flow (targets 2.D-4).
+//!
+//! Deviations: none. A flow is a queue pair: all its messages take one path.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};

@@ -4,8 +4,8 @@
 //! gap, nothing bounds the packets in flight, responses share the sequence space of requests, acknowledgements come at
 //! the end of messages (and every 64 packets, so that a long message frees its sender's timer).
 //!
-//! The paper's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one sends a
-//! few, as hardware does. `roce-irnpaper` is that baseline.
+//! Deviations: IRN's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one
+//! sends a few, as hardware does. `roce-irnpaper` is that baseline.
 //!
 //! Configurations with names of their own in the papers:
 //!

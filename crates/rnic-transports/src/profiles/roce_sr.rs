@@ -1,9 +1,17 @@
 //! `roce-sr`: RoCE with ConnectX-7's selective repeat.
 //!
 //! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1; targets 1.C. Writes and Read responses are repaired one hole at a
-//! time, everything else goes back ([`crate::recovery::cx7_selective`] says what is known and what is chosen). Nothing
-//! bounds the packets in flight but the bitmap, which is the widest we have; acknowledgements come when asked for, as
-//! with `roce-gbn`; Read responses are acknowledged packet by packet by the engine's split spaces.
+//! time, everything else goes back ([`crate::recovery::cx7_selective`] says what is known and what is chosen).
+//! Acknowledgements come when asked for, as with `roce-gbn`.
+//!
+//! Deviations, where nothing is published or the engine has no other way:
+//!
+//! * nothing bounds the packets in flight but the bitmap, the widest we have: the adapter's own is not known, and a
+//!   guess would weaken it;
+//! * Read responses have numbers of their own and are acknowledged packet by packet, since whoever repairs them needs a
+//!   window; with RoCE as written the requester asks for them again;
+//! * headers are IRN's, 16 bytes more on middle packets of a Write: what lets the adapter place them alone is not
+//!   published either.
 
 use rnic_base::AnyRing;
 use rnic_policy::{Configured, Params, Profile, Protocol, RecoveryPolicy, SequenceSpaces};

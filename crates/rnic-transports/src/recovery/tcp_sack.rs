@@ -83,6 +83,10 @@ impl Recovery for TcpSack {
         Some(params.duration(RTO_MIN))
     }
 
+    fn longest_rto(params: &Params) -> Option<Duration> {
+        Some(params.duration(RTO_MAX).max(params.duration(RTO_MIN)))
+    }
+
     fn interest(_: &Params) -> Interest {
         Interest::Always
     }
