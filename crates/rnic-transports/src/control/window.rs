@@ -1,7 +1,8 @@
 //! The congestion window that window-based controllers share: fixed point, additive increase, multiplicative decrease.
 //!
-//! Source: RFC 5681 section 3.1 (a packet a window, in parts per acknowledgement), for all who grow so. Deviations: whole
-//! packets and 16 fractional bits instead of bytes; never above what the engine can have outstanding.
+//! Source: RFC 5681 section 3.1 (a packet a window, in parts per acknowledgement), for all who grow so.
+//!
+//! Deviations: packets with 16 fractional bits instead of bytes; never above what the engine can have outstanding.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;

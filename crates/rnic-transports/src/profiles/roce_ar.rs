@@ -3,9 +3,9 @@
 //! Source: Falcon (SIGCOMM'25) section 6.1.1, figure 12; targets 1.C and E1-10. Packets out of order are nothing to
 //! report, so a loss is found by timeout ([`crate::recovery::timeout_only`]). It may be sprayed over paths.
 //!
-//! Deviations: those of `roce-sr`, whose window, headers and acknowledgements it has, and those of the recovery. How the
-//! adapter picks paths is the switches' business (adaptive routing), which ours do not do: `paths = "spray"` stands
-//! for it.
+//! Deviations: those of `roce-sr`, whose window, headers and acknowledgements it has, and those of the recovery. Which
+//! path a packet takes is the business of switches that route adaptively, which ours do not: `paths = "spray"` stands
+//! for them.
 
 use rnic_policy::{Configured, Params, Profile, RecoveryPolicy};
 

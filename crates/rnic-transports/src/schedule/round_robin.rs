@@ -3,7 +3,8 @@
 //! Source: Tonic (NSDI'20) section 3.1: the active set is a FIFO, one flow a cycle, reinserted only while it is still
 //! eligible.
 //!
-//! Deviations: the engine's ring is asked when the wire is free and not once a cycle. `turn_packets` lengthens the turn for bodies that gain from runs of packets of one queue pair.
+//! Deviations: the engine's ring is asked when the wire is free and not once a cycle. `turn_packets` lengthens
+//! the turn for bodies that gain from runs of packets of one queue pair.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, Schedule, ScheduleActions, ScheduleEvent, ScheduleView};
