@@ -3,8 +3,9 @@
 //! Source: what Falcon (SIGCOMM'25) section 4.3 calls spraying packets across flows oblivious of congestion; beside
 //! round robin (`spray`) because the two differ in how long a flow goes without a packet.
 //!
-//! Deviations: none; the paper does not say how it draws. Here a choice is the next output of a linear congruential generator (Knuth's constants for 64 bits) that starts from the connection's hash:
-//! no entropy, and the same in every run.
+//! Deviations: none; the paper does not say how it draws. Here a choice is the next output of a linear congruential
+//! generator (Knuth's constants for 64 bits) that starts from the connection's hash: no entropy, and the same in every
+//! run.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
