@@ -5,7 +5,7 @@ use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "heads";
 
-/// Where algorithms and transports stand, one a file.
+/// Where algorithms and transports stand, one a file; what lies deeper is a part of one, whose head speaks for it.
 const FOLDERS: &[&str] = &["profiles/", "recovery/", "control/", "paths/", "schedule/"];
 
 /// What a head must have, each at the beginning of a line.
@@ -21,7 +21,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 fn is_algorithm(path: &str) -> bool {
     let inside = path.strip_prefix("crates/rnic-transports/src/").unwrap_or_default();
-    FOLDERS.iter().any(|folder| inside.starts_with(folder))
+    FOLDERS.iter().any(|folder| inside.strip_prefix(folder).is_some_and(|name| !name.contains('/')))
 }
 
 fn missing(file: &SourceFile) -> Vec<Finding> {
@@ -49,6 +49,7 @@ mod tests {
         assert_eq!(findings(path, "//! New, without source: or deviations.\n"), 2);
         assert_eq!(findings(path, "//! New.\n\n//! Source: RFC 1.\n//! Deviations: none.\n"), 2, "the head is over");
         assert_eq!(findings("crates/rnic-transports/src/recovery.rs", "//! A list.\n"), 0);
+        assert_eq!(findings("crates/rnic-transports/src/recovery/new/part.rs", "//! A part.\n"), 0);
         assert_eq!(findings("crates/rnic-host/src/recovery/new.rs", "//! Another room.\n"), 0);
     }
 }
