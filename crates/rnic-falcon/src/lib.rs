@@ -15,6 +15,7 @@
 //! The delivery layer numbers packets, opens and closes gates, sends again, and says what became of each packet. The
 //! transaction layer knows what a packet is for. They meet in [`seam`] and nowhere else.
 
+pub mod delivery;
 pub mod resources;
 pub mod seam;
 pub mod transaction;

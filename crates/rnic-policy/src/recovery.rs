@@ -39,7 +39,7 @@ pub enum RecoveryEvent {
     },
     /// A packet arrived that left, for the last time, at `sent`. Only to policies with [`Recovery::TIMES_PACKETS`].
     Delivered {
-        /// When it left: the end of the unit of time in which it did, where the peer echoes coarser times.
+        /// When it left: the beginning of the unit of time in which it did, where the peer echoes coarser times.
         sent: Time,
         /// How long its acknowledgement took, when it says so.
         rtt: Option<Duration>,

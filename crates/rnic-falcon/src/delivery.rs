@@ -1,0 +1,247 @@
+//! The packet delivery layer of one connection: every packet exactly once to the transaction layer, in any order.
+//!
+//! Source: Falcon (SIGCOMM'25) sections 4.1 to 4.3 and 5.2; specification Rev 0.9, section 9. This file has the
+//! state and the doors; each thing that is done has a file of its own.
+//!
+//! ```text
+//!   sending                                          receiving
+//!   transmit      what leaves next                   receive       what has come, and where it falls
+//!   gates         fcwnd, ncwnd, pacing               rx_window     received and acknowledged bits
+//!   tx_window     contexts of packets under way      echo          who is owed an acknowledgement
+//!   flows         which path                         answer        acknowledgements and NACKs as they leave
+//!   acks          acknowledgements and NACKs come in
+//!   recover       what is lost (policies)            timers        timeouts, probes, packets that come of age
+//!   signal        to and from the adaptive engine    pace          the timing wheel that connections of a NIC share
+//! ```
+//!
+//! Whoever drives it: gives it what arrives ([`Delivery::receive`]); calls [`Delivery::transmit`] until nothing leaves;
+//! calls [`Delivery::expire`] at [`Delivery::deadline`]; carries [`ControlSignal`]s to an adaptive engine and its
+//! [`ControlSettings`] back. Time is an argument. Nothing is allocated once windows have had their size.
+
+mod ack_request;
+mod acks;
+mod answer;
+mod config;
+mod echo;
+mod flows;
+mod gates;
+mod pace;
+mod receive;
+mod recover;
+mod rx_window;
+mod signal;
+mod timers;
+mod transmit;
+mod tx_window;
+
+pub use ack_request::AckRequestRule;
+pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, TRACKED_MAX, TX_WINDOW_MAX};
+pub use pace::{SLOT, Wheel};
+pub use receive::{Arrival, Reception};
+pub use signal::{ControlSettings, ControlSignal, SIGNALS_MAX, SignalKind};
+pub use transmit::Departure;
+
+use rnic_base::{Duration, Time};
+use rnic_policy::{Cwnd, PolicyState};
+use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
+
+use crate::delivery::ack_request::AckRequester;
+use crate::delivery::answer::Nacks;
+use crate::delivery::config::{NEVER, index};
+use crate::delivery::echo::Echo;
+use crate::delivery::flows::Flows;
+use crate::delivery::gates::Limits;
+use crate::delivery::recover::Waits;
+use crate::delivery::rx_window::RxWindow;
+use crate::delivery::signal::Signals;
+use crate::delivery::tx_window::TxWindow;
+use crate::seam::Received;
+
+/// What has happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeliveryCounters {
+    /// Packets that left for the first time.
+    pub sent: u64,
+    /// Packets sent again because recovery took them for lost, before their timeout.
+    pub sent_again_early: u64,
+    /// Packets that timed out.
+    pub timeouts: u64,
+    /// Probes for the end of a burst.
+    pub probes: u64,
+    /// Acknowledgements that left, and of them those with bitmaps.
+    pub acks_sent: u64,
+    /// See `acks_sent`.
+    pub extended_acks_sent: u64,
+    /// NACKs that left.
+    pub nacks_sent: u64,
+    /// Packets that came a second time.
+    pub duplicates: u64,
+    /// Packets dropped beyond a window.
+    pub out_of_window: u64,
+    /// Acknowledgements dropped because a base was behind.
+    pub stale_acks: u64,
+    /// Acknowledgements of what was never sent, and labels or numbers that make no sense: the peer's mistakes.
+    pub peer_errors: u64,
+    /// Events that found the queue to the adaptive engine full.
+    pub signals_refused: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    config: DeliveryConfig,
+    tx: [TxWindow; 2],
+    rx: [RxWindow; 2],
+    flows: Flows,
+    limits: Limits,
+    requester: AckRequester,
+    echo: Echo,
+    nacks: Nacks,
+    /// By flow, then by window.
+    recovery: Box<[[PolicyState; 2]]>,
+    waits: Waits,
+    signals: Signals,
+    counters: DeliveryCounters,
+    /// The timing wheel shall come back then: a packet is ready and too early.
+    paced_until: Time,
+    dead: bool,
+}
+
+impl Delivery {
+    /// A connection on which nothing was sent.
+    ///
+    /// # Panics
+    /// When `config` has a width or a count that there is not.
+    pub fn new(config: DeliveryConfig) -> Self {
+        config.check();
+        let recovery = &config.recovery;
+        let tx = |window| TxWindow::new(window, config.first_sent[index(window)], config.tx_window);
+        let keeps = config.out_of_window == OutOfWindowRule::Keep;
+        let rx = |window| RxWindow::new(config.first_received[index(window)], config.width(window), keeps);
+        let fresh = (recovery.policy.start)(&recovery.params);
+        Self {
+            tx: [tx(Window::Request), tx(Window::Data)],
+            rx: [rx(Window::Request), rx(Window::Data)],
+            flows: Flows::new(&config),
+            limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO },
+            requester: AckRequester::default(),
+            echo: Echo::new(),
+            nacks: Nacks::new(),
+            recovery: vec![[fresh; 2]; usize::from(config.flows)].into_boxed_slice(),
+            waits: Waits::new(&config),
+            signals: Signals::new(),
+            counters: DeliveryCounters::default(),
+            paced_until: NEVER,
+            dead: false,
+            config,
+        }
+    }
+
+    /// The upper layer has acknowledged a received packet: its sender may forget it.
+    pub fn acknowledge(&mut self, now: Time, received: Received) {
+        if let Some(arrived) = self.rx[index(received.window)].acknowledge(received.psn) {
+            self.owe(now, arrived.flow, 1);
+            if arrived.asks {
+                self.echo.hurry(now, arrived.flow);
+            }
+        }
+    }
+
+    /// The upper layer refuses a received packet after all: a NACK leaves. Refused for want of room is nothing that
+    /// comes later, and is [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
+    pub fn refuse(&mut self, received: Received, code: NackCode) {
+        let rx = &self.rx[index(received.window)];
+        let (seq, place) = rx.place(received.psn);
+        if place == rx_window::Place::Received {
+            self.nacks.push(rx.arrived(seq).flow, received, code);
+        }
+    }
+
+    fn owe(&mut self, now: Time, flow: u8, halves: u32) {
+        self.echo.owe(now, flow, halves, self.config.coalesce_count, self.config.coalesce_timeout);
+    }
+
+    /// The next event for the adaptive engine.
+    #[inline]
+    pub fn signal(&mut self) -> Option<ControlSignal> {
+        self.signals.pop()
+    }
+
+    /// What the adaptive engine wants for `flow`, and for the connection.
+    ///
+    /// # Panics
+    /// When the connection has no such flow.
+    pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
+        assert!(flow < self.config.flows, "flow {flow} of {}", self.config.flows);
+        if let Some(fcwnd) = settings.fcwnd {
+            self.flows.set_fcwnd(flow, fcwnd);
+        }
+        if let Some(ncwnd) = settings.ncwnd {
+            self.limits.ncwnd = ncwnd.max(1);
+        }
+        if let Some(gap) = settings.packet_gap {
+            self.limits.packet_gap = gap;
+        }
+        if let Some(label) = settings.label {
+            self.flows.set_label(flow, label);
+        }
+        if let Some(rule) = settings.ack_request {
+            self.config.ack_request = rule;
+        }
+        self.waits.apply(settings);
+        if settings.rto.is_some() || settings.rack_rto.is_some() {
+            // Deadlines that were computed from the old times are looked at anew when the next packet moves.
+            for window in self.tx.iter_mut().filter(|window| !window.is_idle()) {
+                window.timer = Time::ZERO;
+                window.of_age = window.of_age.min(window.timer);
+            }
+        }
+    }
+
+    /// The connection's `fcwnd`: the sum of its flows'.
+    #[inline]
+    pub fn fcwnd(&self) -> Cwnd {
+        self.flows.fcwnd()
+    }
+
+    /// Packets from the oldest that is not acknowledged to the last that was sent.
+    #[inline]
+    pub fn span(&self, window: Window) -> u64 {
+        self.tx[index(window)].span()
+    }
+
+    /// Packets of `flow` that are not acknowledged.
+    #[inline]
+    pub fn outstanding_on(&self, flow: u8) -> u32 {
+        self.flows.get(flow).outstanding
+    }
+
+    /// Packets of `flow` that were acknowledged and are not in an event yet: they go with the flow's next.
+    #[inline]
+    pub fn untold_on(&self, flow: u8) -> u32 {
+        self.flows.get(flow).acknowledged
+    }
+
+    /// The label of `flow`.
+    #[inline]
+    pub fn label(&self, flow: u8) -> FlowLabel {
+        self.flows.get(flow).label
+    }
+
+    /// How far it has come as a receiver.
+    #[inline]
+    pub fn bases(&self) -> WindowBases {
+        WindowBases { data: self.rx[1].base(), request: self.rx[0].base() }
+    }
+
+    /// Whether it was given up.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> DeliveryCounters {
+        DeliveryCounters { signals_refused: self.signals.refused, ..self.counters }
+    }
+}

@@ -1,0 +1,344 @@
+//! Acknowledgements and NACKs come in.
+//!
+//! Source: specification Rev 0.9, sections 9.2.3, 9.2.4 and 11; Falcon (SIGCOMM'25) sections 4.1 and 4.3.
+//!
+//! - Stale: when either base is behind, all of it is dropped (9.2.3), unless `accept_stale`: with several flows
+//!   acknowledgements overtake each other, and what an old one says to have arrived has arrived.
+//! - Acknowledged packets count for the flow that they were sent on, by the sender's record (F-28).
+//! - Flows hear when a packet of theirs has arrived: the flow of the acknowledgement from T1, which is coarse (the
+//!   beginning of its unit is taken: what left later in it is not judged); and all from the record of
+//!   packets that were sent once and are newly acknowledged or in the bitmaps (the addition that lets a loss on one
+//!   path be repaired by what comes back on another, F-29; of a packet that was sent twice nobody knows which copy
+//!   arrived).
+//! - Out of window notification: what has not arrived and was last sent more than a round trip ago is sent again
+//!   (9.2.3).
+//! - Pull Data acknowledges its Pull Request (RSN), which is then not sent again; its number waits for the base.
+//!
+//! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
+//! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
+//! packet wait for max(RTO, the timeout in the NACK). For want of resources nothing is done but the report: recovery
+//! and timeout know that the packet has not arrived.
+
+use rnic_base::{Seq, Time};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_wire::falcon::{
+    Acknowledgement, Bitmaps, Nack, NackCode, OutOfWindow, Packet, Rsn, Timestamp, Window, WindowBases,
+};
+
+use crate::delivery::Delivery;
+use crate::delivery::config::index;
+use crate::delivery::receive::Reception;
+use crate::delivery::signal::{ACKED_MAX, ControlSignal, SignalKind};
+use crate::delivery::tx_window::{Kind, Sent};
+use crate::seam::Upper;
+
+/// What an answer says about the path.
+#[derive(Clone, Copy)]
+struct Path {
+    t1: Timestamp,
+    t2: Timestamp,
+    t3: Timestamp,
+    hops: u8,
+    rx_level: u8,
+    ecn: u16,
+}
+
+/// By flow: when the latest packet left that is newly known to have arrived and was sent once.
+pub(super) type Newest = [Time; FLOWS_MAX];
+
+impl Delivery {
+    pub(super) fn take_ack(
+        &mut self,
+        now: Time,
+        flow: u8,
+        packet: &Packet,
+        answer: &Acknowledgement,
+        bitmaps: Option<&Bitmaps>,
+        upper: &mut impl Upper,
+    ) -> Reception {
+        let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
+        let Some(bases) = bases else { return Reception::Dropped };
+        let mut newest = [Time::ZERO; FLOWS_MAX];
+        let mut moved = self.advance(now, bases, &mut newest, upper);
+        if let Some(bitmaps) = bitmaps {
+            moved |= self.take_bitmaps(now, bases, bitmaps, &mut newest, upper);
+        }
+        let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
+        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn };
+        self.hear(now, flow, &path, &mut newest, moved);
+        if out_of_window.any() {
+            self.send_beyond_again(now, out_of_window);
+        }
+        let kind = SignalKind::Acked { extended: bitmaps.is_some(), out_of_window };
+        self.report(now, flow, kind, &path);
+        Reception::Answer
+    }
+
+    pub(super) fn take_nack(
+        &mut self,
+        now: Time,
+        flow: u8,
+        packet: &Packet,
+        nack: &Nack,
+        upper: &mut impl Upper,
+    ) -> Reception {
+        let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
+        let Some(bases) = bases else { return Reception::Dropped };
+        let mut newest = [Time::ZERO; FLOWS_MAX];
+        let moved = self.advance(now, bases, &mut newest, upper);
+        let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
+        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn };
+        let window = index(nack.window);
+        let tx = &self.tx[window];
+        let seq = nack.psn.extend(tx.next);
+        if seq >= tx.next {
+            self.counters.peer_errors += 1;
+            return Reception::Dropped;
+        }
+        if seq >= tx.base && !tx.sent(seq).acknowledged {
+            self.be_refused(now, window, seq, nack.code, upper);
+        }
+        self.hear(now, flow, &path, &mut newest, moved);
+        self.report(now, flow, SignalKind::Nacked { code: nack.code }, &path);
+        Reception::Answer
+    }
+
+    fn be_refused(&mut self, now: Time, window: usize, seq: Seq, code: NackCode, upper: &mut impl Upper) {
+        let tx = &mut self.tx[window];
+        match code {
+            NackCode::Resource => {}
+            NackCode::NotReady { timeout } => {
+                let wait = self.waits.rto.max(timeout.duration());
+                tx.unmark(seq);
+                let sent = tx.sent_mut(seq);
+                (sent.not_before, sent.timeouts) = (now + wait, 0);
+                tx.timer = tx.timer.min(now + wait);
+            }
+            NackCode::Xlr
+            | NackCode::CompleteInError { .. }
+            | NackCode::NonRecoverable { .. }
+            | NackCode::InvalidCid => {
+                let sent = tx.sent_mut(seq);
+                if !sent.replaced {
+                    (sent.replaced, sent.timeouts, sent.not_before) = (true, 0, Time::ZERO);
+                    let context = sent.context;
+                    tx.clear_arrived(seq);
+                    tx.mark(seq);
+                    upper.nacked(now, context, code);
+                }
+            }
+        }
+    }
+
+    /// Bases that came with a packet in the other direction: no timestamps, so only what they acknowledge counts.
+    #[inline]
+    pub(super) fn take_bases(&mut self, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
+        if bases.request == self.tx[0].base.wire() && bases.data == self.tx[1].base.wire() {
+            return;
+        }
+        // An old packet's bases are nothing to speak of.
+        let behind = |window: Window| bases.of(window).extend(self.tx[index(window)].base);
+        let bases = Window::ALL.map(|window| behind(window).max(self.tx[index(window)].base));
+        if bases.iter().zip(&self.tx).any(|(base, tx)| *base > tx.next) {
+            self.counters.peer_errors += 1;
+            return;
+        }
+        let mut newest = [Time::ZERO; FLOWS_MAX];
+        if self.advance(now, bases, &mut newest, upper) {
+            self.deliver_news(now, None, &newest);
+        }
+    }
+
+    /// Bases of an answer as growing numbers: request, data. `None`: it is stale. `Some(None)`: it acknowledges what
+    /// was never sent.
+    fn usable_bases(&mut self, bases: &WindowBases) -> Option<Option<[Seq; 2]>> {
+        let extended = Window::ALL.map(|window| {
+            let tx = &self.tx[index(window)];
+            bases.of(window).extend(tx.base)
+        });
+        let is_behind = extended.iter().zip(&self.tx).any(|(base, tx)| *base < tx.base);
+        if is_behind && !self.config.accept_stale {
+            self.counters.stale_acks += 1;
+            return None;
+        }
+        if extended.iter().zip(&self.tx).any(|(base, tx)| *base > tx.next) {
+            self.counters.peer_errors += 1;
+            return Some(None);
+        }
+        Some(Some(extended))
+    }
+
+    /// Moves both bases on; whether one moved.
+    #[inline]
+    fn advance(&mut self, now: Time, bases: [Seq; 2], newest: &mut Newest, upper: &mut impl Upper) -> bool {
+        let mut moved = false;
+        for window in [0, 1] {
+            if bases[window] <= self.tx[window].base {
+                continue;
+            }
+            moved = true;
+            self.tx[window].opened = now;
+            while self.tx[window].base < bases[window] {
+                let is_news = !self.tx[window].has_arrived(self.tx[window].base);
+                let sent = self.tx[window].pop();
+                if is_news {
+                    note_arrival(&sent, newest);
+                }
+                if !sent.acknowledged {
+                    self.finish(now, window, sent, upper);
+                }
+            }
+        }
+        if moved {
+            (self.waits.quiet_since, self.waits.probes) = (now, 0);
+        }
+        moved
+    }
+
+    /// The packet is acknowledged: off all counts, and up.
+    #[inline]
+    fn finish(&mut self, now: Time, window: usize, sent: Sent, upper: &mut impl Upper) {
+        self.tx[window].discount(sent);
+        let flow = self.flows.get_mut(sent.flow);
+        flow.outstanding -= 1;
+        flow.acknowledged += 1;
+        upper.acked(now, sent.context);
+    }
+
+    /// Outstanding packet `seq` is acknowledged, wherever the base is.
+    fn finish_at(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) {
+        let tx = &mut self.tx[window];
+        let sent = *tx.sent(seq);
+        if !sent.acknowledged {
+            tx.unmark(seq);
+            tx.sent_mut(seq).acknowledged = true;
+            self.finish(now, window, sent, upper);
+        }
+    }
+
+    /// What came beyond the bases; whether any of it was news.
+    fn take_bitmaps(
+        &mut self,
+        now: Time,
+        bases: [Seq; 2],
+        bitmaps: &Bitmaps,
+        newest: &mut Newest,
+        upper: &mut impl Upper,
+    ) -> bool {
+        let requests = u128::from(bitmaps.request_received);
+        let arrived = [requests, bitmaps.data_received | bitmaps.data_acked];
+        let acknowledged = [requests, bitmaps.data_acked];
+        let mut news = false;
+        for window in [0, 1] {
+            news |= self.take_arrivals(window, bases[window], arrived[window], newest);
+            let mut bits = self.within(window, bases[window], acknowledged[window]);
+            while bits != 0 {
+                let seq = self.tx[window].base + u64::from(bits.trailing_zeros());
+                bits &= bits - 1;
+                self.finish_at(now, window, seq, upper);
+            }
+        }
+        news
+    }
+
+    fn take_arrivals(&mut self, window: usize, base: Seq, bits: u128, newest: &mut Newest) -> bool {
+        let mut bits = self.within(window, base, bits) & !self.tx[window].arrived_bits();
+        let news = bits != 0;
+        while bits != 0 {
+            let tx = &mut self.tx[window];
+            let seq = tx.base + u64::from(bits.trailing_zeros());
+            bits &= bits - 1;
+            note_arrival(tx.sent(seq), newest);
+            tx.set_arrived(seq);
+        }
+        news
+    }
+
+    /// `bits` of an answer with this base, counted from our base instead; only of packets that were sent.
+    fn within(&self, window: usize, base: Seq, bits: u128) -> u128 {
+        let tx = &self.tx[window];
+        let behind = tx.base.since(base);
+        let bits = if behind < 128 { bits >> behind } else { 0 };
+        let span = tx.span();
+        if span < 128 { bits & ((1 << span) - 1) } else { bits }
+    }
+
+    /// Tells recovery what the answer says about arrivals.
+    fn hear(&mut self, now: Time, flow: u8, path: &Path, newest: &mut Newest, moved: bool) {
+        let units = Timestamp::at(now).units_since(path.t1);
+        // An echo from the future, or of nothing.
+        let plausible = units < 1 << 31 && u64::from(units) <= now.as_ps() >> Timestamp::UNIT_SHIFT;
+        let rtt = plausible.then(|| {
+            let sent_unit = (now.as_ps() >> Timestamp::UNIT_SHIFT) - u64::from(units);
+            let sent = Time::from_ps(sent_unit << Timestamp::UNIT_SHIFT);
+            let newest = &mut newest[usize::from(flow)];
+            *newest = sent.max(*newest);
+            Timestamp::at(now).since(path.t1)
+        });
+        if !moved {
+            (self.waits.quiet_since, self.waits.probes) = (now, 0);
+        }
+        self.deliver_news(now, rtt.map(|rtt| (flow, rtt)), newest);
+    }
+
+    /// What lay beyond the peer's window and is a round trip old leaves again.
+    fn send_beyond_again(&mut self, now: Time, out_of_window: OutOfWindow) {
+        for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
+            let recent = self.waits.round_trip();
+            let tx = &mut self.tx[index(window)];
+            for offset in 0..tx.span() {
+                let seq = tx.base + offset;
+                let sent = tx.sent(seq);
+                let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
+                if !rests && tx.mark(seq) {
+                    self.counters.sent_again_early += 1;
+                }
+            }
+            if self.config.pause_after_out_of_window {
+                tx.paused_below = tx.base + 1;
+            }
+        }
+    }
+
+    /// Pull Data for transaction `rsn` has come: its request need not be sent again.
+    pub(super) fn acknowledge_request(&mut self, now: Time, rsn: Rsn, upper: &mut impl Upper) {
+        let tx = &self.tx[0];
+        let found = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| {
+            let sent = tx.sent(*seq);
+            sent.kind == Kind::PullRequest && sent.rsn == rsn
+        });
+        if let Some(seq) = found {
+            self.finish_at(now, 0, seq, upper);
+        }
+    }
+
+    /// Puts an event into the queue to the adaptive engine.
+    fn report(&mut self, now: Time, flow: u8, kind: SignalKind, path: &Path) {
+        if !self.signals.has_room() {
+            return;
+        }
+        let (fcwnd, ncwnd) = (self.flows.fcwnd(), self.limits.ncwnd);
+        let counted = &mut self.flows.get_mut(flow).acknowledged;
+        let acked = (*counted).min(ACKED_MAX) as u16;
+        *counted = 0;
+        let &Path { t1, t2, t3, hops, rx_level, ecn } = path;
+        let t4 = Timestamp::at(now);
+        self.signals.push(ControlSignal { flow, kind, t1, t2, t3, t4, acked, hops, rx_level, ecn, fcwnd, ncwnd });
+    }
+
+    /// Reports timeouts of `flow`.
+    pub(super) fn report_timeout(&mut self, now: Time, flow: u8, count: u16) {
+        let none = Timestamp::default();
+        let path = Path { t1: none, t2: none, t3: none, hops: 0, rx_level: 0, ecn: 0 };
+        self.report(now, flow, SignalKind::TimedOut { count }, &path);
+    }
+}
+
+/// A packet is newly known to have arrived. Of packets that were sent more than once nobody knows which.
+#[inline]
+fn note_arrival(sent: &Sent, newest: &mut Newest) {
+    if sent.transmissions == 1 {
+        let newest = &mut newest[usize::from(sent.flow)];
+        *newest = sent.last.max(*newest);
+    }
+}

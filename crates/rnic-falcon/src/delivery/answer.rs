@@ -1,0 +1,121 @@
+//! Acknowledgements and NACKs as they leave.
+//!
+//! Source: specification Rev 0.9, sections 7.7, 7.8 and 9.1.6.
+//!
+//! Choices: an acknowledgement has bitmaps by [`ExtendedRule`]; saying that packets were dropped beyond a window
+//! clears it (the sender hears it once per drop that follows). A NACK echoes the last packet of the flow of the
+//! packet that it refuses, as acknowledgements do; for NACKs that leave at once that is the packet itself.
+
+use std::collections::VecDeque;
+
+use rnic_base::Time;
+use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
+
+use crate::delivery::config::ExtendedRule;
+use crate::delivery::{Delivery, Departure};
+use crate::seam::{Received, Upper};
+
+/// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
+#[derive(Clone, Debug)]
+pub(crate) struct Nacks(VecDeque<(u8, Received, NackCode)>);
+
+/// NACKs of a connection that can wait: what a burst on a full link brings before the first leaves.
+const NACKS_MAX: usize = 16;
+
+impl Nacks {
+    pub(crate) fn new() -> Self {
+        Self(VecDeque::with_capacity(NACKS_MAX))
+    }
+
+    pub(crate) fn push(&mut self, flow: u8, refused: Received, code: NackCode) {
+        if self.0.len() < NACKS_MAX {
+            self.0.push_back((flow, refused, code));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Delivery {
+    /// A NACK or an acknowledgement, if one is due.
+    #[inline]
+    pub(super) fn answer(&mut self, now: Time, upper: &impl Upper) -> Option<Departure> {
+        if let Some((flow, refused, code)) = self.nacks.0.pop_front() {
+            return Some(self.nack(now, flow, refused, code, upper));
+        }
+        let flow = self.echo.take_due(now)?;
+        Some(self.acknowledgement(now, flow, upper))
+    }
+
+    fn nack(
+        &mut self,
+        now: Time,
+        flow: u8,
+        Received { window, psn }: Received,
+        code: NackCode,
+        upper: &impl Upper,
+    ) -> Departure {
+        let latest = self.echo.latest(flow);
+        let (t1, t2, hops, ecn) = (latest.t1, latest.t2, latest.hops, latest.ecn);
+        self.counters.nacks_sent += 1;
+        let nack = Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata: 0, psn, window, code };
+        self.answering(now, flow, Body::Nack(nack))
+    }
+
+    fn acknowledgement(&mut self, now: Time, flow: u8, upper: &impl Upper) -> Departure {
+        let latest = self.echo.latest(flow);
+        let [request, data] = &mut self.rx;
+        let out_of_window = OutOfWindow { data: data.out_of_window, request: request.out_of_window };
+        let acknowledgement = Acknowledgement {
+            t1: latest.t1,
+            t2: latest.t2,
+            hops: latest.hops,
+            rx_level: upper.rx_level(),
+            ecn: latest.ecn,
+            metadata: 0,
+            out_of_window,
+        };
+        let bitmaps = Bitmaps {
+            data_acked: data.acknowledged_bits(),
+            data_received: data.received_bits(),
+            request_received: request.received_bits() as u64,
+        };
+        let extended = out_of_window.any() || needs_bitmaps(self.config.extended, &bitmaps);
+        self.counters.acks_sent += 1;
+        let body = if extended {
+            (data.out_of_window, request.out_of_window) = (false, false);
+            self.counters.extended_acks_sent += 1;
+            Body::ExtendedAck(acknowledgement, bitmaps)
+        } else {
+            Body::Ack(acknowledgement)
+        };
+        self.answering(now, flow, body)
+    }
+
+    fn answering(&self, now: Time, flow: u8, body: Body) -> Departure {
+        let packet = Packet {
+            cid: self.config.cid,
+            function: 0,
+            protocol: UlpProtocol::None,
+            ack_request: false,
+            bases: self.bases(),
+            timestamp: Timestamp::at(now),
+            payload_len: 0,
+            body,
+        };
+        Departure { packet, label: self.echo.latest(flow).label, context: None, again: false }
+    }
+}
+
+fn needs_bitmaps(rule: ExtendedRule, bitmaps: &Bitmaps) -> bool {
+    let received = bitmaps.data_received;
+    let data = match rule {
+        ExtendedRule::WhenReceived => received != 0,
+        // Ones from bit 0 on have no gap: adding one carries through all of them.
+        ExtendedRule::WhenGap => bitmaps.data_acked != 0 || received & received.wrapping_add(1) != 0,
+    };
+    data || bitmaps.request_received != 0
+}

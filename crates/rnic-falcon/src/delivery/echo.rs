@@ -1,0 +1,129 @@
+//! Who is owed an acknowledgement, per flow, and what it will say about the path.
+//!
+//! Source: specification Rev 0.9, sections 9.1.6 and 10.1; Falcon (SIGCOMM'25) section 4.3: coalescing and
+//! timestamps are those of a flow (F-21, F-27). An acknowledgement has T1 and T2 of the packet of its flow that came
+//! last, so waiting for more packets does not look like delay (F-17).
+//!
+//! Choices:
+//!
+//! - Receiving counts one, and acknowledging counts one: a Push that waits for its upper layer is on the way to an
+//!   acknowledgement, but not yet at it. An acknowledgement is due at twice `coalesce_count` (as the reference
+//!   simulator has it).
+//! - A duplicate counts both at once. When it asks, it is answered at once (specification 11 over 9.2.2.4: an answer
+//!   that was lost is what made the sender ask again).
+//! - An acknowledgement travels with the label of the packet that it echoes, so a flow that is moved takes its
+//!   acknowledgements along.
+
+use rnic_base::{Duration, Time};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_wire::falcon::{FlowLabel, Timestamp};
+
+use crate::delivery::config::NEVER;
+
+/// What is known of the packet of a flow that came last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latest {
+    pub(crate) t1: Timestamp,
+    pub(crate) t2: Timestamp,
+    pub(crate) hops: u8,
+    pub(crate) label: FlowLabel,
+    /// Packets with a congestion mark so far, modulo 2^14.
+    pub(crate) ecn: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    latest: Latest,
+    owed: u32,
+    due: Time,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Echo {
+    flows: [Flow; FLOWS_MAX],
+    /// The earliest of what is due, or earlier.
+    due: Time,
+}
+
+impl Echo {
+    /// Nothing has come.
+    pub(crate) fn new() -> Self {
+        Self { flows: [Flow { latest: Latest::default(), owed: 0, due: NEVER }; FLOWS_MAX], due: NEVER }
+    }
+
+    /// A packet came on `flow`.
+    #[inline]
+    pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, now: Time, hops: u8, label: FlowLabel, marked: bool) {
+        let latest = &mut self.flows[usize::from(flow)].latest;
+        let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
+        *latest = Latest { t1, t2: Timestamp::at(now), hops, label, ecn };
+    }
+
+    /// The packet of `flow` that came last.
+    #[inline]
+    pub(crate) fn latest(&self, flow: u8) -> Latest {
+        self.flows[usize::from(flow)].latest
+    }
+
+    /// `halves` of a packet's acknowledgement are owed to `flow`: due after `count` packets or `timeout`.
+    #[inline]
+    pub(crate) fn owe(&mut self, now: Time, flow: u8, halves: u32, count: u32, timeout: Duration) {
+        let entry = &mut self.flows[usize::from(flow)];
+        entry.owed += halves;
+        let due = if entry.owed >= 2 * count { now } else { now + timeout };
+        entry.due = entry.due.min(due);
+        self.due = self.due.min(entry.due);
+    }
+
+    /// An acknowledgement is owed to `flow` at once.
+    #[inline]
+    pub(crate) fn hurry(&mut self, now: Time, flow: u8) {
+        let entry = &mut self.flows[usize::from(flow)];
+        entry.due = entry.due.min(now);
+        self.due = self.due.min(now);
+    }
+
+    /// When the next acknowledgement is due.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        self.due
+    }
+
+    /// Takes a flow whose acknowledgement is due.
+    #[inline]
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<u8> {
+        if now < self.due {
+            return None;
+        }
+        let flow = self.flows.iter().position(|flow| flow.due <= now).map(|flow| flow as u8);
+        if let Some(flow) = flow {
+            self.settle(flow);
+        }
+        self.due = self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER);
+        flow
+    }
+
+    /// An acknowledgement of `flow` leaves.
+    pub(crate) fn settle(&mut self, flow: u8) {
+        let entry = &mut self.flows[usize::from(flow)];
+        (entry.owed, entry.due) = (0, NEVER);
+    }
+
+    /// A packet in the other direction carries everything that is owed but timestamps: what only waits need not leave.
+    #[inline]
+    pub(crate) fn cancel_waiting(&mut self, now: Time) {
+        if self.due == NEVER {
+            return;
+        }
+        for flow in &mut self.flows {
+            if flow.due > now {
+                (flow.owed, flow.due) = (0, NEVER);
+            }
+        }
+        self.due = self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER);
+    }
+}
+
+/// The ECN counter has 14 bits.
+const ECN_MASK: u16 = 0x3fff;

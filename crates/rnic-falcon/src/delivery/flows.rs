@@ -1,0 +1,144 @@
+//! The paths of a connection: labels, windows, and which packet takes which.
+//!
+//! Source: Falcon (SIGCOMM'25) section 4.3 (F-24 to F-28). Flows share the sequence space and the connection's
+//! window, the sum of theirs; a flow's own window only helps to choose (F-25). Packets are attributed to flows by
+//! the sender's own record, for one acknowledgement may cover several (F-28). The index of a flow is in the low bits
+//! of its label, and the same in both directions.
+//!
+//! Choice: what is sent again stays on its flow (as in the reference simulator), under whatever label that has then.
+
+use rnic_base::{Duration, Time};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_policy::{Configured, Cwnd, OpenWindows, PathEvent, PathPolicy, PathView, PolicyState};
+use rnic_wire::falcon::FlowLabel;
+
+use crate::delivery::config::DeliveryConfig;
+
+/// One flow, as its sender sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) label: FlowLabel,
+    pub(crate) fcwnd: Cwnd,
+    /// Packets sent on it and not acknowledged.
+    pub(crate) outstanding: u32,
+    /// Packets acknowledged since the last report to the adaptive engine.
+    pub(crate) acknowledged: u32,
+    /// When to probe, as recovery said last.
+    pub(crate) probe: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Flows {
+    flows: [Flow; FLOWS_MAX],
+    count: usize,
+    index_bits: u32,
+    /// The connection's window: the sum.
+    fcwnd: Cwnd,
+    paths: Configured<PathPolicy>,
+    state: PolicyState,
+    flow_hash: u64,
+}
+
+impl Flows {
+    pub(crate) fn new(config: &DeliveryConfig) -> Self {
+        let count = usize::from(config.flows);
+        let index_bits = count.next_power_of_two().trailing_zeros();
+        let view = PathView { now: Time::ZERO, flow_hash: config.flow_hash };
+        let (state, _) = (config.paths.policy.start)(&config.paths.params, &view);
+        let share = Cwnd::from_fixed(config.fcwnd.fixed() / count as u64);
+        let fresh = |flow: usize| Flow {
+            label: label_of(flow, index_bits, config.labels[flow].get()),
+            fcwnd: share,
+            outstanding: 0,
+            acknowledged: 0,
+            probe: None,
+        };
+        let flows = core::array::from_fn(|flow| fresh(flow.min(count - 1)));
+        let mut flows = Self {
+            flows,
+            count,
+            index_bits,
+            fcwnd: config.fcwnd,
+            paths: config.paths,
+            state,
+            flow_hash: config.flow_hash,
+        };
+        flows.add_up();
+        flows
+    }
+
+    fn add_up(&mut self) {
+        let sum: u64 = self.all().iter().map(|flow| flow.fcwnd.fixed()).sum();
+        self.fcwnd = Cwnd::from_fixed(sum);
+    }
+
+    /// The connection's window.
+    #[inline]
+    pub(crate) fn fcwnd(&self) -> Cwnd {
+        self.fcwnd
+    }
+
+    #[inline]
+    pub(crate) fn all(&self) -> &[Flow] {
+        &self.flows[..self.count]
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, flow: u8) -> &Flow {
+        &self.flows[usize::from(flow)]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, flow: u8) -> &mut Flow {
+        &mut self.flows[usize::from(flow)]
+    }
+
+    /// The flow that a packet with `label` came on. A label that names no flow of ours counts for the first.
+    #[inline]
+    pub(crate) fn of_label(&self, label: FlowLabel) -> u8 {
+        let flow = label.flow(self.index_bits);
+        if usize::from(flow) < self.count { flow } else { 0 }
+    }
+
+    pub(crate) fn set_fcwnd(&mut self, flow: u8, fcwnd: Cwnd) {
+        self.get_mut(flow).fcwnd = fcwnd;
+        self.add_up();
+    }
+
+    /// Moves `flow` to another path.
+    pub(crate) fn set_label(&mut self, flow: u8, entropy: u32) {
+        let label = label_of(usize::from(flow), self.index_bits, entropy);
+        self.get_mut(flow).label = label;
+    }
+
+    /// The flow for a packet that leaves for the first time.
+    #[inline]
+    pub(crate) fn choose(&mut self, now: Time) -> u8 {
+        if self.count == 1 {
+            return 0;
+        }
+        let mut open = [0; FLOWS_MAX];
+        for (open, flow) in open.iter_mut().zip(self.all()) {
+            *open = (flow.fcwnd.fixed() >> 16) as i32 - flow.outstanding as i32;
+        }
+        let event = PathEvent::Choosing { open: OpenWindows::new(&open[..self.count]) };
+        let view = PathView { now, flow_hash: self.flow_hash };
+        let actions = (self.paths.policy.on_event)(&mut self.state, &event, &view, &self.paths.params);
+        let flow = actions.flow.unwrap_or(0);
+        assert!(usize::from(flow) < self.count, "path policy `{}` chose flow {flow}", self.paths.policy.name);
+        flow
+    }
+
+    /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while the
+    /// round trip of one of those is not.
+    pub(crate) fn probe_after(&self) -> Option<Duration> {
+        let used = self.all().iter().filter(|flow| flow.outstanding > 0);
+        used.map(|flow| flow.probe).try_fold(Duration::ZERO, |most, probe| probe.map(|probe| most.max(probe)))
+    }
+}
+
+/// The label of `flow` with the index in its low bits, the rest from the low bits of `entropy`.
+fn label_of(flow: usize, index_bits: u32, entropy: u32) -> FlowLabel {
+    FlowLabel::of_flow(flow as u8, index_bits, entropy)
+}

@@ -1,0 +1,60 @@
+//! May a packet leave: `fcwnd`, `ncwnd`, pacing, and room for its context.
+//!
+//! Source: specification Rev 0.9, section 9.1.2; Falcon (SIGCOMM'25) sections 4.2 and 4.4 (F-16, F-19, F-20).
+//!
+//! | packet | first time | again |
+//! |---|---|---|
+//! | Pull Request, Push Data | number < base + `fcwnd`, outstanding < `ncwnd` | number < base + `fcwnd`, sent again
+//! < `ncwnd` |
+//! | Pull Data | number < base + `fcwnd` | the same |
+//!
+//! Both windows count per sequence space (so do the specification's formulas; up to twice `fcwnd` may be under way),
+//! and `fcwnd` is the sum of the flows' (F-25). A window below one packet lets one out, and pacing does the rest: a
+//! packet leaves no sooner than the packet gap after an acknowledgement opened its window, and after the packet
+//! before it. The specification says now + gap because its hardware does not remember either; for a connection that
+//! always has something to send the two are the same.
+
+use rnic_base::{Duration, Seq, Time};
+use rnic_policy::Cwnd;
+
+use crate::delivery::tx_window::{Kind, TxWindow};
+use crate::seam::Gates;
+
+/// What the adaptive engine has set, for all flows together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) ncwnd: u32,
+    pub(crate) packet_gap: Duration,
+    /// When the last packet left.
+    pub(crate) departed: Time,
+}
+
+impl Limits {
+    /// When the next packet of `window` may leave.
+    #[inline]
+    pub(crate) fn departure(&self, window: &TxWindow) -> Time {
+        if self.packet_gap == Duration::ZERO {
+            return Time::ZERO;
+        }
+        window.opened.max(self.departed) + self.packet_gap
+    }
+
+    /// Gates for packets that leave for the first time, pacing aside.
+    #[inline]
+    pub(crate) fn first(&self, windows: &[TxWindow; 2], fcwnd: Cwnd) -> Gates {
+        let [request, data] = windows;
+        let fabric = |window: &TxWindow| {
+            window.span() < fcwnd.whole_packets() && !window.is_full() && window.base >= window.paused_below
+        };
+        let nic = |window: &TxWindow| window.outstanding < self.ncwnd;
+        let open = fabric(data);
+        Gates { pull_request: fabric(request) && nic(request), push_data: open && nic(data), pull_data: open }
+    }
+
+    /// Whether packet `seq` may be sent again, pacing aside.
+    #[inline]
+    pub(crate) fn again(&self, window: &TxWindow, seq: Seq, fcwnd: Cwnd) -> bool {
+        let within = seq.since(window.base) < fcwnd.whole_packets();
+        within && (window.sent(seq).kind == Kind::PullData || window.outstanding_again < self.ncwnd)
+    }
+}

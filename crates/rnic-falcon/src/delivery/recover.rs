@@ -1,0 +1,164 @@
+//! What is lost: asks the recovery policies, and looks through the contexts by the rules that they give.
+//!
+//! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3 (F-11, F-12, F-15, F-29). A policy has a state for each flow and
+//! window and never sees a packet; contexts, marks and deadlines are this layer's.
+//!
+//! The look through a window goes over packets that acknowledgements can tell of ("within the Rx bitmap's range") and
+//! stops early: packets leave for the first time in the order of their numbers, so once one left, for the first time,
+//! after everything that any flow's rule judges, all behind it did. In order, that is the first packet looked at.
+
+use rnic_base::{Duration, Seq, Time};
+use rnic_policy::{RecoveryActions, RecoveryEvent};
+
+use crate::delivery::Delivery;
+use crate::delivery::acks::Newest;
+use crate::delivery::config::{DeliveryConfig, NEVER};
+use crate::delivery::signal::ControlSettings;
+
+/// Times of a connection: timeouts, probes, round trips.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    pub(crate) rto: Duration,
+    /// The adaptive engine's instead of the policy's.
+    rack_rto: Option<Duration>,
+    probe: Option<Duration>,
+    /// The last round trip, of any flow.
+    round_trip: Duration,
+    /// When a packet last left, or an acknowledgement came.
+    pub(crate) quiet_since: Time,
+    /// Probes since then that nothing answered.
+    pub(crate) probes: u32,
+}
+
+impl Waits {
+    pub(crate) fn new(config: &DeliveryConfig) -> Self {
+        let recovery = &config.recovery;
+        let rto = (recovery.policy.initial_rto)(&recovery.params).unwrap_or(RTO_WITHOUT_POLICY);
+        Self { rto, rack_rto: None, probe: None, round_trip: rto, quiet_since: Time::ZERO, probes: 0 }
+    }
+
+    pub(crate) fn apply(&mut self, settings: &ControlSettings) {
+        self.rto = settings.rto.map_or(self.rto, |rto| rto.max(Duration::from_ns(1)));
+        self.rack_rto = settings.rack_rto.unwrap_or(self.rack_rto);
+        self.probe = settings.probe.unwrap_or(self.probe);
+    }
+
+    /// The last round trip; the timeout before there was one.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+}
+
+/// The backstop must be there even under a policy that has none.
+const RTO_WITHOUT_POLICY: Duration = Duration::from_ms(1);
+
+impl Delivery {
+    /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
+    #[inline]
+    pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
+        if let Some((_, rtt)) = echoed {
+            self.waits.round_trip = rtt;
+        }
+        for flow in 0..self.config.flows {
+            let sent = newest[usize::from(flow)];
+            let rtt = echoed.filter(|(echoed, _)| *echoed == flow).map(|(_, rtt)| rtt);
+            if sent == Time::ZERO && rtt.is_none() {
+                continue;
+            }
+            for window in [0, 1] {
+                self.recover(now, window, flow, &RecoveryEvent::Delivered { sent, rtt });
+            }
+        }
+        for window in [0, 1] {
+            self.judge(now, window);
+        }
+    }
+
+    /// Asks the policy of `flow`.
+    pub(super) fn recover(&mut self, now: Time, window: usize, flow: u8, event: &RecoveryEvent) -> RecoveryActions {
+        let recovery = &self.config.recovery;
+        let state = &mut self.recovery[usize::from(flow)][window];
+        let view = self.tx[window].view(now);
+        let actions = (recovery.policy.on_event)(state, event, &view, &recovery.params);
+        if let Some(rule) = actions.lost {
+            self.tx[window].rules[usize::from(flow)] = Some(rule);
+        }
+        if let Some(probe) = actions.probe {
+            self.flows.get_mut(flow).probe = probe;
+        }
+        actions
+    }
+
+    /// Marks what the rules say is lost, and remembers when more comes of age.
+    pub(super) fn judge(&mut self, now: Time, window: usize) {
+        let tx = &mut self.tx[window];
+        tx.of_age = NEVER;
+        if tx.is_idle() {
+            return;
+        }
+        let latest = tx.rules.iter().flatten().map(|rule| rule.sent_until).max().unwrap_or(Time::ZERO);
+        let mut from = 0;
+        while let Some(offset) = tx.first_missing(from) {
+            from = offset + 1;
+            let seq = tx.base + u64::from(offset);
+            if seq >= tx.next {
+                break;
+            }
+            let sent = *tx.sent(seq);
+            if sent.first > latest {
+                break;
+            }
+            let Some(rule) = tx.rules[usize::from(sent.flow)] else { continue };
+            let judged = rule.range.contains(seq) && sent.last <= rule.sent_until && sent.not_before <= now;
+            if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
+                continue;
+            }
+            let due = sent.last + self.waits.rack_rto.filter(|_| rule.age != Duration::ZERO).unwrap_or(rule.age);
+            if due > now {
+                tx.of_age = tx.of_age.min(due);
+            } else if tx.mark(seq) {
+                tx.sent_mut(seq).early += 1;
+                self.counters.sent_again_early += 1;
+            }
+        }
+    }
+
+    /// When a probe is due: after silence, while something is under way that nothing else will move first.
+    pub(super) fn probe_due(&self) -> Time {
+        if self.tx.iter().all(|tx| tx.is_idle()) {
+            return NEVER;
+        }
+        let Some(wait) = self.waits.probe.or_else(|| self.flows.probe_after()) else { return NEVER };
+        let wait = wait.saturating_mul(1 << self.waits.probes.min(16));
+        // The timeout does better from there on.
+        if wait >= self.waits.rto { NEVER } else { self.waits.quiet_since + wait }
+    }
+
+    /// Sends one packet again to hear from the peer: the lower in RSN order of what the policy names in each window.
+    pub(super) fn probe(&mut self, now: Time) {
+        self.waits.probes += 1;
+        self.waits.quiet_since = now;
+        let named = [self.probe_in(now, 0), self.probe_in(now, 1)];
+        let (window, seq) = match named {
+            [Some(request), Some(data)] if !self.data_goes_first(request, data) => (0, request),
+            [_, Some(data)] => (1, data),
+            [Some(request), None] => (0, request),
+            [None, None] => return,
+        };
+        if self.tx[window].mark(seq) {
+            self.counters.probes += 1;
+        }
+    }
+
+    fn probe_in(&mut self, now: Time, window: usize) -> Option<Seq> {
+        let tx = &self.tx[window];
+        if tx.is_idle() {
+            return None;
+        }
+        let flow = tx.sent(tx.base).flow;
+        let named = self.recover(now, window, flow, &RecoveryEvent::Quiet).retransmit?;
+        let tx = &self.tx[window];
+        let usable = |seq: &Seq| !tx.sent(*seq).acknowledged && tx.sent(*seq).not_before <= now;
+        Some(named.start).filter(|seq| named.contains(*seq) && *seq >= tx.base && *seq < tx.next).filter(usable)
+    }
+}

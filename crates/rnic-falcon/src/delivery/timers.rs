@@ -1,0 +1,131 @@
+//! Timeouts of packets, and the next moment at which anything is due.
+//!
+//! Source: Falcon (SIGCOMM'25) section 5.2 (F-14: each packet has a timeout of its own; a thread scans contexts);
+//! specification Rev 0.9, sections 9.1.4 and 11.
+//!
+//! One lower bound a window stands for the timers of all its packets: when it is reached, the contexts are looked
+//! through and it is set anew. A packet is due at, in this order: the end of its wait for a receiver that was not
+//! ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent; else the timeout
+//! after it was last sent. Only the last is a timeout that counts: the others are news of a peer that is alive.
+
+use rnic_base::{Seq, Time};
+
+use crate::delivery::Delivery;
+use crate::delivery::config::NEVER;
+use crate::delivery::tx_window::Sent;
+use crate::seam::{Exhausted, Upper};
+
+/// Why a packet is due.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    NotReadyOver,
+    UpperLayerSilent,
+    TimedOut,
+}
+
+impl Delivery {
+    /// When [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if nothing happens before. Not
+    /// later than it must be; sometimes earlier.
+    #[inline]
+    pub fn deadline(&self) -> Option<Time> {
+        if self.dead {
+            return None;
+        }
+        if !self.nacks.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let mut due = self.echo.deadline().min(self.paced_until).min(self.probe_due());
+        for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
+            due = due.min(tx.timer).min(tx.of_age);
+        }
+        (due < NEVER).then_some(due)
+    }
+
+    /// Does what is due. What leaves because of it leaves in [`Delivery::transmit`].
+    pub fn expire(&mut self, now: Time, upper: &mut impl Upper) {
+        if self.dead {
+            return;
+        }
+        for window in [0, 1] {
+            if self.tx[window].is_idle() {
+                continue;
+            }
+            if self.tx[window].of_age <= now {
+                self.judge(now, window);
+            }
+            if self.tx[window].timer <= now {
+                self.scan(now, window, upper);
+            }
+        }
+        if !self.dead && self.probe_due() <= now {
+            self.probe(now);
+        }
+    }
+
+    /// Looks through all contexts of a window.
+    fn scan(&mut self, now: Time, window: usize, upper: &mut impl Upper) {
+        let mut next = NEVER;
+        let (base, span) = (self.tx[window].base, self.tx[window].span());
+        let mut worst = [0u16; rnic_policy::paths::FLOWS_MAX];
+        for seq in (0..span).map(|offset| base + offset) {
+            let tx = &self.tx[window];
+            let sent = *tx.sent(seq);
+            if sent.acknowledged || tx.is_marked(seq) {
+                continue;
+            }
+            let (due, why) = self.due(window, seq, &sent);
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            if why == Due::TimedOut && !self.time_out(now, window, seq, upper) {
+                return;
+            }
+            let tx = &mut self.tx[window];
+            tx.mark(seq);
+            tx.sent_mut(seq).not_before = Time::ZERO;
+            if why == Due::TimedOut {
+                let worst = &mut worst[usize::from(sent.flow)];
+                *worst = (*worst).max(sent.timeouts + 1);
+            }
+        }
+        self.tx[window].timer = next;
+        for flow in 0..self.config.flows {
+            if worst[usize::from(flow)] > 0 {
+                self.report_timeout(now, flow, worst[usize::from(flow)]);
+            }
+        }
+    }
+
+    fn due(&self, window: usize, seq: Seq, sent: &Sent) -> (Time, Due) {
+        if sent.not_before > Time::ZERO {
+            (sent.not_before, Due::NotReadyOver)
+        } else if self.tx[window].has_arrived(seq) {
+            (sent.last + self.config.upper_timeout.max(self.waits.rto), Due::UpperLayerSilent)
+        } else {
+            (sent.last + self.waits.rto, Due::TimedOut)
+        }
+    }
+
+    /// One timeout more for packet `seq`; `false` when the connection is dead.
+    fn time_out(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) -> bool {
+        self.counters.timeouts += 1;
+        let attempts_max = self.config.attempts_max;
+        let sent = self.tx[window].sent_mut(seq);
+        sent.timeouts += 1;
+        if sent.timeouts <= attempts_max {
+            return true;
+        }
+        let context = sent.context;
+        match upper.exhausted(now, context) {
+            Exhausted::Resync => {
+                (sent.timeouts, sent.early, sent.replaced) = (0, 0, true);
+                true
+            }
+            Exhausted::Dead => {
+                self.dead = true;
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! One window of the sender: a context for every outstanding packet, and which of them are to be sent again.
+//!
+//! Source: Falcon (SIGCOMM'25) section 5.2 (contexts per packet, F-14); specification Rev 0.9, sections 9.1.1 and
+//! 9.1.2.
+//!
+//! Contradiction 11 of the specification: an EACK is to be remembered in an "Rx bitmap" that its list of state does not
+//! have. Here *arrived* (a ring as wide as what an acknowledgement tells) and *acknowledged* (in the context) are two.
+//!
+//! Contexts lie in a ring that doubles until it holds the largest window asked for: an idle connection is small, and in
+//! steady state nothing is allocated.
+
+use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_policy::{LossRule, WindowView};
+use rnic_wire::falcon::{Rsn, Window};
+
+use crate::delivery::config::{NEVER, TX_WINDOW_MAX};
+use crate::seam::Context;
+
+/// What a packet is, as far as gates and order care.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Kind {
+    #[default]
+    PullRequest,
+    PushData,
+    PullData,
+}
+
+impl Kind {
+    /// Whether `ncwnd` counts it: all but Pull Data (F-19).
+    #[inline]
+    pub(crate) fn is_request(self) -> bool {
+        self != Self::PullData
+    }
+}
+
+/// The context of an outstanding packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// When it left first, and last.
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+    /// It is not to be sent again before: the receiver was not ready.
+    pub(crate) not_before: Time,
+    pub(crate) context: Context,
+    pub(crate) rsn: Rsn,
+    /// Transmissions, saturating.
+    pub(crate) transmissions: u16,
+    /// Timeouts since it left, or since it was replaced by a Resync.
+    pub(crate) timeouts: u16,
+    /// Times it was sent again before its timeout.
+    pub(crate) early: u16,
+    pub(crate) flow: u8,
+    pub(crate) kind: Kind,
+    /// The sender's transaction is done with it; its number waits for the base.
+    pub(crate) acknowledged: bool,
+    /// A Resync has taken its place.
+    pub(crate) replaced: bool,
+    /// It counts as an outstanding retransmission.
+    pub(crate) again: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct TxWindow {
+    pub(crate) base: Seq,
+    pub(crate) next: Seq,
+    limit: u32,
+    ring: Box<[Sent]>,
+    /// What an acknowledgement has said to have arrived, from the base on.
+    arrived: AnyRing,
+    arrivals: u32,
+    marked: RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>,
+    marks: u32,
+    /// Outstanding requests: ORC.
+    pub(crate) outstanding: u32,
+    /// Of them, those sent again and not since found lost: ORRC.
+    pub(crate) outstanding_again: u32,
+    /// Not later than the first timeout.
+    pub(crate) timer: Time,
+    /// What is lost, by flow.
+    pub(crate) rules: [Option<LossRule>; FLOWS_MAX],
+    /// When a packet comes of age that a rule was too early for.
+    pub(crate) of_age: Time,
+    /// When an acknowledgement last opened the window.
+    pub(crate) opened: Time,
+    /// Nothing new may leave before the base moves past this: packets beyond the peer's window were dropped.
+    pub(crate) paused_below: Seq,
+}
+
+/// Contexts of a fresh window.
+const RING_FIRST: usize = 32;
+
+impl TxWindow {
+    pub(crate) fn new(window: Window, first: Psn32, limit: u32) -> Self {
+        let bits = match window {
+            Window::Request => u64::BITS,
+            Window::Data => u128::BITS,
+        };
+        Self {
+            base: Seq::start(first),
+            next: Seq::start(first),
+            limit,
+            ring: vec![Sent::default(); RING_FIRST.min(limit as usize)].into_boxed_slice(),
+            arrived: AnyRing::with_bits(bits),
+            arrivals: 0,
+            marked: RingBitmap::new(),
+            marks: 0,
+            outstanding: 0,
+            outstanding_again: 0,
+            timer: NEVER,
+            rules: [None; FLOWS_MAX],
+            of_age: NEVER,
+            opened: Time::ZERO,
+            paused_below: Seq::UNSET,
+        }
+    }
+
+    /// Packets from the base to the last that was sent.
+    #[inline]
+    pub(crate) fn span(&self) -> u64 {
+        self.next.since(self.base)
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.span() >= u64::from(self.limit)
+    }
+
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.base == self.next
+    }
+
+    #[inline]
+    fn slot(&self, seq: Seq) -> usize {
+        (seq.get() & (self.ring.len() as u64 - 1)) as usize
+    }
+
+    /// The context of outstanding packet `seq`.
+    #[inline]
+    pub(crate) fn sent(&self, seq: Seq) -> &Sent {
+        &self.ring[self.slot(seq)]
+    }
+
+    #[inline]
+    pub(crate) fn sent_mut(&mut self, seq: Seq) -> &mut Sent {
+        let slot = self.slot(seq);
+        &mut self.ring[slot]
+    }
+
+    /// A packet leaves for the first time: its number.
+    #[inline]
+    pub(crate) fn push(&mut self, sent: Sent) -> Seq {
+        assert!(!self.is_full(), "a packet left through a closed gate");
+        if self.span() == self.ring.len() as u64 {
+            self.grow();
+        }
+        let seq = self.next;
+        *self.sent_mut(seq) = sent;
+        self.next += 1;
+        self.outstanding += u32::from(sent.kind.is_request());
+        seq
+    }
+
+    fn grow(&mut self) {
+        let mut wider = vec![Sent::default(); self.ring.len() * 2].into_boxed_slice();
+        let mask = wider.len() as u64 - 1;
+        for offset in 0..self.span() {
+            let seq = self.base + offset;
+            wider[(seq.get() & mask) as usize] = *self.sent(seq);
+        }
+        self.ring = wider;
+    }
+
+    /// Takes the oldest packet off, whose number the peer's base has passed.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Sent {
+        let sent = *self.sent(self.base);
+        if self.arrivals > 0 {
+            self.arrivals -= u32::from(self.arrived.test(0));
+            self.arrived.advance(1);
+        }
+        if self.marks > 0 {
+            self.marks -= u32::from(self.marked.test(0));
+            self.marked.advance(1);
+        }
+        self.base += 1;
+        sent
+    }
+
+    /// The sender's transaction is done with the packet: off the counts.
+    #[inline]
+    pub(crate) fn discount(&mut self, sent: Sent) {
+        if sent.kind.is_request() {
+            self.outstanding -= 1;
+            self.outstanding_again -= u32::from(sent.again);
+        }
+    }
+
+    /// Whether packet `seq` is known to have arrived.
+    #[inline]
+    pub(crate) fn has_arrived(&self, seq: Seq) -> bool {
+        seq < self.base || self.arrivals > 0 && self.arrived.test(seq.since(self.base) as u32)
+    }
+
+    /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
+    pub(crate) fn set_arrived(&mut self, seq: Seq) {
+        let offset = seq.since(self.base);
+        if offset < u64::from(self.arrived.bits()) && self.arrived.set(offset as u32) {
+            self.arrivals += 1;
+            self.unmark(seq);
+        }
+    }
+
+    /// The receiver has it no more, or refuses it: it can be lost again.
+    pub(crate) fn clear_arrived(&mut self, seq: Seq) {
+        let offset = seq.since(self.base) as u32;
+        if self.arrived.test(offset) {
+            self.arrived.clear(offset);
+            self.arrivals -= 1;
+        }
+    }
+
+    /// Bits of packets from the base on that are known to have arrived.
+    #[inline]
+    pub(crate) fn arrived_bits(&self) -> u128 {
+        if self.arrivals == 0 { 0 } else { self.arrived.first_128() }
+    }
+
+    /// The first packet from offset `from` on that is not known to have arrived, as an offset.
+    #[inline]
+    pub(crate) fn first_missing(&self, from: u32) -> Option<u32> {
+        if self.arrivals == 0 {
+            return (from < self.arrived.bits()).then_some(from);
+        }
+        self.arrived.first_zero(from)
+    }
+
+    /// Packet `seq` is to be sent again; `false` when that was known, or makes no sense any more.
+    pub(crate) fn mark(&mut self, seq: Seq) -> bool {
+        let offset = seq.since(self.base) as u32;
+        if self.sent(seq).acknowledged || !self.marked.set(offset) {
+            return false;
+        }
+        self.marks += 1;
+        let sent = self.sent_mut(seq);
+        if sent.again {
+            sent.again = false;
+            self.outstanding_again -= u32::from(self.sent(seq).kind.is_request());
+        }
+        true
+    }
+
+    pub(crate) fn unmark(&mut self, seq: Seq) {
+        let offset = seq.since(self.base) as u32;
+        if self.marks > 0 && self.marked.test(offset) {
+            self.marked.clear(offset);
+            self.marks -= 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_marked(&self, seq: Seq) -> bool {
+        self.marks > 0 && self.marked.test(seq.since(self.base) as u32)
+    }
+
+    /// The lowest packet to be sent again.
+    #[inline]
+    pub(crate) fn first_marked(&self) -> Option<Seq> {
+        if self.marks == 0 {
+            return None;
+        }
+        self.marked.first_one(0).map(|offset| self.base + u64::from(offset))
+    }
+
+    /// The lowest above `seq`.
+    pub(crate) fn next_marked(&self, seq: Seq) -> Option<Seq> {
+        let after = seq.since(self.base) as u32 + 1;
+        self.marked.first_one(after).map(|offset| self.base + u64::from(offset))
+    }
+
+    /// What recovery policies see.
+    pub(crate) fn view(&self, now: Time) -> WindowView<'_> {
+        let highest = if self.arrivals == 0 { None } else { self.arrived.last_one() };
+        WindowView {
+            now,
+            una: self.base,
+            next: self.next,
+            highest_sacked: highest.map(|offset| self.base + u64::from(offset)),
+            sacked: Some(&self.arrived),
+        }
+    }
+}

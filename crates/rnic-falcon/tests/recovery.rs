@@ -1,0 +1,327 @@
+//! Losses: RACK-TLP, OOO-distance, timeouts, NACKs (F-11 to F-14, conformance probes 3 and 8).
+
+mod two_ends;
+
+use std::collections::BTreeMap;
+
+use rnic_base::{Duration, RandomStreams, Time};
+use rnic_falcon::delivery::{AckRequestRule, DeliveryConfig, Departure};
+use rnic_falcon::seam::Context;
+use rnic_policy::Cwnd;
+use rnic_wire::falcon::{Body, NackCode, PacketType, RnrTimeout};
+use two_ends::link::{Fate, LOST, Link, after};
+use two_ends::upper::{Acknowledging, Counting};
+use two_ends::{config, config_of, micros, tune};
+
+/// One way.
+const DELAY: Duration = Duration::from_us(5);
+
+fn is_push(departure: &Departure) -> bool {
+    departure.packet.body.packet_type() == PacketType::PushData
+}
+
+fn psn(departure: &Departure) -> u32 {
+    departure.packet.body.psn().map_or(u32::MAX, |psn| psn.value())
+}
+
+/// Every packet asks for an acknowledgement.
+fn asking(mut config: DeliveryConfig) -> DeliveryConfig {
+    config.ack_request = AckRequestRule::ALWAYS;
+    config
+}
+
+/// Loses the first `times` transmissions of each of these packets of end 0.
+fn losing(lost: &'static [u32], times: u32) -> impl FnMut(Time, usize, &Departure) -> Fate {
+    let mut left: BTreeMap<u32, u32> = lost.iter().map(|psn| (*psn, times)).collect();
+    move |_, from, departure| {
+        if from == 0
+            && is_push(departure)
+            && let Some(left) = left.get_mut(&psn(departure))
+            && *left > 0
+        {
+            *left -= 1;
+            return LOST;
+        }
+        after(DELAY)
+    }
+}
+
+/// When packet `number` left, each time.
+fn departures(link: &Link<'_>, number: u32) -> Vec<Time> {
+    link.ends[0].left(PacketType::PushData).iter().filter(|(_, sent)| psn(sent) == number).map(|(at, _)| *at).collect()
+}
+
+#[test]
+fn f_11_reordering_within_the_window_retransmits_nothing() {
+    let mut random = RandomStreams::new(3).stream("jitter");
+    let rule = move |_, from, _: &_| after(DELAY + Duration::from_ns(if from == 0 { random.below(2_000) } else { 0 }));
+    let mut link = Link::new(asking(config()), Box::new(rule));
+    link.ends[0].upper.pushes(5_000);
+    link.run_for(Duration::from_ms(20));
+    let end = &link.ends[0];
+    assert!(end.upper.all_acked());
+    assert_eq!((end.left_again(), end.delivery.counters().sent_again_early), (0, 0));
+    let extended = link.ends[1].delivery.counters().extended_acks_sent;
+    assert!(extended > 1_000, "the link did reorder: {extended} acknowledgements saw a gap");
+}
+
+#[test]
+fn f_11_a_loss_is_repaired_a_round_trip_and_a_reordering_window_after_it_left() {
+    let mut link = Link::new(asking(config()), Box::new(losing(&[100], 1)));
+    link.ends[0].upper.pushes(400);
+    link.run_for(Duration::from_ms(2));
+    let left = departures(&link, 100);
+    assert_eq!(left.len(), 2);
+    let wait = left[1].since(left[0]);
+    assert!(wait >= micros(12) && wait <= micros(14), "10 us and a quarter, but {wait}");
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.counters().timeouts), (1, 0));
+    assert!(link.ends[0].upper.all_acked());
+}
+
+#[test]
+fn f_11_a_lost_retransmission_needs_no_timeout() {
+    // A window that stays open for as long as it takes: what is sent meanwhile tells of the loss.
+    let mut config = asking(config());
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
+    let mut link = Link::new(config, Box::new(losing(&[100], 3)));
+    link.packet_time = Duration::from_ns(200);
+    link.ends[0].upper.pushes(2_000);
+    link.run_for(Duration::from_ms(5));
+    let left = departures(&link, 100);
+    let counters = link.ends[0].delivery.counters();
+    assert_eq!((left.len(), counters.timeouts, counters.probes), (4, 0, 0));
+    assert!(left[3].since(left[0]) < micros(60), "three round trips and windows");
+    assert!(link.ends[0].upper.all_acked());
+}
+
+#[test]
+fn f_11_packets_sent_after_the_one_that_arrived_are_not_judged() {
+    // Probe 8: everything after packet 10 is lost, 10 itself is not: nothing can be known of them but by silence.
+    let rule = |_, from, departure: &Departure| {
+        if from == 0 && !departure.again && psn(departure) > 10 { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(asking(config()), Box::new(rule));
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(30));
+    assert_eq!(link.ends[0].left_again(), 0, "no packet sent later is known to have arrived");
+}
+
+#[test]
+fn f_12_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
+    for lost in [1, 5] {
+        let rule = move |_, from, departure: &Departure| {
+            let tail = from == 0 && !departure.again && is_push(departure) && psn(departure) >= 20 - lost;
+            if tail { LOST } else { after(DELAY) }
+        };
+        let mut link = Link::new(asking(config()), Box::new(rule));
+        link.ends[0].upper.pushes(20);
+        let start = link.now;
+        link.run_for(micros(90));
+        let counters = link.ends[0].delivery.counters();
+        assert!(link.ends[0].upper.all_acked(), "{lost} lost: all is well within 90 us of the start");
+        assert_eq!((counters.probes, counters.timeouts), (1, 0), "{lost} lost");
+        let probe = link.ends[0].log.iter().find(|(_, departure)| departure.again).expect("the probe");
+        assert_eq!(psn(&probe.1), 20 - lost, "the lowest that is missing");
+        let waited = probe.0.since(start);
+        // Silent since the last acknowledgement, 10 us after the last packet that arrived; 2 round trips and 8 us.
+        assert!(waited > micros(37) && waited < micros(42), "{waited}");
+    }
+}
+
+#[test]
+fn f_13_distance_and_time_retransmit_different_packets() {
+    // Packet 50 is lost, and only two come after it.
+    let run = |recovery| {
+        let mut link = Link::new(asking(config_of(recovery, "ecmp")), Box::new(losing(&[50], 1)));
+        link.ends[0].upper.pushes(53);
+        link.run_for(micros(200));
+        let early: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
+        link.run_for(Duration::from_ms(10));
+        assert!(link.ends[0].upper.all_acked(), "{recovery}");
+        (early, link.ends[0].delivery.counters().timeouts)
+    };
+    assert_eq!(run("rack-tlp"), (vec![50], 0));
+    assert_eq!(run("ooo-distance"), (vec![], 1));
+}
+
+#[test]
+fn f_13_distance_repairs_what_has_enough_above_it() {
+    let mut link = Link::new(asking(config_of("ooo-distance", "ecmp")), Box::new(losing(&[50, 52, 60], 1)));
+    link.ends[0].upper.pushes(200);
+    link.run_for(micros(200));
+    let early: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
+    assert_eq!(early, [50, 52, 60]);
+    assert!(link.ends[0].upper.all_acked() && link.ends[0].delivery.counters().timeouts == 0);
+}
+
+#[test]
+fn f_13_distance_never_recovers_a_tail_before_the_timeout() {
+    let mut config = asking(config_of("ooo-distance", "ecmp"));
+    tune(&mut config, "rto", "300us");
+    let mut link = Link::new(config, Box::new(losing(&[17, 18, 19], 1)));
+    link.ends[0].upper.pushes(20);
+    let start = link.now;
+    link.run_for(Duration::from_ms(2));
+    for number in [17, 18, 19] {
+        let left = departures(&link, number);
+        assert_eq!(left.len(), 2);
+        assert!(left[1].since(start) >= micros(300), "packet {number} was sent again after {}", left[1].since(start));
+    }
+    assert!(link.ends[0].upper.all_acked());
+}
+
+#[test]
+fn f_14_without_acknowledgements_each_packet_times_out_by_itself() {
+    let mut config = config();
+    tune(&mut config, "rto", "500us");
+    let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
+    let mut link = Link::new(config, Box::new(rule));
+    link.packet_time = micros(3);
+    link.ends[0].upper.pushes(10);
+    link.run_for(micros(540));
+    for number in 0..10 {
+        let left = departures(&link, number);
+        assert_eq!(left.len(), 2, "packet {number}");
+        let waited = left[1].since(left[0]);
+        assert!(waited >= micros(500) && waited <= micros(503), "packet {number} waited {waited}");
+    }
+    assert_eq!(link.ends[0].delivery.counters().timeouts, 10);
+    assert_eq!(link.ends[1].upper.kept.len(), 10);
+    assert!(link.ends[1].upper.kept_once());
+}
+
+#[test]
+fn f_14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
+    for give_up in [false, true] {
+        let mut config = config();
+        config.attempts_max = 3;
+        tune(&mut config, "rto", "100us");
+        // Only Resyncs get through.
+        let rule = |_, from, departure: &Departure| if from == 0 && is_push(departure) { LOST } else { after(DELAY) };
+        let mut link = Link::new(config, Box::new(rule));
+        link.ends[0].upper.give_up = give_up;
+        link.ends[0].upper.pushes(1);
+        link.run_for(Duration::from_ms(5));
+        let end = &link.ends[0];
+        assert_eq!(end.upper.exhausted, [Context(0)]);
+        assert_eq!(end.left(PacketType::PushData).len(), 4, "once, and three timeouts");
+        assert_eq!(end.delivery.is_dead(), give_up);
+        let resyncs = end.left(PacketType::Resync);
+        assert_eq!(resyncs.len(), usize::from(!give_up));
+        if let Some((_, resync)) = resyncs.first() {
+            assert_eq!(psn(resync), 0, "with the packet's number");
+            assert!(end.upper.all_acked());
+        }
+    }
+}
+
+#[test]
+fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
+    for (timeout, lost_nacks) in [(RnrTimeout::at_least(Duration::from_ms(2)), 0), (RnrTimeout::new(1), 1)] {
+        let mut nacks = 0;
+        let rule = move |_, _, departure: &Departure| {
+            let is_nack = matches!(departure.packet.body, Body::Nack(_));
+            nacks += u32::from(is_nack);
+            if is_nack && nacks <= lost_nacks { LOST } else { after(DELAY) }
+        };
+        let mut link = Link::new(config(), Box::new(rule));
+        link.ends[1].upper.acknowledging = Acknowledging::Later;
+        link.ends[1].upper.refusals.insert(0, NackCode::NotReady { timeout });
+        link.ends[0].upper.pushes(1);
+        link.run_for(micros(500));
+        link.ends[1].upper.refusals.clear();
+        link.run_for(Duration::from_ms(10));
+        let left = link.ends[0].left(PacketType::PushData);
+        assert!(left.len() >= 2, "the packet is sent again");
+        if lost_nacks == 0 {
+            let waited = left[1].0.since(left[0].0);
+            assert!(waited >= timeout.duration(), "it waited {waited}, told to wait {}", timeout.duration());
+        }
+        assert!(link.ends[1].upper.duplicates > 0, "the target hears of it again");
+        assert_eq!(link.ends[0].delivery.counters().timeouts, 0, "waiting is no timeout");
+    }
+}
+
+#[test]
+fn a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost() {
+    for lost_nacks in [0, 1, 3] {
+        let mut nacks = 0;
+        let rule = move |_, _, departure: &Departure| {
+            let is_nack = matches!(departure.packet.body, Body::Nack(_));
+            nacks += u32::from(is_nack);
+            if is_nack && nacks <= lost_nacks { LOST } else { after(DELAY) }
+        };
+        let mut link = Link::new(config(), Box::new(rule));
+        let code = NackCode::CompleteInError { ulp: 7 };
+        link.ends[1].upper.refusals.insert(4, code);
+        link.ends[0].upper.pushes(10);
+        link.run_for(Duration::from_ms(60));
+        let (sender, receiver) = (&link.ends[0], &link.ends[1]);
+        assert_eq!(sender.upper.nacked, [(Context(4), code)], "told once, however often the NACK came");
+        assert!(sender.upper.all_acked(), "{lost_nacks} NACKs lost");
+        let resyncs = sender.left(PacketType::Resync);
+        let Some((_, resync)) = resyncs.first() else { panic!("no Resync left") };
+        assert_eq!((psn(resync), resync.packet.body.rsn().map(|rsn| rsn.value())), (4, Some(4)));
+        assert!(receiver.delivery.counters().nacks_sent > u64::from(lost_nacks), "duplicates draw the same NACK");
+        assert_eq!(receiver.upper.kept[&(PacketType::Resync, 4)], 1);
+    }
+}
+
+#[test]
+fn want_of_resources_is_reported_and_repaired() {
+    let mut link = Link::new(config(), Box::new(|_, _, _: &_| after(DELAY)));
+    link.ends[1].upper.room = Some(5);
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(40));
+    assert!(link.ends[1].delivery.counters().nacks_sent > 0);
+    link.ends[1].upper.room = None;
+    link.run_for(Duration::from_ms(20));
+    assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+    let codes = link.ends[0]
+        .signals
+        .iter()
+        .filter(|signal| matches!(signal.kind, rnic_falcon::delivery::SignalKind::Nacked { code: NackCode::Resource }));
+    assert!(codes.count() > 0, "the adaptive engine hears of it");
+}
+
+#[test]
+fn ordered_connections_send_again_in_rsn_order_across_both_windows() {
+    let mut config = config();
+    tune(&mut config, "rto", "200us");
+    // Pull Requests and Push Data take turns; everything is lost once.
+    let rule = |_, from, departure: &Departure| if from == 0 && !departure.again { LOST } else { after(DELAY) };
+    let mut link = Link::new(config, Box::new(rule));
+    link.ends[1].upper.answers = false;
+    for _ in 0..8 {
+        link.ends[0].upper.pull();
+        link.ends[0].upper.push();
+        link.ends[0].upper.push();
+    }
+    link.run_for(Duration::from_ms(3));
+    let again: Vec<u32> = link.ends[0]
+        .log
+        .iter()
+        .filter(|(_, departure)| departure.again)
+        .map(|(_, departure)| departure.packet.body.rsn().expect("it has one").value())
+        .collect();
+    assert!(again.len() >= 24 && again.is_sorted(), "{again:?}");
+    let kept: Vec<u32> = link.ends[1].upper.order.iter().map(|(_, rsn)| *rsn).collect();
+    assert!(kept.is_sorted(), "{kept:?}");
+}
+
+#[test]
+fn pull_data_acknowledges_its_request() {
+    // No acknowledgement ever comes back, and an earlier request is lost, so that bases do not tell.
+    let rule = |_, from, departure: &Departure| {
+        let is_answer = departure.context.is_none();
+        let is_first = from == 0 && psn(departure) == 0 && !departure.again;
+        if is_answer || is_first { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(config(), Box::new(rule));
+    for _ in 0..4 {
+        link.ends[0].upper.pull();
+    }
+    link.run_for(micros(100));
+    assert_eq!(link.ends[0].upper.acked, [0, 1, 1, 1]);
+    assert_eq!(Counting::new().acked, []);
+}

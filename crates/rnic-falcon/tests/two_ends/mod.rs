@@ -1,0 +1,38 @@
+//! Two delivery layers, a link between them that does what it is told, and a transaction layer that only counts.
+
+#![allow(dead_code, reason = "each test file asks for its own part")]
+
+pub mod link;
+pub mod upper;
+
+use rnic_base::{Duration, Time};
+use rnic_falcon::delivery::DeliveryConfig;
+use rnic_policy::{Configured, Params};
+use rnic_transports::{paths, recovery};
+
+pub fn us(us: u64) -> Time {
+    Time::from_us(us)
+}
+
+pub fn micros(us: u64) -> Duration {
+    Duration::from_us(us)
+}
+
+/// A connection's parameters with these policies, by name.
+pub fn config_of(recovery_name: &str, paths_name: &str) -> DeliveryConfig {
+    let recovery = recovery::find(recovery_name).expect("a registered recovery policy");
+    let paths = paths::find(paths_name).expect("a registered path policy");
+    let recovery = Configured { policy: recovery, params: Params::defaults(recovery.params) };
+    DeliveryConfig::new(recovery, Configured { policy: paths, params: Params::defaults(paths.params) })
+}
+
+/// The usual: RACK-TLP on one path.
+pub fn config() -> DeliveryConfig {
+    config_of("rack-tlp", "ecmp")
+}
+
+/// Sets a parameter of the recovery policy.
+pub fn tune(config: &mut DeliveryConfig, name: &str, value: &str) {
+    let recovery = &mut config.recovery;
+    assert_eq!(recovery.params.set(recovery.policy.params, name, value), Ok(true), "{name}");
+}

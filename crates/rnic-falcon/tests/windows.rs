@@ -1,0 +1,320 @@
+//! Windows and acknowledgements (F-4, F-9, F-10, F-21; conformance probes 2, 3 and 4).
+
+mod two_ends;
+
+use rnic_base::{Duration, Psn32, Time};
+use rnic_falcon::delivery::{
+    AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule, Reception,
+};
+use rnic_falcon::seam::{Received, Window};
+use rnic_policy::Cwnd;
+use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp};
+use two_ends::link::{LOST, Link, after};
+use two_ends::upper::Acknowledging;
+use two_ends::{config, micros};
+
+use two_ends::upper::Counting;
+
+const DELAY: Duration = Duration::from_us(5);
+
+fn psn(departure: &Departure) -> u32 {
+    departure.packet.body.psn().map_or(u32::MAX, |psn| psn.value())
+}
+
+/// Nothing asks for acknowledgements; they come by count or time.
+fn silent(mut config: DeliveryConfig) -> DeliveryConfig {
+    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    config
+}
+
+fn bitmaps(departure: &Departure) -> Option<Bitmaps> {
+    if let Body::ExtendedAck(_, bitmaps) = departure.packet.body { Some(bitmaps) } else { None }
+}
+
+fn out_of_window(departure: &Departure) -> OutOfWindow {
+    match departure.packet.body {
+        Body::ExtendedAck(acknowledgement, _) | Body::Ack(acknowledgement) => acknowledgement.out_of_window,
+        _ => OutOfWindow::default(),
+    }
+}
+
+#[test]
+fn f_4_a_wedged_request_window_does_not_stop_responses() {
+    // No Pull Request of end 0 ever arrives; end 1 pulls from end 0, whose responses go the same way.
+    let rule = |_, from, departure: &Departure| {
+        let is_request = departure.packet.body.packet_type() == PacketType::PullRequest;
+        if from == 0 && is_request { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(config(), Box::new(rule));
+    for end in &mut link.ends {
+        for _ in 0..300 {
+            end.upper.pull();
+        }
+    }
+    link.run_for(Duration::from_ms(5));
+    assert_eq!(link.ends[0].upper.kept.len(), 300, "all requests of end 1 arrive");
+    assert_eq!(link.ends[1].upper.kept.len(), 300, "and all their responses come back");
+    assert_eq!(link.ends[0].delivery.span(Window::Request), 32, "while as many requests as fcwnd allows are stuck");
+    assert_eq!(link.ends[0].delivery.span(Window::Data), 0);
+}
+
+#[test]
+fn f_9_one_acknowledgement_names_every_hole() {
+    let mut config = silent(config());
+    config.coalesce_count = 18;
+    let rule = |_, from, departure: &Departure| {
+        let lost = from == 0 && !departure.again && [3, 7, 9].contains(&psn(departure));
+        if lost { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(config, Box::new(rule));
+    link.ends[0].upper.pushes(21);
+    link.run_for(Duration::from_ms(2));
+    let acks = link.ends[1].left(PacketType::ExtendedAck);
+    let first = &acks[0].1;
+    let received = bitmaps(first).expect("it is extended").data_received;
+    let base = first.packet.bases.data.value();
+    let holes: Vec<u32> = (0..18).filter(|bit| received & (1 << bit) == 0).map(|bit| base + bit).collect();
+    assert_eq!((base, holes), (3, vec![3, 7, 9]));
+    assert_eq!(received >> 18, 0, "and nothing that was not sent");
+    assert!(link.ends[0].upper.all_acked());
+    let again: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
+    assert_eq!(again, [3, 7, 9], "exactly those are sent again");
+}
+
+/// Packet 0 is lost once; 300 packets may be under way, and the window has 128.
+fn beyond_the_window(rule: OutOfWindowRule, room: Option<u32>) -> Link<'static> {
+    let mut config = config();
+    config.out_of_window = rule;
+    config.fcwnd = Cwnd::packets(300);
+    config.ncwnd = 300;
+    let lose = |_, from, departure: &Departure| {
+        if from == 0 && !departure.again && psn(departure) == 0 { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(config, Box::new(lose));
+    link.packet_time = Duration::from_ns(10);
+    link.ends[1].upper.room = room;
+    link.ends[0].upper.pushes(300);
+    link.run_for(micros(9));
+    link
+}
+
+#[test]
+fn f_10_packets_beyond_the_window_are_kept_while_there_is_room() {
+    let mut link = beyond_the_window(OutOfWindowRule::Keep, None);
+    assert_eq!(link.ends[1].upper.kept.len(), 299);
+    assert_eq!(link.ends[1].delivery.counters().out_of_window, 0);
+    link.run_for(Duration::from_ms(20));
+    assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+    assert_eq!(link.ends[0].left_again(), 1, "only what was lost is sent again");
+}
+
+#[test]
+fn f_10_the_specification_drops_them_and_says_so() {
+    let mut link = beyond_the_window(OutOfWindowRule::Drop, None);
+    assert_eq!(link.ends[1].upper.kept.len(), 127, "base + 1 to base + 127");
+    assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
+    link.run_for(Duration::from_ms(20));
+    let acks = link.ends[1].left(PacketType::ExtendedAck);
+    let told = acks.iter().filter(|(_, ack)| out_of_window(ack).data).count();
+    assert!(told >= 1 && acks.iter().all(|(_, ack)| !out_of_window(ack).request));
+    assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+}
+
+#[test]
+fn f_10_without_room_beyond_the_window_the_sender_is_told_too() {
+    let mut link = beyond_the_window(OutOfWindowRule::Keep, Some(127));
+    assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
+    assert_eq!(link.ends[1].delivery.counters().nacks_sent, 0, "a notification, not 172 NACKs");
+    link.ends[1].upper.room = None;
+    link.run_for(Duration::from_ms(20));
+    assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+}
+
+/// Gives one packet to `delivery`.
+fn give(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Packet) -> Reception {
+    let arrival = Arrival { packet: &packet, label: FlowLabel::new(0), marked: false, hops: 1 };
+    delivery.receive(now, &arrival, upper)
+}
+
+fn push_packet(number: u32) -> Packet {
+    let mut upper = Counting::new();
+    let context = upper.push();
+    let mut body = upper.body(context);
+    if let Body::PushData { psn, rsn, .. } = &mut body {
+        (*psn, *rsn) = (Psn32::new(number), Psn32::new(number));
+    }
+    Packet {
+        cid: Default::default(),
+        function: 0,
+        protocol: rnic_wire::falcon::UlpProtocol::Rdma,
+        ack_request: false,
+        bases: Default::default(),
+        timestamp: Timestamp::at(Time::from_us(990)),
+        payload_len: 4_096,
+        body,
+    }
+}
+
+fn pull_packet(number: u32) -> Packet {
+    let mut upper = Counting::new();
+    let context = upper.pull();
+    let mut body = upper.body(context);
+    if let Body::PullRequest { psn, rsn, .. } = &mut body {
+        (*psn, *rsn) = (Psn32::new(number), Psn32::new(number));
+    }
+    Packet { body, payload_len: 0, ..push_packet(0) }
+}
+
+fn next_answer(delivery: &mut Delivery, upper: &mut Counting, now: Time) -> Option<Departure> {
+    let answer = delivery.transmit(now, upper);
+    answer.filter(|answer| answer.context.is_none())
+}
+
+#[test]
+fn probe_2_edges_of_both_windows_under_the_specification() {
+    for first in [0, u32::MAX - 5, u32::MAX] {
+        let mut config = silent(config());
+        config.out_of_window = OutOfWindowRule::Drop;
+        config.first_received = [Psn32::new(first); 2];
+        let mut upper = Counting::new();
+        upper.answers = false;
+        let mut delivery = Delivery::new(config);
+        let mut now = Time::from_us(1_000);
+        let at = |offset: u32| first.wrapping_add(offset);
+        let expected = [
+            (u32::MAX, Reception::Duplicate, Reception::Duplicate),
+            (63, Reception::Kept, Reception::Kept),
+            (64, Reception::OutOfWindow, Reception::Kept),
+            (127, Reception::OutOfWindow, Reception::Kept),
+            (128, Reception::OutOfWindow, Reception::OutOfWindow),
+        ];
+        for (offset, request, data) in expected {
+            assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(at(offset))), request, "request {offset}");
+            assert_eq!(give(&mut delivery, &mut upper, now, push_packet(at(offset))), data, "data {offset}");
+        }
+        now += micros(8);
+        let first_answer = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+        assert_eq!(out_of_window(&first_answer), OutOfWindow { data: true, request: true });
+        let told = bitmaps(&first_answer).expect("extended");
+        assert_eq!(told.request_received, 1 << 63);
+        assert_eq!(told.data_received, 1 << 63 | 1 << 64 | 1 << 127);
+        assert_eq!(told.data_acked, told.data_received);
+        // The base comes, and with it all there is; the notification is not said again.
+        assert_eq!(give(&mut delivery, &mut upper, now, push_packet(at(0))), Reception::Kept);
+        assert_eq!(delivery.bases().data, Psn32::new(at(1)));
+        now += micros(8);
+        let answer = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+        assert_eq!(out_of_window(&answer), OutOfWindow::default());
+        assert_eq!(bitmaps(&answer).expect("a request is beyond").data_received, 1 << 62 | 1 << 63 | 1 << 126);
+    }
+}
+
+#[test]
+fn probe_3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
+    let mut config = silent(config());
+    config.extended = ExtendedRule::WhenReceived;
+    let mut upper = Counting::new();
+    upper.acknowledging = Acknowledging::Later;
+    let mut delivery = Delivery::new(config);
+    let mut now = Time::from_us(1_000);
+    let asking = |number| Packet { ack_request: true, ..push_packet(number) };
+    assert_eq!(give(&mut delivery, &mut upper, now, asking(0)), Reception::Kept);
+    assert_eq!(next_answer(&mut delivery, &mut upper, now), None, "asked, but not acknowledged above");
+    now += micros(8);
+    let told = next_answer(&mut delivery, &mut upper, now).expect("by the coalescing timer");
+    let bits = bitmaps(&told).expect("extended");
+    assert_eq!((told.packet.bases.data.value(), bits.data_received, bits.data_acked), (0, 1, 0));
+    now += micros(20);
+    delivery.acknowledge(now, Received { window: Window::Data, psn: Psn32::new(0) });
+    let told = next_answer(&mut delivery, &mut upper, now).expect("at once, for it was asked for");
+    assert_eq!((told.packet.bases.data.value(), bitmaps(&told)), (1, None));
+    assert_eq!(give(&mut delivery, &mut upper, now, push_packet(0)), Reception::Duplicate);
+}
+
+/// An acknowledgement with these bases.
+fn ack(request: u32, data: u32, t1: Time, t3: Time) -> Packet {
+    let answer = Acknowledgement { t1: Timestamp::at(t1), t2: Timestamp::at(t1), ..Acknowledgement::default() };
+    let mut packet = push_packet(0);
+    (packet.bases.request, packet.bases.data) = (Psn32::new(request), Psn32::new(data));
+    (packet.body, packet.timestamp) = (Body::Ack(answer), Timestamp::at(t3));
+    packet
+}
+
+#[test]
+fn probe_4_a_stale_acknowledgement_is_dropped_whole() {
+    for accept_stale in [false, true] {
+        let mut config = config();
+        config.accept_stale = accept_stale;
+        let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+        let now = Time::from_us(1_000);
+        for _ in 0..4 {
+            upper.pull();
+            upper.push();
+        }
+        while delivery.transmit(now, &mut upper).is_some() {}
+        let later = now + micros(10);
+        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 1, now, later)), Reception::Answer);
+        assert_eq!((delivery.span(Window::Request), delivery.span(Window::Data)), (2, 3));
+        // One base is ahead, the other behind.
+        let reception = give(&mut delivery, &mut upper, later, ack(1, 4, now, later));
+        let (expected, left) = if accept_stale { (Reception::Answer, 0) } else { (Reception::Stale, 3) };
+        assert_eq!((reception, delivery.span(Window::Data)), (expected, left));
+        assert_eq!(delivery.counters().stale_acks, u64::from(!accept_stale));
+        // And what was never sent is the peer's mistake.
+        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 9, now, later)), Reception::Dropped);
+        assert_eq!(delivery.counters().peer_errors, 1);
+    }
+}
+
+#[test]
+fn probe_4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
+    for early in [false, true] {
+        let (mut delivery, mut upper) = (Delivery::new(silent(config())), Counting::new());
+        let now = Time::from_us(1_000);
+        give(&mut delivery, &mut upper, now, push_packet(u32::from(early)));
+        upper.push();
+        let left = delivery.transmit(now, &mut upper).expect("a Push in the other direction");
+        assert_eq!(left.packet.bases.data.value(), u32::from(!early));
+        let answer = next_answer(&mut delivery, &mut upper, now + micros(8));
+        assert_eq!(answer.is_some(), early, "a gap needs an acknowledgement of its own");
+    }
+}
+
+#[test]
+fn f_21_the_share_of_packets_that_ask_follows_the_rule() {
+    let count = |rule: AckRequestRule, fcwnd: u64| {
+        let mut config = config();
+        (config.ack_request, config.fcwnd) = (rule, Cwnd::packets(fcwnd));
+        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+        link.ends[0].upper.pushes(2_560);
+        link.run_for(Duration::from_ms(20));
+        assert!(link.ends[0].upper.all_acked());
+        assert_eq!(link.ends[0].left_again(), 0, "{:?}", link.ends[0].delivery.counters());
+        let asked = link.ends[0].log.iter().filter(|(_, departure)| departure.packet.ack_request).count();
+        (asked, link.ends[1].delivery.counters().acks_sent)
+    };
+    let (asked, few) = count(AckRequestRule::DEFAULT, 32);
+    assert_eq!(asked, 260);
+    let (asked, all) = count(AckRequestRule::ALWAYS, 32);
+    assert_eq!((asked, all), (2_560, 2_560));
+    assert!(few < all / 4, "{few} acknowledgements instead of {all}");
+    let (asked, _) = count(AckRequestRule::DEFAULT, 2);
+    assert_eq!(asked, 2_560, "at most two packets: every one asks");
+}
+
+#[test]
+fn f_21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time() {
+    for asks in [false, true] {
+        let mut config = silent(config());
+        if asks {
+            config.ack_request = AckRequestRule::ALWAYS;
+        }
+        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+        link.ends[0].upper.pushes(1);
+        let start = link.now;
+        link.run_for(micros(100));
+        let (left, _) = link.ends[1].left(PacketType::Ack)[0];
+        let expected = if asks { DELAY } else { DELAY + micros(8) };
+        assert_eq!(left.since(start), expected);
+    }
+}
