@@ -20,8 +20,19 @@ pub struct Ban {
     pub instead: &'static str,
     /// Whether a comment `// <id>: <reason>` on the line, or right above it, lifts the ban there.
     pub can_be_lifted: bool,
+    /// Files in which it does not hold.
+    pub but: &'static [But],
     /// Entries for clippy.toml.
     pub clippy: &'static [Clippy],
+}
+
+/// A file in which a ban does not hold.
+#[derive(Debug)]
+pub struct But {
+    /// Its path from the root of the tree.
+    pub path: &'static str,
+    /// Why not.
+    pub because: &'static str,
 }
 
 /// How a banned thing is recognised.
@@ -79,6 +90,7 @@ pub const BANS: &[Ban] = &[
         because: "time is an argument, so that a run can be repeated",
         instead: "take `now: rnic_base::Time` from the caller",
         can_be_lifted: false,
+        but: &[],
         clippy: &[Type("std::time::Instant"), Type("std::time::SystemTime")],
     },
     Ban {
@@ -89,6 +101,7 @@ pub const BANS: &[Ban] = &[
         instead: "use rnic_base::Duration",
         // A crate from outside may ask for it in its interface.
         can_be_lifted: true,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -98,6 +111,10 @@ pub const BANS: &[Ban] = &[
         because: "the order of a run must not depend on a scheduler",
         instead: "leave threads to rnic-host and rnic-cli; a core room is driven by its caller",
         can_be_lifted: false,
+        but: &[But {
+            path: "crates/rnic-fae/src/thread.rs",
+            because: "the adaptive engine runs on a core of its own; simulations run it inline or behind a latency",
+        }],
         clippy: &[Method("std::thread::spawn"), Method("std::thread::scope"), Method("std::thread::sleep")],
     },
     Ban {
@@ -114,6 +131,7 @@ pub const BANS: &[Ban] = &[
         because: "packets come in and go out as values",
         instead: "return the packet; rnic-host owns the sockets, rnic-fabric the simulated links",
         can_be_lifted: false,
+        but: &[],
         clippy: &[
             Type("std::net::TcpListener"),
             Type("std::net::TcpStream"),
@@ -129,6 +147,7 @@ pub const BANS: &[Ban] = &[
         because: "what a run reads is part of its plan, and its caller decides where results go",
         instead: "take text or `impl std::io::Read`, give `impl std::io::Write`; rnic-cli opens files",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -138,6 +157,7 @@ pub const BANS: &[Ban] = &[
         because: "a run is decided by its arguments alone",
         instead: "add a field to the configuration; rnic-cli reads the command line and the environment",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -160,6 +180,7 @@ pub const BANS: &[Ban] = &[
         because: "plan and seed must give the same run",
         instead: "draw from a stream named after the component: rnic_base::RandomStreams::stream(name)",
         can_be_lifted: false,
+        but: &[],
         clippy: &[Type("std::hash::RandomState"), Type("std::hash::DefaultHasher")],
     },
     Ban {
@@ -169,15 +190,17 @@ pub const BANS: &[Ban] = &[
         because: "its order differs between runs and machines, and someone will iterate one day",
         instead: "use BTreeMap, a Vec indexed by number, or a sorted Vec",
         can_be_lifted: true,
+        but: &[],
         clippy: &[Type("std::collections::HashMap"), Type("std::collections::HashSet")],
     },
     Ban {
         id: "float",
         what: What::Floats,
-        scope: Scope::Rooms(&["rnic-base", "rnic-policy", "rnic-engine", "rnic-transports"]),
+        scope: Scope::Rooms(&["rnic-base", "rnic-policy", "rnic-engine", "rnic-transports", "rnic-fae"]),
         because: "its results differ between machines and hardware has none",
         instead: "compute in integers; for printing use a function called `..._f64` or the body of a Display",
         can_be_lifted: true,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -187,6 +210,7 @@ pub const BANS: &[Ban] = &[
         because: "standard output belongs to the command",
         instead: "return the value, or hand out a trace event",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -196,6 +220,7 @@ pub const BANS: &[Ban] = &[
         because: "standard streams belong to the command",
         instead: "take `impl std::io::Read` or `impl std::io::Write`",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -205,6 +230,7 @@ pub const BANS: &[Ban] = &[
         because: "two runs in one process must not see each other",
         instead: "keep the state in a value that the caller owns",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -214,6 +240,7 @@ pub const BANS: &[Ban] = &[
         because: "nobody can say who changes it",
         instead: "keep the state in a value that the caller owns",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
     Ban {
@@ -223,6 +250,7 @@ pub const BANS: &[Ban] = &[
         because: "it is a note to oneself",
         instead: "finish it, or return a typed error that says what is not supported",
         can_be_lifted: false,
+        but: &[],
         clippy: &[],
     },
 ];
@@ -236,6 +264,7 @@ mod tests {
     fn names_are_unique_and_rooms_exist() {
         for (index, ban) in BANS.iter().enumerate() {
             assert!(BANS[..index].iter().all(|other| other.id != ban.id), "{} stands twice", ban.id);
+            assert!(ban.but.iter().all(|but| but.because.len() > 20), "{}: an exception without its reason", ban.id);
             if let Scope::Rooms(rooms) = ban.scope {
                 assert!(rooms.iter().all(|name| room(name).is_some()), "{}: unknown room", ban.id);
             }

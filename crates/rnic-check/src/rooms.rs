@@ -49,6 +49,14 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
+        name: "rnic-fae",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-policy"],
+        // Its programs come through the contract; tests and the benchmark run the real one.
+        tests_may_use: &["rnic-transports"],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-engine",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy"],

@@ -22,7 +22,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, source) in tree.production_rust() {
         let Some(package) = tree.package_of(&file.path) else { continue };
-        for ban in BANS.iter().filter(|ban| ban.scope.covers(&package.name)) {
+        let holds = |ban: &&Ban| ban.scope.covers(&package.name) && ban.but.iter().all(|but| but.path != file.path);
+        for ban in BANS.iter().filter(holds) {
             check_ban(file, source, ban, &mut findings);
         }
     }

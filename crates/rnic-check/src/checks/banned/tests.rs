@@ -56,6 +56,19 @@ fn tests_and_edge_rooms_are_free() {
 }
 
 #[test]
+fn a_thread_is_started_in_one_file_of_the_core() {
+    let threads = "use std::thread;\nuse std::time::Instant;\n".to_owned();
+    let tree = Tree::invent([
+        ("crates/rnic-fae/Cargo.toml".to_owned(), "[package]\nname = \"rnic-fae\"\n".to_owned()),
+        ("crates/rnic-fae/src/lib.rs".to_owned(), format!("{threads}mod thread;\n")),
+        ("crates/rnic-fae/src/thread.rs".to_owned(), threads),
+    ]);
+    let places: Vec<_> = check(&tree).into_iter().map(|found| (found.path, found.line)).collect();
+    let expected = [("lib.rs", 1), ("lib.rs", 2), ("thread.rs", 2)];
+    assert_eq!(places, expected.map(|(file, line)| (format!("crates/rnic-fae/src/{file}"), line)));
+}
+
+#[test]
 fn every_kind_of_world_is_found() {
     for path in [
         "std::thread::spawn",

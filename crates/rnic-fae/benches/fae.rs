@@ -1,0 +1,208 @@
+//! Events a second on one core, with the real Swift (F-R19, F-R21): connections x bytes of state x form.
+//!
+//! Each batch of events names random connections; making events, and carrying state back for the stateless form, is not
+//! timed. On average a connection has two events a round trip, whatever the number of connections, half of them above
+//! the target delay: so all rows take the same branches equally often, and what differs is memory. A state larger than
+//! Swift's has counters in every further line, one of which every event raises.
+//!
+//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look. A figure is that of the median batch of
+//! the best of several rounds: a batch takes a fraction of a time slice, so other programs interrupt few of them.
+#![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{BitRate, RandomStream, RandomStreams};
+use rnic_fae::{Erased, Event, EventRecord, Form, Processor, ProcessorConfig, Program, ResponseRecord, Typed};
+use rnic_policy::control::report::{Carried, DelaySelect, FlowReport, InForce, ReportKind, Ticks};
+use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, ControlView};
+use rnic_policy::profile::Configured;
+use rnic_policy::{Control, FlowActions, ParamSpec, Params};
+use rnic_transports::control::swift::Swift;
+
+/// Events of a batch: with their responses they fit into the second-level cache, as what a NIC has just written would.
+const BATCH: usize = 4_096;
+/// Two events of a connection a round trip of 200 ticks.
+const TICKS_BETWEEN: u64 = 100;
+
+/// Swift with more state, of which every event touches every line.
+macro_rules! wide {
+    ($name:ident, $bytes:literal, $lines:literal) => {
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        #[repr(C)]
+        struct $name {
+            swift: Swift,
+            counters: [[u64; 8]; $lines],
+        }
+
+        const _: () = assert!(size_of::<$name>() == $bytes);
+
+        impl Control for $name {
+            const NAME: &'static str = Swift::NAME;
+            const SUMMARY: &'static str = Swift::SUMMARY;
+            const PARAMS: &'static [ParamSpec] = Swift::PARAMS;
+
+            fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
+                let (swift, actions) = Swift::start(params, view);
+                (Self { swift, counters: [[0; 8]; $lines] }, actions)
+            }
+
+            fn interest(params: &Params) -> ControlInterest {
+                Swift::interest(params)
+            }
+
+            fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+                if let ControlEvent::Reported(report) = event {
+                    let bucket = (report.rtt().get() / 64 % 8) as usize;
+                    self.counters.iter_mut().for_each(|line| line[bucket] += 1);
+                }
+                self.swift.on_event(event, view, params)
+            }
+        }
+    };
+}
+
+wide!(Wide128, 128, 1);
+wide!(Wide256, 256, 3);
+wide!(Wide512, 512, 7);
+
+/// The datapath's part: makes events, and keeps what travels.
+struct Datapath {
+    random: RandomStream,
+    connections: u64,
+    /// Time in 1/2^20 ticks.
+    now: u64,
+    contexts: Vec<(Carried, InForce)>,
+    events: Vec<EventRecord>,
+    responses: Vec<ResponseRecord>,
+}
+
+impl Datapath {
+    fn new(connections: u32, first: &FlowActions, form: Form) -> Self {
+        let kept = if form == Form::Stateless { connections as usize } else { 1 };
+        Self {
+            random: RandomStreams::new(1).stream("fae"),
+            connections: u64::from(connections),
+            now: 0,
+            contexts: vec![(Carried::default(), in_force(first)); kept],
+            events: vec![EventRecord::default(); BATCH],
+            responses: vec![ResponseRecord::default(); BATCH],
+        }
+    }
+
+    fn make_events(&mut self) {
+        for place in 0..BATCH {
+            self.now += (TICKS_BETWEEN << 20) / self.connections;
+            let now = (self.now >> 20) as u32;
+            let connection = self.random.below(self.connections) as u32;
+            let delay = self.random.between(120, 320) as u32;
+            let wait = self.random.below(60) as u32;
+            let context = if self.contexts.len() > 1 { connection as usize } else { 0 };
+            let (carried, in_force) = self.contexts[context];
+            let report = FlowReport {
+                kind: ReportKind::Acked,
+                flow: 0,
+                acked: self.random.between(1, 8) as u16,
+                t1: Ticks::new(now.wrapping_sub(delay + wait)),
+                t2: Ticks::new(now.wrapping_sub(delay / 2 + wait)),
+                t3: Ticks::new(now.wrapping_sub(delay / 2)),
+                t4: Ticks::new(now),
+                hops: 3,
+                rx_level: self.random.below(16) as u8,
+                ecn: 0,
+                csig: None,
+                occupancy: 0,
+                label: 0x1230,
+                extended: false,
+                window_drop: false,
+                delay: DelaySelect::Fabric,
+                in_force,
+            };
+            let event = Event { connection, first: false, queue: 0, report, carried };
+            self.events[place] = EventRecord::pack(&event, true);
+        }
+    }
+
+    fn take_responses(&mut self) {
+        if self.contexts.len() > 1 {
+            for record in &self.responses {
+                let response = record.unpack();
+                self.contexts[response.connection as usize] = (response.carried, in_force(&response.actions));
+            }
+        }
+    }
+}
+
+fn in_force(actions: &FlowActions) -> InForce {
+    let FlowActions { fcwnd, ncwnd, gap, rto, ack_rate, .. } = *actions;
+    InForce { fcwnd, ncwnd, gap, rto, ack_rate }
+}
+
+/// Millions of events a second in the median of `batches` batches, in the best of `rounds` rounds after one that is not
+/// counted.
+fn measure<P: Program>(program: P, connections: u32, form: Form, (rounds, batches): (u32, usize)) -> f64 {
+    let config = ProcessorConfig { form, connections, line_rate: BitRate::gbps(200), mtu: 4_096 };
+    let mut processor = Processor::new(program, &config).expect("the program runs in every form");
+    let mut datapath = Datapath::new(connections, processor.first(), form);
+    let mut best = f64::INFINITY;
+    for round in 0..=rounds {
+        let mut spent = Vec::with_capacity(batches);
+        for _ in 0..batches {
+            datapath.make_events();
+            let mut place = 0;
+            let responses = &mut datapath.responses;
+            let begin = Instant::now();
+            processor.handle_all(black_box(&datapath.events), |response| {
+                responses[place] = response;
+                place += 1;
+            });
+            spent.push(begin.elapsed().as_secs_f64());
+            black_box(&datapath.responses);
+            datapath.take_responses();
+        }
+        if round > 0 {
+            spent.sort_unstable_by(f64::total_cmp);
+            best = best.min(spent[batches / 2]);
+        }
+    }
+    BATCH as f64 / best / 1e6
+}
+
+const FORMS: [(&str, Form); 3] =
+    [("stateless", Form::Stateless), ("table", Form::Table), ("prefetch", Form::PREFETCHING)];
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let effort = if quick { (3, 64) } else { (7, 256) };
+    let sizes = [1, 1_000, 10_000, 32_000, 128_000, 500_000, 1_000_000];
+    let params = Params::defaults(Swift::PARAMS);
+    let policy = rnic_transports::control::find("swift").expect("it is registered");
+    let by_name = Erased(Configured { policy, params });
+    println!("million events a second; 64 bytes of state; program by name, then by type");
+    println!(
+        "{:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "connections", "stateless", "table", "prefetch", "stateless", "table", "prefetch"
+    );
+    for connections in sizes {
+        let named = FORMS.map(|(_, form)| measure(by_name, connections, form, effort));
+        let typed = FORMS.map(|(_, form)| measure(Typed::<Swift>::new(params), connections, form, effort));
+        let row: Vec<String> = named.iter().chain(&typed).map(|rate| format!("{rate:10.2}")).collect();
+        println!("{connections:>12} {}", row.join(" "));
+    }
+    println!("bytes of state; program by type; table, then prefetch, per number of connections");
+    let sizes = [1_000, 128_000, 1_000_000];
+    println!("{:>12} {}", "bytes", sizes.map(|size| format!("{size:>10} {:>10}", "")).join(" "));
+    for bytes in [64, 128, 256, 512] {
+        let row = sizes.map(|connections| {
+            let rate = |form| match bytes {
+                64 => measure(Typed::<Swift>::new(params), connections, form, effort),
+                128 => measure(Typed::<Wide128>::new(params), connections, form, effort),
+                256 => measure(Typed::<Wide256>::new(params), connections, form, effort),
+                _ => measure(Typed::<Wide512>::new(params), connections, form, effort),
+            };
+            format!("{:10.2} {:10.2}", rate(Form::Table), rate(Form::PREFETCHING))
+        });
+        println!("{bytes:>12} {}", row.join(" "));
+    }
+}

@@ -1,0 +1,41 @@
+//! Falcon's adaptive engine (FAE; the specification says rate update engine): where control policies run.
+//!
+//! ```text
+//! ROOM     rnic-fae (amber: with a test that equal events give equal actions wherever they are handled)
+//! Purpose  event and response records, the event queue, the engine in three places with three forms of state
+//! May use  rnic-base, rnic-policy
+//! Must not know packets or algorithms, allocate per event, compute in floating point; one file may start a thread
+//! Add here a signal or a result that travels; a place to run in; a form of state
+//! Not here what is decided (rnic-transports), what is measured and enforced (rnic-falcon)
+//! Proved by golden records, one test over all places and forms, an allocator that counts; benches/fae.rs for the rate
+//! ```
+//!
+//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 10.6; Falcon (SIGCOMM'25) section 5.3.
+//!
+//! ```text
+//!   datapath --Event--> Filter --EventRecord, 64 bytes--> Processor (program, state) --ResponseRecord--> datapath
+//!                                     inline | behind a latency | on a thread
+//! ```
+//!
+//! * a **program** is a control policy that understands reports ([`program`]);
+//! * **where its state lies** is a [`Form`]: in the event, in a table, or in a table whose lines are fetched ahead;
+//! * **where it runs**: [`Processor`] inline, [`Delayed`] behind a latency (for simulated time), [`Port`] on a thread.
+//!
+//! Equal events give equal answers in every place and form. A flow has at most one event outstanding, which its
+//! [`FlowGate`] sees to.
+
+pub mod delayed;
+pub mod filter;
+pub mod processor;
+pub mod program;
+pub mod queue;
+pub mod record;
+pub mod thread;
+
+pub use delayed::{Delayed, Latency};
+pub use filter::{Filter, FlowGate, Refusal};
+pub use processor::{FaeError, Form, Processor, ProcessorConfig};
+pub use program::{Erased, Program, Typed};
+pub use queue::EventQueue;
+pub use record::{Event, EventRecord, Response, ResponseRecord};
+pub use thread::Port;

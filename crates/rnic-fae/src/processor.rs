@@ -1,0 +1,209 @@
+//! The engine itself, inline: an event in, a response out, and where the program's state lies.
+//!
+//! Source: Falcon (SIGCOMM'25) section 5.3 and figure 9. Stateless: the state travels in the event and back in the
+//! response. Stateful: it lies in a table. Prefetching: it lies in a table, and the line of a later event is asked for
+//! before the present one is handled, so that it has come when its turn comes.
+
+use bytemuck::{Pod, Zeroable};
+use prefetch_index::prefetch_index;
+use rnic_base::{BitRate, Time};
+use rnic_policy::control::report::{FlowActions, Ticks};
+use rnic_policy::{ControlEvent, ControlView};
+
+use crate::program::Program;
+use crate::record::{CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
+
+/// Where the program's state lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// In events and responses.
+    Stateless,
+    /// In a table.
+    Table,
+    /// In a table, fetched for the event that many behind the present one.
+    Prefetching {
+        /// How far ahead, at most [`AHEAD_MAX`].
+        ahead: usize,
+    },
+}
+
+/// Furthest that state is fetched ahead: lines fetched earlier would push each other out of the first-level cache.
+pub const AHEAD_MAX: usize = 64;
+
+impl Form {
+    /// The distance that did best where it was measured (benches/fae.rs): far enough for main memory.
+    pub const PREFETCHING: Self = Self::Prefetching { ahead: 12 };
+}
+
+/// What an engine must know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessorConfig {
+    /// Where state lies.
+    pub form: Form,
+    /// Connections are numbered from zero to below this.
+    pub connections: u32,
+    /// Rate of the link.
+    pub line_rate: BitRate,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+}
+
+/// Why an engine cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FaeError {
+    /// The program answers no reports.
+    #[error("this control policy does not understand the reports of a datapath with flows")]
+    NoReports,
+    /// The program's state does not travel.
+    #[error("this control policy needs a memory: it cannot run stateless")]
+    NotStateless,
+    /// More connections than 24 bits name.
+    #[error("{0} connections are more than {max}", max = CONNECTIONS_MAX)]
+    TooManyConnections(u32),
+    /// Fetching too far ahead.
+    #[error("state is fetched {0} events ahead; at most {max} make sense", max = AHEAD_MAX)]
+    TooFarAhead(usize),
+}
+
+/// A cache line. States begin at one, so that a state of 64 bytes is one line and not two.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// The engine.
+pub struct Processor<P: Program> {
+    program: P,
+    view: ControlView,
+    /// Now, in ticks that do not wrap: what the 24 bits of events are made into.
+    ticks: u64,
+    first: FlowActions,
+    fresh: P::State,
+    /// `P::LINES` lines a connection; none when stateless.
+    table: Vec<Line>,
+    ahead: Option<usize>,
+    is_stateless: bool,
+}
+
+/// Lines of one state.
+const fn lines<S>() -> usize {
+    size_of::<S>().div_ceil(size_of::<Line>())
+}
+
+impl<P: Program> Processor<P> {
+    /// An engine that runs `program`.
+    ///
+    /// # Errors
+    /// When `program` cannot run as `config` says.
+    pub fn new(program: P, config: &ProcessorConfig) -> Result<Self, FaeError> {
+        const { assert!(align_of::<P::State>() <= align_of::<Line>() && size_of::<P::State>() > 0) };
+        if config.connections > CONNECTIONS_MAX {
+            return Err(FaeError::TooManyConnections(config.connections));
+        }
+        if !program.understands_reports() {
+            return Err(FaeError::NoReports);
+        }
+        let view = ControlView { now: Time::ZERO, line_rate: config.line_rate, mtu: config.mtu, in_flight: 0 };
+        let (mut fresh, first) = program.start(&view);
+        let first = first.flow.ok_or(FaeError::NoReports)?;
+        let ahead = match config.form {
+            Form::Prefetching { ahead } => Some(ahead),
+            Form::Stateless | Form::Table => None,
+        };
+        if let Some(ahead) = ahead.filter(|ahead| *ahead > AHEAD_MAX) {
+            return Err(FaeError::TooFarAhead(ahead));
+        }
+        let is_stateless = config.form == Form::Stateless;
+        if is_stateless && program.carry(&mut fresh).is_none() {
+            return Err(FaeError::NotStateless);
+        }
+        let connections = if is_stateless { 0 } else { config.connections as usize };
+        let table = vec![Line::zeroed(); connections * lines::<P::State>()];
+        let mut processor = Self { program, view, ticks: 0, first, fresh, table, ahead, is_stateless };
+        for connection in 0..connections as u32 {
+            *processor.state(connection) = fresh;
+        }
+        Ok(processor)
+    }
+
+    /// What a fresh connection does before the first response; its flows share the window.
+    pub const fn first(&self) -> &FlowActions {
+        &self.first
+    }
+
+    /// The response to `event`.
+    ///
+    /// # Panics
+    /// When its connection is none of the configured ones, or the program breaks its contract.
+    #[inline]
+    pub fn handle(&mut self, event: &EventRecord) -> ResponseRecord {
+        let report = event.report();
+        let (connection, flow, delay, queue) = (event.connection(), report.flow, report.delay, event.queue());
+        self.advance(report.t4);
+        let view = self.view;
+        let (actions, carried) = if self.is_stateless {
+            let restored = if event.is_first() { None } else { self.program.restore(&event.carried(), &report) };
+            let mut state = restored.unwrap_or(self.fresh);
+            let actions = self.program.on_event(&mut state, &ControlEvent::Reported(report), &view);
+            (actions, self.program.carry(&mut state).expect("checked when the engine was made"))
+        } else {
+            if event.is_first() {
+                *self.state(connection) = self.fresh;
+            }
+            let state = state_in::<P::State>(&mut self.table, connection);
+            (self.program.on_event(state, &ControlEvent::Reported(report), &view), Default::default())
+        };
+        let actions = actions.flow.expect("the contract: every report is answered");
+        ResponseRecord::pack(&Response { connection, flow, queue, delay, actions, carried })
+    }
+
+    /// The responses to `events`, in their order; fetches state ahead if it is to.
+    #[inline]
+    pub fn handle_all(&mut self, events: &[EventRecord], mut respond: impl FnMut(ResponseRecord)) {
+        let Some(ahead) = self.ahead else {
+            events.iter().for_each(|event| respond(self.handle(event)));
+            return;
+        };
+        events.iter().take(ahead).for_each(|event| self.fetch(event));
+        for (index, event) in events.iter().enumerate() {
+            if let Some(later) = events.get(index + ahead) {
+                self.fetch(later);
+            }
+            respond(self.handle(event));
+        }
+    }
+
+    /// How far ahead [`Processor::fetch`] should be called.
+    #[inline]
+    pub const fn ahead(&self) -> Option<usize> {
+        self.ahead
+    }
+
+    /// Asks for the state that `event` will need.
+    #[inline]
+    pub fn fetch(&self, event: &EventRecord) {
+        let first = event.connection() as usize * lines::<P::State>();
+        for line in first..first + lines::<P::State>() {
+            prefetch_index(&self.table, line);
+        }
+    }
+
+    /// Brings the time forward to instant `now`; never back.
+    #[inline]
+    fn advance(&mut self, now: Ticks) {
+        let step = now.since_or_zero(Ticks::new(self.ticks as u32));
+        self.ticks += u64::from(step.get());
+        self.view.now = Time::from_ps(self.ticks << 17);
+    }
+
+    #[inline]
+    fn state(&mut self, connection: u32) -> &mut P::State {
+        state_in(&mut self.table, connection)
+    }
+}
+
+#[inline]
+fn state_in<S: Pod>(table: &mut [Line], connection: u32) -> &mut S {
+    let first = connection as usize * lines::<S>();
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut table[first..first + lines::<S>()]);
+    bytemuck::from_bytes_mut(&mut bytes[..size_of::<S>()])
+}

@@ -1,0 +1,105 @@
+//! What runs: a control policy that understands reports, by name or by type.
+//!
+//! By name ([`Erased`]) it is chosen at run time, through a function pointer, and its state is the contract's 64 bytes.
+//! By type ([`Typed`]) it is compiled into the engine, and its state may be of any size: a table costs memory and
+//! fetching, nothing else (the paper's reason for the stateful form).
+
+use core::marker::PhantomData;
+
+use bytemuck::Pod;
+use rnic_policy::control::report::{Carried, FlowReport};
+use rnic_policy::profile::Configured;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Params, PolicyState};
+
+/// A program of the engine.
+pub trait Program {
+    /// What it keeps of a connection, if it keeps it.
+    type State: Pod;
+
+    /// Whether it understands reports; without that it cannot run here.
+    fn understands_reports(&self) -> bool;
+
+    /// The state of a fresh connection, and the first word on it.
+    fn start(&self, view: &ControlView) -> (Self::State, ControlActions);
+
+    /// Reacts to a report.
+    fn on_event(&self, state: &mut Self::State, event: &ControlEvent, view: &ControlView) -> ControlActions;
+
+    /// What of the state travels; `None` when it needs a memory.
+    fn carry(&self, state: &mut Self::State) -> Option<Carried>;
+
+    /// The state again from what travelled.
+    fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<Self::State>;
+}
+
+/// A policy with its type forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Erased(pub Configured<ControlPolicy>);
+
+impl Program for Erased {
+    type State = PolicyState;
+
+    fn understands_reports(&self) -> bool {
+        (self.0.policy.interest)(&self.0.params).reports
+    }
+
+    fn start(&self, view: &ControlView) -> (PolicyState, ControlActions) {
+        (self.0.policy.start)(&self.0.params, view)
+    }
+
+    #[inline]
+    fn on_event(&self, state: &mut PolicyState, event: &ControlEvent, view: &ControlView) -> ControlActions {
+        (self.0.policy.on_event)(state, event, view, &self.0.params)
+    }
+
+    #[inline]
+    fn carry(&self, state: &mut PolicyState) -> Option<Carried> {
+        (self.0.policy.carry)(state)
+    }
+
+    #[inline]
+    fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<PolicyState> {
+        (self.0.policy.restore)(carried, report, &self.0.params)
+    }
+}
+
+/// A policy by its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed<C> {
+    params: Params,
+    policy: PhantomData<fn() -> C>,
+}
+
+impl<C: Control> Typed<C> {
+    /// The policy with `params`.
+    pub const fn new(params: Params) -> Self {
+        Self { params, policy: PhantomData }
+    }
+}
+
+impl<C: Control> Program for Typed<C> {
+    type State = C;
+
+    fn understands_reports(&self) -> bool {
+        C::interest(&self.params).reports
+    }
+
+    fn start(&self, view: &ControlView) -> (C, ControlActions) {
+        C::start(&self.params, view)
+    }
+
+    #[inline]
+    fn on_event(&self, state: &mut C, event: &ControlEvent, view: &ControlView) -> ControlActions {
+        state.on_event(event, view, &self.params)
+    }
+
+    #[inline]
+    fn carry(&self, state: &mut C) -> Option<Carried> {
+        state.carry()
+    }
+
+    #[inline]
+    fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<C> {
+        C::restore(carried, report, &self.params)
+    }
+}

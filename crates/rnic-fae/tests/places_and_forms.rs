@@ -1,0 +1,228 @@
+//! F-40 and F-1: the same decisions wherever the engine runs and its state lies, and another program without another
+//! datapath.
+
+mod common;
+
+use bytemuck::{Pod, Zeroable};
+use common::{Datapath, config, swift};
+use rnic_base::{Duration, Time};
+use rnic_fae::{
+    Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
+};
+use rnic_policy::control::report::Carried;
+use rnic_policy::control::{ControlInterest, Cwnd};
+use rnic_policy::profile::Configured;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, FlowActions, FlowReport, ParamSpec, Params};
+use rnic_transports::control::swift::Swift;
+
+const CONNECTIONS: u32 = 50;
+const EVENTS: usize = 20_000;
+const FORMS: [Form; 4] =
+    [Form::Stateless, Form::Table, Form::PREFETCHING, Form::Prefetching { ahead: rnic_fae::processor::AHEAD_MAX }];
+
+/// What matters of a response: all but the state, which only travels where nothing is kept.
+type Decision = (u32, u8, u8, FlowActions);
+
+fn decision(response: &Response) -> Decision {
+    (response.connection, response.flow, response.queue, response.actions)
+}
+
+/// Events one after the other, each answered before the next; answers what was decided, and what was asked.
+fn inline<P: Program>(program: P, form: Form, flows: u32) -> (Vec<Decision>, Vec<Event>) {
+    let mut processor = Processor::new(program, &config(form, CONNECTIONS)).expect("legal");
+    let mut datapath = Datapath::new(7, CONNECTIONS, flows, processor.first());
+    let step = |_| {
+        let event = datapath.event();
+        let response = processor.handle(&EventRecord::pack(&event, false)).unpack();
+        datapath.apply(&response);
+        (decision(&response), event)
+    };
+    (0..EVENTS).map(step).unzip()
+}
+
+#[test]
+fn f_40_every_form_decides_the_same() {
+    let (decisions, events) = inline(swift(), Form::Table, 1);
+    for form in FORMS {
+        let (others, asked) = inline(swift(), form, 1);
+        assert_eq!(others, decisions, "{form:?}");
+        // What is in force is what was decided, so the datapath asked the same, but for what travels.
+        let bare = |event: &Event| Event { carried: Carried::default(), ..*event };
+        assert!(asked.iter().map(bare).eq(events.iter().map(bare)), "{form:?}");
+    }
+    let (typed, _) = inline(Typed::<Swift>::new(Params::defaults(Swift::PARAMS)), Form::Table, 1);
+    assert_eq!(typed, decisions, "by type as by name");
+    assert!(decisions.iter().any(|(.., actions)| actions.fcwnd < Cwnd::packets(4)), "and it does decide");
+}
+
+#[test]
+fn f_40_batches_with_prefetch_decide_as_one_by_one() {
+    for flows in [1, 4] {
+        let (decisions, events) = inline(swift(), Form::Table, flows);
+        let records: Vec<EventRecord> = events.iter().map(|event| EventRecord::pack(event, false)).collect();
+        for form in [Form::Table, Form::PREFETCHING, Form::Prefetching { ahead: 1 }] {
+            let mut processor = Processor::new(swift(), &config(form, CONNECTIONS)).expect("legal");
+            let mut made = Vec::new();
+            for batch in records.chunks(37) {
+                processor.handle_all(batch, |record| made.push(decision(&record.unpack())));
+            }
+            assert_eq!(made, decisions, "{form:?}, {flows} flows");
+        }
+    }
+}
+
+#[test]
+fn f_40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
+    for flows in [1, 4] {
+        let (decisions, events) = inline(swift(), Form::Table, flows);
+        let make = || Processor::new(swift(), &config(Form::PREFETCHING, CONNECTIONS)).expect("legal");
+
+        let mut delayed = Delayed::new(make(), Latency::FALCON, 64, Filter::open(64));
+        let (mut made, mut now) = (Vec::new(), Time::ZERO);
+        for event in &events {
+            now += Duration::from_ns(100);
+            delayed.offer(now, &mut FlowGate::default(), event).expect("the engine keeps up");
+            while let Some(record) = delayed.poll(now) {
+                made.push(decision(&record.unpack()));
+            }
+        }
+        while let Some(at) = delayed.next_at() {
+            made.push(decision(&delayed.poll(at).expect("it said when").unpack()));
+        }
+        assert_eq!(made, decisions, "behind a latency, {flows} flows");
+
+        let mut port = Port::start(make(), 64, Filter::open(64)).expect("a thread");
+        let mut made = Vec::new();
+        for event in &events {
+            while port.offer(&mut FlowGate::default(), event).is_err() {
+                made.extend(port.poll().map(|record| decision(&record.unpack())));
+                std::thread::yield_now();
+            }
+        }
+        while made.len() < decisions.len() {
+            made.extend(port.poll().map(|record| decision(&record.unpack())));
+            std::thread::yield_now();
+        }
+        assert_eq!(made, decisions, "on a thread, {flows} flows");
+        assert!(port.poll().is_none());
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_wakes_for_an_event_and_ends_with_its_port() {
+    let processor = Processor::new(swift(), &config(Form::Table, 1)).expect("legal");
+    let mut datapath = Datapath::new(3, 1, 1, processor.first());
+    let mut port = Port::start(processor, 4, Filter::open(4)).expect("a thread");
+    let mut gate = FlowGate::default();
+    for _ in 0..20 {
+        std::thread::park_timeout(std::time::Duration::from_millis(3));
+        port.offer(&mut gate, &datapath.event()).expect("nothing waits");
+        let response = loop {
+            if let Some(record) = port.poll() {
+                break record.unpack();
+            }
+            std::thread::yield_now();
+        };
+        gate.answered();
+        datapath.apply(&response);
+    }
+}
+
+/// 234 ns of interface and 66 ns of work: alone after 300 ns, behind others 66 ns after them.
+#[test]
+fn a_latency_is_the_interface_and_the_work_of_those_before() {
+    let processor = Processor::new(swift(), &config(Form::Table, CONNECTIONS)).expect("legal");
+    let mut datapath = Datapath::new(5, CONNECTIONS, 1, processor.first());
+    let mut delayed = Delayed::new(processor, Latency::FALCON, 16, Filter::open(16));
+    let at = Time::from_us(5);
+    for _ in 0..4 {
+        delayed.offer(at, &mut FlowGate::default(), &datapath.event()).expect("there is room");
+    }
+    assert_eq!(delayed.waiting(), 3, "one is being worked on");
+    let mut arrivals = Vec::new();
+    while let Some(next) = delayed.next_at() {
+        assert!(delayed.poll(next - Duration::from_ps(1)).is_none(), "not before");
+        assert!(delayed.poll(next).is_some());
+        arrivals.push(next.since(at).as_ns());
+    }
+    assert_eq!(arrivals, [300, 366, 432, 498]);
+    let slow = Latency { interface: Duration::from_us(32), ..Latency::FALCON };
+    let processor = Processor::new(swift(), &config(Form::Table, CONNECTIONS)).expect("legal");
+    let mut delayed = Delayed::new(processor, slow, 16, Filter::open(16));
+    delayed.offer(at, &mut FlowGate::default(), &datapath.event()).expect("there is room");
+    assert_eq!(delayed.next_at().map(|next| next.since(at)), Some(Duration::from_ns(32_066)), "F-R20 adds to it");
+}
+
+#[test]
+fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
+    let run = |form, used: bool| {
+        let mut processor = Processor::new(swift(), &config(form, 1)).expect("legal");
+        let mut datapath = Datapath::new(9, 1, 1, processor.first());
+        let fresh = datapath.event();
+        assert!(fresh.first);
+        if used {
+            for _ in 0..100 {
+                let event = datapath.event();
+                let record = processor.handle(&EventRecord::pack(&event, false));
+                datapath.apply(&record.unpack());
+            }
+        }
+        processor.handle(&EventRecord::pack(&fresh, false)).unpack().actions
+    };
+    for form in [Form::Table, Form::Stateless] {
+        assert_eq!(run(form, true), run(form, false), "{form:?}");
+    }
+}
+
+/// A window that never changes: another program for the same datapath.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct FixedWindow(u64);
+
+impl Control for FixedWindow {
+    const NAME: &'static str = "fixed";
+    const SUMMARY: &'static str = "a window of 16 packets";
+    const PARAMS: &'static [ParamSpec] = &[];
+
+    fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
+        let swift = Swift::start(&Params::defaults(Swift::PARAMS), view).1.flow.expect("a first word");
+        let flow = Some(FlowActions { fcwnd: Cwnd::packets(16), ..swift });
+        (Self(0), ControlActions { flow, ..ControlActions::default() })
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { reports: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, _: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        self.0 += 1;
+        Self::start(params, view).1
+    }
+
+    fn carry(&self) -> Option<Carried> {
+        None
+    }
+
+    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn f_1_another_program_runs_without_another_datapath() {
+    let (decisions, _) = inline(Typed::<FixedWindow>::new(Params::default()), Form::PREFETCHING, 1);
+    assert!(decisions.iter().all(|(.., actions)| actions.fcwnd == Cwnd::packets(16)));
+}
+
+#[test]
+fn engines_that_cannot_be_are_refused() {
+    let fixed = || Typed::<FixedWindow>::new(Params::default());
+    let refusal = |form| Processor::new(fixed(), &config(form, 1)).err();
+    assert_eq!(refusal(Form::Stateless), Some(FaeError::NotStateless), "its state does not travel");
+    assert_eq!(refusal(Form::Prefetching { ahead: 65 }), Some(FaeError::TooFarAhead(65)));
+    let many = config(Form::Stateless, (1 << 24) + 1);
+    assert_eq!(Processor::new(swift(), &many).err(), Some(FaeError::TooManyConnections((1 << 24) + 1)));
+    let policy = rnic_transports::control::find("dcqcn").expect("it is registered");
+    let deaf = rnic_fae::Erased(Configured { policy, params: Params::defaults(policy.params) });
+    assert_eq!(Processor::new(deaf, &config(Form::Table, 1)).err(), Some(FaeError::NoReports));
+}
