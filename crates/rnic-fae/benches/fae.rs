@@ -5,8 +5,8 @@
 //! the target delay: so all rows take the same branches equally often, and what differs is memory. A state larger than
 //! Swift's has counters in every further line, one of which every event raises.
 //!
-//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look. A figure is that of the median batch of
-//! the best of several rounds: a batch takes a fraction of a time slice, so other programs interrupt few of them.
+//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look. A figure is that of the median batch
+//! of the best of several rounds: a batch takes a fraction of a time slice, so other programs interrupt few of them.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
 use std::hint::black_box;

@@ -91,19 +91,19 @@ fn f_40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
         }
         assert_eq!(made, decisions, "behind a latency, {flows} flows");
 
-        let mut port = Port::start(make(), 64, Filter::open(64)).expect("a thread");
+        // Rings of a tenth: both ends fill and run empty, and a busy machine takes turns a few times only.
+        let some = EVENTS / 5;
+        let mut port = Port::start(make(), some / 10, Filter::open(some / 10)).expect("a thread");
         let mut made = Vec::new();
-        for event in &events {
+        for event in &events[..some] {
             while port.offer(&mut FlowGate::default(), event).is_err() {
                 made.extend(port.poll().map(|record| decision(&record.unpack())));
-                std::thread::yield_now();
             }
         }
-        while made.len() < decisions.len() {
+        while made.len() < some {
             made.extend(port.poll().map(|record| decision(&record.unpack())));
-            std::thread::yield_now();
         }
-        assert_eq!(made, decisions, "on a thread, {flows} flows");
+        assert_eq!(made, decisions[..some], "on a thread, {flows} flows");
         assert!(port.poll().is_none());
     }
 }
