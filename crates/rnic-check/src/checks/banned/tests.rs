@@ -63,7 +63,8 @@ fn a_thread_is_started_in_one_file_of_the_core() {
         ("crates/rnic-fae/src/lib.rs".to_owned(), format!("{threads}mod thread;\n")),
         ("crates/rnic-fae/src/thread.rs".to_owned(), threads),
     ]);
-    let places: Vec<_> = check(&tree).into_iter().map(|found| (found.path, found.line)).collect();
+    let mut places: Vec<_> = check(&tree).into_iter().map(|found| (found.path, found.line)).collect();
+    places.sort();
     let expected = [("lib.rs", 1), ("lib.rs", 2), ("thread.rs", 2)];
     assert_eq!(places, expected.map(|(file, line)| (format!("crates/rnic-fae/src/{file}"), line)));
 }
