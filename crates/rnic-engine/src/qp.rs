@@ -3,7 +3,7 @@
 //! * [`requester`]: the send queue and the request window; makes request packets;
 //! * [`completer`]: what comes back for them: acknowledgements, responses; completes the send queue;
 //! * [`responder`]: the peer's requests: order, placement, receive queue, acknowledgements;
-//! * [`fetch`]: the peer's reads and atomics, and the responses to them;
+//! * [`fetch`]: the peer's reads and atomics, and the responses to them; FaSR's are sent by the requester;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
 //! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
@@ -63,6 +63,9 @@ pub struct QpInfo {
     pub una: Seq,
     /// The next request packet that has never been sent.
     pub next: Seq,
+    /// Entries of the send queue of which something has been sent and that are not complete. Where answers share the
+    /// window, packets can be under way without any.
+    pub requests_under_way: u32,
     /// The request packet expected next from the peer.
     pub expected: Seq,
     /// Messages of the peer completed here, modulo 2^24.
@@ -177,9 +180,13 @@ impl Qp {
             dest_qpn: self.dest_qpn,
             una,
             next: self.requester.window.next,
+            requests_under_way: self.requester.queue.under_way(),
             expected: self.responder.window.expected,
             msn: self.responder.msn & 0xff_ffff,
-            response_expected: self.responses.as_ref().map_or(una, |responses| responses.window.expected),
+            response_expected: match &self.responses {
+                Some(responses) if !self.transport.scheduled => responses.window.expected,
+                _ => una,
+            },
             stats: self.stats,
         }
     }
@@ -228,8 +235,8 @@ impl Qp {
                     self.receive_late(core)
                 }
             }
-            Headers::Ack { aeth, sack } if self.state.sends() => self.receive_ack(core, now, packet.psn, aeth, sack),
-            Headers::LossAck { of_responses: false, note, .. } if self.state.sends() => {
+            Headers::Ack { aeth, sack } if self.transmits() => self.receive_ack(core, now, packet.psn, aeth, sack),
+            Headers::LossAck { of_responses: false, note, .. } if self.transmits() => {
                 self.receive_loss_ack(core, now, packet.psn, &note)
             }
             Headers::LossAck { of_responses: true, note, .. } if self.state.receives() => {

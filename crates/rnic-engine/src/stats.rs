@@ -62,6 +62,8 @@ pub struct EngineStats {
     pub packets_early: u64,
     /// Of these, seen before.
     pub packets_duplicate: u64,
+    /// Of these, Read requests that the peer has submitted again, as their timestamps say (FaSR).
+    pub reads_resubmitted: u64,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
     /// NACKs taken.

@@ -36,8 +36,11 @@ pub struct Transport {
     pub(crate) operations: u16,
     /// The same for unreliable connections and for unreliable datagrams.
     unreliable: Option<[Arc<Self>; 2]>,
-    /// Requests and responses have sequence spaces of their own.
+    /// A request takes one number, whatever its answer is like: requests and responses have sequence spaces of their
+    /// own, or responses are packets of the responder's.
     pub(crate) split: bool,
+    /// The latter: responses share the windows of the responder's own requests.
+    pub(crate) scheduled: bool,
     /// Early packets are placed, not dropped.
     pub(crate) places_early: bool,
     /// But only Writes and responses, and acknowledgements do not say which.
@@ -91,7 +94,8 @@ impl Transport {
             service: Service::ReliableConnection,
             operations: WqeOp::allowed(Service::ReliableConnection),
             unreliable: None,
-            split: profile.spaces == SequenceSpaces::Split,
+            split: profile.spaces != SequenceSpaces::Shared,
+            scheduled: profile.spaces == SequenceSpaces::Scheduled,
             places_early,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,
@@ -138,6 +142,7 @@ impl Transport {
             service,
             operations: WqeOp::allowed(service),
             split: false,
+            scheduled: false,
             places_early: false,
             early_reach: 1,
             pool: None,

@@ -267,7 +267,7 @@ impl SendQueue {
 
     /// The entry that packet `seq` belongs to, among those of which something has been sent.
     pub(crate) fn find(&self, seq: Seq) -> Option<u32> {
-        let started = self.next.wrapping_sub(self.head) + u32::from(self.partly_sent());
+        let started = self.under_way();
         // First entries are by far the most asked for: losses are repaired from the front.
         let (mut low, mut high) = (0, started);
         while low < high {
@@ -282,6 +282,11 @@ impl SendQueue {
             }
         }
         None
+    }
+
+    /// Entries of which something has been sent, and that are not complete.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.next.wrapping_sub(self.head) + u32::from(self.partly_sent())
     }
 
     /// Whether the entry at `next` has some of its packets out already: then it has a first sequence number.

@@ -300,7 +300,7 @@ fn r26_early_data_goes_to_memory_and_is_delivered_in_order() {
 /// response is its source's business: the request is not repeated for it.
 #[test]
 fn r20_r21_a_lost_read_request_is_submitted_again() {
-    let read = |drops: Vec<(From, i64)>| {
+    let reads = |drops: Vec<(From, i64)>| {
         let mut pair = fasr();
         let mut left: Vec<_> = drops;
         pair.wire(move |sent| {
@@ -318,10 +318,193 @@ fn r20_r21_a_lost_read_request_is_submitted_again() {
         assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
         (pair.resent_at(From::Left, FIRST), pair.resent_at(From::Right, FIRST))
     };
-    assert_eq!(read(vec![]), (vec![], vec![]));
-    assert_eq!(read(vec![(From::Left, 0)]), (vec![(100, 0)], vec![]));
-    assert_eq!(read(vec![(From::Right, 3)]), (vec![], vec![(15, 3)]));
-    assert_eq!(read(vec![(From::Right, 3), (From::Right, 5)]), (vec![], vec![(15, 3), (15, 5)]));
+    assert_eq!(reads(vec![]), (vec![], vec![]));
+    assert_eq!(reads(vec![(From::Left, 0)]), (vec![(100, 0)], vec![]));
+    assert_eq!(reads(vec![(From::Right, 3)]), (vec![], vec![(15, 3)]));
+    assert_eq!(reads(vec![(From::Right, 3), (From::Right, 5)]), (vec![], vec![(15, 3), (15, 5)]));
+}
+
+/// The packets of answers in the order in which they left: offset from the first PSN, place in the answer, name of the
+/// request.
+fn answers(pair: &Pair, from: From) -> Vec<(i64, u64, u32)> {
+    let place = |sent: &Sent| match sent.packet.headers {
+        Headers::ReadResponse { sink: Some(sink), .. } | Headers::AtomicResponse { sink: Some(sink), .. }
+            if sent.from == from =>
+        {
+            Some((FIRST.distance_to(sent.packet.psn), sink.offset, sink.read_sn.value()))
+        }
+        _ => None,
+    };
+    pair.log.iter().filter_map(place).collect()
+}
+
+fn read(pair: &mut Pair, wr_id: u64, packets: u32) {
+    let (sge, remote) = (pair.left.sge(TARGET, packets * MTU), pair.right.remote(0));
+    pair.left.post(wr_id, SendOp::Read { remote }, &[sge]);
+}
+
+/// an answer's packets have numbers of the responder's own requests, are acknowledged as those are, and say where
+/// they belong: what has come is in its place although the first one is missing.
+#[test]
+fn r20_answers_are_packets_of_the_responders_own() {
+    let mut pair = fasr();
+    let (sge, remote) = (pair.right.sge(0, 3 * MTU), pair.left.remote(TARGET + 100_000));
+    pair.right.post(7, SendOp::Write { remote, immediate: None }, &[sge]);
+    let mut lost = false;
+    pair.wire(move |sent| {
+        let first = matches!(sent.packet.headers, Headers::ReadResponse { position: Position::First, .. });
+        if first && !std::mem::replace(&mut lost, first) { Fate::Drop } else { Fate::Deliver }
+    });
+    read(&mut pair, 1, 4);
+    pair.left.post(2, SendOp::FetchAdd { remote: pair.right.remote(800), add: 1 }, &[pair.left.sge(900_000, 8)]);
+    pair.run_until(us(12));
+    let mtu = u64::from(MTU);
+    let expected = [(3, 0, 0), (4, mtu, 0), (5, 2 * mtu, 0), (6, 3 * mtu, 0), (7, 0, 1)];
+    assert_eq!(answers(&pair, From::Right), expected);
+    let (at, len) = (TARGET as usize, MTU as usize);
+    assert!(pair.left.memory[at + len..at + 4 * len] == pair.right.memory[len..4 * len], "three of four are here");
+    assert!(pair.left.statuses().is_empty());
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+    assert_eq!(pair.right.statuses(), [(7, WcStatus::Success)]);
+    assert!(pair.left.memory[at..at + len] == pair.right.memory[..len]);
+    assert_eq!(pair.resent(From::Right, FIRST), [3]);
+    let apart = pair.log.iter().any(|sent| {
+        matches!(sent.packet.headers, Headers::ReadAck { .. } | Headers::LossAck { of_responses: true, .. })
+    });
+    assert!(!apart, "there is one kind of acknowledgement");
+}
+
+/// Reads and the responder's own Writes take turns, a message each; the cap is one for both.
+#[test]
+fn r20_answers_and_own_requests_take_turns() {
+    let mut pair = Pair::new(&Setup::new("fasr", &[("cap_packets", "4")]));
+    for wr_id in 0..3 {
+        read(&mut pair, wr_id, 2);
+    }
+    pair.run_until(us(5));
+    for wr_id in 0..3 {
+        let (sge, remote) = (pair.right.sge(0, 3 * MTU), pair.left.remote(TARGET + 100_000));
+        pair.right.post(wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+    }
+    pair.run();
+    let kinds: Vec<(i64, bool)> = pair
+        .log
+        .iter()
+        .filter(|sent| sent.from == From::Right && sent.kind != TransmitKind::Ack)
+        .map(|sent| (FIRST.distance_to(sent.packet.psn), matches!(sent.packet.headers, Headers::ReadResponse { .. })))
+        .collect();
+    let turns = [[true; 4].as_slice(), &[false; 3], &[true; 2], &[false; 6]].concat();
+    assert_eq!(kinds, (0..15).zip(turns).collect::<Vec<_>>());
+    let at = |packet: usize| pair.trace_of(From::Right, FIRST)[packet].0;
+    assert_eq!((at(0), at(3), at(4), at(7)), (5, 5, 15, 15), "four at a time, whosever they are");
+    assert_eq!((pair.left.statuses().len(), pair.right.statuses().len()), (3, 3));
+}
+
+/// a queue pair that was never made ready to send serves, although nobody has told it where its numbers start.
+#[test]
+fn r20_who_only_serves_learns_its_numbers() {
+    let setup = Setup::new("fasr", &[]);
+    let mut pair = Pair::new(&setup);
+    let attributes = default_attributes(&setup, pair.right.pd, pair.right.cq);
+    let server = pair.right.engine.create_qp(&attributes).expect("legal attributes");
+    let attributes = default_attributes(&setup, pair.left.pd, pair.left.cq);
+    let client = pair.left.engine.create_qp(&attributes).expect("legal attributes");
+    pair.left.connect_qp(client, &setup, server);
+    pair.right.engine.modify_to_init(server).expect("from reset");
+    pair.right.engine.modify_to_rtr(server, &connection(&setup, client)).expect("from init");
+    let (sge, remote) = (pair.left.sge(TARGET, 5 * MTU), pair.right.remote(0));
+    let request = SendRequest { wr_id: 1, op: SendOp::Read { remote }, sges: &[sge], flags: SendFlags::SIGNALED };
+    pair.left.engine.post_send(client, &request).expect("room");
+    pair.wire(drop_answers(&[2]));
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
+    assert_eq!(answers(&pair, From::Right).iter().map(|(seq, ..)| *seq).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 2]);
+    pair.right.engine.modify_to_rts(pair.now, server, &timing(&setup)).expect("from ready to receive");
+    let info = pair.right.engine.query_qp(server).expect("it is there");
+    assert_eq!(FIRST.distance_to(info.next.wire()), 5, "and goes on from there");
+}
+
+/// Loses the packets of answers at `offsets` the first time.
+fn drop_answers(offsets: &[i64]) -> impl FnMut(&Sent) -> Fate + 'static {
+    let mut left = offsets.to_vec();
+    move |sent| {
+        let offset = FIRST.distance_to(sent.packet.psn);
+        let answer = matches!(sent.packet.headers, Headers::ReadResponse { .. });
+        match left.iter().position(|lost| answer && *lost == offset) {
+            Some(at) => {
+                left.swap_remove(at);
+                Fate::Drop
+            }
+            None => Fate::Deliver,
+        }
+    }
+}
+
+/// the acknowledgement of a Read request is lost: it is submitted again, with a later timestamp, by which
+/// the responder knows it, and it is not served twice. What the network copies has the same timestamp.
+#[test]
+fn r21_a_resubmitted_request_is_known_by_its_timestamp() {
+    let run = |fate: fn(&Sent) -> bool, drops: bool| {
+        let mut pair = fasr();
+        let mut done = false;
+        pair.wire(move |sent| {
+            if done || !fate(sent) {
+                return Fate::Deliver;
+            }
+            done = true;
+            if drops { Fate::Drop } else { Fate::Twice }
+        });
+        read(&mut pair, 1, 4);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
+        assert_eq!((answers(&pair, From::Right).len(), pair.right.engine.stats().packets_duplicate), (4, 1));
+        let stamps = pair.log.iter().filter_map(|sent| match sent.packet.headers {
+            Headers::ReadRequest { asked, .. } => asked.map(|asked| (sent.at, asked.stamp)),
+            _ => None,
+        });
+        (stamps.collect::<Vec<_>>(), pair.right.engine.stats().reads_resubmitted)
+    };
+    let is_ack = |sent: &Sent| sent.from == From::Right && matches!(sent.packet.headers, Headers::Ack { .. });
+    let (stamps, resubmitted) = run(is_ack, true);
+    assert_eq!(stamps.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [us(0), us(100)]);
+    assert!(stamps[1].1 - stamps[0].1 >= 95, "{stamps:?}, in microseconds and a bit");
+    let is_request = |sent: &Sent| matches!(sent.packet.headers, Headers::ReadRequest { .. });
+    let (stamps, copied) = run(is_request, false);
+    assert_eq!((stamps.len(), resubmitted, copied), (1, 0, 0));
+}
+
+/// a request submitted again while its answer is under way, because its acknowledgements are lost: the answer
+/// goes on as it is, and what was lost of it comes by the responder's recovery.
+#[test]
+fn r21_resubmission_leaves_the_answer_alone() {
+    let mut pair = Pair::new(&Setup::new("fasr", &[("cap_packets", "2")]));
+    let mut data = drop_answers(&[3, 11]);
+    pair.wire(move |sent| {
+        let early = sent.at < us(150) && sent.from == From::Right;
+        if early && matches!(sent.packet.headers, Headers::Ack { .. }) { Fate::Drop } else { data(sent) }
+    });
+    read(&mut pair, 1, 60);
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
+    let (at, len) = (TARGET as usize, 60 * MTU as usize);
+    assert!(pair.left.memory[at..at + len] == pair.right.memory[..len]);
+    assert_eq!(pair.resent(From::Right, FIRST), [3, 11]);
+    assert_eq!(pair.resent_at(From::Left, FIRST), [(100, 0), (200, 0)]);
+    assert_eq!(pair.right.engine.stats().reads_resubmitted, 2);
+}
+
+/// a requester whose memory is gone when the answer comes fails its Read and tells the responder.
+#[test]
+fn r20_an_answer_that_cannot_be_placed_ends_both() {
+    let mut pair = fasr();
+    read(&mut pair, 1, 4);
+    pair.run_until(us(7));
+    let key = pair.left.key;
+    pair.left.engine.deregister(Key(key)).expect("it is there");
+    pair.run();
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::LocalProtection)]);
+    assert_eq!((pair.left.info().state, pair.right.info().state), (QpState::Error, QpState::Error));
 }
 
 /// Targets 5.D-2: a copy of what is here is dropped and acknowledged, on the fast path too.

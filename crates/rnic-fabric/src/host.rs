@@ -286,7 +286,11 @@ impl Host {
     #[cold]
     fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) {
         let engine = &self.engine;
-        let is_response = matches!(packet.headers, Headers::ReadResponse { .. } | Headers::AtomicResponse { .. });
+        // FaSR's responses have numbers of requests.
+        let is_response = matches!(
+            packet.headers,
+            Headers::ReadResponse { sink: None, .. } | Headers::AtomicResponse { sink: None, .. }
+        );
         let filled = self.recoveries.note(packet, outcome, || {
             let info = engine.query_qp(packet.dest_qpn).expect("the engine has kept a packet for it");
             if is_response { info.response_expected.wire() } else { info.expected.wire() }

@@ -3,8 +3,8 @@
 use rnic_base::{Duration, Psn, Serial};
 use rnic_policy::Profile;
 use rnic_wire::net::IpVersion;
-use rnic_wire::{Aeth, AtomicOp, Format, Headers, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail};
-use rnic_wire::{Syndrome, WqeSn};
+use rnic_wire::{Aeth, AtomicOp, Format, Headers, PackedPsn, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement};
+use rnic_wire::{SendTail, Sink, Syndrome, WqeSn};
 
 use crate::plan::Plan;
 use crate::topology::LinkClass;
@@ -99,11 +99,12 @@ fn data_packet(op: Operation, position: Position, payload_len: u32, format: Form
         }
         Operation::Read => {
             let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(0) };
-            Headers::ReadResponse { position, aeth: (position != Position::Middle).then_some(aeth) }
+            let sink = (format == Format::Fasr).then_some(Sink { read_sn: sn, offset: 0 });
+            Headers::ReadResponse { position, aeth: (position != Position::Middle).then_some(aeth), sink }
         }
         Operation::FetchAdd | Operation::CompareSwap => {
             let op = AtomicOp::FetchAdd { add: 0 };
-            Headers::AtomicRequest { va: 0, rkey: 0, op, read_sn: alone.then_some(sn) }
+            Headers::AtomicRequest { va: 0, rkey: 0, op, read_sn: alone.then_some(sn), expects: PackedPsn::default() }
         }
     };
     Packet { dest_qpn: Qpn::new(2), psn: Psn::new(0), flags: PacketFlags::default(), payload_len, headers }
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(added("irn", Operation::Send, 3 * 1024), 3 * 6);
         assert_eq!(added("fasr", Operation::Write, 3 * 1024), 2 * 12);
         assert_eq!(added("fasr", Operation::Send, 3 * 1024), 3 * 6);
-        assert_eq!(added("fasr", Operation::Read, 3 * 1024), 0);
+        assert_eq!(added("fasr", Operation::Read, 3 * 1024), 3 * 12);
         assert_eq!(added("fasr", Operation::WriteImmediate, 100), 4, "the number of a receive");
     }
 

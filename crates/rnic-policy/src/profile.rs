@@ -27,6 +27,9 @@ pub enum SequenceSpaces {
     Shared,
     /// Requests and responses are numbered, acknowledged and recovered apart: IRN's sPSN and rPSN (section 5.4).
     Split,
+    /// Responses are packets of their source's own: numbered, acknowledged and recovered with its requests. FaSR (section
+    /// IV-D: a Read is a Write that the responder schedules).
+    Scheduled,
 }
 
 /// What a receiver does with packets that arrive before their turn (targets, conflict C14).
@@ -189,6 +192,9 @@ pub enum ProfileError {
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
+    /// What makes a response a packet of the responder's own is in FaSR's headers only.
+    #[error("transport `{0}`: responses in the responder's own sequence space and FaSR's headers need each other")]
+    ScheduledNeedsFasr(&'static str),
     /// Every packet is acknowledged, asked or not.
     #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
     AcksNeedNoAsking(&'static str, u32),
@@ -284,11 +290,14 @@ impl Profile {
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ProfileError> {
         let places = self.placement().keeps_early();
-        if places && (self.protocol == Protocol::Roce || self.spaces != SequenceSpaces::Split) {
+        if places && (self.protocol == Protocol::Roce || self.spaces == SequenceSpaces::Shared) {
             return Err(ProfileError::PlacementNeedsIrn(self.name));
         }
         if matches!(self.store, Store::Pool(_)) != (self.protocol == Protocol::Fasr) {
             return Err(ProfileError::PoolNeedsFasr(self.name));
+        }
+        if (self.spaces == SequenceSpaces::Scheduled) != (self.protocol == Protocol::Fasr) {
+            return Err(ProfileError::ScheduledNeedsFasr(self.name));
         }
         let recovery = &self.recovery;
         if recovery.policy.times_packets {

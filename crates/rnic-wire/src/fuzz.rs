@@ -17,7 +17,7 @@ use crate::header::{bth, fasr, irn};
 use crate::icrc::{self, IcrcPrefix};
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
-use crate::packet::{AtomicOp, Headers};
+use crate::packet::{AtomicOp, Format, Headers};
 
 /// A parser and its promise.
 #[derive(Clone, Copy)]
@@ -123,6 +123,17 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
     }
     let irn = decoded.format.places_alone();
     match decoded.packet.headers {
+        Headers::ReadRequest { asked: Some(_), .. } => {
+            headers[end - fasr::ASKED_LEN] = 0;
+            headers[end - fasr::ASKED_LEN - irn::WQE_SN_LEN] = 0;
+        }
+        Headers::AtomicRequest { .. } if decoded.format == Format::Fasr => {
+            headers[end - fasr::EXPECTS_LEN] = 0;
+            headers[end - fasr::EXPECTS_LEN - irn::WQE_SN_LEN] = 0;
+        }
+        Headers::ReadResponse { sink: Some(_), .. } | Headers::AtomicResponse { sink: Some(_), .. } => {
+            headers[end - irn::WQE_SN_LEN] = 0;
+        }
         Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } if irn => headers[end - irn::WQE_SN_LEN] = 0,
         Headers::Write { recv_sn: Some(_), .. } => headers[end - irn::WQE_SN_LEN] = 0,
         Headers::Ack { sack: Some(_), .. } | Headers::ReadAck { sack: Some(_), .. } => {

@@ -7,8 +7,8 @@ use crate::packet::{Format, Headers, Packet, SendTail};
 /// Bytes of the invariant CRC that ends every packet.
 pub const ICRC_LEN: usize = 4;
 
-/// Most bytes of headers that a packet has: an atomic request in [`Format::Irn`].
-pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN;
+/// Most bytes of headers that a packet has: an atomic request in [`Format::Fasr`].
+pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTS_LEN;
 
 const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
 const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
@@ -35,10 +35,19 @@ impl Packet {
                     + when(immediate.is_some(), immdt::LEN)
                     + when(recv_sn.is_some(), irn::WQE_SN_LEN)
             }
-            Headers::ReadRequest { read_sn, .. } => reth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN),
-            Headers::ReadResponse { aeth, .. } => when(aeth.is_some(), aeth::LEN),
-            Headers::AtomicRequest { read_sn, .. } => atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN),
-            Headers::AtomicResponse { .. } => aeth::LEN + atomic_ack_eth::LEN,
+            Headers::ReadRequest { read_sn, asked, .. } => {
+                reth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(asked.is_some(), fasr::ASKED_LEN)
+            }
+            Headers::ReadResponse { aeth, sink, .. } => {
+                when(aeth.is_some(), aeth::LEN) + when(sink.is_some(), fasr::ADDRESS_LEN)
+            }
+            Headers::AtomicRequest { read_sn, .. } => {
+                let expects = matches!(format, Format::Fasr);
+                atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(expects, fasr::EXPECTS_LEN)
+            }
+            Headers::AtomicResponse { sink, .. } => {
+                aeth::LEN + atomic_ack_eth::LEN + when(sink.is_some(), fasr::ADDRESS_LEN)
+            }
             Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + when(extended, irn::SACK_LEN),
             Headers::LossAck { .. } => aeth::LEN + fasr::NOTE_LEN,
             Headers::Datagram { immediate, .. } => deth::LEN + when(immediate.is_some(), immdt::LEN),
@@ -80,7 +89,7 @@ const fn when(present: bool, len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{PacketFlags, Position, Qpn, Reth, SendPlacement, WqeSn};
+    use crate::packet::{PacketFlags, Position, Qpn, Reth, SendPlacement, Sink, WqeSn};
     use rnic_base::{Psn, Serial};
 
     fn packet(payload_len: u32, headers: Headers) -> Packet {
@@ -118,6 +127,9 @@ mod tests {
         assert_eq!(extra(send(placement), send(None)), 6);
         assert_eq!(extra(write(Position::Middle, reth), write(Position::Middle, None)), 12);
         assert_eq!(extra(write(Position::First, reth), write(Position::First, reth)), 0);
+        let response = |position, sink| packet(1024, Headers::ReadResponse { position, aeth: None, sink });
+        let sink = Some(Sink { read_sn: WqeSn::new(0), offset: 0 });
+        assert_eq!(extra(response(Position::Middle, sink), response(Position::Middle, None)), 12, "as in a Write");
         let of_a_stream = lost(12);
         assert!((58..=134).contains(&of_a_stream), "{of_a_stream}");
     }

@@ -34,6 +34,6 @@ pub use length::ICRC_LEN;
 pub use net::{AddressError, Addresses, IpFields, IpVersion};
 pub use opcode::Opcode;
 pub use packet::{
-    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
-    SendPlacement, SendTail, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
+    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };

@@ -231,6 +231,42 @@ pub struct SendPlacement {
     pub offset: Serial<24>,
 }
 
+/// What a Read request says of itself in [`Format::Fasr`], where the answer comes as the responder's own packets do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Asked {
+    /// The packet that the requester expects next from the responder: where the numbers of a responder that has never
+    /// sent anything begin.
+    pub expects: Psn,
+    /// When this copy of the request left, by the requester's clock: a request that is submitted again has a later one.
+    pub stamp: u32,
+}
+
+/// A PSN in three bytes: an atomic request has no room for more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct PackedPsn([u8; 3]);
+
+impl From<Psn> for PackedPsn {
+    fn from(psn: Psn) -> Self {
+        let [_, number @ ..] = psn.value().to_be_bytes();
+        Self(number)
+    }
+}
+
+impl From<PackedPsn> for Psn {
+    fn from(PackedPsn([a, b, c]): PackedPsn) -> Self {
+        Self::new(u32::from_be_bytes([0, a, b, c]))
+    }
+}
+
+/// Where a packet of an answer belongs, whatever came before it ([`Format::Fasr`]): the remote address of a Write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sink {
+    /// Which Read or atomic it answers: this names the memory, as a key does, for as long as the request is under way.
+    pub read_sn: WqeSn,
+    /// Address of the packet's first byte in that memory, which begins at 0.
+    pub offset: u64,
+}
+
 /// What the last packet of a Send carries beside data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendTail {
@@ -288,6 +324,8 @@ pub enum Headers {
         reth: Reth,
         /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
         read_sn: Option<WqeSn>,
+        /// In [`Format::Fasr`] always, else never.
+        asked: Option<Asked>,
     },
     /// Data that was asked for.
     ReadResponse {
@@ -295,6 +333,8 @@ pub enum Headers {
         position: Position,
         /// Everywhere but in the middle.
         aeth: Option<Aeth>,
+        /// In [`Format::Fasr`] always, else never.
+        sink: Option<Sink>,
     },
     /// Asks for an atomic operation on eight bytes.
     AtomicRequest {
@@ -306,6 +346,8 @@ pub enum Headers {
         op: AtomicOp,
         /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
         read_sn: Option<WqeSn>,
+        /// In [`Format::Fasr`] as in [`Asked`], else zero.
+        expects: PackedPsn,
     },
     /// The value from before an atomic operation.
     AtomicResponse {
@@ -313,6 +355,8 @@ pub enum Headers {
         aeth: Aeth,
         /// What was there before.
         original: u64,
+        /// In [`Format::Fasr`] always, else never.
+        sink: Option<Sink>,
     },
     /// Acknowledges requests. The packet's PSN is, for an ACK, the last packet received in order; for a NAK or RNR NAK,
     /// the packet expected next.

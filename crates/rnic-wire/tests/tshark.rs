@@ -216,7 +216,7 @@ fn extended_headers(packet: &Packet) -> Numbers {
                 ("infiniband.atomiceth.cmpdt", compare),
             ]
         }
-        Headers::AtomicResponse { aeth, original } => {
+        Headers::AtomicResponse { aeth, original, .. } => {
             [aeth_fields(&aeth), vec![("infiniband.atomicacketh.origremdt", original)]].concat()
         }
     }

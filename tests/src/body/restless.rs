@@ -48,9 +48,9 @@ impl<B: Backend> Body<'_, B> {
             return Err(format!("end {end}: drained, but it is {:?}", self.ends[end].drain));
         }
         self.ends[end].drain = Drain::Drained(self.steps.below(10) as u32);
-        let in_flight = self.backend.query(host, qpn).map_or(0, |info| info.next.since(info.una));
-        if in_flight > 0 {
-            return Err(format!("end {end}: drained with {in_flight} packets under way"));
+        let under_way = self.backend.query(host, qpn).map_or(0, |info| info.requests_under_way);
+        if under_way > 0 {
+            return Err(format!("end {end}: drained with {under_way} requests under way"));
         }
         Ok(())
     }

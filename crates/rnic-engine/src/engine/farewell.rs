@@ -24,7 +24,9 @@ impl Engine {
         let responder = &qp.responder;
         // In a shared space an acknowledgement must not overtake responses: they would count as lost.
         let owes_responses = responder.fetches.as_ref().is_some_and(|fetches| fetches.is_busy());
-        let executed = (responder.msn > 0 && !owes_responses).then_some(ControlPacket {
+        let scheduled = qp.transport.scheduled;
+        let has_taken = responder.msn > 0 || (scheduled && responder.window.expected > responder.start);
+        let executed = (has_taken && !owes_responses).then_some(ControlPacket {
             slot: qp.slot,
             from: qp.number,
             expected: responder.window.expected,
@@ -32,7 +34,8 @@ impl Engine {
             says: Control::Ack(AckKind::Ack),
             echo: false,
         });
-        let received = qp.responses.as_ref().filter(|responses| !responses.is_waiting()).map(|responses| {
+        let responses = qp.responses.as_ref().filter(|responses| !scheduled && !responses.is_waiting());
+        let received = responses.map(|responses| {
             let (expected, says) = (responses.window.expected, Control::ReadAck(AckKind::Ack));
             ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says, echo: false }
         });

@@ -369,9 +369,12 @@ impl Engine {
         qp.requester.rnr_retry = timing.rnr_retry;
         qp.requester.fetches_max = timing.max_rd_atomic as u8;
         if fresh {
-            let start = Seq::start(timing.sq_psn);
-            qp.requester.start = start;
-            qp.requester.window = SendWindow::new(start, &qp.transport);
+            // Answers may be under way already: then the peer has said where the numbers start.
+            if qp.requester.start == Seq::UNSET {
+                let start = Seq::start(timing.sq_psn);
+                qp.requester.start = start;
+                qp.requester.window = SendWindow::new(start, &qp.transport);
+            }
             qp.start_paths(now);
             qp.start_regulator(core, now);
         }
@@ -386,7 +389,12 @@ impl Engine {
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.change(qpn, QpState::SendQueueDrained)?.state = QpState::SendQueueDrained;
         let Self { core, qps, .. } = self;
-        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.complete_finished(core);
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        let head = qp.requester.queue.head;
+        qp.complete_finished(core);
+        if qp.requester.queue.head == head {
+            qp.notice_drained(core);
+        }
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use crate::window::{LaneId, TimeoutVerdict};
 impl Qp {
     /// Something may be due.
     pub(crate) fn wake_up(&mut self, core: &mut Core, now: Time) {
-        if self.state.sends() {
+        if self.transmits() {
             self.end_pause(core, now);
             self.time_out_requests(core, now);
             self.watch_responder(core, now);
@@ -71,7 +71,7 @@ impl Qp {
         }
         self.requester.retries += 1;
         if self.requester.retries > self.requester.retry_count {
-            return self.fail_head(core, WcStatus::RetryExceeded);
+            return self.give_up_sending(core);
         }
         // What was inferred to be lost may be lost again.
         self.requester.inferred_loss_at = rnic_base::Seq::UNSET;
@@ -111,7 +111,9 @@ impl Qp {
         let asked = responses
             .oldest()
             .is_some_and(|counter| self.requester.queue.get(counter).first < self.requester.window.una);
-        responses.silent_periods = if asked { responses.silent_periods + 1 } else { 0 };
+        let heard = (self.responder.window.expected, self.stats.rnr_naks_sent);
+        let lives = self.transport.scheduled && std::mem::replace(&mut responses.heard, heard) != heard;
+        responses.silent_periods = if asked && !lives { responses.silent_periods + 1 } else { 0 };
         responses.watch = Deadline::after(now, self.transport.response_patience_after(responses.silent_periods));
         if responses.silent_periods > self.requester.retry_count {
             self.fail_head(core, WcStatus::RetryExceeded);

@@ -90,7 +90,7 @@ impl Qp {
             }
         }
         // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
-        if stale || !self.state.sends() || self.requester.window.una != expected {
+        if stale || !self.transmits() || self.requester.window.una != expected {
             if self.regulator.as_ref().is_some_and(|regulator| regulator.window.is_some()) {
                 // What was kept makes room in a congestion window even so.
                 self.wake_requester(core);
@@ -192,6 +192,9 @@ impl Qp {
         self.requester.pause = Deadline::NEVER;
         self.take_room_back(core, packets);
         core.settle(self.peer, packets);
+        if self.transport.scheduled {
+            self.free_answered(core);
+        }
         if self.requester.window.wants_acknowledgements(&self.transport) {
             self.recover_requests(core, now, &RecoveryEvent::Acked { packets, rtt });
             self.wake_to_repeat(core);
@@ -236,6 +239,9 @@ impl Qp {
         };
         if let Some(counter) = self.requester.queue.find(self.requester.window.una) {
             self.fail_request(core, counter, status);
+        } else if self.transport.scheduled {
+            // It is an answer that the peer cannot take.
+            self.fail_as_responder(core, NakCode::RemoteOperationalError);
         }
     }
 
@@ -249,6 +255,7 @@ impl Qp {
     fn complete_acknowledged(&mut self, core: &mut Core) {
         let Self { requester, transport, send_cq, number, .. } = self;
         let una = requester.window.una;
+        let head = requester.queue.head;
         let mut failed = None;
         while requester.queue.head != requester.queue.tail {
             let counter = requester.queue.head;
@@ -275,12 +282,12 @@ impl Qp {
         }
         if let Some(status) = failed {
             self.fail_head(core, status);
-        } else if self.state == QpState::SendQueueDrained && self.requester.window.is_empty() {
+        } else if self.state == QpState::SendQueueDrained && self.requester.queue.head != head {
             self.notice_drained(core);
         }
     }
 
-    pub(super) fn notice_drained(&mut self, core: &mut Core) {
+    pub(crate) fn notice_drained(&mut self, core: &mut Core) {
         let queue = &self.requester.queue;
         if queue.head == queue.next && self.requester.sent_of_next == 0 {
             core.notice(AsyncEvent::SendQueueDrained(self.number));

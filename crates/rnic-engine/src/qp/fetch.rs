@@ -1,20 +1,24 @@
 //! The peer's reads and atomics, and our responses.
 //!
-//! Two regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their
+//! Three regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their
 //! own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its request
-//! reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]).
+//! reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]). Scheduled
+//! (FaSR section IV-D), a response is a packet of this queue pair's own requester, like a Write ([`scheduled`]).
 
+mod buffer;
+pub(crate) mod scheduled;
 pub(crate) mod shared;
 pub(crate) mod split;
 
 use rnic_base::{Seq, Serial, Time};
-use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Syndrome};
+use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Sink, Syndrome, WqeSn};
 
 use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::engine::TransmitKind;
 use crate::mr::Access;
 use crate::qp::Qp;
+use scheduled::ScheduledServer;
 use shared::SharedServer;
 use split::SplitServer;
 
@@ -47,6 +51,10 @@ pub(crate) struct Fetch {
     request: FetchRequest,
     /// Number of the request packet.
     seq: Seq,
+    /// Its `read_WQE_SN`, where it has one.
+    sn: u32,
+    /// The latest timestamp that it came with (FaSR).
+    pub(crate) stamp: u32,
     /// Number of the first response packet, once its turn has come.
     first: Seq,
     /// Response packets.
@@ -63,7 +71,7 @@ impl Fetch {
             FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
             FetchRequest::Atomic { .. } => 1,
         };
-        Self { request, seq, first: Seq::UNSET, packets, original: 0, again: false }
+        Self { request, seq, sn: 0, stamp: 0, first: Seq::UNSET, packets, original: 0, again: false }
     }
 
     fn end(&self) -> Seq {
@@ -78,6 +86,8 @@ pub(crate) enum FetchServer {
     Split(SplitServer),
     /// Responses use their request's numbers.
     Shared(SharedServer),
+    /// Responses use numbers of our own requests.
+    Scheduled(ScheduledServer),
 }
 
 impl FetchServer {
@@ -86,6 +96,8 @@ impl FetchServer {
         match self {
             Self::Split(server) => server.has_work(),
             Self::Shared(server) => server.has_work(),
+            // They wait at the requester.
+            Self::Scheduled(_) => false,
         }
     }
 
@@ -99,6 +111,7 @@ impl FetchServer {
         match self {
             Self::Split(server) => server.is_busy(),
             Self::Shared(server) => server.has_work(),
+            Self::Scheduled(server) => server.buffer.is_busy(),
         }
     }
 }
@@ -108,7 +121,9 @@ impl Qp {
         let Self { responder, transport, .. } = self;
         let (limit, start) = (u32::from(responder.fetches_max), responder.start);
         responder.fetches.get_or_insert_with(|| {
-            Box::new(if transport.split {
+            Box::new(if transport.scheduled {
+                FetchServer::Scheduled(ScheduledServer::new(limit))
+            } else if transport.split {
                 FetchServer::Split(SplitServer::new(limit, start, transport))
             } else {
                 FetchServer::Shared(SharedServer::new(limit))
@@ -123,13 +138,16 @@ impl Qp {
         seq: Seq,
         request: FetchRequest,
         read_sn: Option<u32>,
+        stamp: u32,
     ) -> Result<(), NakCode> {
-        let fetch = Fetch::new(request, seq, self.mtu());
+        let fetch = Fetch { stamp, ..Fetch::new(request, seq, self.mtu()) };
         let in_order = seq == self.responder.window.expected;
         let turn = self.responder.next_read_sn;
         match self.fetches() {
             FetchServer::Shared(server) => server.admit(fetch),
-            FetchServer::Split(_) => self.admit_split_fetch(core, fetch, read_sn, in_order, turn),
+            FetchServer::Split(_) | FetchServer::Scheduled(_) => {
+                self.admit_named_fetch(core, fetch, read_sn, in_order, turn)
+            }
         }
     }
 
@@ -139,7 +157,8 @@ impl Qp {
         let turn = self.responder.next_read_sn;
         let fetch = match self.fetches() {
             FetchServer::Shared(server) => server.newest(seq),
-            FetchServer::Split(server) => server.at(turn),
+            FetchServer::Split(server) => server.buffer.at(turn),
+            FetchServer::Scheduled(server) => server.buffer.at(turn),
         };
         let fetch = fetch.filter(|fetch| fetch.seq == seq).ok_or(NakCode::InvalidRequest)?;
         if let FetchRequest::Atomic { va, rkey, op } = fetch.request {
@@ -158,6 +177,10 @@ impl Qp {
         match self.fetches() {
             FetchServer::Shared(server) => server.begin(seq),
             FetchServer::Split(server) => server.begin(turn),
+            FetchServer::Scheduled(_) => {
+                self.schedule_answer(core, turn);
+                return Ok(packets);
+            }
         }
         self.wake_responder(core);
         Ok(packets)
@@ -167,7 +190,8 @@ impl Qp {
     pub(crate) fn fetch_waits_at(&mut self, seq: Seq) -> bool {
         let turn = self.responder.next_read_sn;
         match self.responder.fetches.as_deref_mut() {
-            Some(FetchServer::Split(server)) => server.at(turn).is_some_and(|fetch| fetch.seq == seq),
+            Some(FetchServer::Split(server)) => server.buffer.at(turn).is_some_and(|fetch| fetch.seq == seq),
+            Some(FetchServer::Scheduled(server)) => server.buffer.at(turn).is_some_and(|fetch| fetch.seq == seq),
             _ => false,
         }
     }
@@ -202,16 +226,18 @@ impl Qp {
         match self.responder.fetches.as_deref_mut().filter(|_| self.state.receives()) {
             Some(FetchServer::Shared(_)) => self.next_shared_response(core, now),
             Some(FetchServer::Split(_)) => self.next_split_response(core, now),
-            None => false,
+            Some(FetchServer::Scheduled(_)) | None => false,
         }
     }
 
     /// Makes response packet `index` of `fetch`; false when its memory has been taken away meanwhile.
     fn build_response(&mut self, core: &mut Core, now: Time, fetch: &Fetch, index: u32, again: bool) -> bool {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
+        let offset = u64::from(index) * u64::from(self.mtu());
+        let sink = self.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(fetch.sn), offset });
         core.segments.clear();
         let (headers, payload_len) = match fetch.request {
-            FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original }, 0),
+            FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original, sink }, 0),
             FetchRequest::Read { va, rkey, length } => {
                 let offset = index * self.mtu();
                 let len = (length - offset).min(self.mtu());
@@ -223,7 +249,7 @@ impl Qp {
                 }
                 let position = Position::of(index, fetch.packets);
                 let aeth = (position != Position::Middle).then_some(aeth);
-                (Headers::ReadResponse { position, aeth }, len)
+                (Headers::ReadResponse { position, aeth, sink }, len)
             }
         };
         let psn = (fetch.first + u64::from(index)).wire();

@@ -85,7 +85,7 @@ impl Requester {
     /// Whether there is something to send, gates aside.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.queue.has_unsent() || self.window.first_to_repeat().is_some()
+        self.queue.has_unsent() || self.window.first_to_repeat().is_some() || self.window.serves
     }
 }
 
@@ -241,7 +241,7 @@ impl Qp {
         if self.peer == PeerId::NOBODY {
             return self.transmit_unreliable(core, now);
         }
-        if !self.state.sends() {
+        if !self.transmits() {
             return false;
         }
         if self.requester.pause.is_set() {
@@ -257,7 +257,7 @@ impl Qp {
             core.timers.arm(self.slot, Deadline::at(at), &mut self.armed);
             repeat = None;
         }
-        if repeat.is_none() && !self.requester.queue.has_unsent() {
+        if repeat.is_none() && !self.requester.queue.has_unsent() && !self.requester.window.serves {
             return false;
         }
         if let Some(at) = self.pacing_allows_at(now) {
@@ -270,6 +270,7 @@ impl Qp {
         }
         let made = match repeat {
             Some(seq) => self.repeat_request(core, now, seq),
+            None if self.requester.window.serves => self.new_packet_serving(core, now),
             None => self.new_request(core, now),
         };
         if made {
@@ -281,7 +282,7 @@ impl Qp {
     #[cold]
     fn repeat_request(&mut self, core: &mut Core, now: Time, seq: Seq) -> bool {
         let requester = &mut self.requester;
-        let counter = requester.queue.find(seq).expect("an outstanding packet belongs to an entry");
+        let Some(counter) = requester.queue.find(seq) else { return self.repeat_answer_packet(core, now, seq) };
         let wqe = requester.queue.get(counter);
         let index = seq.since(wqe.first) as u32;
         let sent = if counter == requester.queue.next { requester.sent_of_next } else { wqe.packets };
@@ -305,7 +306,7 @@ impl Qp {
     }
 
     #[inline]
-    fn new_request(&mut self, core: &mut Core, now: Time) -> bool {
+    pub(in crate::qp) fn new_request(&mut self, core: &mut Core, now: Time) -> bool {
         let (takes, room) = match self.takes_now(core) {
             Ok(allowed) => allowed,
             Err(reason) => {
@@ -341,7 +342,7 @@ impl Qp {
     }
 
     #[cold]
-    fn hold_back(&mut self, core: &mut Core, reason: WaitReason) {
+    pub(in crate::qp) fn hold_back(&mut self, core: &mut Core, reason: WaitReason) {
         core.count_wait(reason);
         if reason == WaitReason::PeerWindow {
             self.requester.queued = true;
@@ -355,7 +356,7 @@ impl Qp {
     /// How many sequence numbers the next new packet may take, and how many there is room for: at least one, or why
     /// none (no reason when nothing new is to be sent at all).
     #[inline]
-    fn takes_now(&self, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
+    pub(in crate::qp) fn takes_now(&self, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
         if requester.doom.is_some() || (starts && self.state == QpState::SendQueueDrained) {
@@ -387,7 +388,7 @@ impl Qp {
 
     /// How many packets may leave, and what forbids more.
     #[inline]
-    fn gate_room(&self, core: &Core) -> (u64, WaitReason) {
+    pub(in crate::qp) fn gate_room(&self, core: &Core) -> (u64, WaitReason) {
         let in_flight = self.requester.window.in_flight();
         let mut least = (self.transport.in_flight_max.saturating_sub(in_flight), WaitReason::Cap);
         if let Some(window) = self.regulator.as_ref().and_then(|regulator| regulator.window) {

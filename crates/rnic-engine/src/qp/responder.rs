@@ -6,6 +6,7 @@
 //! again when its turn has come: so errors, too, come in order.
 
 mod accept;
+mod answer;
 mod counted;
 pub(in crate::qp) mod execute;
 
@@ -238,7 +239,9 @@ impl Qp {
     /// Remembers an early packet, which has been placed.
     pub(super) fn keep_early(&mut self, core: &mut Core, seq: Seq, packet: &Packet) {
         let acting = match packet.headers {
-            Headers::Send { position, .. } | Headers::Write { position, .. } => position.ends(),
+            Headers::Send { position, .. }
+            | Headers::Write { position, .. }
+            | Headers::ReadResponse { position, .. } => position.ends(),
             _ => true,
         };
         let Self { responder, transport, .. } = self;
@@ -256,7 +259,10 @@ impl Qp {
         }
         core.stats.packets_duplicate += 1;
         if self.transport.split {
-            // Responses have a space of their own: their loss is not the request's (I-19).
+            // Responses have a space and a timer of their own: their loss is not the request's (I-19, R-21).
+            if let Headers::ReadRequest { asked: Some(asked), .. } = packet.headers {
+                self.note_resubmission(core, seq, asked.stamp);
+            }
             self.acknowledge(core, AckKind::Ack);
             return RxOutcome::Duplicate;
         }

@@ -46,6 +46,9 @@ pub(crate) struct SendWindow {
     extended: bool,
     /// What the policy said last; see [`RecoveryActions::recovering`].
     recovering: bool,
+    /// Beside the send queue there are answers whose packets are to go through this window: where requests and
+    /// scheduled answers share it. Its owner's business; it stands here because here is room for it.
+    pub(crate) serves: bool,
 }
 
 /// What only recovery needs.
@@ -82,6 +85,7 @@ impl SendWindow {
             deadline: Deadline::NEVER,
             extended: false,
             recovering: false,
+            serves: false,
         }
     }
 

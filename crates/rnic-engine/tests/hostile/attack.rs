@@ -4,8 +4,8 @@ use rnic_base::{Psn, RandomStream, Serial};
 use rnic_engine::{QpInfo, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
-    SendPlacement, SendTail, Syndrome,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
+    SendPlacement, SendTail, Sink, Syndrome,
 };
 
 use crate::node::{ATOMIC, INVALIDATE, Node, READ, WRITE};
@@ -150,16 +150,23 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         }
         4 => {
             let payload = if random.below(8) == 0 { payload } else { 0 };
-            (Headers::ReadRequest { reth: reth(random, READ), read_sn: sn }, payload)
+            let asked = maybe(random).then(|| asked(random));
+            (Headers::ReadRequest { reth: reth(random, READ), read_sn: sn, asked }, payload)
         }
         5 => {
             let add = AtomicOp::FetchAdd { add: random.bits() };
             let op = if random.below(2) == 0 { add } else { AtomicOp::CompareSwap { compare: 0, swap: random.bits() } };
             let (va, rkey) = place(random, aim, ATOMIC);
-            (Headers::AtomicRequest { va, rkey, op, read_sn: sn }, 0)
+            (Headers::AtomicRequest { va, rkey, op, read_sn: sn, expects: asked(random).expects.into() }, 0)
         }
-        6 => (Headers::ReadResponse { position: position(random), aeth: maybe(random).then(|| aeth(random)) }, payload),
-        7 => (Headers::AtomicResponse { aeth: aeth(random), original: random.bits() }, 0),
+        6 => {
+            let (aeth, sink) = (maybe(random).then(|| aeth(random)), maybe(random).then(|| sink(random, aim.mtu)));
+            (Headers::ReadResponse { position: position(random), aeth, sink }, payload)
+        }
+        7 => {
+            let sink = maybe(random).then(|| sink(random, aim.mtu));
+            (Headers::AtomicResponse { aeth: aeth(random), original: random.bits(), sink }, 0)
+        }
         8 => (Headers::Ack { aeth: aeth(random), sack }, 0),
         9 => (Headers::ReadAck { aeth: aeth(random), sack }, 0),
         10 | 11 => {
@@ -168,6 +175,20 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         }
         _ => (Headers::Cnp, 0),
     }
+}
+
+fn asked(random: &mut RandomStream) -> Asked {
+    Asked { expects: serial(random), stamp: random.bits() as u32 }
+}
+
+/// A place in an answer: mostly where a packet could begin.
+fn sink(random: &mut RandomStream, mtu: u32) -> Sink {
+    let offset = match random.below(4) {
+        0 => random.bits(),
+        1 => random.below(100_000),
+        _ => random.below(8) * u64::from(mtu),
+    };
+    Sink { read_sn: serial(random), offset }
 }
 
 fn loss_note(random: &mut RandomStream, aim: &Aim<'_>) -> LossNote {
@@ -218,16 +239,20 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             2 => *immediate = Some(3),
             _ => *recv_sn = Some(serial(random)),
         },
-        Headers::ReadRequest { reth, read_sn } => match random.below(3) {
+        Headers::ReadRequest { reth, read_sn, asked: said } => match random.below(4) {
             0 => *reth = Reth { va, rkey, dma_len },
             1 => reth.dma_len = dma_len,
+            2 => *said = said.map(|_| asked(random)),
             _ => *read_sn = Some(serial(random)),
         },
         Headers::AtomicRequest { va: at, read_sn, .. } => match random.below(2) {
             0 => *at = va,
             _ => *read_sn = Some(serial(random)),
         },
-        Headers::ReadResponse { position: at, .. } => *at = position(random),
+        Headers::ReadResponse { position: at, sink: place, .. } => match random.below(2) {
+            0 => *at = position(random),
+            _ => *place = place.map(|_| sink(random, aim.mtu)),
+        },
         Headers::Ack { aeth: said, sack } | Headers::ReadAck { aeth: said, sack } => match random.below(2) {
             0 => *said = aeth(random),
             _ => *sack = Some(psn(random, &aim.info)),

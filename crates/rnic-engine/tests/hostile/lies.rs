@@ -175,7 +175,8 @@ fn a_repeated_read_that_asks_for_more() {
     pair.run();
     for (dma_len, answers) in [(3 * MTU, 3), (3 * MTU + 1, 0), (900_000, 0), (u32::MAX, 0)] {
         let reth = Reth { va: BASE, rkey: pair.right.key, dma_len };
-        let (outcome, _) = forge(&mut pair, From::Right, 0, Headers::ReadRequest { reth, read_sn: None }, 0);
+        let (outcome, _) =
+            forge(&mut pair, From::Right, 0, Headers::ReadRequest { reth, read_sn: None, asked: None }, 0);
         assert_eq!(outcome, RxOutcome::Duplicate);
         let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
         assert_eq!(sent, answers, "a copy that asks for {dma_len} bytes");
@@ -194,7 +195,7 @@ fn repeated_reads_do_not_pile_up() {
     pair.run();
     let reth = Reth { va: BASE, rkey: pair.right.key, dma_len: 100 };
     for psn in 0..60 {
-        forge(&mut pair, From::Right, psn, Headers::ReadRequest { reth, read_sn: None }, 0);
+        forge(&mut pair, From::Right, psn, Headers::ReadRequest { reth, read_sn: None, asked: None }, 0);
     }
     let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
     assert_eq!(sent, 8);
@@ -273,7 +274,7 @@ fn answers_to_nothing() {
         let sack = (transport == "irn").then(|| FIRST.plus(200));
         let unsolicited = RxOutcome::Dropped(DropReason::Unsolicited);
         let ack = Headers::Ack { aeth, sack };
-        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth) };
+        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink: None };
         for (headers, psn, len) in [
             (ack, 3, 0),
             (ack, 1_000_000, 0),
@@ -281,7 +282,7 @@ fn answers_to_nothing() {
             (nak(NakCode::PsnSequenceError), 1_000, 0),
             (answer, 0, 100),
             (answer, 2, 100),
-            (Headers::AtomicResponse { aeth, original: 5 }, 1, 0),
+            (Headers::AtomicResponse { aeth, original: 5, sink: None }, 1, 0),
         ] {
             let (outcome, bytes) = forge(&mut pair, From::Left, psn, headers, len);
             assert_eq!((outcome, bytes), (unsolicited, vec![]), "{transport}: {headers:?} at {psn}");
@@ -296,8 +297,8 @@ fn answers_to_nothing() {
 fn answers_that_do_not_answer() {
     for transport in ["roce-gbn", "irn"] {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(1) };
-        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth) };
-        let atomic = Headers::AtomicResponse { aeth, original: 5 };
+        let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink: None };
+        let atomic = Headers::AtomicResponse { aeth, original: 5, sink: None };
         for (reads, headers, len) in
             [(true, answer, 99), (true, answer, 101), (true, answer, 0), (true, atomic, 0), (false, answer, 8)]
         {

@@ -5,7 +5,7 @@ use super::*;
 /// Read requests of the left side as (microseconds, PSN offset, offset into memory, bytes, sent again).
 fn read_requests(pair: &Pair) -> Vec<(u64, i64, u64, u32, bool)> {
     let entry = |sent: &Sent| match sent.packet.headers {
-        Headers::ReadRequest { reth, read_sn } => {
+        Headers::ReadRequest { reth, read_sn, .. } => {
             assert_eq!(read_sn, None, "RoCE's headers have no such field");
             let at = sent.at.as_ps() / Duration::from_us(1).as_ps();
             let again = sent.kind.is_retransmission();

@@ -39,7 +39,7 @@ fn any_headers(pair: &Pair, random: &mut RandomStream) -> Headers {
             immediate: (random.below(3) == 0).then_some(7),
             recv_sn: None,
         },
-        8 => Headers::ReadRequest { reth: Reth { va, rkey, dma_len }, read_sn: None },
+        8 => Headers::ReadRequest { reth: Reth { va, rkey, dma_len }, read_sn: None, asked: None },
         _ => Headers::Ack { aeth, sack: None },
     }
 }

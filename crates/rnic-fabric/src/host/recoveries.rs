@@ -89,7 +89,7 @@ impl Watch {
     pub(crate) fn note(&mut self, packet: &Packet, outcome: RxOutcome, expected: impl FnOnce() -> Psn) -> bool {
         let responses = match packet.headers {
             Headers::Ack { .. } | Headers::ReadAck { .. } | Headers::Cnp | Headers::Datagram { .. } => return false,
-            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } => true,
+            Headers::ReadResponse { sink: None, .. } | Headers::AtomicResponse { sink: None, .. } => true,
             _ => false,
         };
         let space = Space { qpn: packet.dest_qpn, responses };

@@ -8,10 +8,12 @@
 //! | test bed (section V-A): 1600 bytes, 16-bit blocks | `pool_block_bits = 16`, `pool_blocks`, `pool_units` |
 //! | another network | `cap_packets`, `rto_low`, `rto_high` |
 //!
-//! Deviations: responses to Reads have a sequence space of their own, where the paper schedules them as Writes in the
-//! responder's own; congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap
-//! (targets 5.D-4). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's `window/pool.rs` and
-//! `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
+//! Responses to Reads are Writes that the responder schedules, in its own sequence space. One consequence
+//! is not RoCE's: they wait behind a Send for which their receiver has posted no receive.
+//!
+//! Deviations: congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap
+//! (targets 5.D-4). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's `window/pool.rs`,
+//! `qp/fetch/scheduled.rs` and `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
 
 use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, PoolShape, Profile, Protocol};
@@ -31,7 +33,7 @@ pub(super) fn profile() -> Profile {
         name: "fasr",
         summary: "FaSR: selective retransmission from a small pool shared by all connections, no PFC",
         protocol: Protocol::Fasr,
-        spaces: SequenceSpaces::Split,
+        spaces: SequenceSpaces::Scheduled,
         acks: AckRule::EveryPacket,
         ack_every_packets: 1,
         cap_packets: Some(500),

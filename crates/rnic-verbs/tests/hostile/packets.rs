@@ -8,8 +8,8 @@ use rnic_wire::cm::{
 use rnic_wire::credit::Credit;
 use rnic_wire::gsi::GsiPacket;
 use rnic_wire::{
-    Addresses, Aeth, AtomicOp, Format, Headers, ICRC_LEN, IcrcPrefix, NakCode, Packet, PacketFlags, Position, Qpn,
-    Reth, SendPlacement, SendTail, Syndrome, WqeSn, codec,
+    Addresses, Aeth, AtomicOp, Format, Headers, ICRC_LEN, IcrcPrefix, NakCode, PackedPsn, Packet, PacketFlags,
+    Position, Qpn, Reth, SendPlacement, SendTail, Syndrome, WqeSn, codec,
 };
 
 /// Whom datagrams are for.
@@ -169,17 +169,21 @@ impl Forge {
                 let reth = (irn || position.starts()).then(|| self.reth());
                 Headers::Write { position, reth, immediate, recv_sn: immediate.filter(|_| irn).map(|_| sn) }
             }
-            4 => Headers::ReadRequest { reth: self.reth(), read_sn: irn.then_some(sn) },
-            5 => Headers::ReadResponse { position, aeth: (position != Position::Middle).then(|| self.aeth()) },
+            4 => Headers::ReadRequest { reth: self.reth(), read_sn: irn.then_some(sn), asked: None },
+            5 => Headers::ReadResponse {
+                position,
+                aeth: (position != Position::Middle).then(|| self.aeth()),
+                sink: None,
+            },
             6 => {
                 let op = if b & 1 == 0 {
                     AtomicOp::FetchAdd { add: a }
                 } else {
                     AtomicOp::CompareSwap { compare: a, swap: a }
                 };
-                Headers::AtomicRequest { va: a, rkey: b, op, read_sn: irn.then_some(sn) }
+                Headers::AtomicRequest { va: a, rkey: b, op, read_sn: irn.then_some(sn), expects: PackedPsn::default() }
             }
-            7 => Headers::AtomicResponse { aeth: self.aeth(), original: a },
+            7 => Headers::AtomicResponse { aeth: self.aeth(), original: a, sink: None },
             8 if irn => Headers::ReadAck { aeth: Aeth { msn: Serial::new(0), ..self.aeth() }, sack },
             9 if b & 3 == 0 => Headers::Cnp,
             _ => Headers::Ack { aeth: self.aeth(), sack },

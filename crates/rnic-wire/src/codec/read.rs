@@ -8,14 +8,14 @@ use crate::header::atomic_eth::AtomicEthView;
 use crate::header::bth::BthView;
 use crate::header::cnp;
 use crate::header::deth::DethView;
-use crate::header::fasr::{self, AddressView, NoteView};
+use crate::header::fasr::{self, AddressView, AskedView, ExpectsView, NoteView};
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
 use crate::header::reth::RethView;
 use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
-use crate::packet::{Aeth, AtomicOp, Format, Headers, Packet, Position, SendTail, WqeSn};
+use crate::packet::{Aeth, Asked, AtomicOp, Format, Headers, PackedPsn, Packet, Position, SendTail, Sink, WqeSn};
 
 /// What was read, and the bytes that follow it.
 type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
@@ -172,30 +172,38 @@ fn write(start: &Start<'_>, position: Position, has_immediate: bool) -> Result<D
 fn read_request(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (view, rest) = RethView::split(start.rest)?;
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    start.finish(Headers::ReadRequest { reth: view.to_repr(), read_sn }, rest)
+    let (asked, rest) = asked(start.format, rest)?;
+    start.finish(Headers::ReadRequest { reth: view.to_repr(), read_sn, asked }, rest)
 }
 
 #[inline]
 fn read_response(start: &Start<'_>, position: Position) -> Result<Decoded, WireError> {
     if position == Position::Middle {
-        return start.finish(Headers::ReadResponse { position, aeth: None }, start.rest);
+        let (sink, rest) = sink(start.format, start.rest)?;
+        return start.finish(Headers::ReadResponse { position, aeth: None, sink }, rest);
     }
     let (view, rest) = AethView::split(start.rest)?;
-    start.finish(Headers::ReadResponse { position, aeth: Some(view.to_repr()?) }, rest)
+    let (sink, rest) = sink(start.format, rest)?;
+    start.finish(Headers::ReadResponse { position, aeth: Some(view.to_repr()?), sink }, rest)
 }
 
 #[inline]
 fn atomic_request<'a>(start: &Start<'a>, op: fn(AtomicEthView<'a>) -> AtomicOp) -> Result<Decoded, WireError> {
     let (view, rest) = AtomicEthView::split(start.rest)?;
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn }, rest)
+    let (expects, rest) = match start.format {
+        Format::Fasr => ExpectsView::split(rest).map(|(view, rest)| (view.psn().into(), rest))?,
+        _ => (PackedPsn::default(), rest),
+    };
+    start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn, expects }, rest)
 }
 
 #[inline]
 fn atomic_response(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (aeth, rest) = AethView::split(start.rest)?;
     let (value, rest) = AtomicAckEthView::split(rest)?;
-    start.finish(Headers::AtomicResponse { aeth: aeth.to_repr()?, original: value.original() }, rest)
+    let (sink, rest) = sink(start.format, rest)?;
+    start.finish(Headers::AtomicResponse { aeth: aeth.to_repr()?, original: value.original(), sink }, rest)
 }
 
 #[inline]
@@ -234,4 +242,23 @@ fn wqe_sn(format: Format, rest: &[u8]) -> Read<'_, Option<WqeSn>> {
     }
     let (view, rest) = WqeSnView::split(rest)?;
     Ok((Some(view.wqe_sn()), rest))
+}
+
+#[inline]
+fn asked(format: Format, rest: &[u8]) -> Read<'_, Option<Asked>> {
+    if format != Format::Fasr {
+        return Ok((None, rest));
+    }
+    let (view, rest) = AskedView::split(rest)?;
+    Ok((Some(view.to_repr()), rest))
+}
+
+#[inline]
+fn sink(format: Format, rest: &[u8]) -> Read<'_, Option<Sink>> {
+    if format != Format::Fasr {
+        return Ok((None, rest));
+    }
+    let (view, rest) = AddressView::split(rest)?;
+    let address = view.to_repr();
+    Ok((Some(Sink { read_sn: WqeSn::new(address.rkey), offset: address.va }), rest))
 }

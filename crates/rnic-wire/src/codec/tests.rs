@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::packet::{
-    Aeth, AtomicOp, Headers, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, Syndrome, WqeSn,
+    Aeth, AtomicOp, Headers, PackedPsn, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, Syndrome, WqeSn,
 };
 use rnic_base::{Psn, Serial};
 
@@ -83,11 +83,14 @@ fn encode_requests_and_responses() {
     let field = "a Read WQE sequence number";
     for (format, read_sn) in [(Format::RoceV2, Some(WqeSn::new(1))), (Format::Irn, None)] {
         let expected = if read_sn.is_some() { unexpected(format, field) } else { missing(format, field) };
-        assert_eq!(refusal(format, 0, Headers::ReadRequest { reth, read_sn }), expected);
-        assert_eq!(refusal(format, 0, Headers::AtomicRequest { va: 8, rkey: 1, op, read_sn }), expected);
+        assert_eq!(refusal(format, 0, Headers::ReadRequest { reth, read_sn, asked: None }), expected);
+        assert_eq!(
+            refusal(format, 0, Headers::AtomicRequest { va: 8, rkey: 1, op, read_sn, expects: PackedPsn::default() }),
+            expected
+        );
     }
     for format in BOTH {
-        let response = |position, aeth| Headers::ReadResponse { position, aeth };
+        let response = |position, aeth| Headers::ReadResponse { position, aeth, sink: None };
         assert_eq!(refusal(format, 4, response(Position::Middle, Some(AETH))), unexpected(format, "an AETH"));
         for position in [Position::First, Position::Last, Position::Only] {
             assert_eq!(refusal(format, 4, response(position, None)), missing(format, "an AETH"));
@@ -106,7 +109,7 @@ fn encode_acknowledgements() {
     for format in BOTH {
         let refused = refusal(format, 0, Headers::Ack { aeth: credits, sack: None });
         assert_eq!(refused, "the credit count is 32, more than 31");
-        let refused = refusal(format, 0, Headers::AtomicResponse { aeth: credits, original: 0 });
+        let refused = refusal(format, 0, Headers::AtomicResponse { aeth: credits, original: 0, sink: None });
         assert_eq!(refused, "the credit count is 32, more than 31");
     }
 }
@@ -185,7 +188,7 @@ fn encode_each_service_has_its_operations() {
     let plain = send(Position::Only, SendTail::Plain, false);
     let invalidating = send(Position::Only, SendTail::Invalidate(1), false);
     let datagram = Headers::Datagram { queue_key: 1, source_qpn: Qpn::new(9), immediate: None };
-    let read = Headers::ReadRequest { reth: Reth::default(), read_sn: None };
+    let read = Headers::ReadRequest { reth: Reth::default(), read_sn: None, asked: None };
     assert_eq!(refusal(connection, 4, invalidating), unexpected(connection, "a key to invalidate"));
     assert_eq!(refusal(connection, 4, datagram), unexpected(connection, "a DETH"));
     for headers in [read, Headers::Cnp, Headers::Ack { aeth: AETH, sack: None }] {

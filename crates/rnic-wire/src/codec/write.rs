@@ -5,7 +5,8 @@ use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immd
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, AtomicOp, Format, Headers, LossNote, Packet, Position, Reth, SendPlacement, SendTail, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossNote, PackedPsn, Packet, Position, Reth, SendPlacement, SendTail, Sink,
+    WqeSn,
 };
 use rnic_base::Psn;
 
@@ -23,23 +24,26 @@ pub(super) fn extended(
     let opcode = match *headers {
         Headers::Send { position, tail, placement } => writer.send(position, tail, placement),
         Headers::Write { position, reth, immediate, recv_sn } => writer.write(position, reth, immediate, recv_sn),
-        Headers::ReadRequest { reth, read_sn } => {
+        Headers::ReadRequest { reth, read_sn, asked } => {
             reth.emit(writer.next());
             writer.read_sn(read_sn)?;
+            writer.asked(asked)?;
             Ok(Opcode::ReadRequest)
         }
-        Headers::ReadResponse { position, aeth } => writer.read_response(position, aeth),
-        Headers::AtomicRequest { va, rkey, op, read_sn } => {
+        Headers::ReadResponse { position, aeth, sink } => writer.read_response(position, aeth, sink),
+        Headers::AtomicRequest { va, rkey, op, read_sn, expects } => {
             atomic_eth::emit(va, rkey, &op, writer.next());
             writer.read_sn(read_sn)?;
+            writer.expects(expects)?;
             Ok(match op {
                 AtomicOp::CompareSwap { .. } => Opcode::CompareSwap,
                 AtomicOp::FetchAdd { .. } => Opcode::FetchAdd,
             })
         }
-        Headers::AtomicResponse { aeth, original } => {
+        Headers::AtomicResponse { aeth, original, sink } => {
             aeth.emit(writer.next())?;
             atomic_ack_eth::emit(original, writer.next());
+            writer.sink(sink)?;
             Ok(Opcode::AtomicAcknowledge)
         }
         Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
@@ -200,11 +204,17 @@ impl Writer<'_> {
     }
 
     #[inline]
-    fn read_response(&mut self, position: Position, aeth: Option<Aeth>) -> Result<Opcode, EncodeError> {
+    fn read_response(
+        &mut self,
+        position: Position,
+        aeth: Option<Aeth>,
+        sink: Option<Sink>,
+    ) -> Result<Opcode, EncodeError> {
         self.check(aeth.is_some(), position != Position::Middle, "an AETH")?;
         if let Some(aeth) = aeth {
             aeth.emit(self.next())?;
         }
+        self.sink(sink)?;
         Ok(match position {
             Position::First => Opcode::ReadResponseFirst,
             Position::Middle => Opcode::ReadResponseMiddle,
@@ -242,6 +252,33 @@ impl Writer<'_> {
         self.check(read_sn.is_some(), self.format.places_alone(), "a Read WQE sequence number")?;
         if let Some(read_sn) = read_sn {
             irn::emit_wqe_sn(read_sn, self.next());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn asked(&mut self, asked: Option<Asked>) -> Result<(), EncodeError> {
+        self.check(asked.is_some(), self.format == Format::Fasr, "a time of asking")?;
+        if let Some(asked) = asked {
+            fasr::emit_asked(&asked, self.next());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn expects(&mut self, expects: PackedPsn) -> Result<(), EncodeError> {
+        if self.format == Format::Fasr {
+            fasr::emit_expects(expects.into(), self.next());
+            return Ok(());
+        }
+        self.check(expects != PackedPsn::default(), false, "the number that is expected")
+    }
+
+    #[inline]
+    fn sink(&mut self, sink: Option<Sink>) -> Result<(), EncodeError> {
+        self.check(sink.is_some(), self.format == Format::Fasr, "an address of its answer")?;
+        if let Some(Sink { read_sn, offset }) = sink {
+            fasr::emit_address(&Reth { va: offset, rkey: read_sn.value(), dma_len: 0 }, self.next());
         }
         Ok(())
     }

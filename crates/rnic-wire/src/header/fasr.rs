@@ -9,8 +9,9 @@
 //! | Write, first packet | its address, which RoCEv2's RETH has | RETH as it is |
 //! | Write, other packets | 8 bytes of address | [`AddressView`]: the address, and the key: 12 bytes |
 //! | Write with immediate, last packet | nothing | RETH, and the 4 bytes of IRN's `recv_WQE_SN` |
-//! | Read and atomic request | acknowledged; "a timestamp" | acknowledged; 4 bytes of IRN's `read_WQE_SN` |
-//! | Read response | "similar to the Write operation" | nothing more |
+//! | Read request | acknowledged; "a timestamp" | IRN's `read_WQE_SN`, 4 bytes; [`AskedView`], 8 bytes |
+//! | atomic request | nothing | IRN's `read_WQE_SN`, 4 bytes; [`ExpectsView`], 4 bytes |
+//! | Read and atomic response, every packet | "similar to the Write operation" | a Write's [`AddressView`] |
 //! | SACK | lost-cnt, 3 bits; overflow, "the unused op-type value" | [`NoteView`] behind the AETH |
 //! | AACK, FNACK | an ACK; the PSN of the dropped packet | the same field |
 //!
@@ -20,6 +21,9 @@
 //!     |                     virtual address                           |
 //!     |                        (8 bytes)                              |
 //!     |                           key                                 |
+//!  asked, 8 bytes, of which an atomic request has the first 4
+//!     |   reserved    |           PSN expected next                   |
+//!     |                        timestamp                              |
 //!  note, 4 bytes
 //!     | type  |O| lost|                     PSN                       |
 //! ```
@@ -33,17 +37,23 @@
 //!   takes 4 bytes more than the paper counts.
 //! - *The immediate's packet has the message's length*, for the completion.
 //! - *The offset counts packets*, as in IRN: three bytes of bytes would end at 16 MiB.
-//! - *Responses have a sequence space of their own*, as in IRN, where the requester knows the address of each by its
-//!   number. In the paper they are Writes that the responder schedules, in its own requests' space. Their timer is the
-//!   responder's either way, and the header would be 12 bytes longer.
-//! - *The timestamp stays with the requester*: the sentence can be read so ("adds a timestamp to the request that has
-//!   not been ACKed"), and that is what its timeout needs.
+//! - *A response is addressed by the request that it answers*: the key is the request's `read_WQE_SN`, which stands for
+//!   the memory that is to be filled as long as the request is under way, and the address counts from 0 there. The
+//!   program's own addresses stay at home: they may be many, in memory that the peer has no right to. Responses have
+//!   numbers of the responder's own requests; how they are scheduled is told in the engine's `qp/fetch/scheduled.rs`.
+//! - *They keep RoCE's opcodes and AETH*, so that other programs can read them; with the address that makes 12 bytes more
+//!   than RoCE's, as in a Write.
+//! - *Requests say which number their sender expects next*: a queue pair that only serves is never told its own first
+//!   one (verbs tell it with the step to ready-to-send), and could not send.
+//! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, 75 minutes around. Each copy that
+//!   is submitted has its own. Whether a request is new is for its number to say; the timestamp tells what was submitted
+//!   again from what the network has copied.
 
 use rnic_base::Psn;
 
 use crate::bytes::split;
 use crate::error::WireError;
-use crate::packet::{LossCause, LossNote, NakCode, Position, Reth, Syndrome};
+use crate::packet::{Asked, LossCause, LossNote, NakCode, Position, Reth, Syndrome};
 
 /// The transport header version of packets with these extensions.
 pub const VERSION: u8 = 2;
@@ -52,6 +62,11 @@ pub const VERSION: u8 = 2;
 pub const ADDRESS_LEN: usize = 12;
 /// Bytes of the report on losses in an acknowledgement.
 pub const NOTE_LEN: usize = 4;
+
+/// Bytes that a Read request has more than IRN's: what is expected, and the timestamp.
+pub const ASKED_LEN: usize = EXPECTS_LEN + 4;
+/// Bytes that an atomic request has more than IRN's: the number that its sender expects next.
+pub const EXPECTS_LEN: usize = 4;
 
 /// Whether a Write packet has the short address in place of the RETH.
 #[inline]
@@ -86,6 +101,62 @@ impl<'a> AddressView<'a> {
 pub fn emit_address(reth: &Reth, out: &mut [u8; ADDRESS_LEN]) {
     out[..8].copy_from_slice(&reth.va.to_be_bytes());
     out[8..].copy_from_slice(&reth.rkey.to_be_bytes());
+}
+
+/// What a Read request says of itself, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedView<'a>(&'a [u8; ASKED_LEN]);
+
+impl<'a> AskedView<'a> {
+    /// Takes the header off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The header's meaning.
+    #[inline]
+    pub fn to_repr(self) -> Asked {
+        let [a, b, c, d, stamp @ ..] = *self.0;
+        Asked { expects: Psn::new(u32::from_be_bytes([a, b, c, d])), stamp: u32::from_be_bytes(stamp) }
+    }
+}
+
+/// Writes what a Read request says of itself.
+#[inline]
+pub fn emit_asked(asked: &Asked, out: &mut [u8; ASKED_LEN]) {
+    out[..4].copy_from_slice(&asked.expects.value().to_be_bytes());
+    out[4..].copy_from_slice(&asked.stamp.to_be_bytes());
+}
+
+/// The number that the sender of an atomic request expects next, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpectsView<'a>(&'a [u8; EXPECTS_LEN]);
+
+impl<'a> ExpectsView<'a> {
+    /// Takes the field off the front of `bytes`; gives it and what follows.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when it is not all there.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// The number.
+    #[inline]
+    pub fn psn(self) -> Psn {
+        Psn::new(u32::from_be_bytes(*self.0))
+    }
+}
+
+/// Writes the number that is expected next.
+#[inline]
+pub fn emit_expects(expects: Psn, out: &mut [u8; EXPECTS_LEN]) {
+    *out = expects.value().to_be_bytes();
 }
 
 /// A report on losses in place.
@@ -165,6 +236,18 @@ mod tests {
         assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
         assert_eq!(AddressView::split(&bytes).map(|(view, rest)| (view.to_repr(), rest.len())), Ok((reth, 0)));
         assert_eq!(AddressView::split(&bytes[..11]).err(), Some(WireError::Short));
+    }
+
+    #[test]
+    fn asked_golden() {
+        let asked = Asked { expects: Psn::new(0x01_0203), stamp: 0x0405_0607 };
+        let mut bytes = [0xee; ASKED_LEN];
+        emit_asked(&asked, &mut bytes);
+        assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7]);
+        bytes[0] = 0xff;
+        let split = AskedView::split(&bytes).map(|(view, rest)| (view.to_repr(), rest.len()));
+        assert_eq!(split, Ok((asked, 0)), "the reserved byte is ignored");
+        assert_eq!(AskedView::split(&bytes[..7]).err(), Some(WireError::Short));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
-    SendPlacement, SendTail, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
+    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// A packet and its headers' bytes.
@@ -71,6 +71,8 @@ const ATOMIC_VA: u64 = 0x0011_2233_4455_6670;
 const IMMEDIATE: u32 = 0xc0de_cafe;
 const KEY: u32 = 0x8899_aabb;
 const PLACEMENT: SendPlacement = SendPlacement { recv_sn: WqeSn::new(0x01_0203), offset: Serial::new(0x04_0506) };
+const ASKED: Asked = Asked { expects: Psn::new(0x0d_0e0f), stamp: 0x1718_191a };
+const SINK: Sink = Sink { read_sn: SN, offset: 0x5051_5253_5455_5657 };
 const SN: WqeSn = WqeSn::new(0x0a_0b0c);
 const ACK: Aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(0x00_0102) };
 const COMPARE_SWAP: AtomicOp = AtomicOp::CompareSwap { compare: 0x1011_1213_1415_1617, swap: 0x2021_2223_2425_2627 };
@@ -154,9 +156,14 @@ fn writes(format: Format) -> Vec<Named> {
 fn reads(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
     let read_sn = format.places_alone().then_some(SN);
-    let response = |position| Headers::ReadResponse { position, aeth: (position != Middle).then_some(ACK) };
+    let response = |position| Headers::ReadResponse {
+        position,
+        aeth: (position != Middle).then_some(ACK),
+        sink: (format == Format::Fasr).then_some(SINK),
+    };
+    let asked = (format == Format::Fasr).then_some(ASKED);
     vec![
-        ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn })),
+        ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn, asked })),
         ("RDMA READ response first", packet(256, response(First))),
         ("RDMA READ response middle", packet(256, response(Middle))),
         ("RDMA READ response last", packet(9, response(Last))),
@@ -166,8 +173,10 @@ fn reads(format: Format) -> Vec<Named> {
 
 fn atomics(format: Format) -> Vec<Named> {
     let read_sn = format.places_alone().then_some(SN);
-    let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn };
-    let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647 };
+    let fasr = format == Format::Fasr;
+    let expects = if fasr { ASKED.expects.into() } else { PackedPsn::default() };
+    let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn, expects };
+    let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647, sink: fasr.then_some(SINK) };
     vec![
         ("ATOMIC acknowledge", packet(0, response)),
         ("COMPARE SWAP", packet(0, request(COMPARE_SWAP))),

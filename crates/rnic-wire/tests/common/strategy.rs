@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
-    SendPlacement, SendTail, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
+    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// Any format.
@@ -17,7 +17,9 @@ pub fn format() -> impl Strategy<Value = Format> {
 pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
     let headers = match format {
         Format::RoceV2 | Format::Irn => reliable(format == Format::Irn).boxed(),
-        Format::Fasr => prop_oneof![9 => reliable(true).prop_map(as_fasr), 1 => loss_ack()].boxed(),
+        Format::Fasr => {
+            prop_oneof![9 => (reliable(true), any::<(u32, u32, u64)>()).prop_map(as_fasr), 1 => loss_ack()].boxed()
+        }
         Format::UnreliableConnection => prop_oneof![send(false, false), write(false)].boxed(),
         Format::UnreliableDatagram => datagram().boxed(),
     };
@@ -38,19 +40,34 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
     prop_oneof![
         4 => send(irn, true),
         4 => write(irn),
-        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn }),
+        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn, asked: None }),
         2 => read_response(),
         2 => (any::<u64>(), any::<u32>(), atomic_op(), serial(irn))
-            .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest { va, rkey, op, read_sn }),
-        1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original }),
+            .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest {
+                va,
+                rkey,
+                op,
+                read_sn,
+                expects: PackedPsn::default(),
+            }),
+        1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original, sink: None }),
         3 => acknowledgement(irn),
         1 => Just(Headers::Cnp),
     ]
 }
 
-/// What a FaSR packet of the kind says: no length in the middle of a Write, no SACK in a plain acknowledgement.
-fn as_fasr(headers: Headers) -> Headers {
+/// What a FaSR packet of the kind says: no length in the middle of a Write, no SACK in a plain acknowledgement, and
+/// what makes answers packets of the responder's own.
+fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> Headers {
+    let asked = Some(Asked { expects: Psn::new(number), stamp });
+    let sink = Some(Sink { read_sn: WqeSn::new(number), offset });
     match headers {
+        Headers::ReadRequest { reth, read_sn, .. } => Headers::ReadRequest { reth, read_sn, asked },
+        Headers::AtomicRequest { va, rkey, op, read_sn, .. } => {
+            Headers::AtomicRequest { va, rkey, op, read_sn, expects: Psn::new(number).into() }
+        }
+        Headers::ReadResponse { position, aeth, .. } => Headers::ReadResponse { position, aeth, sink },
+        Headers::AtomicResponse { aeth, original, .. } => Headers::AtomicResponse { aeth, original, sink },
         Headers::Write { position, reth: Some(reth), immediate: None, recv_sn } if !position.starts() => {
             Headers::Write { position, reth: Some(Reth { dma_len: 0, ..reth }), immediate: None, recv_sn }
         }
@@ -162,6 +179,7 @@ fn read_response() -> impl Strategy<Value = Headers> {
     (position(), aeth()).prop_map(|(position, aeth)| Headers::ReadResponse {
         position,
         aeth: (position != Position::Middle).then_some(aeth),
+        sink: None,
     })
 }
 

@@ -58,7 +58,7 @@ impl Qp {
             self.acknowledge_requests(core, now, cumulative);
         }
         // Acknowledging may have failed the queue pair.
-        if stale || !self.state.sends() || self.requester.window.una != cumulative || self.requester.window.is_empty() {
+        if stale || !self.transmits() || self.requester.window.una != cumulative || self.requester.window.is_empty() {
             return RxOutcome::Duplicate;
         }
         let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);

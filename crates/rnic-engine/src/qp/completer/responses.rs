@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Seq, Time};
-use rnic_wire::{Headers, Packet};
+use rnic_wire::{Headers, Packet, WqeSn};
 
 use crate::completion::WcStatus;
 use crate::core::{AckKind, Control, ControlPacket, Core};
@@ -14,7 +14,7 @@ use crate::qp::Qp;
 use crate::qp::gather::for_each_segment;
 use crate::timer::Deadline;
 use crate::window::{Arrival, LaneId, ReceiveWindow};
-use crate::wq::{WqeOp, WqeState};
+use crate::wq::{SendQueue, WqeOp, WqeState};
 
 /// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
 #[derive(Debug)]
@@ -31,14 +31,19 @@ pub(crate) struct ResponseWindow {
     pub(crate) watch: Deadline,
     /// Times in a row that the watch has run out.
     pub(crate) silent_periods: u32,
+    /// The packet expected from the responder, and the times that it was told to pause, when the watch last ran out:
+    /// where answers are packets of its own, any packet is a sign of life.
+    pub(crate) heard: (Seq, u32),
 }
 
 /// The answer to one request.
 #[derive(Clone, Copy, Debug)]
-struct Expected {
-    counter: u32,
+pub(in crate::qp) struct Expected {
+    pub(in crate::qp) counter: u32,
     first: Seq,
-    packets: u32,
+    pub(in crate::qp) packets: u32,
+    /// The packet that ends it, once that is here, where answers have numbers of the responder's requests.
+    pub(in crate::qp) last: Option<Seq>,
 }
 
 impl ResponseWindow {
@@ -50,6 +55,7 @@ impl ResponseWindow {
             owes_ack: false,
             watch: Deadline::NEVER,
             silent_periods: 0,
+            heard: (Seq::UNSET, 0),
         }
     }
 
@@ -61,6 +67,22 @@ impl ResponseWindow {
     /// The entry whose answer is to come first.
     pub(crate) fn oldest(&self) -> Option<u32> {
         self.expected.front().map(|expected| expected.counter)
+    }
+
+    /// The answer to the fetch that `read_sn` names.
+    pub(in crate::qp) fn named(&mut self, queue: &SendQueue, read_sn: WqeSn) -> Option<&mut Expected> {
+        self.expected.iter_mut().find(|expected| WqeSn::new(queue.get(expected.counter).sn) == read_sn)
+    }
+
+    /// The entry whose answer is to come first and the packets of that, if it ends at `seq`.
+    pub(in crate::qp) fn front_ends_at(&self, seq: Seq) -> Option<(u32, u32)> {
+        let front = self.expected.front().filter(|expected| expected.last == Some(seq))?;
+        Some((front.counter, front.packets))
+    }
+
+    /// The answer that was to come first is here.
+    pub(in crate::qp) fn finish_front(&mut self) {
+        self.expected.pop_front();
     }
 
     fn find(&self, seq: Seq) -> Option<Expected> {
@@ -83,7 +105,7 @@ impl Qp {
             responses.watch = Deadline::after(now, self.transport.response_patience);
             core.timers.arm(self.slot, responses.watch, &mut self.armed);
         }
-        responses.expected.push_back(Expected { counter, first: responses.next, packets });
+        responses.expected.push_back(Expected { counter, first: responses.next, packets, last: None });
         responses.next += u64::from(packets);
     }
 
@@ -95,7 +117,9 @@ impl Qp {
         packet: &Packet,
         dma: &mut D,
     ) -> RxOutcome {
-        if self.transport.split {
+        if self.transport.scheduled {
+            self.receive_request(core, packet, dma)
+        } else if self.transport.split {
             self.receive_split_response(core, now, packet, dma)
         } else {
             self.receive_shared_response(core, now, packet, dma)
@@ -237,7 +261,7 @@ impl Qp {
     }
 
     /// Puts response packet `index` of the answer to entry `counter` where it belongs.
-    fn place_response<D: Dma>(
+    pub(in crate::qp) fn place_response<D: Dma>(
         &self,
         core: &Core,
         counter: u32,

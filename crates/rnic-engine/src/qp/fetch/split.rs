@@ -9,7 +9,8 @@ use rnic_base::{Duration, Psn, Seq, Time};
 use rnic_policy::{ControlEvent, LossReport, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
-use super::{Fetch, FetchServer};
+use super::FetchServer;
+use super::buffer::ReadBuffer;
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
@@ -22,13 +23,7 @@ use crate::window::{LaneId, SendWindow};
 /// The Read WQE buffer and the sending end of the response space.
 #[derive(Debug)]
 pub(crate) struct SplitServer {
-    slots: Box<[Option<Fetch>]>,
-    /// How many fetches the peer may have outstanding: as many slots are in use.
-    limit: u32,
-    /// `read_WQE_SN` of the oldest fetch whose responses are not all acknowledged.
-    head: u32,
-    /// `read_WQE_SN` after the last fetch that has begun.
-    begun: u32,
+    pub(super) buffer: ReadBuffer,
     pub(crate) window: SendWindow,
     /// First response number of the next fetch.
     next: Seq,
@@ -38,18 +33,7 @@ pub(crate) struct SplitServer {
 
 impl SplitServer {
     pub(super) fn new(limit: u32, start: Seq, transport: &Transport) -> Self {
-        let slots = vec![None; limit.next_power_of_two() as usize].into_boxed_slice();
-        let window = SendWindow::new(start, transport);
-        Self { slots, limit, head: 0, begun: 0, window, next: start, retries: 0 }
-    }
-
-    fn slot(&self, sn: u32) -> usize {
-        sn as usize & (self.slots.len() - 1)
-    }
-
-    pub(super) fn at(&mut self, sn: u32) -> Option<&mut Fetch> {
-        let slot = self.slot(sn);
-        self.slots[slot].as_mut()
+        Self { buffer: ReadBuffer::new(limit), window: SendWindow::new(start, transport), next: start, retries: 0 }
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -61,39 +45,9 @@ impl SplitServer {
     }
 
     pub(super) fn begin(&mut self, sn: u32) {
-        let first = self.next;
-        let fetch = self.at(sn).expect("admitted");
-        fetch.first = first;
+        let fetch = self.buffer.begin(sn);
+        fetch.first = self.next;
         self.next = fetch.end();
-        self.begun = sn.wrapping_add(1);
-    }
-
-    /// The fetch that response `seq` belongs to.
-    fn find(&self, seq: Seq) -> Option<Fetch> {
-        let begun = self.begun.wrapping_sub(self.head);
-        let mut fetches = (0..begun).filter_map(|index| self.slots[self.slot(self.head.wrapping_add(index))]);
-        fetches.find(|fetch| fetch.first <= seq && seq < fetch.end())
-    }
-
-    /// Frees the slots whose responses have all been acknowledged.
-    fn free_acknowledged(&mut self) {
-        while self.head != self.begun {
-            let slot = self.slot(self.head);
-            if self.slots[slot].is_some_and(|fetch| fetch.end() > self.window.una) {
-                break;
-            }
-            self.slots[slot] = None;
-            self.head = self.head.wrapping_add(1);
-        }
-    }
-
-    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that
-    /// is an acknowledgement, should its own have been lost. Answers up to where; `None` when it was never sent.
-    fn implied_acknowledgement(&self, sn: u32) -> Option<Seq> {
-        let complete = sn.wrapping_sub(self.limit);
-        let begun = complete.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
-        let fetch = self.slots[self.slot(complete)].filter(|_| begun)?;
-        Some(fetch.end()).filter(|end| *end <= self.window.next)
     }
 }
 
@@ -111,37 +65,6 @@ impl Qp {
             Some(FetchServer::Split(server)) => server.window.in_flight(),
             _ => 0,
         }
-    }
-
-    pub(super) fn admit_split_fetch(
-        &mut self,
-        core: &mut Core,
-        fetch: Fetch,
-        read_sn: Option<u32>,
-        in_order: bool,
-        turn: u32,
-    ) -> Result<(), NakCode> {
-        let named = read_sn.ok_or(NakCode::InvalidRequest)?;
-        // The name has 24 bits; its counter is the nearest one to the fetch whose turn it is.
-        let sn = turn.wrapping_add((named.wrapping_sub(turn) << 8).cast_signed().wrapping_shr(8) as u32);
-        if in_order && sn != turn {
-            return Err(NakCode::InvalidRequest);
-        }
-        let server = self.split_server().expect("split spaces");
-        if sn.wrapping_sub(turn) >= server.limit {
-            return Err(NakCode::InvalidRequest);
-        }
-        if sn.wrapping_sub(server.head) >= server.limit {
-            let una = server.implied_acknowledgement(sn).ok_or(NakCode::InvalidRequest)?;
-            self.advance_responses(core, una);
-        }
-        let server = self.split_server().expect("split spaces");
-        let slot = server.slot(sn);
-        if server.slots[slot].is_some() {
-            return Err(NakCode::InvalidRequest);
-        }
-        server.slots[slot] = Some(fetch);
-        Ok(())
     }
 
     /// An acknowledgement of responses.
@@ -220,7 +143,7 @@ impl Qp {
             return;
         }
         server.retries = 0;
-        server.free_acknowledged();
+        server.buffer.free_acknowledged(server.window.una);
         if responder.sr.is_held() || server.window.wants_acknowledgements(transport) {
             let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
             bits.acknowledged(server.window.una);
@@ -236,14 +159,14 @@ impl Qp {
     }
 
     /// Responses up to `una` have arrived, says the peer's next request.
-    fn advance_responses(&mut self, core: &mut Core, una: Seq) {
+    pub(super) fn advance_responses(&mut self, core: &mut Core, una: Seq) {
         let peer = self.peer;
         let Some(server) = self.split_server() else { return };
         if una > server.window.una {
             let packets = server.window.acknowledge_untimed(una);
             core.settle(peer, packets);
         }
-        server.free_acknowledged();
+        server.buffer.free_acknowledged(server.window.una);
         core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesOut).acknowledged(una);
     }
 
@@ -304,7 +227,7 @@ impl Qp {
                 return false;
             }
         }
-        let fetch = server.find(seq).expect("an unacknowledged response belongs to a fetch");
+        let fetch = server.buffer.find(seq).expect("an unacknowledged response belongs to a fetch");
         let index = seq.since(fetch.first) as u32;
         if !self.build_response(core, now, &fetch, index, repeat.is_some()) {
             self.fail_as_responder(core, NakCode::RemoteOperationalError);

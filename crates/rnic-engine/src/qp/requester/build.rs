@@ -1,14 +1,15 @@
 //! One request packet.
 
-use rnic_base::{Serial, Time};
+use rnic_base::{Psn, Serial, Time};
 use rnic_wire::header::fasr::is_short;
-use rnic_wire::{AtomicOp, Headers, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
+use rnic_wire::{Asked, AtomicOp, Headers, PackedPsn, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
 
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::engine::TransmitKind;
 use crate::mr::Access;
 use crate::qp::Qp;
+use crate::qp::fetch::scheduled::stamp;
 use crate::qp::gather::for_each_segment;
 use crate::qp::requester::Piece;
 use crate::wq::{SendWqe, WqeOp};
@@ -34,12 +35,26 @@ impl Qp {
         out.packet.psn = (wqe.first + u64::from(piece.index)).wire();
         out.packet.payload_len = payload_len;
         self.write_headers(wqe, position, piece, &mut out.packet.headers);
+        if wqe.op.is_fetch() && self.transport.scheduled {
+            self.sign_request(now, &mut out.packet.headers);
+        }
         let solicited = ends && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         let ack_request = self.asks_for_ack(ends || piece.asks);
         out.packet.flags = PacketFlags { solicited, ack_request, fecn: false, becn: false };
         out.kind = if piece.again { TransmitKind::RequestAgain } else { TransmitKind::Request };
         self.send_data(core, now, piece.again);
         true
+    }
+
+    /// Says in a read or atomic request what its answer, a packet of the responder's own, will need (FaSR).
+    #[cold]
+    fn sign_request(&self, now: Time, headers: &mut Headers) {
+        let next: Psn = self.responder.window.expected.wire();
+        match headers {
+            Headers::ReadRequest { asked, .. } => *asked = Some(Asked { expects: next, stamp: stamp(now) }),
+            Headers::AtomicRequest { expects, .. } => *expects = next.into(),
+            _ => {}
+        }
     }
 
     /// Collects the local memory of the payload; false when a key does not cover it.
@@ -100,15 +115,15 @@ impl Qp {
                 // A repeated or partial read of a shared space asks for what its sequence numbers stand for.
                 let rest = (wqe.length - offset).min(piece.takes.saturating_mul(self.mtu()));
                 let dma_len = if self.transport.split { wqe.length } else { rest };
-                Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn }
+                Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn, asked: None }
             }
             WqeOp::CompareSwap => {
                 let op = AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap };
-                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
+                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
             }
             WqeOp::FetchAdd => {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
-                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn }
+                Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
             }
             WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
                 queue_key: self.queue_key_for(wqe.rkey),

@@ -1,7 +1,7 @@
 //! Is this packet legal, and where do its bytes go?
 
-use rnic_base::Seq;
-use rnic_wire::{Headers, NakCode, Packet, Position, Reth, SendPlacement, SendTail};
+use rnic_base::{Psn, Seq};
+use rnic_wire::{Asked, Headers, NakCode, Packet, Position, Reth, SendPlacement, SendTail};
 
 use super::{Message, Refusal};
 use crate::completion::{Completion, WcStatus};
@@ -43,14 +43,17 @@ impl Qp {
                 self.check_payload(position, packet.payload_len)?;
                 self.accept_send(core, seq, packet, position, tail, placement, dma)
             }
-            Headers::ReadRequest { reth, read_sn } => {
+            Headers::ReadRequest { reth, read_sn, asked } => {
                 let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
-                self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()))
+                let asked = asked.unwrap_or(Asked { expects: Psn::new(0), stamp: 0 });
+                self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()), asked)
             }
-            Headers::AtomicRequest { va, rkey, op, read_sn } => {
+            Headers::AtomicRequest { va, rkey, op, read_sn, expects } => {
                 let request = FetchRequest::Atomic { va, rkey, op };
-                self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()))
+                let asked = Asked { expects: expects.into(), stamp: 0 };
+                self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()), asked)
             }
+            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } => self.accept_answer(core, seq, packet, dma),
             _ => Err(INVALID),
         }
     }
@@ -264,6 +267,7 @@ impl Qp {
         seq: Seq,
         request: FetchRequest,
         read_sn: Option<u32>,
+        asked: Asked,
     ) -> Result<(), Refusal> {
         let (va, rkey, length, access) = match request {
             FetchRequest::Read { va, rkey, length } => (va, rkey, length, Access::REMOTE_READ),
@@ -284,6 +288,9 @@ impl Qp {
         if !self.transport.places_early && self.responder.message != Message::None {
             return Err(INVALID);
         }
-        self.admit_fetch(core, seq, request, read_sn).map_err(Refusal::Nak)
+        if self.transport.scheduled {
+            self.learn_start(asked.expects);
+        }
+        self.admit_fetch(core, seq, request, read_sn, asked.stamp).map_err(Refusal::Nak)
     }
 }

@@ -35,6 +35,18 @@ impl Qp {
                 self.responder.window.advance();
                 Ok(())
             }
+            Headers::ReadResponse { position, .. } => {
+                if position.ends() {
+                    self.end_answer(core, seq)?;
+                }
+                self.responder.window.advance();
+                Ok(())
+            }
+            Headers::AtomicResponse { .. } => {
+                self.end_answer(core, seq)?;
+                self.responder.window.advance();
+                Ok(())
+            }
             _ => {
                 let packets = self.begin_fetch(core, seq, dma)?;
                 if self.transport.split {
@@ -62,6 +74,8 @@ impl Qp {
             let seq = self.responder.window.expected;
             if self.fetch_waits_at(seq) {
                 self.begin_fetch(core, seq, dma)?;
+            } else if self.answer_ends_at(seq) {
+                self.end_answer(core, seq)?;
             } else {
                 let consumes = self.receive_waits_at(seq);
                 self.end_message(core, seq, consumes)?;
