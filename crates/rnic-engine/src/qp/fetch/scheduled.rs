@@ -175,7 +175,7 @@ impl Qp {
             self.fail_as_responder(core, NakCode::RemoteOperationalError);
             return false;
         }
-        self.requester.window.repeated(seq, seq + 1);
+        self.requester.window.repeated(seq, seq + 1, true, now, &self.transport);
         if self.transport.times_last_sent {
             self.requester.window.restart_timer(now);
         }
