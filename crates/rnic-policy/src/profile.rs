@@ -27,8 +27,8 @@ pub enum SequenceSpaces {
     Shared,
     /// Requests and responses are numbered, acknowledged and recovered apart: IRN's sPSN and rPSN (section 5.4).
     Split,
-    /// Responses are packets of their source's own: numbered, acknowledged and recovered with its requests. FaSR (section
-    /// IV-D: a Read is a Write that the responder schedules).
+    /// Responses are packets of their source's own: numbered, acknowledged and recovered with its requests. FaSR
+    /// (section IV-D: a Read is a Write that the responder schedules).
     Scheduled,
 }
 

@@ -1,9 +1,10 @@
 //! The peer's reads and atomics, and our responses.
 //!
-//! Three regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of their
-//! own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its request
-//! reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]). Scheduled
-//! (FaSR section IV-D), a response is a packet of this queue pair's own requester, like a Write ([`scheduled`]).
+//! Three regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of
+//! their own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its
+//! request reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]).
+//! Scheduled (FaSR section IV-D), a response is a packet of this queue pair's own requester, like a Write
+//! ([`scheduled`]).
 
 mod buffer;
 pub(crate) mod scheduled;

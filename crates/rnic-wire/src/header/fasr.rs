@@ -41,13 +41,13 @@
 //!   the memory that is to be filled as long as the request is under way, and the address counts from 0 there. The
 //!   program's own addresses stay at home: they may be many, in memory that the peer has no right to. Responses have
 //!   numbers of the responder's own requests; how they are scheduled is told in the engine's `qp/fetch/scheduled.rs`.
-//! - *They keep RoCE's opcodes and AETH*, so that other programs can read them; with the address that makes 12 bytes more
-//!   than RoCE's, as in a Write.
+//! - *They keep RoCE's opcodes and AETH*, so that other programs can read them; with the address that makes 12 bytes
+//!   more than RoCE's, as in a Write.
 //! - *Requests say which number their sender expects next*: a queue pair that only serves is never told its own first
 //!   one (verbs tell it with the step to ready-to-send), and could not send.
-//! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, 75 minutes around. Each copy that
-//!   is submitted has its own. Whether a request is new is for its number to say; the timestamp tells what was submitted
-//!   again from what the network has copied.
+//! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, 75 minutes around. Each copy
+//!   that is submitted has its own. Whether a request is new is for its number to say; the timestamp tells what was
+//!   submitted again from what the network has copied.
 
 use rnic_base::Psn;
 

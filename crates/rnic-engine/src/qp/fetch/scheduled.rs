@@ -6,11 +6,11 @@
 //! * *Where*: an answer takes numbers of the request space of the responder's own requester, when its first packet
 //!   leaves, and all of them at a stretch. From there on its packets are like those of any Write: one window, cap,
 //!   congestion control, room at the peer, timer, recovery and unit of the pool for both. What is in the send queue and
-//!   what is asked for take turns, a message each; a message that must wait for a fence or for a Read of its own lets
-//!   answers pass. The queue pair state "send queue drained" stops the send queue only.
-//! * *State and bound*: the request waits in the Read WQE buffer ([`super::buffer`]) from its arrival until its answer is
-//!   acknowledged: as many as the peer may have outstanding (`max_dest_rd_atomic`), never more. The buffer says where
-//!   the data of a packet that must be sent again lies; nothing else is kept.
+//!   what is asked for take turns, a message each; a message that must wait for a fence or for Reads lets answers
+//!   pass. The queue pair state "send queue drained" stops the send queue only.
+//! * *State and bound*: the request waits in the Read WQE buffer ([`super::buffer`]) from its arrival until its answer
+//!   is acknowledged: as many as the peer may have outstanding (`max_dest_rd_atomic`), never more. The buffer says
+//!   where the data of a packet that must be sent again lies; nothing else is kept.
 //! * *At the far end*: each packet names its Read and its place in it, so that it goes to its place whenever it comes
 //!   (`qp/responder/answer.rs`). The Read is complete when its last packet's turn has come: then all of it is here, and
 //!   everything that the responder sent before.
@@ -18,8 +18,8 @@
 //!   it again, with a later timestamp. The copy has the number of the first one, so that it is not served twice: it is
 //!   acknowledged again, and what is under way of the answer is left alone, because the responder has its own timer for
 //!   that. The timestamp tells what the requester has repeated from what the network has, for the statistics.
-//! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Memory that
-//!   goes away later fails the responder, as does a requester that never answers. A requester that cannot place an
+//! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Memory
+//!   that goes away later fails the responder, as does a requester that never answers. A requester that cannot place an
 //!   answer fails its Read, and says so with a NAK.
 //! * *Atomics* are not in the paper: they are done when their turn has come, once, and answered like a Read of 8 bytes.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Source: FaSR (2025) section IV-D, mechanism R-20; `qp/fetch/scheduled.rs` has the whole design. A packet says which
 //! request it answers and where in the answer it belongs, so it is placed when it comes, by the scatter list of that
-//! request: the name is good only while the request is under way. The request is done when the turn of its answer's last
-//! packet has come.
+//! request: the name is good only while the request is under way. The request is done when the turn of its answer's
+//! last packet has come.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet, Position};
