@@ -46,7 +46,7 @@ const MECHANISMS: &[Mechanism] = &[
     },
     tested(
         "IV-D",
-        "Sends carry message number and offset, Writes and answers their address; answers are the responder's own packets",
+        "Sends carry message number and offset, Writes and answers their address; answers are own packets",
     ),
     tested("IV-B", "a Read request that times out is submitted again; others are sent again by the recovery"),
     tested("IV-A, V-D1", "work requests stay in the host's memory and are fetched eight at a time"),
