@@ -7,9 +7,9 @@ mod two_ends;
 use rnic_base::{Duration, Psn32, RandomStream, RandomStreams};
 use rnic_falcon::delivery::{DeliveryConfig, ExtendedRule, OutOfWindowRule};
 use rnic_policy::Cwnd;
+use two_ends::config_of;
 use two_ends::link::{Fate, Link};
 use two_ends::upper::{Acknowledging, Counting};
-use two_ends::{config_of, micros};
 
 /// What may be chosen, drawn from the seed.
 fn draw_config(random: &mut RandomStream) -> DeliveryConfig {
@@ -67,8 +67,7 @@ fn run(seed: u64) {
     for end in &mut link.ends {
         end.keeps_log = false;
         if random.below(2) == 0 {
-            end.upper.acknowledging = Acknowledging::Later;
-            end.upper_delay = Duration::from_ns(random.between(1, 20_000));
+            end.upper.acknowledging = Acknowledging::After(Duration::from_ns(random.between(1, 20_000)));
         }
         queue_work(&mut end.upper, &mut random);
     }
@@ -88,7 +87,6 @@ fn run(seed: u64) {
     for side in [0, 1] {
         assert_eq!(link.ends[side].upper.acked.len(), link.ends[1 - side].upper.kept.len(), "{replay}");
     }
-    let _ = micros;
 }
 
 #[test]

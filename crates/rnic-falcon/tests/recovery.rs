@@ -225,7 +225,7 @@ fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
             if is_nack && nacks <= lost_nacks { LOST } else { after(DELAY) }
         };
         let mut link = Link::new(config(), Box::new(rule));
-        link.ends[1].upper.acknowledging = Acknowledging::Later;
+        link.ends[1].upper.acknowledging = Acknowledging::Never;
         link.ends[1].upper.refusals.insert(0, NackCode::NotReady { timeout });
         link.ends[0].upper.pushes(1);
         link.run_for(micros(500));

@@ -214,7 +214,7 @@ fn probe_3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     let mut config = silent(config());
     config.extended = ExtendedRule::WhenReceived;
     let mut upper = Counting::new();
-    upper.acknowledging = Acknowledging::Later;
+    upper.acknowledging = Acknowledging::Never;
     let mut delivery = Delivery::new(config);
     let mut now = Time::from_us(1_000);
     let asking = |number| Packet { ack_request: true, ..push_packet(number) };

@@ -4,35 +4,41 @@ use std::collections::BTreeMap;
 
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{Arrival, ControlSignal, Delivery, DeliveryConfig, Departure};
-use rnic_falcon::seam::Received;
+use rnic_falcon::seam::Upper;
 use rnic_wire::falcon::{FlowLabel, Packet, PacketType};
 
-use super::upper::{Acknowledging, Counting};
+use super::upper::Counting;
+
+/// What stands on a delivery layer here.
+pub trait Above: Upper {
+    /// Does what it has to do now, and says what it has settled.
+    fn work(&mut self, now: Time, delivery: &mut Delivery);
+
+    /// When it has something to do.
+    fn wake(&self) -> Option<Time>;
+}
 
 /// One end.
-pub struct End {
+pub struct End<U> {
     pub delivery: Delivery,
-    pub upper: Counting,
+    pub upper: U,
     busy_until: Time,
     /// Everything that left, with when.
     pub log: Vec<(Time, Departure)>,
     pub keeps_log: bool,
     /// Everything that went to the adaptive engine.
     pub signals: Vec<ControlSignal>,
-    /// Push Data is acknowledged so long after it came.
-    pub upper_delay: Duration,
 }
 
-impl End {
-    fn new(config: DeliveryConfig) -> Self {
+impl<U> End<U> {
+    fn new(config: DeliveryConfig, upper: U) -> Self {
         Self {
             delivery: Delivery::new(config),
-            upper: Counting::new(),
+            upper,
             busy_until: Time::ZERO,
             log: Vec::new(),
             keeps_log: true,
             signals: Vec::new(),
-            upper_delay: Duration::ZERO,
         }
     }
 
@@ -61,16 +67,15 @@ pub fn after(delay: Duration) -> Fate {
 enum Event {
     Arrive { to: usize, packet: Box<Packet>, label: FlowLabel },
     Free { end: usize },
-    Acknowledge { end: usize, received: Received },
 }
 
 /// What the link does to the packet that end `from` sends.
 pub type Rule<'r> = Box<dyn FnMut(Time, usize, &Departure) -> Fate + 'r>;
 
 /// See the module.
-pub struct Link<'r> {
+pub struct Link<'r, U = Counting> {
     pub now: Time,
-    pub ends: [End; 2],
+    pub ends: [End<U>; 2],
     events: BTreeMap<(Time, u64), Event>,
     count: u64,
     rule: Rule<'r>,
@@ -79,13 +84,21 @@ pub struct Link<'r> {
 }
 
 impl<'r> Link<'r> {
-    /// Both ends alike; a packet takes 100 ns to send.
+    /// Both ends alike, and above them what only counts.
     pub fn new(config: DeliveryConfig, rule: Rule<'r>) -> Self {
+        Self::of([Counting::new(), Counting::new()], config, rule)
+    }
+}
+
+impl<'r, U: Above> Link<'r, U> {
+    /// Both ends alike, with `uppers` above; a packet takes 100 ns to send.
+    pub fn of(uppers: [U; 2], config: DeliveryConfig, rule: Rule<'r>) -> Self {
+        let [first, second] = uppers;
         let mut other = config;
         (other.first_sent, other.first_received) = (config.first_received, config.first_sent);
         Self {
             now: Time::from_us(1_000),
-            ends: [End::new(config), End::new(other)],
+            ends: [End::new(config, first), End::new(other, second)],
             events: BTreeMap::new(),
             count: 0,
             rule,
@@ -122,7 +135,8 @@ impl<'r> Link<'r> {
 
     fn wake(&self, end: usize) -> Option<Time> {
         let end = &self.ends[end];
-        end.delivery.deadline().map(|at| at.max(self.now).max(end.busy_until))
+        let below = end.delivery.deadline().map(|at| at.max(end.busy_until));
+        [below, end.upper.wake()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     /// Goes on until `end`, or until nothing is left to happen.
@@ -150,6 +164,7 @@ impl<'r> Link<'r> {
                 if wakes[side] == Some(next) {
                     let end = &mut self.ends[side];
                     end.delivery.expire(next, &mut end.upper);
+                    end.upper.work(next, &mut end.delivery);
                     self.pump(side);
                 }
             }
@@ -159,32 +174,16 @@ impl<'r> Link<'r> {
     fn happen(&mut self, event: Event) {
         let side = match event {
             Event::Free { end } => end,
-            Event::Acknowledge { end, received } => {
-                self.ends[end].delivery.acknowledge(self.now, received);
-                end
-            }
             Event::Arrive { to, packet, label } => {
                 let end = &mut self.ends[to];
                 let arrival = Arrival { packet: &packet, label, marked: false, hops: 3 };
                 end.delivery.receive(self.now, &arrival, &mut end.upper);
-                self.take_waiting(to);
-                let end = &mut self.ends[to];
+                end.upper.work(self.now, &mut end.delivery);
                 end.signals.extend(std::iter::from_fn(|| end.delivery.signal()));
                 to
             }
         };
         self.pump(side);
-    }
-
-    /// What came and is to be acknowledged by the upper layer, in time.
-    fn take_waiting(&mut self, side: usize) {
-        let delay = self.ends[side].upper_delay;
-        if delay == Duration::ZERO || self.ends[side].upper.acknowledging == Acknowledging::AtOnce {
-            return;
-        }
-        while let Some((received, _)) = self.ends[side].upper.waiting.pop_front() {
-            self.schedule(self.now + delay, Event::Acknowledge { end: side, received });
-        }
     }
 
     /// Runs for so long.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
+use rnic_falcon::delivery::Delivery;
 use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
@@ -12,8 +13,10 @@ pub enum Acknowledging {
     /// At once.
     #[default]
     AtOnce,
-    /// When the test says so: [`Counting::waiting`].
-    Later,
+    /// When the test says so.
+    Never,
+    /// So long after it came.
+    After(Duration),
 }
 
 /// See the module.
@@ -29,8 +32,8 @@ pub struct Counting {
     pub kept: BTreeMap<(PacketType, u32), u32>,
     /// The order in which they were.
     pub order: Vec<(PacketType, u32)>,
-    /// Received Push Data to be acknowledged, with its RSN.
-    pub waiting: VecDeque<(Received, u32)>,
+    /// Received Push Data to be acknowledged, with when.
+    waiting: VecDeque<(Time, Received)>,
     pub acknowledging: Acknowledging,
     /// Whether Pull Requests are answered.
     pub answers: bool,
@@ -156,7 +159,7 @@ impl Upper for Counting {
         Exhausted::Resync
     }
 
-    fn offer(&mut self, _: Time, packet: &Packet) -> Verdict {
+    fn offer(&mut self, now: Time, packet: &Packet) -> Verdict {
         if self.room == Some(0) {
             return Verdict::NoResources;
         }
@@ -172,8 +175,10 @@ impl Upper for Counting {
                 if let Some(code) = self.refusals.get(&rsn.value()) {
                     return Verdict::Refused(*code);
                 }
-                if self.acknowledging == Acknowledging::Later {
-                    self.waiting.push_back((Received { window: Window::Data, psn }, rsn.value()));
+                if let Acknowledging::After(delay) = self.acknowledging {
+                    self.waiting.push_back((now + delay, Received { window: Window::Data, psn }));
+                }
+                if self.acknowledging != Acknowledging::AtOnce {
                     return Verdict::Accepted { acknowledged: false };
                 }
             }
@@ -190,5 +195,20 @@ impl Upper for Counting {
 
     fn rx_level(&self) -> u8 {
         self.rx_level
+    }
+}
+
+impl super::link::Above for Counting {
+    fn work(&mut self, now: Time, delivery: &mut Delivery) {
+        while let Some((due, received)) = self.waiting.front().copied()
+            && due <= now
+        {
+            delivery.acknowledge(now, received);
+            self.waiting.pop_front();
+        }
+    }
+
+    fn wake(&self) -> Option<Time> {
+        self.waiting.front().map(|(due, _)| *due)
     }
 }
