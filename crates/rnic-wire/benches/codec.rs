@@ -7,7 +7,11 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-use rnic_base::{Psn, Serial};
+use rnic_base::{Psn, Psn32, Serial};
+use rnic_wire::falcon::rdma::{Header, Operation, Sn};
+use rnic_wire::falcon::{
+    self, Acknowledgement, Bitmaps, Body, Cid, Encapsulation, Rsn, Timestamp, Ulp, UlpProtocol, WindowBases,
+};
 use rnic_wire::{
     Aeth, Format, HEADERS_MAX, Headers, IpVersion, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail,
     Syndrome, WqeSn, codec,
@@ -58,5 +62,55 @@ fn codecs(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, codecs);
+fn falcon_packets() -> Vec<(&'static str, falcon::Packet)> {
+    let packet = |protocol, payload_len, body| falcon::Packet {
+        cid: Cid::new(0x1234),
+        function: 0,
+        protocol,
+        ack_request: false,
+        bases: WindowBases::default(),
+        timestamp: Timestamp::new(7),
+        payload_len,
+        body,
+    };
+    let reth = Reth { va: 0x7f00_1234_5678, rkey: 0x0102_0304, dma_len: 65_536 };
+    let operation = Operation::Write { position: Position::Middle, reth, tail: None };
+    let dest_qpn = Qpn::new(0x1234);
+    let header = Header { dest_qpn, sn: Sn::new(9), solicited: false, complete_in_error: false, operation };
+    let ulp = Ulp::Rdma(header);
+    let length = ulp.request_len(1024) as u16;
+    let push = Body::PushData { psn: Psn32::new(5), rsn: Rsn::new(6), length, ulp };
+    let ack = Acknowledgement::default();
+    let bitmaps = Bitmaps { data_acked: 0b1010, data_received: 0b1110, request_received: 0 };
+    vec![
+        ("falcon write middle", packet(UlpProtocol::Rdma, 1024, push)),
+        ("falcon back", packet(UlpProtocol::None, 0, Body::Ack(ack))),
+        ("falcon eack", packet(UlpProtocol::None, 0, Body::ExtendedAck(ack, bitmaps))),
+    ]
+}
+
+fn falcon_codecs(criterion: &mut Criterion) {
+    for (name, packet) in falcon_packets() {
+        let mut headers = [0; falcon::HEADERS_MAX];
+        criterion.bench_function(&format!("encode/{name}"), |bencher| {
+            bencher.iter(|| {
+                let _ = black_box(&falcon::codec::encode_headers(black_box(&packet), &mut headers));
+                black_box(&headers);
+            });
+        });
+        let len = falcon::codec::encode_headers(&packet, &mut headers).expect("a legal packet");
+        let mut message = headers[..len].to_vec();
+        message.resize(packet.message_len() as usize, 0);
+        criterion.bench_function(&format!("decode/{name}"), |bencher| {
+            bencher.iter(|| {
+                let _ = black_box(&falcon::codec::decode(black_box(&message), packet.timestamp));
+            });
+        });
+        criterion.bench_function(&format!("length/{name}"), |bencher| {
+            bencher.iter(|| black_box(&packet).link_len(black_box(Encapsulation::IPV6)));
+        });
+    }
+}
+
+criterion_group!(benches, codecs, falcon_codecs);
 criterion_main!(benches);
