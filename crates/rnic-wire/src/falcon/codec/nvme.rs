@@ -1,6 +1,7 @@
 //! NVMe's headers: the table of packet types (OCP NVMe over Falcon Transport, Rev 0.9, section 8.1.3).
 
-use super::read::Upper;
+use super::Decoded;
+use super::read::{Frame, Tail};
 use super::write::{Writer, check_range};
 use crate::falcon::header::nbth::{self, NbthView};
 use crate::falcon::header::nvme_command::{self, CommandView};
@@ -9,7 +10,7 @@ use crate::falcon::nvme::{Base, Command, Directive, Header, Operation};
 use crate::falcon::{EncodeError, Ulp, WireError};
 
 /// Reads headers and payload.
-pub(super) fn read(bytes: &[u8]) -> Result<Upper, WireError> {
+pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError> {
     let (base, rest) = NbthView::split(bytes)?;
     if base.version() != nbth::VERSION {
         return Err(WireError::UlpVersion);
@@ -36,7 +37,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Upper, WireError> {
         _ => return Err(WireError::Opcode),
     };
     let ulp = Ulp::Nvme(Header { base: base.to_repr(), operation });
-    Ok(Upper { ulp, rest_len: rest.len(), payload_len: rest.len() })
+    let tail = Tail { rest_len: rest.len(), payload_len: rest.len() };
+    match operation {
+        Operation::WriteDataRequest => frame.pull_request(ulp, tail),
+        Operation::WriteData => frame.pull_data(ulp, tail),
+        _ => frame.push_data(ulp, tail),
+    }
 }
 
 /// Writes the headers.

@@ -1,7 +1,8 @@
 //! RDMA's headers: the table of opcodes (OCP RDMA over Falcon Transport, Rev 0.9, section 8.1.3), which are
 //! InfiniBand's.
 
-use super::read::Upper;
+use super::Decoded;
+use super::read::{Frame, Tail};
 use super::write::Writer;
 use crate::falcon::header::rbth::{self, RbthView};
 use crate::falcon::header::sink_tag;
@@ -16,62 +17,157 @@ use crate::header::reth::RethView;
 use crate::opcode::Opcode;
 use crate::packet::{AtomicOp, Format, Position, SendTail};
 
-/// What was read, and the bytes that follow it.
-type Read<'a> = Result<(Operation, &'a [u8]), WireError>;
-
 /// Reads headers and payload.
 #[inline]
-pub(super) fn read(bytes: &[u8]) -> Result<Upper, WireError> {
+pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError> {
+    use Position::{First, Last, Middle, Only};
     let (base, rest) = RbthView::split(bytes)?;
     if base.version() != rbth::VERSION {
         return Err(WireError::UlpVersion);
     }
-    let (operation, rest) = operation(base.opcode(), rest)?;
-    let pad = usize::from(base.pad());
-    if !rest.len().is_multiple_of(4) || pad > rest.len() {
-        return Err(WireError::Padding);
-    }
-    let header = Header {
-        dest_qpn: base.dest_qpn(),
-        sn: base.sn(),
-        solicited: base.solicited(),
-        complete_in_error: base.complete_in_error(),
-        operation,
-    };
-    Ok(Upper { ulp: Ulp::Rdma(header), rest_len: rest.len(), payload_len: rest.len() - pad })
-}
-
-/// Reads the extended headers that the opcode has.
-#[inline]
-fn operation(byte: u8, rest: &[u8]) -> Read<'_> {
-    use Position::{First, Last, Middle, Only};
-    let Some(opcode) = Opcode::from_byte(Format::RoceV2, byte) else {
-        return datagram(byte, rest);
+    let reader = Reader { frame, base };
+    let Some(opcode) = Opcode::from_byte(Format::RoceV2, base.opcode()) else {
+        return reader.datagram(rest);
     };
     match opcode {
-        Opcode::SendFirst => send(First, rest),
-        Opcode::SendMiddle => send(Middle, rest),
-        Opcode::SendLast => send(Last, rest),
-        Opcode::SendOnly => send(Only, rest),
-        Opcode::SendLastImmediate => send_immediate(Last, rest),
-        Opcode::SendOnlyImmediate => send_immediate(Only, rest),
-        Opcode::SendLastInvalidate => send_invalidate(Last, rest),
-        Opcode::SendOnlyInvalidate => send_invalidate(Only, rest),
-        Opcode::WriteFirst => write_data(First, rest),
-        Opcode::WriteMiddle => write_data(Middle, rest),
-        Opcode::WriteLast => write_data(Last, rest),
-        Opcode::WriteOnly => write_data(Only, rest),
-        Opcode::WriteLastImmediate => write_immediate(Last, rest),
-        Opcode::WriteOnlyImmediate => write_immediate(Only, rest),
-        Opcode::ReadRequest => read_request(rest),
-        Opcode::ReadResponseFirst => read_response(First, rest),
-        Opcode::ReadResponseMiddle => read_response(Middle, rest),
-        Opcode::ReadResponseLast => read_response(Last, rest),
-        Opcode::ReadResponseOnly => read_response(Only, rest),
-        Opcode::CompareSwap | Opcode::FetchAdd => atomic_request(opcode, rest),
-        Opcode::AtomicAcknowledge => atomic_response(rest),
+        Opcode::SendFirst => reader.send(First, rest),
+        Opcode::SendMiddle => reader.send(Middle, rest),
+        Opcode::SendLast => reader.send(Last, rest),
+        Opcode::SendOnly => reader.send(Only, rest),
+        Opcode::SendLastImmediate => reader.send_immediate(Last, rest),
+        Opcode::SendOnlyImmediate => reader.send_immediate(Only, rest),
+        Opcode::SendLastInvalidate => reader.send_invalidate(Last, rest),
+        Opcode::SendOnlyInvalidate => reader.send_invalidate(Only, rest),
+        Opcode::WriteFirst => reader.write(First, rest),
+        Opcode::WriteMiddle => reader.write(Middle, rest),
+        Opcode::WriteLast => reader.write(Last, rest),
+        Opcode::WriteOnly => reader.write(Only, rest),
+        Opcode::WriteLastImmediate => reader.write_immediate(Last, rest),
+        Opcode::WriteOnlyImmediate => reader.write_immediate(Only, rest),
+        Opcode::ReadRequest => reader.read_request(rest),
+        Opcode::ReadResponseFirst => reader.read_response(First, rest),
+        Opcode::ReadResponseMiddle => reader.read_response(Middle, rest),
+        Opcode::ReadResponseLast => reader.read_response(Last, rest),
+        Opcode::ReadResponseOnly => reader.read_response(Only, rest),
+        Opcode::CompareSwap => reader.atomic_request(AtomicEthView::compare_swap, rest),
+        Opcode::FetchAdd => reader.atomic_request(AtomicEthView::fetch_add, rest),
+        Opcode::AtomicAcknowledge => reader.atomic_response(rest),
         // Falcon's own layers do what these do.
         Opcode::Acknowledge | Opcode::ReadAck | Opcode::Cnp => Err(WireError::Opcode),
+    }
+}
+
+/// A packet of which the base transport header is read.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    frame: &'a Frame<'a>,
+    base: RbthView<'a>,
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    fn ulp(&self, operation: Operation) -> Ulp {
+        Ulp::Rdma(Header {
+            dest_qpn: self.base.dest_qpn(),
+            sn: self.base.sn(),
+            solicited: self.base.solicited(),
+            complete_in_error: self.base.complete_in_error(),
+            operation,
+        })
+    }
+
+    /// Payload and padding, when they are whole words.
+    #[inline(always)]
+    fn tail(&self, rest: &[u8]) -> Result<Tail, WireError> {
+        let pad = usize::from(self.base.pad());
+        if !rest.len().is_multiple_of(4) || pad > rest.len() {
+            return Err(WireError::Padding);
+        }
+        Ok(Tail { rest_len: rest.len(), payload_len: rest.len() - pad })
+    }
+
+    #[inline(always)]
+    fn push(&self, operation: Operation, rest: &[u8]) -> Result<Decoded, WireError> {
+        self.frame.push_data(self.ulp(operation), self.tail(rest)?)
+    }
+
+    #[inline]
+    fn send(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let ((rmsn, offset), rest) = placement(rest)?;
+        self.push(Operation::Send { position, tail: SendTail::Plain, rmsn, offset }, rest)
+    }
+
+    fn send_immediate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let ((rmsn, offset), rest) = placement(rest)?;
+        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        self.push(Operation::Send { position, tail: SendTail::Immediate(immediate.value()), rmsn, offset }, rest)
+    }
+
+    fn send_invalidate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let ((rmsn, offset), rest) = placement(rest)?;
+        let (key, rest) = known(IethView::split(rest))?;
+        self.push(Operation::Send { position, tail: SendTail::Invalidate(key.rkey()), rmsn, offset }, rest)
+    }
+
+    #[inline]
+    fn write(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let (reth, rest) = known(RethView::split(rest))?;
+        self.push(Operation::Write { position, reth: reth.to_repr(), tail: None }, rest)
+    }
+
+    fn write_immediate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let (reth, rest) = known(RethView::split(rest))?;
+        let (rmsn, rest) = sink_tag::split_word(rest)?;
+        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        let tail = WriteTail { rmsn: Rmsn::new(rmsn), immediate: immediate.value() };
+        self.push(Operation::Write { position, reth: reth.to_repr(), tail: Some(tail) }, rest)
+    }
+
+    #[inline]
+    fn read_request(&self, rest: &[u8]) -> Result<Decoded, WireError> {
+        let (reth, rest) = known(RethView::split(rest))?;
+        let (rmsn, rest) = sink_tag::split_word(rest)?;
+        let (sink, rest) = sink_tag::split_tag(rest)?;
+        let operation = Operation::ReadRequest { reth: reth.to_repr(), rmsn: Rmsn::new(rmsn), sink };
+        self.frame.pull_request(self.ulp(operation), self.tail(rest)?)
+    }
+
+    #[inline]
+    fn read_response(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
+        let (sink, rest) = sink_tag::split_tag(rest)?;
+        self.frame.pull_data(self.ulp(Operation::ReadResponse { position, sink }), self.tail(rest)?)
+    }
+
+    fn atomic_request(&self, op: fn(AtomicEthView<'a>) -> AtomicOp, rest: &'a [u8]) -> Result<Decoded, WireError> {
+        let (view, rest) = known(AtomicEthView::split(rest))?;
+        let (rmsn, rest) = sink_tag::split_word(rest)?;
+        let (sink, rest) = sink_tag::split_tag(rest)?;
+        let (va, rkey, op, rmsn) = (view.va(), view.rkey(), op(view), Rmsn::new(rmsn));
+        self.frame.pull_request(self.ulp(Operation::AtomicRequest { va, rkey, op, rmsn, sink }), self.tail(rest)?)
+    }
+
+    fn atomic_response(&self, rest: &[u8]) -> Result<Decoded, WireError> {
+        let (value, rest) = known(AtomicAckEthView::split(rest))?;
+        let (sink, rest) = sink_tag::split_tag(rest)?;
+        let operation = Operation::AtomicResponse { original: value.original(), sink };
+        self.frame.pull_data(self.ulp(operation), self.tail(rest)?)
+    }
+
+    /// The opcodes of unreliable datagrams: one packet, with immediate and without.
+    fn datagram(&self, rest: &[u8]) -> Result<Decoded, WireError> {
+        let has_immediate = match Opcode::from_byte(Format::UnreliableDatagram, self.base.opcode()) {
+            Some(Opcode::SendOnly) => false,
+            Some(Opcode::SendOnlyImmediate) => true,
+            _ => return Err(WireError::Opcode),
+        };
+        let (view, rest) = known(DethView::split(rest))?;
+        let (queue_key, source_qpn) = (view.queue_key(), view.source_qpn());
+        if !has_immediate {
+            return self.push(Operation::Datagram { queue_key, source_qpn, immediate: None }, rest);
+        }
+        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        let immediate = Some(immediate.value());
+        self.push(Operation::Datagram { queue_key, source_qpn, immediate }, rest)
     }
 }
 
@@ -86,82 +182,6 @@ fn placement(rest: &[u8]) -> Result<((Rmsn, u32), &[u8]), WireError> {
     let (rmsn, rest) = sink_tag::split_word(rest)?;
     let (offset, rest) = sink_tag::split_word(rest)?;
     Ok(((Rmsn::new(rmsn), offset), rest))
-}
-
-#[inline]
-fn send(position: Position, rest: &[u8]) -> Read<'_> {
-    let ((rmsn, offset), rest) = placement(rest)?;
-    Ok((Operation::Send { position, tail: SendTail::Plain, rmsn, offset }, rest))
-}
-
-fn send_immediate(position: Position, rest: &[u8]) -> Read<'_> {
-    let ((rmsn, offset), rest) = placement(rest)?;
-    let (immediate, rest) = known(ImmDtView::split(rest))?;
-    Ok((Operation::Send { position, tail: SendTail::Immediate(immediate.value()), rmsn, offset }, rest))
-}
-
-fn send_invalidate(position: Position, rest: &[u8]) -> Read<'_> {
-    let ((rmsn, offset), rest) = placement(rest)?;
-    let (key, rest) = known(IethView::split(rest))?;
-    Ok((Operation::Send { position, tail: SendTail::Invalidate(key.rkey()), rmsn, offset }, rest))
-}
-
-#[inline]
-fn write_data(position: Position, rest: &[u8]) -> Read<'_> {
-    let (reth, rest) = known(RethView::split(rest))?;
-    Ok((Operation::Write { position, reth: reth.to_repr(), tail: None }, rest))
-}
-
-fn write_immediate(position: Position, rest: &[u8]) -> Read<'_> {
-    let (reth, rest) = known(RethView::split(rest))?;
-    let (rmsn, rest) = sink_tag::split_word(rest)?;
-    let (immediate, rest) = known(ImmDtView::split(rest))?;
-    let tail = WriteTail { rmsn: Rmsn::new(rmsn), immediate: immediate.value() };
-    Ok((Operation::Write { position, reth: reth.to_repr(), tail: Some(tail) }, rest))
-}
-
-#[inline]
-fn read_request(rest: &[u8]) -> Read<'_> {
-    let (reth, rest) = known(RethView::split(rest))?;
-    let (rmsn, rest) = sink_tag::split_word(rest)?;
-    let (sink, rest) = sink_tag::split_tag(rest)?;
-    Ok((Operation::ReadRequest { reth: reth.to_repr(), rmsn: Rmsn::new(rmsn), sink }, rest))
-}
-
-#[inline]
-fn read_response(position: Position, rest: &[u8]) -> Read<'_> {
-    let (sink, rest) = sink_tag::split_tag(rest)?;
-    Ok((Operation::ReadResponse { position, sink }, rest))
-}
-
-fn atomic_request(opcode: Opcode, rest: &[u8]) -> Read<'_> {
-    let (view, rest) = known(AtomicEthView::split(rest))?;
-    let (rmsn, rest) = sink_tag::split_word(rest)?;
-    let (sink, rest) = sink_tag::split_tag(rest)?;
-    let op = if opcode == Opcode::CompareSwap { view.compare_swap() } else { view.fetch_add() };
-    Ok((Operation::AtomicRequest { va: view.va(), rkey: view.rkey(), op, rmsn: Rmsn::new(rmsn), sink }, rest))
-}
-
-fn atomic_response(rest: &[u8]) -> Read<'_> {
-    let (value, rest) = known(AtomicAckEthView::split(rest))?;
-    let (sink, rest) = sink_tag::split_tag(rest)?;
-    Ok((Operation::AtomicResponse { original: value.original(), sink }, rest))
-}
-
-/// The opcodes of unreliable datagrams: one packet, with immediate and without.
-fn datagram(byte: u8, rest: &[u8]) -> Read<'_> {
-    let has_immediate = match Opcode::from_byte(Format::UnreliableDatagram, byte) {
-        Some(Opcode::SendOnly) => false,
-        Some(Opcode::SendOnlyImmediate) => true,
-        _ => return Err(WireError::Opcode),
-    };
-    let (view, rest) = known(DethView::split(rest))?;
-    let (queue_key, source_qpn) = (view.queue_key(), view.source_qpn());
-    if !has_immediate {
-        return Ok((Operation::Datagram { queue_key, source_qpn, immediate: None }, rest));
-    }
-    let (immediate, rest) = known(ImmDtView::split(rest))?;
-    Ok((Operation::Datagram { queue_key, source_qpn, immediate: Some(immediate.value()) }, rest))
 }
 
 /// Writes the headers; `pad` bytes follow the payload.

@@ -1,6 +1,6 @@
 //! Messages from bytes: one function for each type of packet.
 
-use core::ops::Range;
+use rnic_base::Psn32;
 
 use super::{Decoded, nvme, rdma};
 use crate::falcon::header::acknowledgement::AcknowledgementView;
@@ -8,7 +8,7 @@ use crate::falcon::header::base::{self, StartView};
 use crate::falcon::header::refusal::RefusalView;
 use crate::falcon::header::resync::ResyncView;
 use crate::falcon::header::{bitmaps, request_length};
-use crate::falcon::{Body, Nack, Packet, PacketType, Timestamp, Ulp, UlpProtocol, WireError};
+use crate::falcon::{Body, Nack, Packet, PacketType, Rsn, Timestamp, Ulp, UlpProtocol, WireError};
 
 /// A message of which the first words are read.
 #[derive(Clone, Copy)]
@@ -23,13 +23,22 @@ pub(super) struct Start<'a> {
     pub(super) timestamp: Timestamp,
 }
 
-/// The upper layer's part of a message: headers, where the payload stands from its end, how long that is.
-pub(super) struct Upper {
-    /// The headers.
-    pub(super) ulp: Ulp,
-    /// Bytes behind the headers.
+/// A packet of a transaction of which Falcon's own headers are read; the upper layer's follow.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'a> {
+    start: &'a Start<'a>,
+    psn: Psn32,
+    rsn: Rsn,
+    /// Zero in Pull Data, which has none.
+    length: u16,
+}
+
+/// What is behind the upper layer's headers.
+#[derive(Clone, Copy)]
+pub(super) struct Tail {
+    /// Bytes of payload and padding.
     pub(super) rest_len: usize,
-    /// How many of them are payload.
+    /// Bytes of payload.
     pub(super) payload_len: usize,
 }
 
@@ -61,27 +70,7 @@ impl Start<'_> {
         UlpProtocol::from_code(self.start.protocol()).ok_or(WireError::Protocol)
     }
 
-    /// The upper layer's headers and payload.
-    #[inline]
-    fn upper(&self, rest: &[u8]) -> Result<Upper, WireError> {
-        let upper = match self.protocol()? {
-            UlpProtocol::Rdma => rdma::read(rest)?,
-            UlpProtocol::Nvme => nvme::read(rest)?,
-            UlpProtocol::None => return Err(WireError::Protocol),
-        };
-        if upper.ulp.packet_type() == Some(self.packet_type) { Ok(upper) } else { Err(WireError::Transaction) }
-    }
-
-    /// The packet of a transaction with `body` and the payload of `upper`.
-    #[inline]
-    fn transaction(&self, body: Body, upper: &Upper) -> Result<Decoded, WireError> {
-        let payload_len = u32::try_from(upper.payload_len).map_err(|_| WireError::PayloadLength)?;
-        let start = self.message_len - upper.rest_len;
-        let packet = self.packet(upper.ulp.protocol(), body, payload_len);
-        self.finish(packet, start..start + upper.payload_len)
-    }
-
-    #[inline]
+    #[inline(always)]
     fn packet(&self, protocol: UlpProtocol, body: Body, payload_len: u32) -> Packet {
         Packet {
             cid: self.start.cid(),
@@ -93,14 +82,6 @@ impl Start<'_> {
             payload_len,
             body,
         }
-    }
-
-    #[inline]
-    fn finish(&self, packet: Packet, payload: Range<usize>) -> Result<Decoded, WireError> {
-        if !packet.allows_payload(packet.payload_len) {
-            return Err(WireError::PayloadLength);
-        }
-        Ok(Decoded { packet, payload })
     }
 
     /// A packet without payload, of which `rest` is left over.
@@ -120,19 +101,66 @@ impl Start<'_> {
     }
 }
 
+impl Frame<'_> {
+    /// Reads the upper layer's headers, by its own code: each of its packets ends in one of the functions below, so
+    /// that the headers are built where they stay.
+    #[inline]
+    fn upper(&self, rest: &[u8]) -> Result<Decoded, WireError> {
+        match self.start.protocol()? {
+            UlpProtocol::Rdma => rdma::read(self, rest),
+            UlpProtocol::Nvme => nvme::read(self, rest),
+            UlpProtocol::None => Err(WireError::Protocol),
+        }
+    }
+
+    /// Asks for data, when Falcon's headers say so too.
+    #[inline(always)]
+    pub(super) fn pull_request(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
+        let Self { psn, rsn, length, .. } = *self;
+        self.finish(PacketType::PullRequest, Body::PullRequest { psn, rsn, length, ulp }, tail)
+    }
+
+    /// Data that was asked for, when Falcon's headers say so too.
+    #[inline(always)]
+    pub(super) fn pull_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
+        let Self { psn, rsn, .. } = *self;
+        self.finish(PacketType::PullData, Body::PullData { psn, rsn, ulp }, tail)
+    }
+
+    /// Data that was not asked for, when Falcon's headers say so too.
+    #[inline(always)]
+    pub(super) fn push_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
+        let Self { psn, rsn, length, .. } = *self;
+        self.finish(PacketType::PushData, Body::PushData { psn, rsn, length, ulp }, tail)
+    }
+
+    #[inline(always)]
+    fn finish(&self, packet_type: PacketType, body: Body, tail: Tail) -> Result<Decoded, WireError> {
+        if packet_type != self.start.packet_type {
+            return Err(WireError::Transaction);
+        }
+        let payload_len = u32::try_from(tail.payload_len).map_err(|_| WireError::PayloadLength)?;
+        let protocol = body.ulp().map_or(UlpProtocol::None, Ulp::protocol);
+        let packet = self.start.packet(protocol, body, payload_len);
+        if !packet.allows_payload(payload_len) {
+            return Err(WireError::PayloadLength);
+        }
+        let start = self.start.message_len - tail.rest_len;
+        Ok(Decoded { packet, payload: start..start + tail.payload_len })
+    }
+}
+
 #[inline]
 fn pull_request(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     let ((psn, rsn), rest) = base::split_numbers(rest)?;
     let (length, rest) = request_length::split_length::<{ request_length::PULL_LEN }>(rest)?;
-    let upper = start.upper(rest)?;
-    start.transaction(Body::PullRequest { psn, rsn, length, ulp: upper.ulp }, &upper)
+    Frame { start, psn, rsn, length }.upper(rest)
 }
 
 #[inline]
 fn pull_data(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     let ((psn, rsn), rest) = base::split_numbers(rest)?;
-    let upper = start.upper(rest)?;
-    start.transaction(Body::PullData { psn, rsn, ulp: upper.ulp }, &upper)
+    Frame { start, psn, rsn, length: 0 }.upper(rest)
 }
 
 #[inline]
@@ -142,8 +170,7 @@ fn push_data(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     if rest.len() != usize::from(length) {
         return Err(WireError::RequestLength);
     }
-    let upper = start.upper(rest)?;
-    start.transaction(Body::PushData { psn, rsn, length, ulp: upper.ulp }, &upper)
+    Frame { start, psn, rsn, length }.upper(rest)
 }
 
 fn resync(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
