@@ -182,7 +182,7 @@ impl Engine {
 
     /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next
     /// call.
-    #[inline]
+    #[inline(always)]
     pub fn transmit(&mut self, now: Time) -> Option<&Transmit> {
         self.core.now = now;
         while let Some(control) = self.core.control.pop() {

@@ -69,6 +69,8 @@ pub struct Transport {
     response_patience_max: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
+    /// Somebody wants to know round-trip times.
+    pub(crate) times_packets: bool,
     pub(crate) path_per_packet: bool,
     pub(crate) schedule_listens: bool,
 }
@@ -82,6 +84,8 @@ impl Transport {
         profile.check()?;
         let places_early = profile.placement().keeps_early();
         let recovery = &profile.recovery;
+        let recovery_interest = (recovery.policy.interest)(&recovery.params);
+        let control_interest = (profile.control.policy.interest)(&profile.control.params);
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
         let mut transport = Self {
             format: match profile.protocol {
@@ -112,8 +116,9 @@ impl Transport {
             window_bits,
             response_patience: many((recovery.policy.initial_rto)(&recovery.params)),
             response_patience_max: many((recovery.policy.longest_rto)(&recovery.params)),
-            recovery_interest: (profile.recovery.policy.interest)(&profile.recovery.params),
-            control_interest: (profile.control.policy.interest)(&profile.control.params),
+            recovery_interest,
+            control_interest,
+            times_packets: recovery_interest == Interest::Always || control_interest.acked,
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
             schedule_listens: (profile.schedule.policy.listens)(&profile.schedule.params),
             profile,

@@ -16,7 +16,7 @@ mod target;
 use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
-use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome};
+use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit};
 use rnic_wire::{Headers, Packet, Qpn};
 
 use crate::agenda::NEVER;
@@ -222,15 +222,22 @@ impl Host {
             return;
         }
         self.wake = NEVER;
-        let Some(transmit) = self.engine.transmit(now) else { return };
+        let Some((entry, _)) = self.next_packet(now, network) else { return };
+        self.port.send(now, entry, network);
+        self.wake = self.port.free_at;
+    }
+
+    /// The engine's next packet, as it travels and as the engine made it.
+    #[inline(always)]
+    fn next_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Transmit)> {
+        let transmit = self.engine.transmit(now)?;
         let entry = self.carriage.load(transmit, &mut network.packets);
+        let transmit = *transmit;
         if self.carriage.wants_bytes() {
-            let transmit = *transmit;
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
             self.carriage.load_bytes(now, &transmit, memory, entry.packet, &mut network.packets);
         }
-        self.port.send(now, entry, network);
-        self.wake = self.port.free_at;
+        Some((entry, transmit))
     }
 
     #[inline]
@@ -247,7 +254,7 @@ impl Host {
     }
 
     /// Hands a packet to the engine; `None` when it is damaged.
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let congested = entry.has(Flags::MARKED);
         let packets = &mut network.packets;

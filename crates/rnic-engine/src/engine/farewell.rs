@@ -31,13 +31,12 @@ impl Engine {
             from: qp.number,
             expected: responder.window.expected,
             msn: responder.msn,
-            says: Control::Ack(AckKind::Ack),
-            echo: false,
+            says: Control::Ack { kind: AckKind::Ack, echo: false },
         });
         let responses = qp.responses.as_ref().filter(|responses| !scheduled && !responses.is_waiting());
         let received = responses.map(|responses| {
-            let (expected, says) = (responses.window.expected, Control::ReadAck(AckKind::Ack));
-            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says, echo: false }
+            let (expected, says) = (responses.window.expected, Control::ReadAck { kind: AckKind::Ack, echo: false });
+            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says }
         });
         let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
         queued > 0

@@ -230,7 +230,7 @@ impl Qp {
         {
             regulator.last_cnp = Some(now);
             let (expected, says) = (self.responder.window.expected, Control::Cnp);
-            let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says, echo: false };
+            let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says };
             core.push_control(control);
         }
         if interest.echo && !self.transport.acks_every_packet {

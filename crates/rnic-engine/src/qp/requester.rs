@@ -248,24 +248,15 @@ impl Qp {
             core.count_wait(WaitReason::ReceiverNotReady);
             return false;
         }
-        let mut repeat = self.requester.window.first_to_repeat();
-        if repeat.is_some()
-            && self.transport.retransmit_fetch != Duration::ZERO
-            && let Some(at) = repeat.and_then(|seq| self.requester.window.fetched_at(seq, now))
-        {
-            // New packets do not wait for it.
-            core.timers.arm(self.slot, Deadline::at(at), &mut self.armed);
-            repeat = None;
-        }
+        let repeat = match self.requester.window.first_to_repeat() {
+            Some(seq) if self.is_being_fetched(core, now, seq) => None,
+            repeat => repeat,
+        };
         if repeat.is_none() && !self.requester.queue.has_unsent() && !self.requester.window.serves {
             return false;
         }
         if let Some(at) = self.pacing_allows_at(now) {
             self.arm_pacing(core, at);
-            return false;
-        }
-        if repeat.is_some_and(|seq| self.window_holds_repeat(&self.requester.window, seq)) {
-            core.count_wait(WaitReason::Window);
             return false;
         }
         let made = match repeat {
@@ -279,8 +270,23 @@ impl Qp {
         made
     }
 
+    /// Whether packet `seq`, which is to be sent again, is not here yet (I-26). New packets do not wait for it.
+    #[cold]
+    fn is_being_fetched(&mut self, core: &mut Core, now: Time, seq: Seq) -> bool {
+        if self.transport.retransmit_fetch == Duration::ZERO {
+            return false;
+        }
+        let Some(at) = self.requester.window.fetched_at(seq, now) else { return false };
+        core.timers.arm(self.slot, Deadline::at(at), &mut self.armed);
+        true
+    }
+
     #[cold]
     fn repeat_request(&mut self, core: &mut Core, now: Time, seq: Seq) -> bool {
+        if self.window_holds_repeat(&self.requester.window, seq) {
+            core.count_wait(WaitReason::Window);
+            return false;
+        }
         let requester = &mut self.requester;
         let Some(counter) = requester.queue.find(seq) else { return self.repeat_answer_packet(core, now, seq) };
         let wqe = requester.queue.get(counter);

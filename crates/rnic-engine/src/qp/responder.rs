@@ -174,21 +174,42 @@ impl Qp {
                 return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
             }
         }
-        let repairs = !self.responder.window.is_in_order();
-        let executed = self.execute_packet(core, packet, seq, dma);
-        if let Err(code) = executed.and_then(|()| if repairs { self.drain_early(core, dma) } else { Ok(()) }) {
+        if let Err(code) = self.execute_packet(core, packet, seq, dma) {
             self.refuse(core, code);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
+        if !self.responder.window.is_in_order() {
+            return self.finish_repair(core, seq, packet, dma);
+        }
+        self.answer_in_order(core, seq, packet, AckKind::Ack);
+        RxOutcome::Accepted
+    }
+
+    /// The packet `seq`, just executed, was missing: the turn of those behind it that came early has come.
+    #[inline(never)]
+    fn finish_repair<D: Dma>(&mut self, core: &mut Core, seq: Seq, packet: &Packet, dma: &mut D) -> RxOutcome {
+        if let Err(code) = self.drain_early(core, dma) {
+            self.refuse(core, code);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        let kind = if self.transport.acks_every_packet {
+            self.repaired_ack(core, LaneId::RequestsIn, seq)
+        } else {
+            self.answer_to_repair(&self.responder.window)
+        };
+        self.answer_in_order(core, seq, packet, kind);
+        RxOutcome::Accepted
+    }
+
+    /// Says `kind` of a packet that was expected and has been executed, if anything is to be said.
+    #[inline(always)]
+    fn answer_in_order(&mut self, core: &mut Core, seq: Seq, packet: &Packet, kind: AckKind) {
         if self.transport.acks_every_packet {
-            let kind = if repairs { self.repaired_ack(core, LaneId::RequestsIn, seq) } else { AckKind::Ack };
             self.acknowledge(core, kind);
         } else if self.owes_for(packet) || self.has_taken_early(seq) {
             self.responder.owes = None;
-            let kind = self.answer_to_repair(&self.responder.window);
             self.owe(core, kind);
         }
-        RxOutcome::Accepted
     }
 
     /// Whether packets behind `seq`, just accepted in order, were here already: whatever they asked for is due now.
@@ -205,6 +226,7 @@ impl Qp {
     }
 
     /// Tells the sender of a gap, if it listens for such news.
+    #[inline(never)]
     fn report_gap(&mut self, core: &mut Core, kind: AckKind) {
         if self.transport.reports_gaps {
             self.acknowledge(core, kind);
@@ -275,14 +297,14 @@ impl Qp {
     }
 
     /// Sends an acknowledgement: at once where every packet gets one, else when the responses before it are out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acknowledge(&mut self, core: &mut Core, kind: AckKind) {
         if !self.transport.acks_every_packet {
             return self.owe(core, kind);
         }
         let Responder { window, msn, .. } = &self.responder;
-        let (expected, says) = (window.expected, Control::Ack(kind));
-        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: *msn, says, echo: core.echo };
+        let (expected, says) = (window.expected, Control::Ack { kind, echo: core.echo });
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: *msn, says };
         if !core.push_control(control) {
             self.owe_echo(core.echo);
             self.owe(core, kind);

@@ -117,7 +117,7 @@ impl SendWindow {
         if self.is_empty() || transport.times_last_sent {
             self.restart_timer(now);
         }
-        if drawn && (transport.recovery_interest == Interest::Always || transport.control_interest.acked) {
+        if drawn && transport.times_packets {
             self.time_packet(now, transport);
         }
         let nothing_to_repeat = self.cursor == self.next;

@@ -60,7 +60,7 @@ impl Carriage {
     }
 
     /// Puts a packet on its way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self, transmit: &Transmit, packets: &mut Packets) -> Entry {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
         let label = source_port(transmit.label);

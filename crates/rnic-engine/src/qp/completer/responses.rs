@@ -299,8 +299,8 @@ impl Qp {
     /// Acknowledges responses (IRN section 5.2: one for every response packet).
     pub(crate) fn acknowledge_responses(&mut self, core: &mut Core, kind: AckKind) {
         let Some(responses) = &mut self.responses else { return };
-        let (expected, says) = (responses.window.expected, Control::ReadAck(kind));
-        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says, echo: core.echo };
+        let (expected, says) = (responses.window.expected, Control::ReadAck { kind, echo: core.echo });
+        let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says };
         if !core.push_control(control) {
             responses.owes_ack = true;
             self.owe_echo(core.echo);

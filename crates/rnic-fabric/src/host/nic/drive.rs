@@ -130,13 +130,7 @@ impl Host {
             if nic.pipeline > now || nic.ahead >= nic.ahead_max {
                 return;
             }
-            let Some(transmit) = self.engine.transmit(now) else { return };
-            let transmit = *transmit;
-            let entry = self.carriage.load(&transmit, &mut network.packets);
-            if self.carriage.wants_bytes() {
-                let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
-                self.carriage.load_bytes(now, &transmit, memory, entry.packet, &mut network.packets);
-            }
+            let Some((entry, transmit)) = self.next_packet(now, network) else { return };
             self.nic_mut().take_out(now, &transmit, entry);
         }
     }
