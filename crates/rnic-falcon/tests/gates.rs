@@ -48,12 +48,14 @@ fn f_19_pull_data_is_not_held_back_by_ncwnd() {
     config.ncwnd = 1;
     let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
     let mut link = Link::new(config, Box::new(rule));
+    link.ends[0].upper.pushes(10);
+    link.run_for(micros(1));
+    assert_eq!(link.ends[0].left(PacketType::PushData).len(), 1, "ncwnd holds back the second Push");
     for rsn in 0..100 {
         link.ends[0].upper.pull_data(Psn32::new(rsn));
     }
-    link.ends[0].upper.pushes(10);
     link.run_for(micros(100));
-    assert_eq!(link.ends[0].left(PacketType::PullData).len(), 32, "as many as fcwnd allows");
+    assert_eq!(link.ends[0].left(PacketType::PullData).len(), 31, "as many as fcwnd allows");
 
     // And behind a Push that waits for ncwnd in the same window, in both directions at once.
     let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));

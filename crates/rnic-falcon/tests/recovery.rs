@@ -5,7 +5,7 @@ mod two_ends;
 use std::collections::BTreeMap;
 
 use rnic_base::{Duration, RandomStreams, Time};
-use rnic_falcon::delivery::{AckRequestRule, DeliveryConfig, Departure};
+use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure};
 use rnic_falcon::seam::Context;
 use rnic_policy::Cwnd;
 use rnic_wire::falcon::{Body, NackCode, PacketType, RnrTimeout};
@@ -249,7 +249,11 @@ fn a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost() {
         let rule = move |_, _, departure: &Departure| {
             let is_nack = matches!(departure.packet.body, Body::Nack(_));
             nacks += u32::from(is_nack);
-            if is_nack && nacks <= lost_nacks { LOST } else { after(DELAY) }
+            match is_nack {
+                true if nacks <= lost_nacks => LOST,
+                true => [Some(DELAY), Some(DELAY + micros(3))],
+                false => after(DELAY),
+            }
         };
         let mut link = Link::new(config(), Box::new(rule));
         let code = NackCode::CompleteInError { ulp: 7 };
@@ -257,7 +261,7 @@ fn a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost() {
         link.ends[0].upper.pushes(10);
         link.run_for(Duration::from_ms(60));
         let (sender, receiver) = (&link.ends[0], &link.ends[1]);
-        assert_eq!(sender.upper.nacked, [(Context(4), code)], "told once, however often the NACK came");
+        assert_eq!(sender.upper.nacked, [(Context(4), code)], "told once, though the NACK came twice");
         assert!(sender.upper.all_acked(), "{lost_nacks} NACKs lost");
         let resyncs = sender.left(PacketType::Resync);
         let Some((_, resync)) = resyncs.first() else { panic!("no Resync left") };
@@ -286,27 +290,104 @@ fn want_of_resources_is_reported_and_repaired() {
 
 #[test]
 fn ordered_connections_send_again_in_rsn_order_across_both_windows() {
-    let mut config = config();
-    tune(&mut config, "rto", "200us");
-    // Pull Requests and Push Data take turns; everything is lost once.
+    // Pull Requests and Push Data take turns; everything is lost once, and found lost at the same moment.
     let rule = |_, from, departure: &Departure| if from == 0 && !departure.again { LOST } else { after(DELAY) };
-    let mut link = Link::new(config, Box::new(rule));
+    let mut link = Link::new(config(), Box::new(rule));
     link.ends[1].upper.answers = false;
     for _ in 0..8 {
         link.ends[0].upper.pull();
         link.ends[0].upper.push();
         link.ends[0].upper.push();
     }
-    link.run_for(Duration::from_ms(3));
+    link.run_for(micros(100));
+    link.ends[0].delivery.apply(0, &ControlSettings { rto: Some(micros(50)), ..Default::default() });
+    link.run_for(micros(20));
     let again: Vec<u32> = link.ends[0]
         .log
         .iter()
         .filter(|(_, departure)| departure.again)
         .map(|(_, departure)| departure.packet.body.rsn().expect("it has one").value())
         .collect();
-    assert!(again.len() >= 24 && again.is_sorted(), "{again:?}");
+    assert_eq!(again, (0..24).collect::<Vec<u32>>());
     let kept: Vec<u32> = link.ends[1].upper.order.iter().map(|(_, rsn)| *rsn).collect();
     assert!(kept.is_sorted(), "{kept:?}");
+}
+
+#[test]
+fn f_12_probes_that_nothing_answers_come_at_twice_the_wait_and_never_replace_the_timeout() {
+    // The peer falls silent for good after the first ten packets.
+    let rule = |_, from, departure: &Departure| {
+        if from == 0 && psn(departure) >= 10 { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(asking(config()), Box::new(rule));
+    link.ends[0].upper.pushes(10);
+    link.run_for(micros(100));
+    link.ends[0].upper.pushes(10);
+    let start = link.now;
+    link.run_for(micros(990));
+    let again: Vec<u64> =
+        link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(at, _)| at.since(start).as_ns() / 1_000).collect();
+    // The last left at 0.9 us. 2 round trips and 8 us later, then 56, 112, 224 and 448 us after the one before.
+    assert_eq!(again, [28, 84, 196, 420, 868]);
+    assert_eq!(link.ends[0].delivery.counters().timeouts, 0);
+    link.run_for(micros(50));
+    assert!(link.ends[0].delivery.counters().timeouts > 0);
+}
+
+#[test]
+fn f_15_times_that_the_adaptive_engine_sets_replace_the_policys() {
+    let wait_for = |settings: ControlSettings| {
+        let mut link = Link::new(asking(config()), Box::new(losing(&[100], 1)));
+        link.ends[0].delivery.apply(0, &settings);
+        link.ends[0].upper.pushes(120);
+        link.run_for(Duration::from_ms(2));
+        let left = departures(&link, 100);
+        assert!(left.len() >= 2 && link.ends[0].upper.all_acked());
+        left[1].since(left[0])
+    };
+    let rack = wait_for(ControlSettings {
+        rack_rto: Some(Some(micros(30))),
+        probe: Some(Some(micros(500))),
+        ..Default::default()
+    });
+    assert!(rack >= micros(30) && rack < micros(31), "{rack}");
+    let settings =
+        ControlSettings { rack_rto: Some(Some(micros(900))), probe: Some(Some(micros(60))), ..Default::default() };
+    let probe = wait_for(settings);
+    assert!(probe >= micros(60) && probe < micros(80), "{probe}");
+    let settings = ControlSettings {
+        rack_rto: Some(Some(micros(900))),
+        probe: Some(Some(micros(900))),
+        rto: Some(micros(200)),
+        ..Default::default()
+    };
+    let timeout = wait_for(settings);
+    assert!(timeout >= micros(200) && timeout < micros(201), "{timeout}");
+}
+
+#[test]
+fn f_15_timeouts_follow_the_round_trip() {
+    // Ten times the delay from 1 ms on; packet 100 is lost before, 900 after.
+    let start = rnic_base::Time::from_us(1_000);
+    let mut lose = losing(&[100, 900], 1);
+    let rule = move |now: Time, from, departure: &Departure| {
+        let slow = now.since(start) > Duration::from_ms(1);
+        let fate = lose(now, from, departure);
+        if fate == LOST || !slow { fate } else { after(DELAY.saturating_mul(10)) }
+    };
+    let mut link = Link::new(asking(config()), Box::new(rule));
+    link.packet_time = Duration::from_ns(500);
+    link.ends[0].upper.pushes(200);
+    link.run_until(start + Duration::from_ms(1) + micros(1));
+    link.ends[0].upper.pushes(1_000);
+    link.run_for(Duration::from_ms(10));
+    let wait = |number| {
+        let left = departures(&link, number);
+        left[1].since(left[0])
+    };
+    assert!(wait(100) < micros(15), "{}", wait(100));
+    assert!(wait(900) > micros(100) && wait(900) < micros(150), "{}", wait(900));
+    assert!(link.ends[0].upper.all_acked());
 }
 
 #[test]

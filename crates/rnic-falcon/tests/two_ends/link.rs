@@ -139,7 +139,7 @@ impl<'r, U: Above> Link<'r, U> {
         [below, end.upper.wake()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// Goes on until `end`, or until nothing is left to happen.
+    /// Goes on until `end`.
     pub fn run_until(&mut self, end: Time) {
         self.pump(0);
         self.pump(1);
@@ -147,11 +147,11 @@ impl<'r, U: Above> Link<'r, U> {
         loop {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let wakes = [self.wake(0), self.wake(1)];
-            let Some(next) = [event, wakes[0], wakes[1]].into_iter().flatten().min() else { return };
-            if next > end {
+            let next = [event, wakes[0], wakes[1]].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else {
                 self.now = end;
                 return;
-            }
+            };
             idle_wakes = if next == self.now && event != Some(next) { idle_wakes + 1 } else { 0 };
             assert!(idle_wakes < 10_000, "it wakes again and again at {next} and nothing happens");
             self.now = next;

@@ -1,0 +1,142 @@
+//! A peer that says anything: nothing panics, what it could not know is refused, and what it says of the past is
+//! believed no further than it goes.
+//!
+//! A failing run names its seed; `FALCON_SEED=<seed> cargo test -p rnic-falcon --test hostile` runs it alone.
+
+mod two_ends;
+
+use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Time};
+use rnic_falcon::delivery::{Arrival, Delivery, OutOfWindowRule, Reception};
+use rnic_falcon::seam::Window;
+use rnic_policy::Cwnd;
+use rnic_wire::falcon::{
+    Acknowledgement, Bitmaps, Body, Cid, FlowLabel, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode,
+    RnrTimeout, Timestamp, Ulp, UlpProtocol, WindowBases,
+};
+use two_ends::config_of;
+use two_ends::upper::{Acknowledging, Counting};
+
+/// A number near `near`, mostly; else any.
+fn number(random: &mut RandomStream, near: u32) -> Psn32 {
+    match random.below(8) {
+        0 => Psn32::new(random.bits() as u32),
+        1 => Psn32::new(near.wrapping_add(random.below(2_000) as u32).wrapping_sub(1_000)),
+        _ => Psn32::new(near.wrapping_add(random.below(140) as u32).wrapping_sub(4)),
+    }
+}
+
+fn any_acknowledgement(random: &mut RandomStream, t1: Timestamp) -> Acknowledgement {
+    Acknowledgement {
+        t1,
+        t2: Timestamp::new(random.bits() as u32),
+        hops: 1,
+        rx_level: 0,
+        ecn: 0,
+        metadata: 0,
+        out_of_window: OutOfWindow { data: random.below(16) == 0, request: random.below(16) == 0 },
+    }
+}
+
+fn any_nack(random: &mut RandomStream, t1: Timestamp, psn: Psn32) -> Nack {
+    let codes = [
+        NackCode::Resource,
+        NackCode::NotReady { timeout: RnrTimeout::new(random.below(32) as u8) },
+        NackCode::Xlr,
+        NackCode::CompleteInError { ulp: 3 },
+        NackCode::NonRecoverable { ulp: 4 },
+        NackCode::InvalidCid,
+    ];
+    let code = codes[random.below(codes.len() as u64) as usize];
+    let window = if random.below(2) == 0 { Window::Request } else { Window::Data };
+    Nack { t1, t2: t1, hops: 1, rx_level: 0, ecn: 0, metadata: 0, psn, window, code }
+}
+
+fn any_body(random: &mut RandomStream, ours: u32, theirs: u32, t1: Timestamp) -> Body {
+    let (psn, rsn) = (number(random, theirs), number(random, theirs));
+    match random.below(8) {
+        0 => Body::PullRequest { psn, rsn, length: 100, ulp: Ulp::None },
+        1 => Body::PullData { psn, rsn: number(random, ours), ulp: Ulp::None },
+        2 => Body::PushData { psn, rsn, length: 100, ulp: Ulp::None },
+        3 => {
+            let of = PacketType::ALL[random.below(PacketType::ALL.len() as u64) as usize];
+            Body::Resync { psn, rsn, code: ResyncCode::LocalXlr, of, vendor: 0 }
+        }
+        4 => Body::Ack(any_acknowledgement(random, t1)),
+        5 | 6 => {
+            let sparse = random.bits() & random.bits();
+            let wide = u128::from(sparse) << random.below(100);
+            let bitmaps = Bitmaps { data_acked: wide & 0xff00, data_received: wide, request_received: sparse };
+            Body::ExtendedAck(any_acknowledgement(random, t1), bitmaps)
+        }
+        _ => {
+            let psn = number(random, ours);
+            Body::Nack(any_nack(random, t1, psn))
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let streams = RandomStreams::new(seed);
+    let mut random = streams.stream("hostile");
+    let first = random.bits() as u32;
+    let flows = [1, 3, 8][random.below(3) as usize];
+    let mut config = config_of(["rack-tlp", "ooo-distance"][random.below(2) as usize], "ecmp");
+    (config.flows, config.accept_stale) = (flows, random.below(2) == 0);
+    config.first_sent = [Psn32::new(first); 2];
+    config.first_received = [Psn32::new(first.wrapping_add(7)); 2];
+    config.out_of_window = [OutOfWindowRule::Keep, OutOfWindowRule::Drop][random.below(2) as usize];
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(random.between(1, 400)), random.between(1, 400) as u32);
+    config.attempts_max = u16::MAX;
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    upper.acknowledging = Acknowledging::After(Duration::from_us(2));
+    let mut now = Time::from_us(1_000);
+    for _ in 0..4_000 {
+        now += Duration::from_ns(random.below(5_000));
+        if random.below(3) == 0 {
+            upper.push();
+            upper.pull();
+        }
+        while delivery.transmit(now, &mut upper).is_some() {}
+        if delivery.deadline().is_some_and(|at| at <= now) {
+            delivery.expire(now, &mut upper);
+        }
+        let spans = [delivery.span(Window::Request), delivery.span(Window::Data)];
+        let acked = upper.acked_count();
+        let ours = first.wrapping_add(acked as u32 / 2);
+        let theirs = delivery.bases();
+        let t1 = if random.below(4) == 0 { Timestamp::new(random.bits() as u32) } else { Timestamp::at(now) };
+        let packet = Packet {
+            cid: Cid::default(),
+            function: 0,
+            protocol: UlpProtocol::Rdma,
+            ack_request: random.below(2) == 0,
+            bases: WindowBases { data: number(&mut random, ours), request: number(&mut random, ours) },
+            timestamp: t1,
+            payload_len: 0,
+            body: any_body(&mut random, ours, theirs.data.value(), t1),
+        };
+        let label = FlowLabel::new(random.bits() as u32);
+        let arrival = Arrival { packet: &packet, label, marked: random.below(2) == 0, hops: 9 };
+        let errors = delivery.counters().peer_errors;
+        let reception = delivery.receive(now, &arrival, &mut upper);
+        while delivery.signal().is_some() {}
+        // Nobody acknowledges what was not sent.
+        let left = [delivery.span(Window::Request), delivery.span(Window::Data)];
+        assert!(left.iter().zip(spans).all(|(left, before)| *left <= before), "seed {seed}");
+        assert!(upper.acked.iter().all(|count| *count <= 1), "seed {seed}: something was acknowledged twice");
+        let is_answer = packet.body.psn().is_none();
+        if is_answer && delivery.counters().peer_errors > errors {
+            assert_eq!(reception, Reception::Dropped, "seed {seed}: {packet:?}");
+        }
+    }
+    assert!(upper.acked_count() > 0 && !upper.kept.is_empty(), "seed {seed}: it was hostile to no purpose");
+}
+
+#[test]
+fn a_hostile_peer_breaks_nothing() {
+    if let Ok(seed) = std::env::var("FALCON_SEED") {
+        return run(seed.parse().expect("a seed is a number"));
+    }
+    let runs = std::env::var("FALCON_RUNS").map_or(100, |runs| runs.parse().expect("a count is a number"));
+    (0..runs).for_each(run);
+}
