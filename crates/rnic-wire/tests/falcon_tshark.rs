@@ -383,6 +383,27 @@ fn waits_are_shown_in_milliseconds() {
     }
 }
 
+/// The flow has as many bits as the connection says, and IPv4 has no label for it.
+#[test]
+fn f_27_a_capture_shows_the_flow() {
+    let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
+    let whole = datagram(&around()[0], &golden.packet);
+    let way = common::way("10.1.2.3:49152", "10.4.5.6:1000");
+    let label = FlowLabel::of_flow(6, 3, 0x2345);
+    let fields = IpFields { flow_label: label.get(), ..IpFields::default() };
+    let datagrams = [Sent { fields, ..sent(whole.clone(), 0) }, Sent::plain(way, whole)];
+    for (bits, flow) in [("2", 2), ("3", 6), ("20", u64::from(label.get()))] {
+        let preference = format!("falcon.flow_bits:{bits}");
+        let Some(dissected) = dissect_falcon("falcon_flows", &datagrams, &["-o", &preference]) else { return };
+        for layers in &dissected {
+            check_clean(&Frame { name: "BACK", layers });
+        }
+        Frame { name: "IPv6", layers: &dissected[0] }.check_numbers(&vec![("falcon.flow", flow)]);
+        assert_eq!(find_key(&dissected[1], "falcon.flow"), None);
+        assert_eq!(find(&dissected[1], "falcon.type"), Some("9"));
+    }
+}
+
 /// Of a packet with a key only the connection is seen, unless told that captures are in clear.
 #[test]
 fn f_42_sealed_packets_show_their_connection_alone() {
