@@ -2,6 +2,7 @@
 //! and the versions of what they use. Results that were kept are valid for as long as it stays the same; a change of
 //! the report, the command or the host does not touch it.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Asked when it runs: a build directory may serve several checkouts, and this program is built for one of them.
+    let crate_dir = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let root = Path::new(&crate_dir).join("../..");
     let mut files = vec![root.join("Cargo.lock")];
     for room in ROOMS {
         let dir = root.join("crates").join(room).join("src");
