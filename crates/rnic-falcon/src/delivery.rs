@@ -15,8 +15,9 @@
 //! ```
 //!
 //! Whoever drives it: gives it what arrives ([`Delivery::receive`]); calls [`Delivery::transmit`] until nothing leaves;
-//! calls [`Delivery::expire`] at [`Delivery::deadline`]; carries [`ControlSignal`]s to an adaptive engine and its
-//! [`ControlSettings`] back. Time is an argument. Nothing is allocated once windows have had their size.
+//! calls [`Delivery::expire`] at [`Delivery::deadline`]; carries reports ([`Delivery::signal`]) to an adaptive
+//! engine and its answers back ([`Delivery::obey`]). Time is an argument. Nothing is allocated once windows have had
+//! their size.
 
 mod ack_request;
 mod acks;
@@ -38,7 +39,7 @@ pub use ack_request::AckRequestRule;
 pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, TRACKED_MAX, TX_WINDOW_MAX};
 pub use pace::{SLOT, Wheel};
 pub use receive::{Arrival, Reception};
-pub use signal::{ControlSettings, ControlSignal, SIGNALS_MAX, SignalKind};
+pub use signal::{ControlSettings, SIGNALS_MAX};
 pub use transmit::Departure;
 
 use rnic_base::{Duration, Time};
@@ -159,43 +160,6 @@ impl Delivery {
 
     fn owe(&mut self, now: Time, flow: u8, halves: u32) {
         self.echo.owe(now, flow, halves, self.config.coalesce_count, self.config.coalesce_timeout);
-    }
-
-    /// The next event for the adaptive engine.
-    #[inline]
-    pub fn signal(&mut self) -> Option<ControlSignal> {
-        self.signals.pop()
-    }
-
-    /// What the adaptive engine wants for `flow`, and for the connection.
-    ///
-    /// # Panics
-    /// When the connection has no such flow.
-    pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
-        assert!(flow < self.config.flows, "flow {flow} of {}", self.config.flows);
-        if let Some(fcwnd) = settings.fcwnd {
-            self.flows.set_fcwnd(flow, fcwnd);
-        }
-        if let Some(ncwnd) = settings.ncwnd {
-            self.limits.ncwnd = ncwnd.max(1);
-        }
-        if let Some(gap) = settings.packet_gap {
-            self.limits.packet_gap = gap;
-        }
-        if let Some(label) = settings.label {
-            self.flows.set_label(flow, label);
-        }
-        if let Some(rule) = settings.ack_request {
-            self.config.ack_request = rule;
-        }
-        self.waits.apply(settings);
-        if settings.rto.is_some() || settings.rack_rto.is_some() {
-            // Deadlines that were computed from the old times are looked at anew when the next packet moves.
-            for window in self.tx.iter_mut().filter(|window| !window.is_idle()) {
-                window.timer = Time::ZERO;
-                window.of_age = window.of_age.min(window.timer);
-            }
-        }
     }
 
     /// The connection's `fcwnd`: the sum of its flows'.

@@ -8,9 +8,10 @@ use rnic_base::{Duration, RandomStreams, Time};
 use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure};
 use rnic_falcon::seam::Context;
 use rnic_policy::Cwnd;
+use rnic_policy::control::report::ReportKind;
 use rnic_wire::falcon::{Body, NackCode, PacketType, RnrTimeout};
 use two_ends::link::{Fate, LOST, Link, after};
-use two_ends::upper::{Acknowledging, Counting};
+use two_ends::upper::Acknowledging;
 use two_ends::{config, config_of, micros, tune};
 
 /// One way.
@@ -281,10 +282,8 @@ fn want_of_resources_is_reported_and_repaired() {
     link.ends[1].upper.room = None;
     link.run_for(Duration::from_ms(20));
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
-    let codes = link.ends[0]
-        .signals
-        .iter()
-        .filter(|signal| matches!(signal.kind, rnic_falcon::delivery::SignalKind::Nacked { code: NackCode::Resource }));
+    let refused = ReportKind::Nacked { code: NackCode::Resource.code() };
+    let codes = link.ends[0].signals.iter().filter(|signal| signal.kind == refused);
     assert!(codes.count() > 0, "the adaptive engine hears of it");
 }
 
@@ -404,5 +403,4 @@ fn pull_data_acknowledges_its_request() {
     }
     link.run_for(micros(100));
     assert_eq!(link.ends[0].upper.acked, [0, 1, 1, 1]);
-    assert_eq!(Counting::new().acked, []);
 }

@@ -8,6 +8,7 @@
 //! simulator's bit at the end of an operation is left out (the layer does not know operations).
 
 use rnic_policy::Cwnd;
+use rnic_policy::control::report::AckRate;
 
 /// What to ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,11 @@ impl AckRequestRule {
     pub const DEFAULT: Self = Self { threshold: Cwnd::packets(2), share: 26 };
     /// Every packet asks.
     pub const ALWAYS: Self = Self { threshold: Cwnd::ONE, share: 256 };
+
+    /// What an adaptive engine asks for: two packets of so many. It has looked at the windows itself.
+    pub fn of_rate(rate: AckRate) -> Self {
+        Self { threshold: Cwnd::from_fixed(0), share: (512 / rate.packets_per_two()) as u16 }
+    }
 }
 
 /// Spreads the share.

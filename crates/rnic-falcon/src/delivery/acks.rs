@@ -20,6 +20,7 @@
 //! and timeout know that the packet has not arrived.
 
 use rnic_base::{Seq, Time};
+use rnic_policy::control::report::ReportKind;
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Nack, NackCode, OutOfWindow, Packet, Rsn, Timestamp, Window, WindowBases,
@@ -28,20 +29,9 @@ use rnic_wire::falcon::{
 use crate::delivery::Delivery;
 use crate::delivery::config::index;
 use crate::delivery::receive::Reception;
-use crate::delivery::signal::{ACKED_MAX, ControlSignal, SignalKind};
+use crate::delivery::signal::Path;
 use crate::delivery::tx_window::{Kind, Sent};
 use crate::seam::Upper;
-
-/// What an answer says about the path.
-#[derive(Clone, Copy)]
-struct Path {
-    t1: Timestamp,
-    t2: Timestamp,
-    t3: Timestamp,
-    hops: u8,
-    rx_level: u8,
-    ecn: u16,
-}
 
 /// By flow: when the latest packet left that is newly known to have arrived and was sent once.
 pub(super) type Newest = [Time; FLOWS_MAX];
@@ -64,13 +54,13 @@ impl Delivery {
             moved |= self.take_bitmaps(now, bases, bitmaps, &mut newest, upper);
         }
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
-        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn };
+        let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
+        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, extended, window_drop };
         self.hear(now, flow, &path, &mut newest, moved);
         if out_of_window.any() {
             self.send_beyond_again(now, out_of_window);
         }
-        let kind = SignalKind::Acked { extended: bitmaps.is_some(), out_of_window };
-        self.report(now, flow, kind, &path);
+        self.report(now, flow, ReportKind::Acked, &path);
         Reception::Answer
     }
 
@@ -87,7 +77,7 @@ impl Delivery {
         let mut newest = [Time::ZERO; FLOWS_MAX];
         let moved = self.advance(now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
-        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn };
+        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, ..Path::default() };
         let window = index(nack.window);
         let tx = &self.tx[window];
         let seq = nack.psn.extend(tx.next);
@@ -99,7 +89,7 @@ impl Delivery {
             self.be_refused(now, window, seq, nack.code, upper);
         }
         self.hear(now, flow, &path, &mut newest, moved);
-        self.report(now, flow, SignalKind::Nacked { code: nack.code }, &path);
+        self.report(now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
         Reception::Answer
     }
 
@@ -310,27 +300,6 @@ impl Delivery {
         if let Some(seq) = found {
             self.finish_at(now, 0, seq, upper);
         }
-    }
-
-    /// Puts an event into the queue to the adaptive engine.
-    fn report(&mut self, now: Time, flow: u8, kind: SignalKind, path: &Path) {
-        if !self.signals.has_room() {
-            return;
-        }
-        let (fcwnd, ncwnd) = (self.flows.fcwnd(), self.limits.ncwnd);
-        let counted = &mut self.flows.get_mut(flow).acknowledged;
-        let acked = (*counted).min(ACKED_MAX) as u16;
-        *counted = 0;
-        let &Path { t1, t2, t3, hops, rx_level, ecn } = path;
-        let t4 = Timestamp::at(now);
-        self.signals.push(ControlSignal { flow, kind, t1, t2, t3, t4, acked, hops, rx_level, ecn, fcwnd, ncwnd });
-    }
-
-    /// Reports timeouts of `flow`.
-    pub(super) fn report_timeout(&mut self, now: Time, flow: u8, count: u16) {
-        let none = Timestamp::default();
-        let path = Path { t1: none, t2: none, t3: none, hops: 0, rx_level: 0, ecn: 0 };
-        self.report(now, flow, SignalKind::TimedOut { count }, &path);
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Flow {
     pub(crate) acknowledged: u32,
     /// When to probe, as recovery said last.
     pub(crate) probe: Option<Duration>,
+    /// RACK's timeout by the adaptive engine, instead of recovery's.
+    pub(crate) rack_rto: Option<Duration>,
 }
 
 /// See the module.
@@ -38,7 +40,12 @@ pub(crate) struct Flows {
     paths: Configured<PathPolicy>,
     state: PolicyState,
     flow_hash: u64,
+    /// Flows moved so far.
+    moves: u32,
 }
+
+/// 2^64 divided by the golden ratio: spreads numbers that follow each other (Knuth, 6.4).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Flows {
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
@@ -53,6 +60,7 @@ impl Flows {
             outstanding: 0,
             acknowledged: 0,
             probe: None,
+            rack_rto: None,
         };
         let flows = core::array::from_fn(|flow| fresh(flow.min(count - 1)));
         let mut flows = Self {
@@ -63,6 +71,7 @@ impl Flows {
             paths: config.paths,
             state,
             flow_hash: config.flow_hash,
+            moves: 0,
         };
         flows.add_up();
         flows
@@ -110,6 +119,18 @@ impl Flows {
     pub(crate) fn set_label(&mut self, flow: u8, entropy: u32) {
         let label = label_of(usize::from(flow), self.index_bits, entropy);
         self.get_mut(flow).label = label;
+    }
+
+    /// Moves `flow` to any other path: the next label of a sequence that is the connection's own.
+    pub(crate) fn repath(&mut self, flow: u8) {
+        self.moves = self.moves.wrapping_add(1);
+        let mixed = (self.flow_hash ^ u64::from(self.moves)).wrapping_mul(GOLDEN);
+        // The high bits are the well-mixed ones; a label that does not change would be no move.
+        let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label);
+        self.set_label(flow, entropy);
+        if self.get(flow).label == old {
+            self.set_label(flow, entropy.wrapping_add(1));
+        }
     }
 
     /// The flow for a packet that leaves for the first time.

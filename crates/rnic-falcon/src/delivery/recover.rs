@@ -20,7 +20,6 @@ use crate::delivery::signal::ControlSettings;
 pub(crate) struct Waits {
     pub(crate) rto: Duration,
     /// The adaptive engine's instead of the policy's.
-    rack_rto: Option<Duration>,
     probe: Option<Duration>,
     /// The last round trip, of any flow.
     round_trip: Duration,
@@ -34,12 +33,11 @@ impl Waits {
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
         let recovery = &config.recovery;
         let rto = (recovery.policy.initial_rto)(&recovery.params).unwrap_or(RTO_WITHOUT_POLICY);
-        Self { rto, rack_rto: None, probe: None, round_trip: rto, quiet_since: Time::ZERO, probes: 0 }
+        Self { rto, probe: None, round_trip: rto, quiet_since: Time::ZERO, probes: 0 }
     }
 
     pub(crate) fn apply(&mut self, settings: &ControlSettings) {
         self.rto = settings.rto.map_or(self.rto, |rto| rto.max(Duration::from_ns(1)));
-        self.rack_rto = settings.rack_rto.unwrap_or(self.rack_rto);
         self.probe = settings.probe.unwrap_or(self.probe);
     }
 
@@ -113,7 +111,8 @@ impl Delivery {
             if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
                 continue;
             }
-            let due = sent.last + self.waits.rack_rto.filter(|_| rule.age != Duration::ZERO).unwrap_or(rule.age);
+            let set = self.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
+            let due = sent.last + set.unwrap_or(rule.age);
             if due > now {
                 tx.of_age = tx.of_age.min(due);
             } else if tx.mark(seq) {

@@ -1,70 +1,25 @@
 //! What goes to the adaptive engine, and what comes back.
 //!
 //! Source: Falcon (SIGCOMM'25) table 3 (F-22, F-23); specification Rev 0.9, section 10.6.2 (field lists of the event
-//! and the result). One event per acknowledgement, NACK and timeout, in a queue of fixed length. When it is full,
-//! what an acknowledgement counted is not lost: it goes with the flow's next event (specification 10.6.1:
-//! `num_packets_acked` saturates).
+//! and the result). One report per acknowledgement, NACK and timeout of a flow, in a queue of fixed length. When it
+//! is full, what an acknowledgement counted is not lost: it goes with the flow's next report (specification 10.6.1:
+//! `num_packets_acked` saturates). Packets sent again before their timeout are not reported (as in the reference
+//! simulator: the acknowledgement that showed the loss is).
+//!
+//! Not measured here, and zero in reports: CSIG, occupancy of our own resources (the transaction layer's), both for
+//! whoever carries the report to add.
 
 use std::collections::VecDeque;
 
-use rnic_base::Duration;
+use rnic_base::{Duration, Time};
 use rnic_policy::Cwnd;
-use rnic_wire::falcon::{NackCode, OutOfWindow, Timestamp};
+use rnic_policy::control::report::{AckRate, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks};
+use rnic_wire::falcon::Timestamp;
 
+use crate::delivery::Delivery;
 use crate::delivery::ack_request::AckRequestRule;
 
-/// What happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SignalKind {
-    /// An acknowledgement came.
-    Acked {
-        /// It had bitmaps.
-        extended: bool,
-        /// Packets were dropped beyond a window.
-        out_of_window: OutOfWindow,
-    },
-    /// A NACK came.
-    Nacked {
-        /// Why.
-        code: NackCode,
-    },
-    /// A packet timed out.
-    TimedOut {
-        /// So often in a row.
-        count: u16,
-    },
-}
-
-/// One event: Falcon's datapath reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ControlSignal {
-    /// The flow that it is about.
-    pub flow: u8,
-    /// What happened.
-    pub kind: SignalKind,
-    /// The packet that is echoed left its sender; of no meaning in [`SignalKind::TimedOut`], as the other three.
-    pub t1: Timestamp,
-    /// It arrived.
-    pub t2: Timestamp,
-    /// The answer left.
-    pub t3: Timestamp,
-    /// The answer arrived: now.
-    pub t4: Timestamp,
-    /// Packets of this flow that were acknowledged since its last event; saturates at 1023 (10 bits).
-    pub acked: u16,
-    /// Switches on the way.
-    pub hops: u8,
-    /// How full the receiver is, 0 to 31.
-    pub rx_level: u8,
-    /// Packets that the receiver has seen marked, modulo 2^14.
-    pub ecn: u16,
-    /// The connection's windows as they are in force.
-    pub fcwnd: Cwnd,
-    /// See `fcwnd`.
-    pub ncwnd: u32,
-}
-
-/// What the adaptive engine wants; `None` leaves things as they are.
+/// Single settings; `None` leaves things as they are. An adaptive engine's whole answer is [`FlowActions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlSettings {
     /// Window of the flow.
@@ -75,7 +30,7 @@ pub struct ControlSettings {
     pub packet_gap: Option<Duration>,
     /// Timeout of each packet.
     pub rto: Option<Duration>,
-    /// RACK's timeout (`rack_rto`) instead of the recovery policy's; `Some(None)` gives it back.
+    /// RACK's timeout (`rack_rto`) for the flow instead of the recovery policy's; `Some(None)` gives it back.
     pub rack_rto: Option<Option<Duration>>,
     /// The wait for a probe instead of the recovery policy's; `Some(None)` gives it back.
     pub probe: Option<Option<Duration>>,
@@ -85,41 +40,160 @@ pub struct ControlSettings {
     pub label: Option<u32>,
 }
 
-/// Events waiting for the adaptive engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Signals {
-    queue: VecDeque<ControlSignal>,
-    /// Events that found the queue full.
-    pub(crate) refused: u64,
+impl ControlSettings {
+    /// What an adaptive engine wants, paths aside.
+    fn of(actions: &FlowActions) -> Self {
+        Self {
+            fcwnd: Some(actions.fcwnd),
+            ncwnd: Some(u32::from(actions.ncwnd)),
+            packet_gap: Some(actions.gap.duration()),
+            rto: Some(actions.rto.duration()),
+            rack_rto: Some(Some(actions.rack.duration())),
+            probe: Some(Some(actions.tlp.duration())),
+            ack_request: Some(AckRequestRule::of_rate(actions.ack_rate)),
+            label: None,
+        }
+    }
 }
 
-/// Events of a connection that can wait. Twice the flows would do for an engine that answers each before it takes the
+/// Reports waiting for the adaptive engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Signals {
+    queue: VecDeque<FlowReport>,
+    /// Reports that found the queue full.
+    pub(crate) refused: u64,
+    /// The rate that was last asked for, which comes back in reports.
+    ack_rate: AckRate,
+}
+
+/// Reports of a connection that can wait. Twice the flows would do for an engine that answers each before it takes the
 /// next; the rest is for timeouts that come together.
 pub const SIGNALS_MAX: usize = 32;
 
 /// The count of acknowledged packets has 10 bits.
-pub(crate) const ACKED_MAX: u32 = 1_023;
+const ACKED_MAX: u32 = 1_023;
+
+/// One in 8.5: the rate of the reference simulator, near the tenth that a connection begins with.
+const ACK_RATE_FIRST: u32 = 4;
 
 impl Signals {
     pub(crate) fn new() -> Self {
-        Self { queue: VecDeque::with_capacity(SIGNALS_MAX), refused: 0 }
+        let queue = VecDeque::with_capacity(SIGNALS_MAX);
+        Self { queue, refused: 0, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 
     /// Whether there is room for one more.
     #[inline]
-    pub(crate) fn has_room(&mut self) -> bool {
+    fn has_room(&mut self) -> bool {
         let room = self.queue.len() < SIGNALS_MAX;
         self.refused += u64::from(!room);
         room
     }
+}
 
+/// What an answer says about the path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Path {
+    pub(crate) t1: Timestamp,
+    pub(crate) t2: Timestamp,
+    pub(crate) t3: Timestamp,
+    pub(crate) hops: u8,
+    pub(crate) rx_level: u8,
+    pub(crate) ecn: u16,
+    pub(crate) extended: bool,
+    pub(crate) window_drop: bool,
+}
+
+impl Delivery {
+    /// The next report for the adaptive engine.
     #[inline]
-    pub(crate) fn push(&mut self, signal: ControlSignal) {
-        self.queue.push_back(signal);
+    pub fn signal(&mut self) -> Option<FlowReport> {
+        self.signals.queue.pop_front()
     }
 
+    /// Does what the adaptive engine wants for `flow`, and for the connection.
+    ///
+    /// # Panics
+    /// When the connection has no such flow.
+    pub fn obey(&mut self, flow: u8, actions: &FlowActions) {
+        self.apply(flow, &ControlSettings::of(actions));
+        self.signals.ack_rate = actions.ack_rate;
+        if actions.repath {
+            self.flows.repath(flow);
+        }
+    }
+
+    /// Applies single settings to `flow`, and to the connection.
+    ///
+    /// # Panics
+    /// When the connection has no such flow.
+    pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
+        assert!(flow < self.config.flows, "flow {flow} of {}", self.config.flows);
+        if let Some(fcwnd) = settings.fcwnd {
+            self.flows.set_fcwnd(flow, fcwnd);
+        }
+        if let Some(ncwnd) = settings.ncwnd {
+            self.limits.ncwnd = ncwnd.max(1);
+        }
+        if let Some(gap) = settings.packet_gap {
+            self.limits.packet_gap = gap;
+        }
+        if let Some(label) = settings.label {
+            self.flows.set_label(flow, label);
+        }
+        if let Some(rule) = settings.ack_request {
+            self.config.ack_request = rule;
+        }
+        if let Some(rack_rto) = settings.rack_rto {
+            self.flows.get_mut(flow).rack_rto = rack_rto;
+        }
+        // A deadline that was computed from a longer timeout is looked at anew; a shorter one comes early and is set
+        // again.
+        let is_shorter = settings.rto.is_some_and(|rto| rto < self.waits.rto);
+        self.waits.apply(settings);
+        if is_shorter {
+            self.tx.iter_mut().for_each(|window| window.timer = Time::ZERO);
+        }
+    }
+
+    /// Reports what happened on `flow`.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<ControlSignal> {
-        self.queue.pop_front()
+    pub(super) fn report(&mut self, now: Time, flow: u8, kind: ReportKind, path: &Path) {
+        if !self.signals.has_room() {
+            return;
+        }
+        let told = self.flows.get_mut(flow);
+        let acked = told.acknowledged.min(ACKED_MAX) as u16;
+        told.acknowledged = 0;
+        let in_force = InForce {
+            fcwnd: told.fcwnd,
+            ncwnd: self.limits.ncwnd.min(u32::from(u16::MAX)) as u16,
+            gap: Gap::slots(self.limits.packet_gap.as_ps().div_ceil(Gap::slots(1).duration().as_ps())),
+            rto: Ticks::of(self.waits.rto),
+            ack_rate: self.signals.ack_rate,
+        };
+        let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
+        self.signals.queue.push_back(FlowReport {
+            kind,
+            flow,
+            acked,
+            t1: ticks(path.t1),
+            t2: ticks(path.t2),
+            t3: ticks(path.t3),
+            t4: Ticks::at(now),
+            hops: path.hops.min(HOPS_MAX),
+            rx_level: path.rx_level,
+            ecn: path.ecn,
+            csig: None,
+            occupancy: 0,
+            label: told.label.get(),
+            extended: path.extended,
+            window_drop: path.window_drop,
+            delay: DelaySelect::Fabric,
+            in_force,
+        });
     }
 }
+
+/// Hops have 4 bits.
+const HOPS_MAX: u8 = 15;

@@ -9,9 +9,11 @@
 //! after it was last sent. Only the last is a timeout that counts: the others are news of a peer that is alive.
 
 use rnic_base::{Seq, Time};
+use rnic_policy::control::report::ReportKind;
 
 use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
+use crate::delivery::signal::Path;
 use crate::delivery::tx_window::Sent;
 use crate::seam::{Exhausted, Upper};
 
@@ -92,7 +94,9 @@ impl Delivery {
         self.tx[window].timer = next;
         for flow in 0..self.config.flows {
             if worst[usize::from(flow)] > 0 {
-                self.report_timeout(now, flow, worst[usize::from(flow)]);
+                // The record has 3 bits for it.
+                let count = worst[usize::from(flow)].min(7) as u8;
+                self.report(now, flow, ReportKind::Retransmitted { count, early: false }, &Path::default());
             }
         }
     }

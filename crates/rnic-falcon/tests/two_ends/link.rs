@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rnic_base::{Duration, Time};
-use rnic_falcon::delivery::{Arrival, ControlSignal, Delivery, DeliveryConfig, Departure};
+use rnic_base::{BitRate, Duration, Time};
+use rnic_falcon::delivery::{Arrival, Delivery, DeliveryConfig, Departure};
 use rnic_falcon::seam::Upper;
+use rnic_policy::control::report::{FlowActions, FlowReport};
+use rnic_policy::{ControlEvent, ControlPolicy, ControlView, Params, PolicyState};
 use rnic_wire::falcon::{FlowLabel, Packet, PacketType};
 
 use super::upper::Counting;
@@ -27,7 +29,9 @@ pub struct End<U> {
     pub log: Vec<(Time, Departure)>,
     pub keeps_log: bool,
     /// Everything that went to the adaptive engine.
-    pub signals: Vec<ControlSignal>,
+    pub signals: Vec<FlowReport>,
+    /// The adaptive engine, inline.
+    pub control: Option<Inline>,
 }
 
 impl<U> End<U> {
@@ -39,6 +43,17 @@ impl<U> End<U> {
             log: Vec::new(),
             keeps_log: true,
             signals: Vec::new(),
+            control: None,
+        }
+    }
+
+    /// Takes reports to the adaptive engine, and its answers back.
+    fn consult(&mut self, now: Time) {
+        while let Some(report) = self.delivery.signal() {
+            self.signals.push(report);
+            if let Some(actions) = self.control.as_mut().and_then(|control| control.answer(now, report)) {
+                self.delivery.obey(report.flow, &actions);
+            }
         }
     }
 
@@ -51,6 +66,35 @@ impl<U> End<U> {
     pub fn left_again(&self) -> usize {
         self.log.iter().filter(|(_, departure)| departure.again).count()
     }
+}
+
+/// A control policy that is asked at once.
+pub struct Inline {
+    policy: ControlPolicy,
+    params: Params,
+    state: PolicyState,
+}
+
+impl Inline {
+    /// The policy called `name`, with its defaults but for these parameters, and its first word.
+    pub fn new(name: &str, options: &[(&str, &str)]) -> (Self, FlowActions) {
+        let policy = rnic_transports::control::find(name).expect("a registered control policy");
+        let mut params = Params::defaults(policy.params);
+        for (name, value) in options {
+            assert_eq!(params.set(policy.params, name, value), Ok(true), "{name}");
+        }
+        let (state, first) = (policy.start)(&params, &view(Time::ZERO));
+        (Self { policy, params, state }, first.flow.expect("it understands reports"))
+    }
+
+    fn answer(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
+        let event = ControlEvent::Reported(report);
+        (self.policy.on_event)(&mut self.state, &event, &view(now), &self.params).flow
+    }
+}
+
+fn view(now: Time) -> ControlView {
+    ControlView { now, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 }
 }
 
 /// How long a packet takes: nothing, once or twice.
@@ -165,6 +209,7 @@ impl<'r, U: Above> Link<'r, U> {
                     let end = &mut self.ends[side];
                     end.delivery.expire(next, &mut end.upper);
                     end.upper.work(next, &mut end.delivery);
+                    end.consult(next);
                     self.pump(side);
                 }
             }
@@ -179,7 +224,7 @@ impl<'r, U: Above> Link<'r, U> {
                 let arrival = Arrival { packet: &packet, label, marked: false, hops: 3 };
                 end.delivery.receive(self.now, &arrival, &mut end.upper);
                 end.upper.work(self.now, &mut end.delivery);
-                end.signals.extend(std::iter::from_fn(|| end.delivery.signal()));
+                end.consult(self.now);
                 to
             }
         };
