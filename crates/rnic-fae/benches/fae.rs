@@ -5,7 +5,8 @@
 //! the target delay: so all rows take the same branches equally often, and what differs is memory. A state larger than
 //! Swift's has counters in every further line, one of which every event raises.
 //!
-//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look. A figure is that of the median batch
+//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look, numbers of connections
+//! for those rows alone. A figure is that of the median batch
 //! of the best of several rounds: a batch takes a fraction of a time slice, so other programs interrupt few of them.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
@@ -175,7 +176,9 @@ const FORMS: [(&str, Form); 3] =
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let effort = if quick { (3, 64) } else { (7, 256) };
-    let sizes = [1, 1_000, 10_000, 32_000, 128_000, 500_000, 1_000_000];
+    let asked: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let all = [1, 1_000, 10_000, 32_000, 128_000, 500_000, 1_000_000];
+    let sizes = if asked.is_empty() { all.as_slice() } else { &asked };
     let params = Params::defaults(Swift::PARAMS);
     let policy = rnic_transports::control::find("swift").expect("it is registered");
     let by_name = Erased(Configured { policy, params });
@@ -184,11 +187,14 @@ fn main() {
         "{:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "connections", "stateless", "table", "prefetch", "stateless", "table", "prefetch"
     );
-    for connections in sizes {
+    for connections in sizes.iter().copied() {
         let named = FORMS.map(|(_, form)| measure(by_name, connections, form, effort));
         let typed = FORMS.map(|(_, form)| measure(Typed::<Swift>::new(params), connections, form, effort));
         let row: Vec<String> = named.iter().chain(&typed).map(|rate| format!("{rate:10.2}")).collect();
         println!("{connections:>12} {}", row.join(" "));
+    }
+    if !asked.is_empty() {
+        return;
     }
     println!("bytes of state; program by type; table, then prefetch, per number of connections");
     let sizes = [1_000, 128_000, 1_000_000];

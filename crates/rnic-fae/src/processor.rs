@@ -7,8 +7,8 @@
 use bytemuck::{Pod, Zeroable};
 use prefetch_index::prefetch_index;
 use rnic_base::{BitRate, Time};
-use rnic_policy::control::report::{FlowActions, Ticks};
-use rnic_policy::{ControlEvent, ControlView};
+use rnic_policy::control::report::{Carried, FlowActions, FlowReport, Ticks};
+use rnic_policy::{ControlActions, ControlEvent, ControlView};
 
 use crate::program::Program;
 use crate::record::{CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
@@ -136,39 +136,50 @@ impl<P: Program> Processor<P> {
     /// When its connection is none of the configured ones, or the program breaks its contract.
     #[inline]
     pub fn handle(&mut self, event: &EventRecord) -> ResponseRecord {
-        let report = event.report();
-        let (connection, flow, delay, queue) = (event.connection(), report.flow, report.delay, event.queue());
+        if self.is_stateless { self.handle_carried(event) } else { self.handle_kept(event) }
+    }
+
+    /// Handles an event whose state lies in the table.
+    #[inline(always)]
+    fn handle_kept(&mut self, event: &EventRecord) -> ResponseRecord {
+        let (report, connection) = (event.report(), event.connection());
         self.advance(report.t4);
-        let view = self.view;
-        let (actions, carried) = if self.is_stateless {
-            let restored = if event.is_first() { None } else { self.program.restore(&event.carried(), &report) };
-            let mut state = restored.unwrap_or(self.fresh);
-            let actions = self.program.on_event(&mut state, &ControlEvent::Reported(report), &view);
-            (actions, self.program.carry(&mut state).expect("checked when the engine was made"))
-        } else {
-            if event.is_first() {
-                *self.state(connection) = self.fresh;
-            }
-            let state = state_in::<P::State>(&mut self.table, connection);
-            (self.program.on_event(state, &ControlEvent::Reported(report), &view), Default::default())
-        };
-        let actions = actions.flow.expect("the contract: every report is answered");
-        ResponseRecord::pack(&Response { connection, flow, queue, delay, actions, carried })
+        if event.is_first() {
+            *self.state(connection) = self.fresh;
+        }
+        let state = state_in::<P::State>(&mut self.table, connection);
+        let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
+        respond(event, &report, actions, Carried::default())
+    }
+
+    /// Handles an event that brings its state.
+    #[inline(always)]
+    fn handle_carried(&mut self, event: &EventRecord) -> ResponseRecord {
+        let report = event.report();
+        self.advance(report.t4);
+        let restored = if event.is_first() { None } else { self.program.restore(&event.carried(), &report) };
+        let mut state = restored.unwrap_or(self.fresh);
+        let actions = self.program.on_event(&mut state, &ControlEvent::Reported(report), &self.view);
+        let carried = self.program.carry(&mut state).expect("checked when the engine was made");
+        respond(event, &report, actions, carried)
     }
 
     /// The responses to `events`, in their order; fetches state ahead if it is to.
     #[inline]
     pub fn handle_all(&mut self, events: &[EventRecord], mut respond: impl FnMut(ResponseRecord)) {
-        let Some(ahead) = self.ahead else {
-            events.iter().for_each(|event| respond(self.handle(event)));
+        if self.is_stateless {
+            events.iter().for_each(|event| respond(self.handle_carried(event)));
             return;
-        };
-        events.iter().take(ahead).for_each(|event| self.fetch(event));
+        }
+        let ahead = self.ahead.unwrap_or(events.len());
+        if self.ahead.is_some() {
+            events.iter().take(ahead).for_each(|event| self.fetch(event));
+        }
         for (index, event) in events.iter().enumerate() {
             if let Some(later) = events.get(index + ahead) {
                 self.fetch(later);
             }
-            respond(self.handle(event));
+            respond(self.handle_kept(event));
         }
     }
 
@@ -201,7 +212,15 @@ impl<P: Program> Processor<P> {
     }
 }
 
-#[inline]
+/// The record of what the program wants.
+#[inline(always)]
+fn respond(event: &EventRecord, report: &FlowReport, actions: ControlActions, carried: Carried) -> ResponseRecord {
+    let actions = actions.flow.expect("the contract: every report is answered");
+    let (connection, queue) = (event.connection(), event.queue());
+    ResponseRecord::pack(&Response { connection, flow: report.flow, queue, delay: report.delay, actions, carried })
+}
+
+#[inline(always)]
 fn state_in<S: Pod>(table: &mut [Line], connection: u32) -> &mut S {
     let first = connection as usize * lines::<S>();
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut table[first..first + lines::<S>()]);

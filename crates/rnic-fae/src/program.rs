@@ -47,17 +47,17 @@ impl Program for Erased {
         (self.0.policy.start)(&self.0.params, view)
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_event(&self, state: &mut PolicyState, event: &ControlEvent, view: &ControlView) -> ControlActions {
         (self.0.policy.on_event)(state, event, view, &self.0.params)
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry(&self, state: &mut PolicyState) -> Option<Carried> {
         (self.0.policy.carry)(state)
     }
 
-    #[inline]
+    #[inline(always)]
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<PolicyState> {
         (self.0.policy.restore)(carried, report, &self.0.params)
     }
@@ -88,17 +88,17 @@ impl<C: Control> Program for Typed<C> {
         C::start(&self.params, view)
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_event(&self, state: &mut C, event: &ControlEvent, view: &ControlView) -> ControlActions {
         state.on_event(event, view, &self.params)
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry(&self, state: &mut C) -> Option<Carried> {
         state.carry()
     }
 
-    #[inline]
+    #[inline(always)]
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<C> {
         C::restore(carried, report, &self.params)
     }

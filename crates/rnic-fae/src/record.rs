@@ -133,31 +133,31 @@ impl EventRecord {
     }
 
     /// The connection.
-    #[inline]
+    #[inline(always)]
     pub fn connection(&self) -> u32 {
         get::<0, 24>(&self.0) as u32
     }
 
     /// See [`Event::first`].
-    #[inline]
+    #[inline(always)]
     pub fn is_first(&self) -> bool {
         get::<433, 1>(&self.0) != 0
     }
 
     /// See [`Event::queue`].
-    #[inline]
+    #[inline(always)]
     pub fn queue(&self) -> u8 {
         get::<263, 2>(&self.0) as u8
     }
 
     /// The bit that flips each time round a ring.
-    #[inline]
+    #[inline(always)]
     pub fn generation(&self) -> bool {
         get::<511, 1>(&self.0) != 0
     }
 
     /// The report alone. A kind that does not exist counts as an acknowledgement.
-    #[inline]
+    #[inline(always)]
     pub fn report(&self) -> FlowReport {
         let words = &self.0;
         let ticks = |value: u64| Ticks::new(value as u32);
@@ -193,7 +193,7 @@ impl EventRecord {
     }
 
     /// The state alone.
-    #[inline]
+    #[inline(always)]
     pub fn carried(&self) -> Carried {
         let words = &self.0;
         Carried {
@@ -221,7 +221,7 @@ impl EventRecord {
 
 impl ResponseRecord {
     /// The record of `response`.
-    #[inline]
+    #[inline(always)]
     pub fn pack(response: &Response) -> Self {
         let mut words = [0; 8];
         let (actions, carried) = (&response.actions, &response.carried);
@@ -295,7 +295,7 @@ impl ResponseRecord {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn delay_select(code: u64) -> DelaySelect {
     match code {
         0 => DelaySelect::Full,

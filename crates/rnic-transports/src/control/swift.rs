@@ -66,6 +66,14 @@ const PLB_ROUNDS: usize = 9;
 const PRR_TIMEOUTS: usize = 10;
 const ALPHA: usize = 11;
 
+/// The longest time of a parameter: what fits into 24 bits of ticks without asking.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A time up to [`TIME_MAX`].
+const fn time(name: &'static str, default: Duration, help: &'static str) -> ParamSpec {
+    ParamSpec { max: TIME_MAX.as_ps(), ..ParamSpec::duration(name, default, help) }
+}
+
 /// The window towards the receiving NIC begins here.
 const NCWND_INITIAL: u16 = 64;
 
@@ -73,14 +81,14 @@ impl Control for Swift {
     const NAME: &'static str = "swift";
     const SUMMARY: &'static str = "windows for fabric and NIC from delays and buffer levels (Falcon; SIGCOMM'20, '25)";
     const PARAMS: &'static [ParamSpec] = &[
-        ParamSpec::duration("base_target", Duration::from_us(25), "target delay without hops and flow scaling"),
-        ParamSpec::duration("hop_delay", Duration::from_us(1), "target delay of a hop"),
-        ParamSpec::duration("scaling_range", Duration::from_us(100), "what flow scaling adds to the target at most"),
+        time("base_target", Duration::from_us(25), "target delay without hops and flow scaling"),
+        time("hop_delay", Duration::from_us(1), "target delay of a hop"),
+        time("scaling_range", Duration::from_us(100), "what flow scaling adds to the target at most"),
         ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
         ParamSpec::count("initial_window", 32, 1, 1_024, "fcwnd in the beginning, in packets, all flows together"),
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
         ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it"),
-        ParamSpec::duration("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip"),
+        time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip"),
         ParamSpec::count("tlp_factor", 2_000, 1_000, 16_000, "tail loss probe after so many thousandths of the rtt"),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never"),
         ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never"),
@@ -111,7 +119,7 @@ impl Control for Swift {
         ControlInterest { acked: true, reports: true, ..ControlInterest::default() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         match event {
             ControlEvent::Reported(report) => {
@@ -162,7 +170,7 @@ struct Outcome {
 }
 
 impl Swift {
-    #[inline]
+    #[inline(always)]
     fn on_report(&mut self, report: &FlowReport, params: &Params) -> FlowActions {
         let index = usize::from(report.flow) % state::FLOWS;
         let mut flow = self.flow(index);
@@ -173,9 +181,12 @@ impl Swift {
         }
         let mut nic = self.nic();
         let outcome = match report.kind {
-            ReportKind::Retransmitted { count, early } => on_retransmit(&mut flow, report.t4, count, early, params),
-            ReportKind::Acked => on_answer(&mut flow, &mut nic, report, None, params),
-            ReportKind::Nacked { code } => on_answer(&mut flow, &mut nic, report, Some(code), params),
+            ReportKind::Retransmitted { count, early } => {
+                let (after, outcome) = on_retransmit(flow, report.t4, count, early, params);
+                flow = after;
+                outcome
+            }
+            ReportKind::Acked | ReportKind::Nacked { .. } => on_answer(&mut flow, &mut nic, report, params),
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
@@ -186,7 +197,7 @@ impl Swift {
             fcwnd: cwnd(flow.fcwnd),
             ncwnd: nic.packets,
             gap,
-            rto: timers::rto(total.srtt, gap, Ticks::of(params.duration(RTO_MIN))),
+            rto: timers::rto(total.srtt, gap, ticks(params, RTO_MIN)),
             rack: timers::rack(outcome.rtt, flow.srtt),
             tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR)),
             repath: outcome.repath,
@@ -197,26 +208,20 @@ impl Swift {
     }
 }
 
-/// An acknowledgement, or a NACK with `code`: a sample of delays and of the receiver's buffers.
-#[inline]
-fn on_answer(
-    flow: &mut Flow,
-    nic: &mut nic::NicWindow,
-    report: &FlowReport,
-    code: Option<u8>,
-    params: &Params,
-) -> Outcome {
+/// An acknowledgement or a NACK: a sample of delays and of the receiver's buffers.
+#[inline(always)]
+fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, params: &Params) -> Outcome {
     let (now, rtt, delay) = (report.t4, report.rtt(), report.delay());
     flow.srtt = timers::smooth(flow.srtt, rtt);
     let target = target_delay(flow.fcwnd, u32::from(report.hops), params);
-    let repath = code.is_none() && {
+    let repath = report.kind == ReportKind::Acked && {
         let window = (flow.fcwnd / WINDOW_ONE).min(u32::from(nic.packets));
         flow.plb.on_ack(u32::from(report.acked), plb::is_congested(delay, target), window, params.get(PLB_ROUNDS))
     };
     let sample = fabric::Sample { now, delay, target, acked: u32::from(report.acked) };
     fabric::adapt(flow, &sample, params.get(INCREASE), window_max_fixed(params));
     let is_open = timers::is_gate_open(now, nic.marker, flow.srtt);
-    if code == Some(NACK_RESOURCES) {
+    if report.kind == (ReportKind::Nacked { code: NACK_RESOURCES }) {
         nic.on_refusal(now, is_open, flow.srtt);
     } else {
         let level = u32::from(report.rx_level);
@@ -227,20 +232,28 @@ fn on_answer(
 }
 
 /// A packet of the flow was sent again, for the `count`th time.
-fn on_retransmit(flow: &mut Flow, now: Ticks, count: u8, early: bool, params: &Params) -> Outcome {
+///
+/// Takes and gives the flow by value, so that on the way of acknowledgements it stays in registers.
+#[cold]
+fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Params) -> (Flow, Outcome) {
     let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
     let repath = prr::is_outage(count, early, is_open, params.get(PRR_TIMEOUTS));
-    let cuts = fabric::on_loss(flow, u32::from(count), is_open);
+    let cuts = fabric::on_loss(&mut flow, u32::from(count), is_open);
     timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == fabric::FCWND_MIN);
-    Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy() }
+    (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy() })
 }
 
 /// The delay that a flow with window `fcwnd` may see over `hops` hops.
-#[inline]
+#[inline(always)]
 fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
-    let [base, hop, range] =
-        [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| u64::from(Ticks::of(params.duration(index)).get()));
+    let [base, hop, range] = [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| ticks(params, index));
     Ticks::saturating(base + u64::from(hops) * hop + scaling::extra(fcwnd, range))
+}
+
+/// Parameter `index`, a time of at most [`TIME_MAX`], in ticks.
+#[inline(always)]
+const fn ticks(params: &Params, index: usize) -> u64 {
+    (params.get(index) + (1 << 16)) >> 17
 }
 
 /// A window with 10 fractional bits as the contract has it.

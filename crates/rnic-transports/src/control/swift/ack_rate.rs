@@ -13,7 +13,7 @@ const SMALL_WINDOW: u32 = 2;
 const SELDOM: u32 = 4;
 
 /// The rate for a connection with these windows.
-#[inline]
+#[inline(always)]
 pub(super) fn choose(fcwnd: u32, ncwnd: u16) -> AckRate {
     let is_small = fcwnd <= SMALL_WINDOW * WINDOW_ONE || u32::from(ncwnd) <= SMALL_WINDOW;
     AckRate::code(if is_small { 0 } else { SELDOM })

@@ -34,7 +34,7 @@ pub(super) fn base(code: u64) -> Alpha {
 
 impl Alphas {
     /// By what an acknowledgement says.
-    #[inline]
+    #[inline(always)]
     pub(super) fn measured(delay: Ticks, target: Ticks, level: u32, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32;
         let by_delay = halvings(delay.get(), target.get());
@@ -43,13 +43,13 @@ impl Alphas {
     }
 
     /// After a retransmission.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lossy() -> Self {
         Self { requests: LOSSY, responses: LOSSY, is_fixed: true }
     }
 
     /// No more than the windows are worth.
-    #[inline]
+    #[inline(always)]
     pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u16, params: &Params) -> Self {
         if self.is_fixed {
             return self;
@@ -64,19 +64,19 @@ impl Alphas {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn requests(self) -> Alpha {
         Alpha::code(self.requests)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn responses(self) -> Alpha {
         Alpha::code(self.responses)
     }
 }
 
 /// How often `small` can be doubled without exceeding `large`; zero when it is larger already.
-#[inline]
+#[inline(always)]
 fn halvings(large: u32, small: u32) -> u32 {
     let (large, small) = (large.max(1), small.max(1));
     let most = large.ilog2().saturating_sub(small.ilog2());

@@ -7,6 +7,8 @@
 //! Rounding: an increase to the nearest 1/1024 packet; a decrease is short of the exact one by less than 1/1024 packet
 //! and 1/65536 of the window (1/256 for delays of 8.6 ms and more).
 
+use core::hint::select_unpredictable;
+
 use rnic_policy::control::report::Ticks;
 
 use super::state::{Flow, WINDOW_ONE};
@@ -34,23 +36,23 @@ pub(super) struct Sample {
 }
 
 /// Takes `sample` into account; `flow.srtt` has it already.
-#[inline]
+///
+/// All three outcomes are computed and one is taken: nobody can predict which, and a misprediction costs more than both
+/// divisions.
+#[inline(always)]
 pub(super) fn adapt(flow: &mut Flow, sample: &Sample, increase: u64, largest: u32) {
     let before = flow.fcwnd;
-    let is_open = timers::is_gate_open(sample.now, flow.marker, flow.srtt);
-    let mut cuts = false;
-    if sample.delay <= sample.target {
-        flow.fcwnd = before + grown_by(before, sample.acked, increase);
-    } else if is_open {
-        cuts = true;
-        flow.fcwnd = before - cut_of(before, sample.delay, sample.target);
-    }
-    flow.fcwnd = flow.fcwnd.clamp(FCWND_MIN, largest);
-    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts || flow.fcwnd == FCWND_MIN);
+    let is_above = sample.delay > sample.target;
+    let cuts = is_above & timers::is_gate_open(sample.now, flow.marker, flow.srtt);
+    let grown = before + grown_by(before, sample.acked, increase);
+    let cut = before - cut_of(before, sample.delay, sample.target);
+    let above = select_unpredictable(cuts, cut, before);
+    flow.fcwnd = select_unpredictable(is_above, above, grown).clamp(FCWND_MIN, largest);
+    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == FCWND_MIN));
 }
 
 /// `ai * acked / fcwnd` packets, or `ai * acked` below one packet.
-#[inline]
+#[inline(always)]
 fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
     // At most 16 * 1023 packets.
     let most = if increase == WHOLE {
@@ -58,22 +60,21 @@ fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
     } else {
         (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
     };
-    if fcwnd < WINDOW_ONE {
-        return most;
-    }
-    // 16368 packets of 1024 parts are 24 bits; a 32-bit division is several times faster than one of 64 bits.
-    match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(fcwnd / 2)) {
-        Some(scaled) => scaled / fcwnd,
-        None => ((u64::from(most) * u64::from(WINDOW_ONE) + u64::from(fcwnd / 2)) / u64::from(fcwnd)) as u32,
+    // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several times
+    // faster than one of 64 bits.
+    let divisor = fcwnd.max(WINDOW_ONE);
+    match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(divisor / 2)) {
+        Some(scaled) => scaled / divisor,
+        None => ((u64::from(most) * u64::from(WINDOW_ONE) + u64::from(divisor / 2)) / u64::from(divisor)) as u32,
     }
 }
 
-/// `fcwnd * min(md * (delay - target) / delay, max_md)`, for a delay above the target.
-#[inline]
+/// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
+#[inline(always)]
 fn cut_of(fcwnd: u32, delay: Ticks, target: Ticks) -> u32 {
-    let excess = delay.get() - target.get();
+    let excess = delay.get().saturating_sub(target.get());
     let shift = excess.leading_zeros().min(16);
-    let share = u64::from((excess << shift) / delay.get());
+    let share = u64::from((excess << shift) / delay.get().max(1));
     let cut = (u64::from(fcwnd) * DECREASE * share) >> (10 + shift);
     (cut as u32).min(fcwnd >> DECREASE_MAX_LOG2)
 }

@@ -5,6 +5,8 @@
 //! `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for want of resources cuts
 //! by `max_nic_md`, once a round trip or right after an increase.
 
+use core::hint::select_unpredictable;
+
 use rnic_policy::control::report::Ticks;
 
 use super::timers;
@@ -27,14 +29,13 @@ pub(super) struct NicWindow {
 
 impl NicWindow {
     /// The receiver's buffers stand at `level`; `is_open` says that the marker is a round trip old.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_level(&mut self, level: u32, target: u32, now: Ticks, is_open: bool, srtt: Ticks, largest: u16) {
         let before = self.packets;
         if level < target {
-            if !self.grew || is_open {
-                self.packets = (before + 1).min(largest);
-                self.grew = true;
-            }
+            let grows = !self.grew | is_open;
+            self.packets = select_unpredictable(grows, (before + 1).min(largest), before);
+            self.grew = true;
         } else if is_open {
             let whole = level * 10;
             let left = u32::from(before) * (whole - DECREASE_TENTHS * (level - target)) / whole.max(1);
@@ -45,7 +46,7 @@ impl NicWindow {
     }
 
     /// The receiver had no resources for a packet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_refusal(&mut self, now: Ticks, is_open: bool, srtt: Ticks) {
         let before = self.packets;
         if self.grew || is_open {
@@ -55,9 +56,9 @@ impl NicWindow {
         self.settle(before, now, srtt, u16::MAX);
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, before: u16, now: Ticks, srtt: Ticks, largest: u16) {
-        let is_at_end = self.packets == NCWND_MIN || self.packets == largest;
-        timers::settle(&mut self.marker, now, srtt, self.packets != before || is_at_end);
+        let is_at_end = (self.packets == NCWND_MIN) | (self.packets == largest);
+        timers::settle(&mut self.marker, now, srtt, (self.packets != before) | is_at_end);
     }
 }

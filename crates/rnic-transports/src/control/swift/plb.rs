@@ -7,6 +7,8 @@
 //!
 //! Deviation: the window that ends a round is the one in force when the acknowledgement comes, at least one packet.
 
+use core::hint::select_unpredictable;
+
 use rnic_policy::control::report::Ticks;
 
 /// The state: 24 bits, as the specification's `delay_state` can carry.
@@ -24,20 +26,20 @@ const COUNT_MAX: u32 = 1_023;
 const COUNT_BITS: u32 = 10;
 
 /// Whether `delay` is 1.01 times `target` and more.
-#[inline]
+#[inline(always)]
 pub(super) fn is_congested(delay: Ticks, target: Ticks) -> bool {
     delay.get() * 100 > target.get() * 101
 }
 
 impl Plb {
     /// The state in 24 bits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         u32::from(self.congested) | u32::from(self.acked) << COUNT_BITS | u32::from(self.rounds) << (2 * COUNT_BITS)
     }
 
     /// The state from its 24 bits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn from_bits(bits: u32) -> Self {
         let count = |bits: u32| (bits & COUNT_MAX) as u16;
         Self { congested: count(bits), acked: count(bits >> COUNT_BITS), rounds: (bits >> (2 * COUNT_BITS) & 15) as u8 }
@@ -45,24 +47,18 @@ impl Plb {
 
     /// `packets` were acknowledged, of a flow that may have `window` packets under way. Answers whether to change the
     /// path: after `rounds_max` congested rounds, or never when that is zero.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_ack(&mut self, packets: u32, is_congested: bool, window: u32, rounds_max: u64) -> bool {
         let acked = (u32::from(self.acked) + packets).min(COUNT_MAX);
-        let congested = (u32::from(self.congested) + if is_congested { packets } else { 0 }).min(COUNT_MAX);
-        if acked < window.clamp(1, COUNT_MAX) {
-            (self.acked, self.congested) = (acked as u16, congested as u16);
-            return false;
-        }
-        (self.acked, self.congested) = (0, 0);
-        if rounds_max == 0 || congested * 2 < acked {
-            self.rounds = 0;
-            return false;
-        }
-        self.rounds += 1;
-        let moves = u64::from(self.rounds) >= rounds_max;
-        if moves {
-            self.rounds = 0;
-        }
+        let congested = (u32::from(self.congested) + packets * u32::from(is_congested)).min(COUNT_MAX);
+        let ends = acked >= window.clamp(1, COUNT_MAX);
+        // When a round ends is as good as random; no branch depends on it.
+        let is_bad = (rounds_max != 0) & (congested * 2 >= acked);
+        let rounds = (self.rounds + 1) * u8::from(is_bad);
+        let moves = ends & is_bad & (u64::from(rounds) >= rounds_max);
+        self.rounds = select_unpredictable(ends, rounds * u8::from(!moves), self.rounds);
+        self.acked = select_unpredictable(ends, 0, acked as u16);
+        self.congested = select_unpredictable(ends, 0, congested as u16);
         moves
     }
 }

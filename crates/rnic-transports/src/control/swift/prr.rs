@@ -10,7 +10,7 @@
 //! acknowledgements after the second duplicate) is not an event of the adaptive engine and is not done.
 
 /// Whether a packet sent again for the `count`th time says that its path is dead.
-#[inline]
+#[inline(always)]
 pub(super) fn is_outage(count: u8, early: bool, is_open: bool, timeouts: u64) -> bool {
     timeouts != 0 && !early && is_open && u64::from(count) >= timeouts
 }

@@ -38,7 +38,7 @@ const INVERSE_SPAN: u64 = 21_143;
 const ROOT_OF_LARGEST: u32 = (1 << ROOT_BITS) / 16;
 
 /// 1/sqrt of a window with 10 fractional bits, with 16 fractional bits.
-#[inline]
+#[inline(always)]
 pub(super) fn inverse_root(fcwnd: u32) -> u32 {
     let fcwnd = fcwnd.clamp(1, WINDOW_MAX);
     // An even shift takes the highest bit to place 20 or 21; every two places double the root.
@@ -53,7 +53,7 @@ pub(super) fn inverse_root(fcwnd: u32) -> u32 {
 }
 
 /// What flow scaling adds to the target of a flow with window `fcwnd`, of at most `range` (both in ticks).
-#[inline]
+#[inline(always)]
 pub(super) fn extra(fcwnd: u32, range: u64) -> u64 {
     let above = u64::from(inverse_root(fcwnd).saturating_sub(ROOT_OF_LARGEST));
     // 24 bits by 22 by 15.

@@ -73,7 +73,7 @@ const TIMEOUTS_SHIFT: u32 = 28;
 const THREE_BITS: u32 = 7;
 
 impl Swift {
-    #[inline]
+    #[inline(always)]
     pub(super) fn flow(&self, index: usize) -> Flow {
         let bits = self.flows[index];
         let plb = Plb {
@@ -84,7 +84,7 @@ impl Swift {
         Flow { fcwnd: bits.window & WINDOW_MAX, srtt: Ticks::new(bits.rtt), marker: Ticks::new(bits.marker), plb }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_flow(&mut self, index: usize, flow: Flow) {
         self.flows[index] = FlowBits {
             window: flow.fcwnd | u32::from(flow.plb.acked) << WINDOW_BITS,
@@ -96,12 +96,12 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << SEEN_SHIFT) | seen << SEEN_SHIFT;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn nic(&self) -> NicWindow {
         NicWindow { packets: self.ncwnd, marker: Ticks::new(self.nic), grew: self.nic & GREW != 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_nic(&mut self, nic: NicWindow) {
         self.ncwnd = nic.packets;
         self.nic = self.nic & !(TIME_MASK | GREW) | nic.marker.get() | u32::from(nic.grew) << Ticks::BITS;
@@ -116,7 +116,7 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn totals(&self) -> Totals {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS).clamp(1, FLOWS as u32) as usize;
         let first = Totals { fcwnd: self.flows[0].window & WINDOW_MAX, srtt: Ticks::new(self.flows[0].rtt) };

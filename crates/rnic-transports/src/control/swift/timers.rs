@@ -7,6 +7,8 @@
 //!
 //! Rounding: the smoothed round trip is kept in whole ticks and stops within two of a constant one (262 ns).
 
+use core::hint::select_unpredictable;
+
 use rnic_policy::control::report::{Gap, Ticks};
 
 use super::state::WINDOW_ONE;
@@ -22,31 +24,28 @@ const ACK_COALESCING: u64 = 61;
 const WHOLE: u64 = 1_000;
 
 /// Whether a round trip has passed since `marker`. Always, before one was measured.
-#[inline]
+#[inline(always)]
 pub(super) fn is_gate_open(now: Ticks, marker: Ticks, srtt: Ticks) -> bool {
-    srtt == Ticks::ZERO || now.since(marker) >= srtt
+    (srtt == Ticks::ZERO) | (now.since(marker) >= srtt)
 }
 
 /// Keeps `marker` within a round trip of `now`, or at it after a change, so that the circle of 24 bits is never gone
 /// round in silence while acknowledgements come.
-#[inline]
+#[inline(always)]
 pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool) {
-    if changed {
-        *marker = now;
-    } else if now.since(*marker) > srtt {
-        *marker = now.since(srtt);
-    }
+    let old = select_unpredictable(now.since(*marker) > srtt, now.since(srtt), *marker);
+    *marker = select_unpredictable(changed, now, old);
 }
 
 /// Three quarters of the old value and one of the new; the first sample counts whole.
-#[inline]
+#[inline(always)]
 pub(super) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
     let mixed = if srtt == Ticks::ZERO { rtt.get() } else { (3 * srtt.get() + rtt.get() + 2) >> 2 };
     Ticks::new(mixed.max(1))
 }
 
 /// What follows a packet while the window is below one: rtt/fcwnd - rtt.
-#[inline]
+#[inline(always)]
 pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     if fcwnd >= WINDOW_ONE {
         return Gap::NONE;
@@ -56,16 +55,16 @@ pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
 }
 
 /// The retransmission timeout.
-#[inline]
-pub(super) fn rto(srtt: Ticks, gap: Gap, least: Ticks) -> Ticks {
+#[inline(always)]
+pub(super) fn rto(srtt: Ticks, gap: Gap, least: u64) -> Ticks {
     if srtt == Ticks::ZERO {
         return UNMEASURED;
     }
-    Ticks::saturating(RTO_FACTOR * u64::from(srtt.get()) + gap.ticks()).max(least)
+    Ticks::saturating((RTO_FACTOR * u64::from(srtt.get()) + gap.ticks()).max(least).max(1))
 }
 
 /// RACK's timeout of a flow whose newest round trip is `rtt`.
-#[inline]
+#[inline(always)]
 pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
     if srtt == Ticks::ZERO {
         return UNMEASURED;
@@ -74,7 +73,7 @@ pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
 }
 
 /// The time of inactivity after which a probe is sent.
-#[inline]
+#[inline(always)]
 pub(super) fn tlp(srtt: Ticks, factor: u64) -> Ticks {
     if srtt == Ticks::ZERO {
         return UNMEASURED;
