@@ -53,6 +53,7 @@ macro_rules! wide {
                 Swift::interest(params)
             }
 
+            #[inline(always)]
             fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
                 if let ControlEvent::Reported(report) = event {
                     let bucket = (report.rtt().get() / 64 % 8) as usize;

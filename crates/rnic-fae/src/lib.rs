@@ -30,6 +30,7 @@ pub mod processor;
 pub mod program;
 pub mod queue;
 pub mod record;
+mod table;
 pub mod thread;
 
 pub use delayed::{Delayed, Latency};

@@ -4,14 +4,13 @@
 //! response. Stateful: it lies in a table. Prefetching: it lies in a table, and the line of a later event is asked for
 //! before the present one is handled, so that it has come when its turn comes.
 
-use bytemuck::{Pod, Zeroable};
-use prefetch_index::prefetch_index;
 use rnic_base::{BitRate, Time};
 use rnic_policy::control::report::{Carried, FlowActions, FlowReport, Ticks};
 use rnic_policy::{ControlActions, ControlEvent, ControlView};
 
 use crate::program::Program;
 use crate::record::{CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
+use crate::table::Table;
 
 /// Where the program's state lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,11 +64,6 @@ pub enum FaeError {
     TooFarAhead(usize),
 }
 
-/// A cache line. States begin at one, so that a state of 64 bytes is one line and not two.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
 /// The engine.
 pub struct Processor<P: Program> {
     program: P,
@@ -78,15 +72,10 @@ pub struct Processor<P: Program> {
     ticks: u64,
     first: FlowActions,
     fresh: P::State,
-    /// `P::LINES` lines a connection; none when stateless.
-    table: Vec<Line>,
+    /// By connection; empty when stateless.
+    table: Table,
     ahead: Option<usize>,
     is_stateless: bool,
-}
-
-/// Lines of one state.
-const fn lines<S>() -> usize {
-    size_of::<S>().div_ceil(size_of::<Line>())
 }
 
 impl<P: Program> Processor<P> {
@@ -95,7 +84,6 @@ impl<P: Program> Processor<P> {
     /// # Errors
     /// When `program` cannot run as `config` says.
     pub fn new(program: P, config: &ProcessorConfig) -> Result<Self, FaeError> {
-        const { assert!(align_of::<P::State>() <= align_of::<Line>() && size_of::<P::State>() > 0) };
         if config.connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(config.connections));
         }
@@ -117,12 +105,8 @@ impl<P: Program> Processor<P> {
             return Err(FaeError::NotStateless);
         }
         let connections = if is_stateless { 0 } else { config.connections as usize };
-        let table = vec![Line::zeroed(); connections * lines::<P::State>()];
-        let mut processor = Self { program, view, ticks: 0, first, fresh, table, ahead, is_stateless };
-        for connection in 0..connections as u32 {
-            *processor.state(connection) = fresh;
-        }
-        Ok(processor)
+        let table = Table::new(connections, &fresh);
+        Ok(Self { program, view, ticks: 0, first, fresh, table, ahead, is_stateless })
     }
 
     /// What a fresh connection does before the first response; its flows share the window.
@@ -140,20 +124,23 @@ impl<P: Program> Processor<P> {
     }
 
     /// Handles an event whose state lies in the table.
-    #[inline(always)]
+    ///
+    /// A function of its own, since within a loop LLVM turns conditional moves into branches, and the conditions of a
+    /// controller are as good as random.
+    #[inline(never)]
     fn handle_kept(&mut self, event: &EventRecord) -> ResponseRecord {
-        let (report, connection) = (event.report(), event.connection());
+        let (report, connection) = (event.report(), event.connection() as usize);
         self.advance(report.t4);
         if event.is_first() {
-            *self.state(connection) = self.fresh;
+            *self.table.get_mut(connection) = self.fresh;
         }
-        let state = state_in::<P::State>(&mut self.table, connection);
+        let state = self.table.get_mut::<P::State>(connection);
         let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
         respond(event, &report, actions, Carried::default())
     }
 
     /// Handles an event that brings its state.
-    #[inline(always)]
+    #[inline(never)]
     fn handle_carried(&mut self, event: &EventRecord) -> ResponseRecord {
         let report = event.report();
         self.advance(report.t4);
@@ -192,10 +179,7 @@ impl<P: Program> Processor<P> {
     /// Asks for the state that `event` will need.
     #[inline]
     pub fn fetch(&self, event: &EventRecord) {
-        let first = event.connection() as usize * lines::<P::State>();
-        for line in first..first + lines::<P::State>() {
-            prefetch_index(&self.table, line);
-        }
+        self.table.fetch::<P::State>(event.connection() as usize);
     }
 
     /// Brings the time forward to instant `now`; never back.
@@ -205,11 +189,6 @@ impl<P: Program> Processor<P> {
         self.ticks += u64::from(step.get());
         self.view.now = Time::from_ps(self.ticks << 17);
     }
-
-    #[inline]
-    fn state(&mut self, connection: u32) -> &mut P::State {
-        state_in(&mut self.table, connection)
-    }
 }
 
 /// The record of what the program wants.
@@ -218,11 +197,4 @@ fn respond(event: &EventRecord, report: &FlowReport, actions: ControlActions, ca
     let actions = actions.flow.expect("the contract: every report is answered");
     let (connection, queue) = (event.connection(), event.queue());
     ResponseRecord::pack(&Response { connection, flow: report.flow, queue, delay: report.delay, actions, carried })
-}
-
-#[inline(always)]
-fn state_in<S: Pod>(table: &mut [Line], connection: u32) -> &mut S {
-    let first = connection as usize * lines::<S>();
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut table[first..first + lines::<S>()]);
-    bytemuck::from_bytes_mut(&mut bytes[..size_of::<S>()])
 }

@@ -190,7 +190,7 @@ impl Swift {
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
-        let total = self.totals();
+        let total = self.totals(index, &flow);
         let gap = timers::gap(total.fcwnd, total.srtt);
         let outcome_alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
         FlowActions {

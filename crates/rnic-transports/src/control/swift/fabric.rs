@@ -5,7 +5,7 @@
 //! most once a round trip, `fcwnd *= max(1 - md (delay - target) / delay, 1 - max_md)`.
 //!
 //! Rounding: an increase to the nearest 1/1024 packet; a decrease is short of the exact one by less than 1/1024 packet
-//! and 1/65536 of the window (1/256 for delays of 8.6 ms and more).
+//! and 1/32768 of the window for delays up to 8.6 ms (1/128 for the longest).
 
 use core::hint::select_unpredictable;
 
@@ -70,12 +70,14 @@ fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
 }
 
 /// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
+///
+/// The division waits for the delay alone, which is there before anything else is.
 #[inline(always)]
 fn cut_of(fcwnd: u32, delay: Ticks, target: Ticks) -> u32 {
-    let excess = delay.get().saturating_sub(target.get());
-    let shift = excess.leading_zeros().min(16);
-    let share = u64::from((excess << shift) / delay.get().max(1));
-    let cut = (u64::from(fcwnd) * DECREASE * share) >> (10 + shift);
+    let inverse = u64::from(u32::MAX / delay.get().max(1));
+    let excess = u64::from(delay.get().saturating_sub(target.get()));
+    let share = (excess * inverse) >> 16;
+    let cut = (u64::from(fcwnd) * DECREASE * share) >> (10 + 16);
     (cut as u32).min(fcwnd >> DECREASE_MAX_LOG2)
 }
 

@@ -116,11 +116,16 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
+    /// All flows together, of which `flow` is the state in hand of number `index`.
     #[inline(always)]
-    pub(super) fn totals(&self) -> Totals {
-        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS).clamp(1, FLOWS as u32) as usize;
-        let first = Totals { fcwnd: self.flows[0].window & WINDOW_MAX, srtt: Ticks::new(self.flows[0].rtt) };
-        self.flows[1..seen].iter().fold(first, |sum, flow| Totals {
+    pub(super) fn totals(&self, index: usize, flow: &Flow) -> Totals {
+        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
+        let only = Totals { fcwnd: flow.fcwnd, srtt: flow.srtt };
+        if seen <= 1 && index == 0 {
+            return only;
+        }
+        let others = self.flows.iter().take(seen).enumerate().filter(|(other, _)| *other != index);
+        others.fold(only, |sum, (_, flow)| Totals {
             fcwnd: sum.fcwnd + (flow.window & WINDOW_MAX),
             srtt: sum.srtt.max(Ticks::new(flow.rtt)),
         })
