@@ -60,8 +60,8 @@ fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
     } else {
         (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
     };
-    // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several times
-    // faster than one of 64 bits.
+    // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several
+    // times faster than one of 64 bits.
     let divisor = fcwnd.max(WINDOW_ONE);
     match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(divisor / 2)) {
         Some(scaled) => scaled / divisor,
