@@ -73,9 +73,13 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
     folder.write_text("report.json", &format!("{json}\n"))?;
     folder.write("runs.csv", |output| report.write_csv(output).map_err(io::Error::other))?;
     folder.write("runs.parquet", |output| report.write_parquet(output).map_err(io::Error::other))?;
+    folder.write_text("verdicts.md", &report.markdown())?;
     let page = folder.write_text("report.html", &report.html())?;
     let page = fs::canonicalize(&page).unwrap_or(page);
-    console::line(&format!("The report: {} (report.json, runs.csv, runs.parquet beside it)", page.display()));
+    console::line(&format!(
+        "The report: {} (report.json, verdicts.md, runs.csv, runs.parquet beside it)",
+        page.display()
+    ));
     let failed = rows.iter().filter(|row| row.verdict.is_failure());
     let mut names: Vec<String> = failed.map(|row| format!("{} of {}", row.row, row.experiment)).collect();
     let count = names.len();

@@ -73,7 +73,7 @@ fn a_row_inside_its_band_is_a_success_and_leaves_a_report() {
     assert_eq!((&json["rows"][0]["row"], &json["rows"][0]["verdict"]), (&"T-1".into(), &"inside".into()), "{json}");
     assert_eq!(json["rows"][0]["value"]["count"], 3);
     let out = folder.path().join("out/reproduce");
-    for name in ["report.html", "report.json", "runs.csv", "runs.parquet"] {
+    for name in ["report.html", "report.json", "verdicts.md", "runs.csv", "runs.parquet"] {
         assert!(fs::metadata(out.join(name)).is_ok_and(|file| file.len() > 0), "{name}");
     }
     let again = reproduce(folder.path(), &["T-1"]).ok();
@@ -90,6 +90,8 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
     assert!(said.out.contains("OUTSIDE") && said.err.contains("check failed: 1 of 1 rows: T-1 of test/small"));
     let page = fs::read_to_string(folder.path().join("out/reproduce/report.html")).expect("the report");
     assert!(page.contains("OUTSIDE"), "the report does not hide it");
+    let table = fs::read_to_string(folder.path().join("out/reproduce/verdicts.md")).expect("the table");
+    assert!(table.contains("| T-1 | test/small |") && table.contains("**OUTSIDE** |"), "{table}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod figure;
 mod page;
 mod plot;
 mod raw;
+mod table;
 mod ticks;
 
 use std::io::Write;
@@ -40,6 +41,11 @@ impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
         page::page(self)
+    }
+
+    /// The verdicts alone, as a table in Markdown.
+    pub fn markdown(&self) -> String {
+        table::table(self)
     }
 
     /// The raw numbers: a line for each number of each run.

@@ -44,10 +44,7 @@ const MECHANISMS: &[Mechanism] = &[
         section: "IV-B",
         left_out: "groups and ports of the memory wait for RTL; checked is that a packet asks for one context, once",
     },
-    tested(
-        "IV-D",
-        "Sends carry message number and offset, Writes and answers their address; answers are own packets",
-    ),
+    tested("IV-D", "Sends carry message number and offset, Writes and answers their address; answers are own packets"),
     tested("IV-B", "a Read request that times out is submitted again; others are sent again by the recovery"),
     tested("IV-A, V-D1", "work requests stay in the host's memory and are fetched eight at a time"),
     tested("V-A", "bytes of a queue pair on the board: 257, where IRN+ has 588.5, SRNIC 268"),

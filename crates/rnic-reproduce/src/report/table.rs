@@ -1,0 +1,51 @@
+//! The verdicts as a table in Markdown, for documents and commit messages.
+
+use std::fmt::Write;
+
+use super::Report;
+use crate::judge::{Row, Verdict};
+use crate::number::{short, with_unit};
+use crate::work::Size;
+
+pub(super) fn table(report: &Report<'_>) -> String {
+    let rows: Vec<Row> = report.rows().into_iter().flatten().collect();
+    let count = |wanted: fn(&Verdict) -> bool| rows.iter().filter(|row| wanted(&row.verdict)).count();
+    let inside = count(|verdict| *verdict == Verdict::Inside);
+    let outside = count(|verdict| *verdict == Verdict::Outside);
+    let size = if report.work.size == Size::Fast { "small version" } else { "full size" };
+    let mut text = format!(
+        "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside. All numbers of ours are simulated\n\
+         or computed; in brackets the least and the largest over the seeds.\n\n\
+         | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
+        report.command
+    );
+    for row in &rows {
+        let Row { row: id, experiment, what, paper, band, .. } = row;
+        let verdict = match &row.verdict {
+            Verdict::Inside => "inside",
+            Verdict::Outside => "**OUTSIDE**",
+            Verdict::Unjudged(_) => "**not judged**",
+            Verdict::LeftOut(_) => "left out",
+        };
+        writeln!(
+            text,
+            "| {id} | {experiment} | {} | {} | {} | {band} | {verdict} |",
+            cell(what),
+            cell(paper),
+            found(row)
+        )
+        .expect("a string takes everything");
+    }
+    text
+}
+
+fn found(row: &Row) -> String {
+    let Some(stat) = row.value else { return "\u{2013}".to_owned() };
+    let mean = with_unit(stat.mean, &row.unit);
+    if stat.min == stat.max { mean } else { format!("{mean} ({} to {})", short(stat.min), short(stat.max)) }
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
