@@ -4,6 +4,7 @@ use rnic_base::{BitRate, Probability};
 use rnic_fabric::Plan;
 use rnic_fabric::fault::{FaultKind, FaultPlan, Target};
 use rnic_host::{Impairment, NicConfig};
+use rnic_policy::Store;
 
 use crate::backend::{Fabric, Sockets};
 use crate::scenario::{Scenario, Trouble};
@@ -27,11 +28,16 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
         format!("switch = {{ model = \"{model}\", buffer = \"{buffer}B\", pfc = {{ enabled = {pfc} }}{marks} }}")
     });
     let (rate, delay) = (wiring.rate_gbps, wiring.delay);
+    // Bitmaps behind the bus: the NICs wait for them.
+    let (named, nic) = match scenario.profile(0).store {
+        Store::Host => ("srnic", "nic = { wqe_fetch = \"on-demand\" }\n"),
+        _ => ("irn", ""),
+    };
     let text = format!(
         "name = \"conformance\"\nmtu = {mtu}\npayload = \"checked\"\nwire = \"encoded\"\ntopology = {topology}\n\
          links = {{ rate = \"{rate}Gbps\", delay = \"{delay}\" }}\n{switch}\n\
-         transport = {{ name = \"irn\", cap_packets = 64, rto_high = \"320us\" }}\nworkload = {{ kind = \"manual\" }}\n\
-         run = {{ limit = \"1000s\" }}\n"
+         transport = {{ name = \"{named}\", cap_packets = 64, rto_high = \"320us\" }}\n\
+         workload = {{ kind = \"manual\" }}\nrun = {{ limit = \"1000s\" }}\n{nic}"
     );
     let mut plan = Plan::from_toml(&text).map_err(|error| format!("{error}\n{text}"))?;
     // In the tree, each host is in another pod.

@@ -9,6 +9,8 @@ use clap::{Parser, ValueEnum};
 use rnic_conformance::Place;
 use rnic_conformance::campaign::{Campaign, Summary};
 
+const TRANSPORTS: [&str; 7] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic"];
+
 /// Random verbs work over bad networks, checked from outside.
 #[derive(Parser, Debug)]
 struct Args {
@@ -16,7 +18,7 @@ struct Args {
     #[arg(long, value_enum, default_value = "fabric")]
     backend: Backend,
     /// With which transport
-    #[arg(long, value_parser = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr"], default_value = "irn")]
+    #[arg(long, value_parser = TRANSPORTS, default_value = "irn")]
     transport: String,
     /// Seed of the first run; each further run takes the next one
     #[arg(long, default_value_t = 1)]

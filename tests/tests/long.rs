@@ -45,6 +45,12 @@ fn fasr_on_the_fabric() {
 
 #[test]
 #[ignore = "minutes; see `make long-test`"]
+fn srnic_on_the_fabric() {
+    run(Place::Fabric, "srnic", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
 fn roce_sr_on_the_fabric() {
     run(Place::Fabric, "roce-sr", 10_000_000);
 }

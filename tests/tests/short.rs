@@ -7,7 +7,7 @@ use rnic_conformance::campaign::{Campaign, Summary};
 use rnic_conformance::{Body, Place};
 use rnic_fabric::NodeOrder;
 
-const TRANSPORTS: [&str; 6] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr"];
+const TRANSPORTS: [&str; 7] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic"];
 
 fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
     let transport = transport.to_owned();

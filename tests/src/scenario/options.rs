@@ -27,7 +27,8 @@ impl Transport {
     /// The transport called `name` with options drawn from `random`.
     pub(super) fn draw(place: Place, name: &str, random: &mut RandomStream) -> Self {
         let mut options = match name {
-            "irn" => irn(place, random),
+            // Repairs are IRN's; what differs is where bitmaps lie, which the plan of the fabric knows.
+            "irn" | "srnic" => irn(place, random),
             "fasr" => fasr(place, random),
             "tcp" => tcp(place, random),
             _ => roce(place, random),
