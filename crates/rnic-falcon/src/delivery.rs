@@ -126,7 +126,7 @@ impl Delivery {
             flows: Flows::new(&config),
             limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO },
             requester: AckRequester::default(),
-            echo: Echo::new(),
+            echo: Echo::new(config.flows),
             nacks: Nacks::new(),
             recovery: vec![[fresh; 2]; usize::from(config.flows)].into_boxed_slice(),
             waits: Waits::new(&config),

@@ -9,9 +9,23 @@ mod heap;
 mod steady;
 mod two_ends;
 
+use rnic_falcon::delivery::Delivery;
 use rnic_policy::Cwnd;
 use steady::Steady;
 use two_ends::config_of;
+
+#[test]
+fn an_idle_delivery_layer_is_small() {
+    // Beside it: two rings of 32 contexts, two windows of what arrived, and the reports that can wait.
+    let size = size_of::<Delivery>();
+    assert!((3_000..=3_200).contains(&size), "{size} bytes; NOTES.md says 3.2 KB");
+    let before = heap::live_bytes();
+    let delivery = Delivery::new(config_of("rack-tlp", "ecmp"));
+    let beside = heap::live_bytes() - before;
+    assert!(beside < 12_000, "{beside} bytes beside it");
+    drop(delivery);
+    assert_eq!(heap::live_bytes(), before);
+}
 
 #[test]
 fn a_hundred_thousand_packets_allocate_nothing() {

@@ -42,14 +42,24 @@ struct Flow {
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
     flows: [Flow; FLOWS_MAX],
+    count: usize,
     /// The earliest of what is due, or earlier.
     due: Time,
 }
 
 impl Echo {
-    /// Nothing has come.
-    pub(crate) fn new() -> Self {
-        Self { flows: [Flow { latest: Latest::default(), owed: 0, due: NEVER }; FLOWS_MAX], due: NEVER }
+    /// Nothing has come on any of `count` flows.
+    pub(crate) fn new(count: u8) -> Self {
+        let fresh = Flow { latest: Latest::default(), owed: 0, due: NEVER };
+        Self { flows: [fresh; FLOWS_MAX], count: usize::from(count), due: NEVER }
+    }
+
+    fn used(&self) -> &[Flow] {
+        &self.flows[..self.count]
+    }
+
+    fn earliest(&self) -> Time {
+        self.used().iter().map(|flow| flow.due).min().unwrap_or(NEVER)
     }
 
     /// A packet came on `flow`.
@@ -96,11 +106,11 @@ impl Echo {
         if now < self.due {
             return None;
         }
-        let flow = self.flows.iter().position(|flow| flow.due <= now).map(|flow| flow as u8);
+        let flow = self.used().iter().position(|flow| flow.due <= now).map(|flow| flow as u8);
         if let Some(flow) = flow {
             self.settle(flow);
         }
-        self.due = self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER);
+        self.due = self.earliest();
         flow
     }
 
@@ -116,12 +126,12 @@ impl Echo {
         if self.due == NEVER {
             return;
         }
-        for flow in &mut self.flows {
+        for flow in &mut self.flows[..self.count] {
             if flow.due > now {
                 (flow.owed, flow.due) = (0, NEVER);
             }
         }
-        self.due = self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER);
+        self.due = self.earliest();
     }
 }
 

@@ -60,6 +60,9 @@ pub(crate) struct Sent {
     pub(crate) again: bool,
 }
 
+// There is one for each packet under way, and looking for losses goes through them.
+const _: () = assert!(size_of::<Sent>() == 48);
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct TxWindow {

@@ -135,9 +135,9 @@ impl RackTlp {
     }
 }
 
-/// `share` percent of `whole`.
+/// `share` percent of `whole`; a product too large to compute is more than any wait.
 fn percent(whole_ps: u64, share: u64) -> Duration {
-    Duration::from_ps((u128::from(whole_ps) * u128::from(share) / 100).min(u128::from(WAIT_MAX.as_ps())) as u64)
+    Duration::from_ps((whole_ps.saturating_mul(share) / 100).min(WAIT_MAX.as_ps()))
 }
 
 /// The lowest packet that has not arrived; the lowest that is not acknowledged when all have.
