@@ -66,8 +66,10 @@ const PLB_ROUNDS: usize = 9;
 const PRR_TIMEOUTS: usize = 10;
 const ALPHA: usize = 11;
 
-/// The longest time of a parameter: what fits into 24 bits of ticks without asking.
-const TIME_MAX: Duration = Duration::from_secs(2);
+/// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
+const TIME_MAX: Duration = Duration::from_ms(100);
+
+const _: () = assert!(17 * (TIME_MAX.as_ps() >> 17) < 1 << Ticks::BITS);
 
 /// A time up to [`TIME_MAX`].
 const fn time(name: &'static str, default: Duration, help: &'static str) -> ParamSpec {
@@ -247,7 +249,7 @@ fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Pa
 #[inline(always)]
 fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
     let [base, hop, range] = [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| ticks(params, index));
-    Ticks::saturating(base + u64::from(hops) * hop + scaling::extra(fcwnd, range))
+    Ticks::new((base + u64::from(hops) * hop + scaling::extra(fcwnd, range)) as u32)
 }
 
 /// Parameter `index`, a time of at most [`TIME_MAX`], in ticks.

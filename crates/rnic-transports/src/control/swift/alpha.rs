@@ -75,12 +75,14 @@ impl Alphas {
     }
 }
 
-/// How often `small` can be doubled without exceeding `large`; zero when it is larger already.
+/// How often `small` can be doubled without exceeding `large`, both below 2^31; zero when it is larger already.
 #[inline(always)]
 fn halvings(large: u32, small: u32) -> u32 {
-    let (large, small) = (large.max(1), small.max(1));
-    let most = large.ilog2().saturating_sub(small.ilog2());
-    most - u32::from(most > 0 && (u64::from(small) << most) > u64::from(large))
+    let (large, small) = (large | u32::from(large == 0), small | u32::from(small == 0));
+    // By the places of their highest bits, and one less where the digits below say so.
+    let most = small.leading_zeros().wrapping_sub(large.leading_zeros());
+    let is_less = small.wrapping_shl(most) > large;
+    most.wrapping_sub(u32::from(is_less)).cast_signed().max(0).cast_unsigned()
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
     if srtt == Ticks::ZERO {
         return UNMEASURED;
     }
-    Ticks::saturating(u64::from(rtt.get()) + u64::from(srtt.get().div_ceil(4)))
+    // A round trip is less than half of the circle, so this is less than all of it.
+    Ticks::new(rtt.get() + srtt.get().div_ceil(4))
 }
 
 /// The time of inactivity after which a probe is sent.
