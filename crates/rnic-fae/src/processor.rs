@@ -30,8 +30,9 @@ pub enum Form {
 pub const AHEAD_MAX: usize = 64;
 
 impl Form {
-    /// The distance that did best where it was measured (benches/fae.rs): far enough for main memory.
-    pub const PREFETCHING: Self = Self::Prefetching { ahead: 12 };
+    /// The distance that did best where it was measured, for states of one line and of eight: between 4 and 16 it
+    /// hardly matters for one line; further ahead, lines of large states displace each other.
+    pub const PREFETCHING: Self = Self::Prefetching { ahead: 8 };
 }
 
 /// What an engine must know.
