@@ -49,6 +49,13 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
+        name: "rnic-nvme",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-wire", "rnic-falcon"],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-fae",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],

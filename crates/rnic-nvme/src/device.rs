@@ -1,0 +1,180 @@
+//! An emulated block device: says when, not what.
+//!
+//! It serves up to `queue_depth` requests at once. Each passes one channel, which moves one request after the other at
+//! the bandwidth of its direction, and takes its direction's latency besides: the least that has the three figures a
+//! solid state disk is sold by (F-R26: bandwidth of reads, of writes, operations per second; the latter is
+//! `queue_depth / latency` when requests are small). No source: real devices' caches, erasure and parallel planes are
+//! left out. All time is integer; the order of completions is that of their times, then of submission.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rnic_base::{BitRate, Duration, Time};
+
+use crate::{Direction, Extent};
+
+/// What serving a direction costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Service {
+    /// On top of the time in the channel.
+    pub latency: Duration,
+    /// Of the channel.
+    pub bandwidth: BitRate,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceConfig {
+    /// Reads.
+    pub read: Service,
+    /// Writes.
+    pub write: Service,
+    /// Requests that it serves at once.
+    pub queue_depth: u32,
+    /// A block has 2^this bytes.
+    pub block_log2: u32,
+}
+
+/// Requests at once, at most: what NVMe allows a queue.
+pub const QUEUE_DEPTH_MAX: u32 = 1 << 16;
+
+/// A request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Io {
+    /// Whose it is, when targets share a device.
+    pub owner: u32,
+    /// Its owner's name for it.
+    pub tag: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// What.
+    pub extent: Extent,
+}
+
+/// It serves as many as it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the device's queue is full")]
+pub struct Full;
+
+/// A device.
+#[derive(Debug)]
+pub struct Device {
+    config: DeviceConfig,
+    channel_free: Time,
+    submitted: u64,
+    under_way: BinaryHeap<Reverse<(Time, u64, Io)>>,
+}
+
+impl Device {
+    /// A device that has nothing to do.
+    ///
+    /// # Panics
+    /// When its queue has no place, or more than [`QUEUE_DEPTH_MAX`].
+    pub fn new(config: DeviceConfig) -> Self {
+        assert!((1..=QUEUE_DEPTH_MAX).contains(&config.queue_depth), "a queue of {}", config.queue_depth);
+        let under_way = BinaryHeap::with_capacity(config.queue_depth as usize);
+        Self { config, channel_free: Time::ZERO, submitted: 0, under_way }
+    }
+
+    /// What it is.
+    pub const fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// Whether it takes no more now.
+    pub fn is_full(&self) -> bool {
+        self.under_way.len() == self.config.queue_depth as usize
+    }
+
+    /// Takes a request; gives when it will be done.
+    ///
+    /// # Errors
+    /// When it is full.
+    pub fn submit(&mut self, now: Time, io: Io) -> Result<Time, Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        let service = match io.direction {
+            Direction::Read => self.config.read,
+            Direction::Write => self.config.write,
+        };
+        let bytes = u64::from(io.extent.blocks) << self.config.block_log2;
+        self.channel_free = self.channel_free.max(now) + service.bandwidth.serialize(bytes);
+        let done = self.channel_free + service.latency;
+        self.under_way.push(Reverse((done, self.submitted, io)));
+        self.submitted += 1;
+        Ok(done)
+    }
+
+    /// When the next is done.
+    pub fn next_done(&self) -> Option<Time> {
+        self.under_way.peek().map(|Reverse((done, ..))| *done)
+    }
+
+    /// A request that is done by `now`, if there is one.
+    pub fn done(&mut self, now: Time) -> Option<Io> {
+        self.next_done().filter(|done| *done <= now)?;
+        self.under_way.pop().map(|Reverse((.., io))| io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: DeviceConfig = DeviceConfig {
+        read: Service { latency: Duration::from_us(80), bandwidth: BitRate::gbps(32) },
+        write: Service { latency: Duration::from_us(20), bandwidth: BitRate::gbps(16) },
+        queue_depth: 64,
+        block_log2: 12,
+    };
+
+    fn io(direction: Direction, tag: u32, blocks: u32) -> Io {
+        Io { owner: 0, tag, direction, extent: Extent { first_block: 0, blocks } }
+    }
+
+    /// Keeps its queue full until `count` are done; gives the time of the last.
+    fn closed_loop(config: DeviceConfig, direction: Direction, blocks: u32, count: u32) -> Time {
+        let mut device = Device::new(config);
+        let (mut now, mut begun) = (Time::ZERO, 0);
+        for _ in 0..count {
+            while begun < count && device.submit(now, io(direction, begun, blocks)).is_ok() {
+                begun += 1;
+            }
+            now = device.next_done().unwrap();
+            assert!(device.done(now).is_some());
+        }
+        assert_eq!(device.done(now), None);
+        now
+    }
+
+    #[test]
+    fn one_alone_takes_its_transfer_and_its_latency() {
+        // 4096 bytes at 32 and 16 Gbit/s: 1024 and 2048 ns.
+        assert_eq!(Device::new(CONFIG).submit(Time::ZERO, io(Direction::Read, 0, 1)), Ok(Time::from_ns(81_024)));
+        assert_eq!(Device::new(CONFIG).submit(Time::ZERO, io(Direction::Write, 0, 1)), Ok(Time::from_ns(22_048)));
+    }
+
+    #[test]
+    fn large_requests_reach_the_bandwidth_and_small_ones_the_depth_over_the_latency() {
+        // 256 MiB: 2^31 bits at 32 Gbit/s are 67.1 ms, and one latency at the end.
+        let time = closed_loop(CONFIG, Direction::Read, 256, 256);
+        assert_eq!(time, Time::from_ps((1 << 31) * 125 / 4 + 80_000_000));
+        let few = DeviceConfig { queue_depth: 4, ..CONFIG };
+        let time = closed_loop(few, Direction::Read, 1, 4_000);
+        let rounds = 1_000 * 81_024;
+        assert!((rounds..rounds + 4 * 1_024).contains(&(time.as_ps() / 1_000)), "{} ns", time.as_ps() / 1_000);
+    }
+
+    #[test]
+    fn its_queue_is_bounded_and_completions_come_by_time() {
+        let mut device = Device::new(DeviceConfig { queue_depth: 3, ..CONFIG });
+        for (tag, direction) in [Direction::Read, Direction::Write, Direction::Write].into_iter().enumerate() {
+            device.submit(Time::ZERO, io(direction, tag as u32, 1)).unwrap();
+        }
+        assert_eq!((device.is_full(), device.submit(Time::ZERO, io(Direction::Read, 9, 1))), (true, Err(Full)));
+        assert_eq!(device.done(Time::from_ns(23_071)), None, "behind the read in the channel");
+        let tags: Vec<u32> = std::iter::from_fn(|| device.done(Time::from_us(100))).map(|io| io.tag).collect();
+        assert_eq!((tags, device.next_done()), (vec![1, 2, 0], None));
+    }
+}

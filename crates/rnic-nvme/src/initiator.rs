@@ -1,0 +1,564 @@
+//! The initiator: commands in, completions out; between them, units.
+//!
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
+//!
+//! A command is cut into at most two parts, each for one connection, and each part into units. Units of a connection
+//! leave in the order of commands, as many as may be under way there; the first answer ends a unit, and the last unit
+//! ends the command. A command that failed has failed as its first failing unit, by number, did: what others moved has
+//! been moved.
+
+use std::collections::VecDeque;
+
+use rnic_base::Time;
+use rnic_falcon::resources::Resources;
+use rnic_falcon::transaction as tl;
+use rnic_falcon::transaction::{AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
+use rnic_wire::falcon::nvme::{self, Base, Header, Operation};
+use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
+
+use crate::layout::{Layout, Part, TranslateError};
+use crate::peer::{PeerError, PeerErrors, status};
+use crate::tags::{PLACES_MAX, Tags};
+use crate::{Attached, Direction, HostMemory, Span, UNITS_MAX, unit};
+
+/// What an initiator is, and how much it has under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitiatorConfig {
+    /// Its function, 24 bits: said in every packet.
+    pub function: u32,
+    /// Its namespace, by its own number.
+    pub namespace: u16,
+    /// Commands that were taken and whose completions were not, at most.
+    pub commands: u32,
+    /// Units under way on each connection, at most: agreed with its target.
+    pub units: u32,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// Which way.
+    pub direction: Direction,
+    /// The first block.
+    pub first_block: u64,
+    /// How many.
+    pub blocks: u32,
+    /// Comes back with the completion, and names memory for [`HostMemory`].
+    pub cookie: u64,
+}
+
+/// Why a command is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// As many commands are under way as may be: come back after [`Initiator::poll`].
+    #[error("too many commands under way")]
+    Full,
+    /// It makes no sense.
+    #[error(transparent)]
+    Address(#[from] TranslateError),
+    /// Longer than a command can be.
+    #[error("{0} units, of which a command has {UNITS_MAX} at most")]
+    TooLong(u32),
+    /// A connection that it needs is lost.
+    #[error("connection {0} is lost")]
+    Lost(u32),
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The target says so: see [`status`].
+    #[error("status {0:#06x}")]
+    Status(u16),
+    /// The target refused a request (CIE), because of this.
+    #[error("the target refused a request: {0}")]
+    Refused(PeerError),
+    /// The transaction of a request ended in error.
+    #[error("a request ended with {0:?}")]
+    Transaction(CompletionCode),
+    /// The target's answer makes no sense.
+    #[error("the target's answer makes no sense: {0}")]
+    Peer(PeerError),
+    /// The connection was lost meanwhile.
+    #[error("the connection is lost")]
+    Lost,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// What came with it.
+    pub cookie: u64,
+    /// The ending.
+    pub result: Result<(), Failure>,
+}
+
+/// What has been counted, and why it waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InitiatorStats {
+    /// Commands taken.
+    pub commands: u64,
+    /// Of those, split over two targets.
+    pub split: u64,
+    /// Units whose requests were handed to the transaction layer.
+    pub units: u64,
+    /// Times that a unit waited because as many as agreed were under way.
+    pub waited_for_units: u64,
+    /// Times that a unit or data waited because the transaction layer had no room.
+    pub waited_for_room: u64,
+    /// Answers that came for what had ended already.
+    pub late: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    direction: Direction,
+    cookie: u64,
+    first_block: u64,
+    blocks: u32,
+    parts: (Part, Option<Part>),
+    units: u32,
+    done: u32,
+    failure: Option<(u32, Failure)>,
+}
+
+/// How far the data of a Write is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fetch {
+    NotAsked,
+    Asked,
+    Given,
+}
+
+#[derive(Debug)]
+struct Unit {
+    connection: u32,
+    command: u32,
+    number: u32,
+    direction: Direction,
+    base: Base,
+    span: Span,
+    fetch: Fetch,
+    /// Of all units: tells it from those that had its tag before, however long ago.
+    serial: u64,
+}
+
+/// Units of one part that have not left.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    command: u32,
+    second: bool,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Connection {
+    queued: VecDeque<Queued>,
+    /// Pulls to be answered: the unit's tag, or none when the Pull makes no sense.
+    pulls: VecDeque<(Rsn, u16, Option<u32>, Base)>,
+    under_way: u32,
+    lost: bool,
+}
+
+/// An initiator: one namespace, over one connection or several.
+#[derive(Debug)]
+pub struct Initiator {
+    config: InitiatorConfig,
+    layout: Layout,
+    commands: Tags<Active>,
+    units: Tags<Unit>,
+    connections: Box<[Connection]>,
+    completed: VecDeque<u32>,
+    next_serial: u64,
+    stats: InitiatorStats,
+    peer_errors: PeerErrors,
+}
+
+/// The place of a unit in a transaction's tag; above it, its serial number.
+const TAG_MASK: u64 = (1 << crate::tags::TAG_BITS) - 1;
+
+impl Initiator {
+    /// An initiator that has nothing to do.
+    ///
+    /// # Panics
+    /// When there would be no command or unit, or more than a table of tags has places.
+    pub fn new(config: InitiatorConfig, layout: Layout) -> Self {
+        let connections = layout.connections();
+        let places = u64::from(config.units) * u64::from(connections);
+        assert!(places <= u64::from(PLACES_MAX), "{places} units under way");
+        let connection = |_| Connection {
+            queued: VecDeque::with_capacity(config.commands as usize * 2),
+            pulls: VecDeque::with_capacity(config.units as usize),
+            under_way: 0,
+            lost: false,
+        };
+        Self {
+            config,
+            commands: Tags::new(config.commands),
+            units: Tags::new(places as u32),
+            connections: (0..connections).map(connection).collect(),
+            completed: VecDeque::with_capacity(config.commands as usize),
+            layout,
+            next_serial: 0,
+            stats: InitiatorStats::default(),
+            peer_errors: PeerErrors::default(),
+        }
+    }
+
+    /// Where blocks lie.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What has been counted.
+    pub const fn stats(&self) -> &InitiatorStats {
+        &self.stats
+    }
+
+    /// What targets did wrong.
+    pub const fn peer_errors(&self) -> &PeerErrors {
+        &self.peer_errors
+    }
+
+    /// Whether nothing is under way, and no completion waits.
+    pub fn is_idle(&self) -> bool {
+        self.commands.is_empty() && self.connections.iter().all(|connection| connection.pulls.is_empty())
+    }
+
+    /// Tags of units in use, and so of what a target may name.
+    pub fn units_under_way(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Takes a command. [`Self::advance`] is due for the connections that its parts need.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was taken then.
+    pub fn submit(&mut self, command: &Command) -> Result<(), SubmitError> {
+        let (one, two) = self.layout.translate(command.first_block, command.blocks)?;
+        let block = self.layout.geometry().block;
+        let units_of = |part: Part| unit::units_of(part.blocks, block);
+        let units = units_of(one) + two.map_or(0, units_of);
+        if units > UNITS_MAX {
+            return Err(SubmitError::TooLong(units));
+        }
+        let mut needed = [Some(one), two].into_iter().flatten().map(|part| part.connection);
+        if let Some(lost) = needed.find(|connection| self.connections[*connection as usize].lost) {
+            return Err(SubmitError::Lost(lost));
+        }
+        let Command { direction, first_block, blocks, cookie } = *command;
+        let parts = (one, two);
+        let active = Active { direction, cookie, first_block, blocks, parts, units, done: 0, failure: None };
+        let tag = self.commands.insert(active).ok_or(SubmitError::Full)?;
+        for (part, second) in [(Some(one), false), (two, true)] {
+            let Some(part) = part else { continue };
+            self.connections[part.connection as usize].queued.push_back(Queued { command: tag, second, next: 0 });
+        }
+        self.stats.commands += 1;
+        self.stats.split += u64::from(two.is_some());
+        Ok(())
+    }
+
+    /// A command that has ended, if there is one.
+    pub fn poll(&mut self) -> Option<Completion> {
+        let tag = self.completed.pop_front()?;
+        let command = self.commands.remove(tag).expect("a completed command stays until now");
+        Some(Completion { cookie: command.cookie, result: command.failure.map_or(Ok(()), |(_, failure)| Err(failure)) })
+    }
+
+    /// Hands the transaction layer of `connection` what it can take: data first, since targets wait for it.
+    ///
+    /// # Errors
+    /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead: its
+    /// units have failed then, as with [`Self::lost`].
+    pub fn advance(
+        &mut self,
+        connection: usize,
+        transactions: &mut Transactions,
+        resources: &mut Resources,
+        memory: &mut impl HostMemory,
+    ) -> Result<(), tl::SubmitError> {
+        if transactions.is_dead() {
+            self.lost(connection);
+            return Err(tl::SubmitError::Dead);
+        }
+        self.answer(connection, transactions, resources, memory);
+        while let Some(&queued) = self.connections[connection].queued.front() {
+            if self.connections[connection].under_way == self.config.units {
+                self.stats.waited_for_units += 1;
+                break;
+            }
+            match self.begin(connection, queued, transactions, resources) {
+                Ok(()) => {}
+                Err(tl::SubmitError::Paused) => {
+                    self.stats.waited_for_room += 1;
+                    break;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// `connection` is lost: what is under way there has failed, and what needs it is no longer taken.
+    pub fn lost(&mut self, connection: usize) {
+        self.connections[connection].lost = true;
+        self.connections[connection].pulls.clear();
+        while let Some(tag) = self.units.find(|unit| unit.connection as usize == connection) {
+            self.finish(tag, Err(Failure::Lost));
+        }
+        while let Some(queued) = self.connections[connection].queued.pop_front() {
+            let command = self.commands.get(queued.command).expect("queued units keep their command");
+            let (_, first, units) = self.part(command, queued.second);
+            for number in queued.next..units {
+                self.count(queued.command, first + number, Err(Failure::Lost));
+            }
+        }
+    }
+
+    /// A command's part, the number of its first unit, and how many it has.
+    fn part(&self, command: &Active, second: bool) -> (Part, u32, u32) {
+        let block = self.layout.geometry().block;
+        let first = unit::units_of(command.parts.0.blocks, block);
+        match command.parts.1 {
+            Some(part) if second => (part, first, command.units - first),
+            _ => (command.parts.0, 0, first),
+        }
+    }
+
+    /// Sends the request of the unit in front.
+    fn begin(
+        &mut self,
+        connection: usize,
+        queued: Queued,
+        transactions: &mut Transactions,
+        resources: &mut Resources,
+    ) -> Result<(), tl::SubmitError> {
+        let command = self.commands.get(queued.command).expect("queued units keep their command");
+        let (part, first, units) = self.part(command, queued.second);
+        let block = self.layout.geometry().block;
+        let first_block = queued.next * unit::blocks_of_unit(block);
+        let blocks = (part.blocks - first_block).min(unit::blocks_of_unit(block));
+        let before = if queued.second { command.parts.0.blocks } else { 0 };
+        let span = Span { cookie: command.cookie, offset: (before + first_block) << block, length: blocks << block };
+        debug_assert!(before + first_block < command.blocks, "from {}", command.first_block);
+        let base = Base {
+            initiator_function: self.config.function,
+            split: command.parts.1.is_some(),
+            second_group: queued.second,
+            command: queued.command,
+            units_less_one: (command.units - 1) as u8,
+            unit: (first + queued.next) as u8,
+            ..Base::default()
+        };
+        let wire = nvme::Command {
+            initiator_nsid: self.config.namespace,
+            target_nsid: part.namespace,
+            slba: part.first_block,
+            blocks: (part.blocks - 1) as u16,
+            ..nvme::Command::default()
+        };
+        let operation = match command.direction {
+            Direction::Read => Operation::ReadRequest { command: wire },
+            Direction::Write => Operation::WriteRequest { command: wire, directive: nvme::Directive::default() },
+        };
+        let (number, direction, serial) = (first + queued.next, command.direction, self.next_serial);
+        let (fetch, command) = (Fetch::NotAsked, queued.command);
+        let entry = Unit { connection: connection as u32, command, number, direction, base, span, fetch, serial };
+        let tag = self.units.insert(entry).expect("as many as all connections may have");
+        let base = Base { initiator_tag: tag, ..base };
+        self.units.get_mut(tag).expect("just put there").base = base;
+        let submission = unit::submission(Kind::Push, base, operation, 0, serial << 24 | u64::from(tag));
+        if let Err(error) = transactions.submit(resources, &submission) {
+            self.units.remove(tag);
+            return Err(error);
+        }
+        self.next_serial += 1;
+        self.stats.units += 1;
+        let queue = &mut self.connections[connection];
+        queue.under_way += 1;
+        if queued.next + 1 == units {
+            queue.queued.pop_front();
+        } else if let Some(front) = queue.queued.front_mut() {
+            front.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Answers Pulls, in the order of their arrival.
+    fn answer(
+        &mut self,
+        connection: usize,
+        transactions: &mut Transactions,
+        resources: &mut Resources,
+        memory: &mut impl HostMemory,
+    ) {
+        while let Some(&(rsn, asked, tag, base)) = self.connections[connection].pulls.front() {
+            let unit = tag.and_then(|tag| self.units.get_mut(tag));
+            let answer = match &unit {
+                Some(unit) => unit::data(base, unit.span.length),
+                None => unit::no_data(base, asked),
+            };
+            match transactions.answer(resources, rsn, &answer) {
+                Ok(()) => {
+                    if let Some(unit) = unit {
+                        unit.fetch = Fetch::Given;
+                        memory.gather(connection, rsn, unit.span);
+                    }
+                }
+                Err(AnswerError::Paused) => {
+                    self.stats.waited_for_room += 1;
+                    return;
+                }
+                // A Resync has taken the Pull's place meanwhile.
+                Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {}
+            }
+            self.connections[connection].pulls.pop_front();
+        }
+    }
+
+    /// The unit that `base` speaks of, if it is one of `connection`'s, and all names fit.
+    fn named(&self, connection: usize, base: &Base) -> Result<&Unit, PeerError> {
+        let unit = self.units.get(base.initiator_tag).filter(|unit| unit.connection as usize == connection);
+        let unit = unit.ok_or(PeerError::UnknownTag)?;
+        let said = (base.initiator_function, base.command, base.units_less_one, base.unit);
+        let meant = &unit.base;
+        if said == (meant.initiator_function, meant.command, meant.units_less_one, meant.unit) {
+            Ok(unit)
+        } else {
+            Err(PeerError::Mismatch)
+        }
+    }
+
+    /// An answer of the target: ends its unit.
+    fn answered(
+        &mut self,
+        connection: usize,
+        request: &Request,
+        memory: &mut impl HostMemory,
+    ) -> Result<(), PeerError> {
+        let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
+        let (direction, said) = match operation {
+            Operation::ReadResponse { status } => (Direction::Read, status),
+            Operation::WriteCompletion { status } => (Direction::Write, status),
+            _ => return Err(PeerError::Unexpected),
+        };
+        let unit = self.named(connection, &base)?;
+        if unit.direction != direction {
+            return Err(PeerError::Unexpected);
+        }
+        let is_done = said == status::SUCCESS;
+        let due = if is_done && direction == Direction::Read { unit.span.length } else { 0 };
+        let error = if request.payload_len != due {
+            Some(PeerError::WrongLength)
+        } else {
+            let unfetched = direction == Direction::Write && unit.fetch != Fetch::Given;
+            (is_done && unfetched).then_some(PeerError::Early)
+        };
+        if let Some(error) = error {
+            // The target thinks that it is done with this unit: nothing better will come.
+            self.finish(base.initiator_tag, Err(Failure::Peer(error)));
+            return Err(error);
+        }
+        if due > 0 {
+            memory.place(connection, request.rsn, unit.span);
+        }
+        self.finish(base.initiator_tag, if is_done { Ok(()) } else { Err(Failure::Status(said)) });
+        Ok(())
+    }
+
+    /// A Pull of the target: which unit's data, and whether it is owed.
+    fn asked(&mut self, connection: usize, request: &Request) -> Result<u32, PeerError> {
+        let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
+        if operation != Operation::WriteDataRequest {
+            return Err(PeerError::Unexpected);
+        }
+        let unit = self.named(connection, &base)?;
+        if unit.direction != Direction::Write {
+            return Err(PeerError::Unexpected);
+        }
+        if u32::from(request.length) != unit::data(base, unit.span.length).length {
+            return Err(PeerError::WrongLength);
+        }
+        if unit.fetch != Fetch::NotAsked {
+            return Err(PeerError::Repeated);
+        }
+        self.units.get_mut(base.initiator_tag).expect("it was named").fetch = Fetch::Asked;
+        Ok(base.initiator_tag)
+    }
+
+    /// The transaction of a request has ended.
+    fn ended(&mut self, completion: &tl::Completion) {
+        let tag = (completion.tag & TAG_MASK) as u32;
+        let serial = completion.tag >> crate::tags::TAG_BITS;
+        let waits = self.units.get(tag).is_some_and(|unit| unit.serial == serial);
+        let failure = match completion.code {
+            CompletionCode::Ack => return,
+            CompletionCode::TargetCompleteInError => match PeerError::from_code(completion.ulp_code) {
+                Some(error) => Failure::Refused(error),
+                None => Failure::Transaction(completion.code),
+            },
+            CompletionCode::DeadConnection => Failure::Lost,
+            code => Failure::Transaction(code),
+        };
+        if waits {
+            self.finish(tag, Err(failure));
+        } else {
+            self.stats.late += 1;
+        }
+    }
+
+    /// A unit has ended.
+    fn finish(&mut self, tag: u32, result: Result<(), Failure>) {
+        let unit = self.units.remove(tag).expect("it was looked up");
+        self.connections[unit.connection as usize].under_way -= 1;
+        self.count(unit.command, unit.number, result);
+    }
+
+    /// Unit `number` of `command` has ended.
+    fn count(&mut self, command: u32, number: u32, result: Result<(), Failure>) {
+        let active = self.commands.get_mut(command).expect("its last unit has not ended");
+        if let Err(failure) = result
+            && active.failure.is_none_or(|(first, _)| number < first)
+        {
+            active.failure = Some((number, failure));
+        }
+        active.done += 1;
+        if active.done == active.units {
+            self.completed.push_back(command);
+        }
+    }
+}
+
+impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
+    fn push(&mut self, _: Time, request: &Request) -> PushReply {
+        match self.end.answered(self.connection, request, self.memory) {
+            Ok(()) => PushReply::Done,
+            Err(error) => {
+                self.end.peer_errors.count(error);
+                PushReply::CompleteInError(error.code())
+            }
+        }
+    }
+
+    /// Units under way bound what a target may ask for; one that asks for more waits for its own answers.
+    fn pull(&mut self, _: Time, request: &Request) -> PullReply {
+        if self.end.connections[self.connection].pulls.len() >= self.end.config.units as usize {
+            return PullReply::Busy;
+        }
+        let tag = match self.end.asked(self.connection, request) {
+            Ok(tag) => Some(tag),
+            Err(error) => {
+                self.end.peer_errors.count(error);
+                None
+            }
+        };
+        let base = if let Ulp::Nvme(header) = request.ulp { header.base } else { Base::default() };
+        self.end.connections[self.connection].pulls.push_back((request.rsn, request.length, tag, base));
+        PullReply::Later
+    }
+
+    fn complete(&mut self, _: Time, completion: &tl::Completion) {
+        self.end.ended(completion);
+    }
+}

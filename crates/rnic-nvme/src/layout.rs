@@ -1,0 +1,179 @@
+//! Where the blocks of an initiator's namespace lie: translation of block addresses.
+//!
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 6.6: chunks of 2^C GB, stripes of 2^S x 256 KB, striping
+//! groups of 2^N, at most two target commands for one of the initiator's.
+//!
+//! ```text
+//!   address   | group | stripe in chunk | chunk in group (N bits) | byte in stripe (18 + S bits) |
+//! ```
+//!
+//! Chunks are pieces of targets' namespaces. A group is 2^N of them, over which stripes go in turn, beginning with the
+//! first; groups follow one another. Our reading of what the specification leaves open: GB and KB are powers of two;
+//! with N = 0 there are no stripes, and a command is split only where a chunk ends.
+
+/// A piece of a target's namespace: 2^C GB.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Chunk {
+    /// The connection that leads to its target.
+    pub connection: u32,
+    /// The namespace, by the target's number.
+    pub namespace: u16,
+    /// Its first block there.
+    pub first_block: u64,
+}
+
+/// Sizes, as powers of two.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// C: a chunk has 2^C GB.
+    pub chunk: u32,
+    /// S: a stripe has 2^S x 256 KB.
+    pub stripe: u32,
+    /// N: a striping group has 2^N chunks.
+    pub group: u32,
+    /// A block has 2^this bytes.
+    pub block: u32,
+}
+
+/// Where everything lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    geometry: Geometry,
+    chunks: Box<[Chunk]>,
+}
+
+/// What a target is asked for: a command of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Part {
+    /// The connection that leads there.
+    pub connection: u32,
+    /// The namespace there.
+    pub namespace: u16,
+    /// The first block there.
+    pub first_block: u64,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// Why a layout makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// A size out of its range: blocks of 512 to 4096 bytes, chunks up to 2^20 GB, groups up to 2^16 chunks, stripes up
+    /// to a chunk.
+    #[error("a size is out of its range")]
+    Geometry,
+    /// Chunks do not fill groups, or there are none.
+    #[error("{0} chunks do not fill groups")]
+    Chunks(usize),
+    /// A chunk ends beyond what a block address can say.
+    #[error("a chunk ends beyond the largest block address")]
+    TooFar,
+}
+
+/// Why blocks cannot be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// None.
+    #[error("no blocks")]
+    Empty,
+    /// Beyond the last.
+    #[error("blocks beyond the last")]
+    OutOfRange,
+    /// More than two targets' commands.
+    #[error("more than two stripes in one command")]
+    TooManyStripes,
+}
+
+const GB_LOG2: u32 = 30;
+const STRIPE_LOG2: u32 = 18;
+const BLOCK_LOG2: core::ops::RangeInclusive<u32> = 9..=12;
+/// A petabyte; with [`GROUP_MAX`] and [`GB_LOG2`] no shift leaves 64 bits.
+const CHUNK_MAX: u32 = 20;
+/// As many as a table of tags has places.
+const GROUP_MAX: u32 = 16;
+
+impl Layout {
+    /// A layout.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn new(geometry: Geometry, chunks: &[Chunk]) -> Result<Self, LayoutError> {
+        let Geometry { chunk, stripe, group, block } = geometry;
+        if chunk > CHUNK_MAX || group > GROUP_MAX || !BLOCK_LOG2.contains(&block) {
+            return Err(LayoutError::Geometry);
+        }
+        if stripe > chunk + GB_LOG2 - STRIPE_LOG2 {
+            return Err(LayoutError::Geometry);
+        }
+        if chunks.is_empty() || !chunks.len().is_multiple_of(1 << group) || chunks.len() > 1 << GROUP_MAX {
+            return Err(LayoutError::Chunks(chunks.len()));
+        }
+        let blocks_of_chunk = 1 << (chunk + GB_LOG2 - block);
+        if chunks.iter().any(|chunk| chunk.first_block.checked_add(blocks_of_chunk).is_none()) {
+            return Err(LayoutError::TooFar);
+        }
+        Ok(Self { geometry, chunks: chunks.into() })
+    }
+
+    /// The sizes.
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Blocks of the namespace.
+    pub fn blocks(&self) -> u64 {
+        (self.chunks.len() as u64) << self.chunk_log2()
+    }
+
+    /// Connections: one more than the largest that a chunk names.
+    pub fn connections(&self) -> u32 {
+        self.chunks.iter().map(|chunk| chunk.connection + 1).max().unwrap_or(0)
+    }
+
+    /// Where `blocks` from `first` on lie.
+    ///
+    /// # Errors
+    /// [`TranslateError`].
+    pub fn translate(&self, first: u64, blocks: u32) -> Result<(Part, Option<Part>), TranslateError> {
+        if blocks == 0 {
+            return Err(TranslateError::Empty);
+        }
+        let end = first.checked_add(u64::from(blocks)).ok_or(TranslateError::OutOfRange)?;
+        if end > self.blocks() {
+            return Err(TranslateError::OutOfRange);
+        }
+        let one = self.part(first, blocks);
+        if one.blocks == blocks {
+            return Ok((one, None));
+        }
+        let two = self.part(first + u64::from(one.blocks), blocks - one.blocks);
+        if one.blocks + two.blocks < blocks { Err(TranslateError::TooManyStripes) } else { Ok((one, Some(two))) }
+    }
+
+    /// Of `blocks` from `first` on, those that lie together.
+    fn part(&self, first: u64, blocks: u32) -> Part {
+        let Geometry { group, stripe, block, .. } = self.geometry;
+        // Without striping, a chunk is one stripe.
+        let run = if group == 0 { self.chunk_log2() } else { stripe + STRIPE_LOG2 - block };
+        let group_log2 = self.chunk_log2() + group;
+        let (group_index, in_group) = (first >> group_log2, first & ((1 << group_log2) - 1));
+        let (turn, in_run) = (in_group >> run, in_group & ((1 << run) - 1));
+        let chunk = self.chunks[((group_index << group) + (turn & ((1 << group) - 1))) as usize];
+        let room = (1_u64 << run) - in_run;
+        Part {
+            connection: chunk.connection,
+            namespace: chunk.namespace,
+            first_block: chunk.first_block + ((turn >> group) << run) + in_run,
+            blocks: room.min(u64::from(blocks)) as u32,
+        }
+    }
+
+    /// Blocks of a chunk, as a power of two.
+    const fn chunk_log2(&self) -> u32 {
+        self.geometry.chunk + GB_LOG2 - self.geometry.block
+    }
+}
+
+#[cfg(test)]
+#[path = "layout/tests.rs"]
+mod tests;

@@ -1,0 +1,124 @@
+//! NVMe over Falcon: reads and writes of blocks as Falcon transactions, each of one unit of 4 KiB.
+//!
+//! ```text
+//! ROOM     rnic-nvme (amber: an upper layer; what it holds is bounded by what both ends have agreed)
+//! Purpose  commands into units, tags, translation of block addresses, a target, an emulated block device
+//! May use  rnic-base, rnic-wire, rnic-falcon
+//! Must not know a PSN or a verb, read a clock, touch payload, allocate per unit, compute in floating point
+//! Add here another command; another model of a device; what a target does before a command reaches its device
+//! Not here packet formats (rnic-wire), delivery and order of transactions (rnic-falcon), where bytes lie (the caller)
+//! Proved by packet traces per command, data compared with a model over a bad network, and a hostile peer
+//! ```
+//!
+//! Sources: "OCP NVMe over Falcon Transport, Rev 0.9" sections 6 to 8; Falcon (SIGCOMM'25) table 2. Mechanism F-2.
+//!
+//! ```text
+//!   Read    initiator -- Read Request (Push) ------> target        one of each per unit
+//!                     <- Read Response (Push) ------
+//!   Write   initiator -- Write Request (Push) -----> target
+//!                     <- Write Data Request (Pull) -
+//!                     -- Write Data (Pull Data) ---> target
+//!                     <- Write Completion (Push) ---
+//! ```
+//!
+//! Paper and specification disagree about Reads. The paper's table has "Read: Pull; Write: Push and Pull"; in the
+//! specification a Read is a Push there and a Push back. We follow the specification: its packet types have no Read
+//! that is a Pull, and a Pull would bind room at the initiator, and the target's transaction, for as long as the
+//! device takes. Writes are the same in both: pushed request, data pulled by the target.
+//!
+//! Choices where the sources are silent:
+//!
+//! - The units of a command are cut from the first block of each of its parts ([`layout`]), so none crosses a stripe's
+//!   edge; the last of a part may be short. In a split command's packets first block and number of blocks are the
+//!   part's, number and count of units the whole command's; from these a target knows which blocks are meant.
+//! - Both ends agree on how many units are under way on a connection. An initiator stays below; a target refuses what
+//!   is above. It must not say "not ready" instead: requests that come again and again would fill the window that
+//!   Write Data needs.
+//! - A request that makes no sense is completed in error (CIE, F-8), with the number of a [`PeerError`]. What a
+//!   namespace or device cannot do is an NVMe status in an ordinary answer ([`status`]). A Pull cannot be refused: its
+//!   answer says that the data is invalid.
+//! - A unit ends at the target when its answer is handed to the transaction layer, at the initiator when that arrives:
+//!   a tag is free at the target before the initiator can use its own anew.
+//!
+//! Whoever drives an end keeps the bytes, and is told where they belong ([`HostMemory`], [`Media`]).
+
+pub mod device;
+pub mod initiator;
+pub mod layout;
+pub mod peer;
+pub mod tags;
+pub mod target;
+
+mod unit;
+
+use rnic_wire::falcon::Rsn;
+
+pub use device::{Device, DeviceConfig};
+pub use initiator::{Initiator, InitiatorConfig};
+pub use layout::Layout;
+pub use peer::{PeerError, PeerErrors, status};
+pub use target::{Target, TargetConfig};
+pub use unit::{UNIT, UNITS_MAX};
+
+/// Which way blocks go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// Bytes of a command, at its initiator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Span {
+    /// What came with the command.
+    pub cookie: u64,
+    /// Bytes from the command's first.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// Blocks of a target's device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Extent {
+    /// The first.
+    pub first_block: u64,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// Where an initiator's bytes lie.
+pub trait HostMemory {
+    /// The payload of the peer's Push `rsn` belongs there.
+    fn place(&mut self, connection: usize, rsn: Rsn, to: Span);
+
+    /// The data that answers the peer's Pull `rsn` comes from there. It may leave more than once, even when the command
+    /// is complete: whoever sends keeps it until its packet is acknowledged.
+    fn gather(&mut self, connection: usize, rsn: Rsn, from: Span);
+}
+
+/// Where a target's bytes lie.
+pub trait Media {
+    /// The payload of our Push `rsn`, which has been handed to the transaction layer, comes from there.
+    fn read(&mut self, rsn: Rsn, from: Extent);
+
+    /// What our Pull `rsn` has brought belongs there.
+    fn write(&mut self, rsn: Rsn, to: Extent);
+
+    /// What our Pull `rsn` has brought belongs nowhere.
+    fn forget(&mut self, rsn: Rsn);
+}
+
+/// An end of a connection together with where its bytes lie, put together for the time of a call: an
+/// [`rnic_falcon::transaction::UpperLayer`].
+#[derive(Debug)]
+pub struct Attached<'a, E, M> {
+    /// An [`Initiator`] or a [`Target`].
+    pub end: &'a mut E,
+    /// The initiator's connection; unused by a target.
+    pub connection: usize,
+    /// The bytes.
+    pub memory: &'a mut M,
+}

@@ -1,0 +1,156 @@
+//! Tags of 24 bits: names of state, for the other side to say back.
+//!
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 8 (the fields). How they are chosen is nobody's but their
+//! owner's business: ours have the place in a table in their low bits and, above, how often the place was used. The
+//! place that was free longest is used next. So an old tag is found to be old, for as long as those bits go.
+
+use std::collections::VecDeque;
+
+/// Bits of a tag.
+pub const TAG_BITS: u32 = 24;
+
+/// Places of a table, at most: leaves eight bits to tell an old tag from a new one.
+pub const PLACES_MAX: u32 = 1 << 16;
+
+/// State by tag.
+#[derive(Debug)]
+pub struct Tags<T> {
+    places: Box<[Place<T>]>,
+    free: VecDeque<u32>,
+    place_bits: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    uses: u32,
+    value: Option<T>,
+}
+
+impl<T> Tags<T> {
+    /// A table of so many places.
+    ///
+    /// # Panics
+    /// When there are none, or more than [`PLACES_MAX`].
+    pub fn new(places: u32) -> Self {
+        assert!((1..=PLACES_MAX).contains(&places), "a table of {places} places");
+        Self {
+            places: (0..places).map(|_| Place { uses: 0, value: None }).collect(),
+            free: (0..places).collect(),
+            place_bits: places.next_power_of_two().trailing_zeros(),
+        }
+    }
+
+    /// Places in use.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether no place is in use.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    /// Whether every place is in use.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Names `value`; none when every place is in use.
+    pub fn insert(&mut self, value: T) -> Option<u32> {
+        let place = self.free.pop_front()?;
+        let uses = {
+            let place = &mut self.places[place as usize];
+            place.value = Some(value);
+            place.uses
+        };
+        Some(uses << self.place_bits | place)
+    }
+
+    /// The state with that name.
+    #[inline]
+    pub fn get(&self, tag: u32) -> Option<&T> {
+        self.places[self.place(tag)?].value.as_ref()
+    }
+
+    /// The state with that name.
+    #[inline]
+    pub fn get_mut(&mut self, tag: u32) -> Option<&mut T> {
+        let place = self.place(tag)?;
+        self.places[place].value.as_mut()
+    }
+
+    /// Takes the state with that name; the name is free then.
+    pub fn remove(&mut self, tag: u32) -> Option<T> {
+        let index = self.place(tag)?;
+        let place = &mut self.places[index];
+        let value = place.value.take()?;
+        place.uses = (place.uses + 1) & ((1 << (TAG_BITS - self.place_bits)) - 1);
+        self.free.push_back(index as u32);
+        Some(value)
+    }
+
+    /// The lowest name, by place, of state that `wanted` holds for.
+    pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+        let found = |place: &Place<T>| place.value.as_ref().is_some_and(&wanted);
+        let index = self.places.iter().position(found)?;
+        Some(self.places[index].uses << self.place_bits | index as u32)
+    }
+
+    /// The place of `tag`, if it is in use under that name.
+    fn place(&self, tag: u32) -> Option<usize> {
+        let index = (tag & ((1 << self.place_bits) - 1)) as usize;
+        let place = self.places.get(index)?;
+        (place.value.is_some() && place.uses == tag >> self.place_bits).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rnic_base::RandomStreams;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_never_given_twice_while_in_use_and_an_old_one_names_nothing() {
+        let mut random = RandomStreams::new(1).stream("tags");
+        for places in [1, 3, 8, 100] {
+            let mut tags = Tags::new(places);
+            let mut model = BTreeMap::new();
+            let mut retired = Vec::new();
+            for value in 0..20_000_u64 {
+                if random.below(2) == 0 {
+                    match tags.insert(value) {
+                        Some(tag) => assert_eq!((model.insert(tag, value), tag >> TAG_BITS), (None, 0)),
+                        None => assert_eq!(model.len(), places as usize),
+                    }
+                } else if !model.is_empty() {
+                    let nth = random.below(model.len() as u64) as usize;
+                    let tag = *model.keys().nth(nth).unwrap();
+                    assert_eq!(tags.remove(tag), model.remove(&tag));
+                    assert_eq!(tags.remove(tag), None, "twice");
+                    retired.push(tag);
+                }
+                if let Some(tag) = retired.last() {
+                    assert_eq!(tags.get(*tag), None);
+                }
+                assert!(model.iter().all(|(tag, value)| tags.get(*tag) == Some(value)));
+                assert_eq!(tags.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_table_still_tells_256_uses_of_a_place_apart() {
+        let mut tags = Tags::new(PLACES_MAX);
+        let first = tags.insert(0).unwrap();
+        tags.remove(first);
+        let mut round = || {
+            let given: Vec<u32> = (0..PLACES_MAX).map(|_| tags.insert(0).unwrap()).collect();
+            given.iter().for_each(|tag| assert!(tags.remove(*tag).is_some()));
+            given.contains(&first)
+        };
+        assert_eq!((0..256).map(|_| round()).position(|used_again| used_again), Some(255));
+    }
+}

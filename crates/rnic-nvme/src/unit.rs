@@ -1,0 +1,52 @@
+//! What both ends must compute alike: units, and what their packets say.
+//!
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 8. Which units a part of a split command has is our
+//! choice, see the crate's head.
+
+use rnic_falcon::transaction::{Answer, Kind, Submission};
+use rnic_wire::falcon::Ulp;
+use rnic_wire::falcon::nvme::{Base, Header, Operation};
+
+/// Bytes of a unit, at most.
+pub const UNIT: u32 = 4096;
+
+/// Units of a command, at most: their number less one has 8 bits.
+pub const UNITS_MAX: u32 = 256;
+
+/// Blocks of a unit, at most.
+pub(crate) const fn blocks_of_unit(block_log2: u32) -> u32 {
+    UNIT >> block_log2
+}
+
+/// Units of so many blocks.
+pub(crate) const fn units_of(blocks: u32, block_log2: u32) -> u32 {
+    blocks.div_ceil(blocks_of_unit(block_log2))
+}
+
+/// A transaction with those headers; `moved` is the payload that it moves, either way.
+pub(crate) const fn submission(kind: Kind, base: Base, operation: Operation, moved: u32, tag: u64) -> Submission {
+    let ulp = Ulp::Nvme(Header { base, operation });
+    // What a Pull asks for has the headers of the answer, not its own.
+    let (length, payload_len) = match kind {
+        Kind::Push => (ulp.request_len(moved), moved),
+        Kind::Pull => (write_data(base).request_len(moved), 0),
+    };
+    Submission { kind, length: length as u16, payload_len, ulp, tag }
+}
+
+const fn write_data(base: Base) -> Ulp {
+    Ulp::Nvme(Header { base, operation: Operation::WriteData })
+}
+
+/// The data of a Write's unit.
+pub(crate) const fn data(base: Base, payload_len: u32) -> Answer {
+    let ulp = write_data(base);
+    Answer { payload_len, length: ulp.request_len(payload_len), ulp }
+}
+
+/// What answers a Pull that makes no sense: headers that say so. They leave whatever was asked; what is counted is no
+/// more than that.
+pub(crate) fn no_data(base: Base, asked: u16) -> Answer {
+    let ulp = write_data(Base { data_invalid: true, ..base });
+    Answer { payload_len: 0, length: ulp.request_len(0).min(u32::from(asked)), ulp }
+}

@@ -1,0 +1,149 @@
+//! Commands as packets, and as data: what an observer of the wire sees, and what a model of the blocks says.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{BLOCK_LOG2, HOST, Net, TARGET, WORLD, World};
+use rnic_nvme::Direction::{Read, Write};
+use rnic_nvme::initiator::{Command, Completion, Failure, SubmitError};
+use rnic_nvme::{Direction, InitiatorConfig, PeerError, status};
+use rnic_wire::falcon::PacketType::{PullData, PullRequest, PushData};
+
+fn submit(net: &mut Net, direction: Direction, first_block: u64, blocks: u32, cookie: u64) {
+    let bytes = (blocks as usize) << BLOCK_LOG2;
+    let fill = |nth: usize| if direction == Write { (nth / 512 + nth % 251) as u8 ^ cookie as u8 } else { 0xee };
+    net.host.buffers.insert(cookie, (0..bytes).map(fill).collect());
+    net.initiator.submit(&Command { direction, first_block, blocks, cookie }).expect("room");
+}
+
+fn completions(net: &mut Net) -> Vec<Completion> {
+    std::iter::from_fn(|| net.initiator.poll()).collect()
+}
+
+#[test]
+fn f_2_an_nvme_read_is_a_push_there_and_a_push_back_per_unit() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, Read, 0, 3 * 8, 5);
+    assert!(net.run());
+    assert_eq!((net.types(HOST), net.types(TARGET)), (vec![PushData; 3], vec![PushData; 3]));
+    let payload: Vec<u32> = net.sent.iter().map(|(.., packet)| packet.payload_len).collect();
+    assert_eq!(payload, [0, 0, 0, 4096, 4096, 4096]);
+    assert_eq!(completions(&mut net), [Completion { cookie: 5, result: Ok(()) }]);
+}
+
+#[test]
+fn f_2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, Write, 0, 2 * 8 + 1, 5);
+    assert!(net.run());
+    assert_eq!(net.types(HOST), [[PushData; 3], [PullData; 3]].concat());
+    assert_eq!(net.types(TARGET), [[PullRequest; 3], [PushData; 3]].concat());
+    let mut payload: Vec<u32> = net.sent.iter().map(|(.., packet)| packet.payload_len).collect();
+    payload.sort_unstable();
+    assert_eq!(payload[9..], [512, 4096, 4096], "the rest has none");
+    assert_eq!(completions(&mut net), [Completion { cookie: 5, result: Ok(()) }]);
+}
+
+/// Random commands over two targets, none touching blocks of another under way; what Reads bring is what the model has.
+#[test]
+fn every_block_is_read_and_written_exactly_once_over_a_bad_network() {
+    for seed in 0..12 {
+        let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, ..WORLD }, seed);
+        let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut under_way: BTreeMap<u64, (Direction, u64, u32)> = BTreeMap::new();
+        let (mut written, mut read) = (0, 0);
+        for cookie in 0..60 {
+            let direction = if net.random.below(2) == 0 { Read } else { Write };
+            // Around the edges of stripes, so that many are split.
+            let first = net.random.below(3) * 512 + 490 + net.random.below(30);
+            let blocks = net.random.between(1, 40) as u32;
+            let end = first + u64::from(blocks);
+            let apart =
+                |(_, other, count): &(Direction, u64, u32)| end <= *other || *other + u64::from(*count) <= first;
+            if under_way.len() < 16 && under_way.values().all(apart) {
+                submit(&mut net, direction, first, blocks, cookie);
+                under_way.insert(cookie, (direction, first, blocks));
+            }
+            (0..net.random.below(12)).for_each(|_| net.round());
+            if cookie == 59 {
+                assert!(net.run(), "seed {seed}");
+            }
+            for Completion { cookie, result } in completions(&mut net) {
+                let (direction, first, blocks) = under_way.remove(&cookie).expect("once");
+                assert_eq!(result, Ok(()), "seed {seed}");
+                let buffer = &net.host.buffers[&cookie];
+                for (block, bytes) in (first..).zip(buffer.chunks(1 << BLOCK_LOG2)) {
+                    if direction == Write {
+                        model.insert(block, bytes.to_vec());
+                    } else {
+                        let due = model.get(&block).cloned().unwrap_or(vec![0; 1 << BLOCK_LOG2]);
+                        assert!(due == bytes, "block {block}, seed {seed}");
+                    }
+                }
+                *(if direction == Write { &mut written } else { &mut read }) += u64::from(blocks);
+            }
+        }
+        assert!(under_way.is_empty() && net.initiator.is_idle() && net.initiator.stats().split > 0);
+        let at_disks = net.disks.iter().flat_map(|disk| &disk.writes).map(|extent| u64::from(extent.blocks));
+        assert_eq!(at_disks.sum::<u64>(), written, "each block once, seed {seed}");
+        let placed: u64 = net.host.placed.iter().map(|span| u64::from(span.length)).sum();
+        assert_eq!(placed, read << BLOCK_LOG2, "each byte once, seed {seed}");
+        assert_eq!(net.initiator.peer_errors().total(), 0);
+        assert!(net.targets.iter().all(|target| target.peer_errors().total() == 0));
+    }
+}
+
+#[test]
+fn what_the_namespace_cannot_do_is_a_status_and_the_rest_goes_on() {
+    let mut net = Net::new(WORLD, 1);
+    net.targets[0] = rnic_nvme::Target::new(rnic_nvme::TargetConfig {
+        owner: 0,
+        namespace: common::NAMESPACE,
+        blocks: 64 + 100,
+        block_log2: BLOCK_LOG2,
+        units: 32,
+    });
+    submit(&mut net, Read, 92, 8, 0);
+    submit(&mut net, Read, 93, 8, 1);
+    submit(&mut net, Write, 93, 8, 2);
+    assert!(net.run());
+    let mut ended = completions(&mut net);
+    ended.sort_unstable_by_key(|completion| completion.cookie);
+    let beyond = Err(Failure::Status(status::OUT_OF_RANGE));
+    assert_eq!(ended.iter().map(|done| done.result).collect::<Vec<_>>(), [Ok(()), beyond, beyond]);
+}
+
+#[test]
+fn more_units_than_the_target_agreed_to_are_refused_and_no_more_than_those() {
+    let mut net = Net::new(World { target_units: 4, ..WORLD }, 1);
+    submit(&mut net, Read, 0, 4 * 8, 0);
+    assert!(net.run());
+    submit(&mut net, Read, 0, 5 * 8, 1);
+    assert!(net.run());
+    submit(&mut net, Read, 0, 4 * 8, 2);
+    assert!(net.run());
+    let results: Vec<_> = completions(&mut net).iter().map(|done| done.result).collect();
+    assert_eq!(results, [Ok(()), Err(Failure::Refused(PeerError::TooManyUnits)), Ok(())]);
+    assert_eq!(net.targets[0].peer_errors().of(PeerError::TooManyUnits), 1);
+}
+
+#[test]
+fn queues_are_bounded_and_say_why_they_are_full() {
+    let few = InitiatorConfig { commands: 2, units: 4, ..WORLD.initiator };
+    let mut device = WORLD.device;
+    device.queue_depth = 1;
+    let mut net = Net::new(World { initiator: few, device, ..WORLD }, 1);
+    let command = Command { direction: Read, first_block: 0, blocks: 2048, cookie: 0 };
+    assert_eq!(net.initiator.submit(&Command { blocks: 2049, ..command }), Err(SubmitError::TooLong(257)));
+    submit(&mut net, Read, 0, 2048, 0);
+    submit(&mut net, Read, 2048, 8, 1);
+    assert_eq!(net.initiator.submit(&command), Err(SubmitError::Full));
+    net.round();
+    assert_eq!(net.initiator.units_under_way(), 4);
+    assert!(net.run());
+    assert_eq!(net.initiator.submit(&command), Err(SubmitError::Full), "completions are not taken yet");
+    assert_eq!(completions(&mut net).len(), 2);
+    assert!(net.initiator.stats().waited_for_units > 0 && net.targets[0].stats().waited_for_device > 0);
+    assert_eq!(net.targets[0].stats().served, 257);
+}
