@@ -262,7 +262,7 @@ impl Initiator {
     /// A command that has ended, if there is one.
     pub fn poll(&mut self) -> Option<Completion> {
         let tag = self.completed.pop_front()?;
-        let command = self.commands.remove(tag).expect("a completed command stays until now");
+        let command = self.take(tag);
         Some(Completion { cookie: command.cookie, result: command.failure.map_or(Ok(()), |(_, failure)| Err(failure)) })
     }
 
@@ -308,12 +308,21 @@ impl Initiator {
             self.finish(tag, Err(Failure::Lost));
         }
         while let Some(queued) = self.connections[connection].queued.pop_front() {
-            let command = self.commands.get(queued.command).expect("queued units keep their command");
+            let command = self.command(queued.command);
             let (_, first, units) = self.part(command, queued.second);
             for number in queued.next..units {
                 self.count(queued.command, first + number, Err(Failure::Lost));
             }
         }
+    }
+
+    /// A command that units wait for, or that waits for [`Self::poll`].
+    fn command(&self, tag: u32) -> &Active {
+        self.commands.get(tag).expect("it stays until it is polled")
+    }
+
+    fn take(&mut self, tag: u32) -> Active {
+        self.commands.remove(tag).expect("it stays until it is polled")
     }
 
     /// A command's part, the number of its first unit, and how many it has.
@@ -334,7 +343,7 @@ impl Initiator {
         transactions: &mut Transactions,
         resources: &mut Resources,
     ) -> Result<(), tl::SubmitError> {
-        let command = self.commands.get(queued.command).expect("queued units keep their command");
+        let command = self.command(queued.command);
         let (part, first, units) = self.part(command, queued.second);
         let block = self.layout.geometry().block;
         let first_block = queued.next * unit::blocks_of_unit(block);

@@ -7,8 +7,8 @@
 //!   Write   request -> Write Data Request -> data here -> waits for the device -> device -> Write Completion
 //! ```
 //!
-//! Units wait in two queues: for the transaction layer (`outbox`) and for the device (`waiting`). Neither is ever longer
-//! than there may be units, so neither refuses.
+//! Units wait in two queues: for the transaction layer (`outbox`) and for the device (`waiting`). Neither is ever
+//! longer than there may be units, so neither refuses.
 
 use std::collections::VecDeque;
 
@@ -146,9 +146,7 @@ impl Target {
             return Err(tl::SubmitError::Dead);
         }
         while let Some(&tag) = self.waiting.front() {
-            let unit = self.units.get(tag).expect("what waits is there");
-            let io = Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent };
-            if device.submit(now, io).is_err() {
+            if device.submit(now, self.io(tag)).is_err() {
                 self.stats.waited_for_device += 1;
                 break;
             }
@@ -197,6 +195,12 @@ impl Target {
         self.outbox.clear();
         self.waiting.clear();
         self.strays.clear();
+    }
+
+    /// What the unit asks of the device.
+    fn io(&self, tag: u32) -> Io {
+        let unit = self.units.get(tag).expect("what waits is there");
+        Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent }
     }
 
     /// Sends what the unit has to say; an answer ends it.

@@ -48,7 +48,7 @@ fn f_2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
 /// Random commands over two targets, none touching blocks of another under way; what Reads bring is what the model has.
 #[test]
 fn every_block_is_read_and_written_exactly_once_over_a_bad_network() {
-    for seed in 0..12 {
+    for seed in 0..100 {
         let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, ..WORLD }, seed);
         let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut under_way: BTreeMap<u64, (Direction, u64, u32)> = BTreeMap::new();

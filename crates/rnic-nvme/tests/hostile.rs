@@ -24,7 +24,7 @@ fn request(base: Base, operation: Operation, payload_len: u32) -> Request {
 fn with_request(direction: Direction) -> (Net, Base) {
     let mut net = Net::new(WORLD, 1);
     net.host.buffers.insert(0, vec![0xee; 4096]);
-    net.initiator.submit(&Command { direction, first_block: 0, blocks: 8, cookie: 0 }).unwrap();
+    net.initiator.submit(&Command { direction, first_block: 0, blocks: 8, cookie: 0 }).expect("room");
     net.advance(0);
     assert!(net.send(0, HOST));
     let Body::PushData { ulp: Ulp::Nvme(header), .. } = net.sent[0].2.body else { panic!("{:?}", net.sent[0]) };

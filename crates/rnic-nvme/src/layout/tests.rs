@@ -1,3 +1,5 @@
+//! Golden values computed by hand, and properties of every layout.
+
 use std::collections::BTreeSet;
 
 use super::*;
