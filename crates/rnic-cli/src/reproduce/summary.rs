@@ -50,7 +50,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     }
     let count = |is: fn(&Verdict) -> bool| outcome.rows.iter().filter(|row| is(&row.verdict)).count();
     text.push_str(&format!(
-        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; simulated, {} runs\n",
+        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; simulated or computed, {} runs\n",
         count(|verdict| *verdict == Verdict::Inside),
         count(|verdict| *verdict == Verdict::Outside),
         count(|verdict| matches!(verdict, Verdict::Unjudged(_))),

@@ -188,8 +188,12 @@ struct Line {
     seeds: Vec<Vec<f64>>,
 }
 
-/// The one of `all` whose mean is the least or the largest; or their mean or spread, seed by seed.
+/// The one of `all` whose mean is the least or the largest; or their mean or spread, seed by seed. If one is not a
+/// number, that one: nothing can be said about the rest then.
 fn pick(all: Vec<Found>, take: Option<Take>) -> Option<Found> {
+    if let Some(index) = all.iter().position(|found| found.values.iter().any(|value| value.is_nan())) {
+        return all.into_iter().nth(index);
+    }
     let mean = |found: &Found| Stat::of(&found.values).map_or(f64::NAN, |stat| stat.mean);
     let by_seed = |join: fn(&[f64]) -> f64| {
         let seeds = all.iter().map(|found| found.values.len()).min()?;
@@ -247,6 +251,15 @@ fn tau(x: &[f64], values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_number_is_not_hidden_by_its_neighbours() {
+        let of = |values: &[f64]| Found { values: values.to_vec(), at: String::new() };
+        for take in [None, Some(Take::Min), Some(Take::Max), Some(Take::Mean), Some(Take::Spread)] {
+            let picked = pick(vec![of(&[1.0, 2.0]), of(&[3.0, -f64::NAN]), of(&[0.5, 0.5])], take).expect("three");
+            assert!(picked.values.iter().any(|value| value.is_nan()), "{take:?}");
+        }
+    }
 
     #[test]
     fn a_knee_lies_between_the_points_around_the_limit() {

@@ -55,8 +55,9 @@ fn lead(report: &Report<'_>) -> Markup {
     html! {
         p {
             "Every number of ours on this page is " strong { "simulated" }
-            ": a packet-level network with OpenRNIC's transport engine at its ends. Beside it stands what the paper "
-            "says, and the band that counts as agreement, with the reason for its width. A row is judged by its mean "
+            ", by a packet-level network with OpenRNIC's transport engine at its ends, or computed from its code. "
+            "Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
+            "width. A row is judged by its mean "
             "over the seeds; the least and the largest stand behind it."
         }
         @if report.work.size == Size::Fast {
@@ -106,7 +107,7 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
         section id=(anchor(&experiment.id)) {
             p.kicker { (experiment.id) ", " (experiment.figure) }
             h2 { (experiment.question) }
-            p { "The paper's figure: " (experiment.caption) }
+            p { (experiment.caption) }
             @for plot in &experiment.plot { (figure(layout, report.samples, plot)) }
             (details(experiment, rows))
             @if !experiment.deviations.is_empty() {
@@ -132,7 +133,7 @@ fn heads(names: &[&str]) -> Markup {
 }
 
 fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
-    let computed = experiment.check.iter().all(|check| matches!(check.value, Value::Quantity { .. }));
+    let computed = experiment.measure.iter().all(|measure| measure.quantity.is_some());
     let found_head = if computed { "found, computed" } else { "found, simulated" };
     html! {
         table {

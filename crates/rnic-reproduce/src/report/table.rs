@@ -12,10 +12,11 @@ pub(super) fn table(report: &Report<'_>) -> String {
     let count = |wanted: fn(&Verdict) -> bool| rows.iter().filter(|row| wanted(&row.verdict)).count();
     let inside = count(|verdict| *verdict == Verdict::Inside);
     let outside = count(|verdict| *verdict == Verdict::Outside);
+    let not_judged = count(|verdict| matches!(verdict, Verdict::Unjudged(_)));
     let size = if report.work.size == Size::Fast { "small version" } else { "full size" };
     let mut text = format!(
-        "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside. All numbers of ours are simulated\n\
-         or computed; in brackets the least and the largest over the seeds.\n\n\
+        "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside, {not_judged} not judged. All\n\
+         numbers of ours are simulated or computed; in brackets the least and the largest over the seeds.\n\n\
          | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
         report.command
     );

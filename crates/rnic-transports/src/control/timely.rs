@@ -1,8 +1,8 @@
 //! Timely: rate control from round-trip times and their gradient.
 //!
-//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1; the
-//! values are those of the public ns-3 model that studies of RDMA use (targets 2.D-6). IRN (SIGCOMM'18) section 4.1
-//! runs it with the parameters of the Timely paper.
+//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1,
+//! with its values where it gives any; below, where those of the public ns-3 models differ. IRN (SIGCOMM'18) section
+//! 4.1 runs it with the parameters of the Timely paper.
 //!
 //! Deviations and choices, where the source leaves room:
 //!
