@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Report;
 use super::figure::figure;
-use crate::experiment::{Band, Experiment, Value};
+use crate::experiment::{Band, Experiment};
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
 use crate::work::{Layout, Size};

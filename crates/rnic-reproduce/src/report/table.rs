@@ -15,8 +15,8 @@ pub(super) fn table(report: &Report<'_>) -> String {
     let not_judged = count(|verdict| matches!(verdict, Verdict::Unjudged(_)));
     let size = if report.work.size == Size::Fast { "small version" } else { "full size" };
     let mut text = format!(
-        "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside, {not_judged} not judged. All\n\
-         numbers of ours are simulated or computed; in brackets the least and the largest over the seeds.\n\n\
+        "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside, {not_judged} not judged.\n\
+         All numbers of ours are simulated or computed; in brackets the least and the largest over the seeds.\n\n\
          | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
         report.command
     );
