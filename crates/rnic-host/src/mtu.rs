@@ -9,7 +9,7 @@
 //! memory to 77, 92, 77, 82 and 87 (short packets let the reader begin earlier). `benches/wire.rs` measures it.
 
 use rnic_base::limits::MTU_MIN;
-use rnic_wire::{HEADERS_MAX, ICRC_LEN, IpVersion, net};
+use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, IpVersion, net};
 
 /// The largest wire MTU for a path that carries IP packets of `path_mtu_bytes`, at most `limit`; `None` when it carries
 /// too little.
@@ -25,7 +25,7 @@ pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
 }
 
 /// Headers, at most, and ICRC. Payload that is a multiple of four needs no padding.
-const OVERHEAD_BYTES: u32 = (HEADERS_MAX + ICRC_LEN) as u32;
+const OVERHEAD_BYTES: u32 = (DATA_HEADERS_MAX + ICRC_LEN) as u32;
 
 #[cfg(test)]
 mod tests {

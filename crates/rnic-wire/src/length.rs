@@ -10,7 +10,12 @@ pub const ICRC_LEN: usize = 4;
 /// Most bytes of headers that a packet has: an atomic request in [`Format::Fasr`].
 pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTS_LEN;
 
+/// Most bytes of headers that a packet with payload has, and eight to spare. How much payload fits on a path goes by
+/// this: both ends must come to the same, so it stays when a packet without payload grows.
+pub const DATA_HEADERS_MAX: usize = bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN + 8;
+
 const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
+const _: () = assert!(DATA_HEADERS_MAX >= bth::LEN + aeth::LEN + fasr::ADDRESS_LEN && DATA_HEADERS_MAX <= HEADERS_MAX);
 const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
 const _: () = assert!(irn::SACK_LEN == fasr::NOTE_LEN);
 

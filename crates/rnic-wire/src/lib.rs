@@ -30,7 +30,7 @@ mod length;
 pub use codec::{Decoded, HEADERS_MAX};
 pub use error::{EncodeError, WireError};
 pub use icrc::{Icrc, IcrcPrefix};
-pub use length::ICRC_LEN;
+pub use length::{DATA_HEADERS_MAX, ICRC_LEN};
 pub use net::{AddressError, Addresses, IpFields, IpVersion};
 pub use opcode::Opcode;
 pub use packet::{

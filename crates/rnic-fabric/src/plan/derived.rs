@@ -2,7 +2,7 @@
 
 use rnic_base::{Bytes, Duration};
 use rnic_wire::net::{INTERFRAME_GAP_LEN, IpVersion, PREAMBLE_LEN, frame_len};
-use rnic_wire::{HEADERS_MAX, ICRC_LEN};
+use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN};
 
 use super::{LinkPlan, Plan, TopologyPlan};
 use crate::entry::{LINK_OVERHEAD, PAUSE_FRAME_LEN};
@@ -11,7 +11,7 @@ use crate::topology::{LinkClass, Paths};
 
 /// Bytes of the largest frame with `mtu` bytes of payload.
 pub(super) fn largest_frame(mtu: u32) -> u64 {
-    u64::from(frame_len(IpVersion::V4, mtu + (HEADERS_MAX + ICRC_LEN) as u32))
+    u64::from(frame_len(IpVersion::V4, mtu + (DATA_HEADERS_MAX + ICRC_LEN) as u32))
 }
 
 /// What may come in after a port has decided to pause its neighbour: what is under way for twice the delay (IRN 4.1),
