@@ -3,7 +3,7 @@
 //! Two delivery layers hand packets to each other in memory, on a thread whose allocations are counted. After a
 //! warm-up, in which rings grow to the size of the windows, not one allocation.
 
-#[path = "two_ends/heap.rs"]
+#[path = "../../rnic-engine/tests/common/heap.rs"]
 mod heap;
 #[path = "two_ends/steady.rs"]
 mod steady;
