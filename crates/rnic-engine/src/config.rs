@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Psn};
-use rnic_wire::Qpn;
+use rnic_wire::{Qpn, RnrTimer};
 
-use crate::rnr::RnrTimer;
 use crate::transport::{Service, Transport};
 use crate::{CqId, PdId, PeerId, SrqId};
 

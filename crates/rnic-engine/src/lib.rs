@@ -38,7 +38,6 @@ mod mr;
 mod peer;
 mod qp;
 mod ready;
-mod rnr;
 mod srq;
 mod stats;
 mod timer;
@@ -56,7 +55,7 @@ pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, 
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};
 pub use qp::{QpInfo, QpState};
-pub use rnr::RnrTimer;
+pub use rnic_wire::RnrTimer;
 pub use stats::{EngineStats, PoolStats, QpStats, WaitReason};
 pub use transport::{Service, Transport};
 pub use watch::Traffic;

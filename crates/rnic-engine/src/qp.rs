@@ -24,14 +24,13 @@ use std::sync::Arc;
 
 use rnic_base::Seq;
 use rnic_policy::{PathEvent, PathLabel, PathView, PolicyState};
-use rnic_wire::{Headers, Packet, Qpn};
+use rnic_wire::{Headers, Packet, Qpn, RnrTimer};
 
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::mr::Access;
-use crate::rnr::RnrTimer;
 use crate::stats::QpStats;
 use crate::timer::Deadline;
 use crate::transport::{Service, Transport};

@@ -11,7 +11,7 @@ use rnic_falcon::seam::Window;
 use rnic_policy::Cwnd;
 use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Body, Cid, FlowLabel, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode,
-    RnrTimeout, Timestamp, Ulp, UlpProtocol, WindowBases,
+    RnrTimer, Timestamp, Ulp, UlpProtocol, WindowBases,
 };
 use two_ends::config_of;
 use two_ends::upper::{Acknowledging, Counting};
@@ -40,7 +40,7 @@ fn any_acknowledgement(random: &mut RandomStream, t1: Timestamp) -> Acknowledgem
 fn any_nack(random: &mut RandomStream, t1: Timestamp, psn: Psn32) -> Nack {
     let codes = [
         NackCode::Resource,
-        NackCode::NotReady { timeout: RnrTimeout::new(random.below(32) as u8) },
+        NackCode::NotReady { timeout: RnrTimer::from_code(random.below(32) as u8) },
         NackCode::Xlr,
         NackCode::CompleteInError { ulp: 3 },
         NackCode::NonRecoverable { ulp: 4 },

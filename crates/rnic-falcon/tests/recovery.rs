@@ -9,7 +9,7 @@ use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Dep
 use rnic_falcon::seam::Context;
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::ReportKind;
-use rnic_wire::falcon::{Body, NackCode, PacketType, RnrTimeout};
+use rnic_wire::falcon::{Body, NackCode, PacketType, RnrTimer};
 use two_ends::link::{Fate, LOST, Link, after};
 use two_ends::upper::Acknowledging;
 use two_ends::{config, config_of, micros, tune};
@@ -218,7 +218,7 @@ fn f_14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
 
 #[test]
 fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
-    for (timeout, lost_nacks) in [(RnrTimeout::at_least(Duration::from_ms(2)), 0), (RnrTimeout::new(1), 1)] {
+    for (timeout, lost_nacks) in [(RnrTimer::at_least(Duration::from_ms(2)), 0), (RnrTimer::from_code(1), 1)] {
         let mut nacks = 0;
         let rule = move |_, _, departure: &Departure| {
             let is_nack = matches!(departure.packet.body, Body::Nack(_));
@@ -236,7 +236,7 @@ fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
         assert!(left.len() >= 2, "the packet is sent again");
         if lost_nacks == 0 {
             let waited = left[1].0.since(left[0].0);
-            assert!(waited >= timeout.duration(), "it waited {waited}, told to wait {}", timeout.duration());
+            assert!(waited >= timeout.wait(), "it waited {waited}, told to wait {}", timeout.wait());
         }
         assert!(link.ends[1].upper.duplicates > 0, "the target hears of it again");
         assert_eq!(link.ends[0].delivery.counters().timeouts, 0, "waiting is no timeout");

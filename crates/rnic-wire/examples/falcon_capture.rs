@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 use rnic_base::{Psn32, Time};
 use rnic_wire::falcon::rdma::{Header, Operation, Rmsn, SinkTag, Sn};
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, Cid, FlowLabel, Nack, NackCode, Packet, PacketType, ResyncCode, RnrTimeout, Rsn,
+    Acknowledgement, Bitmaps, Body, Cid, FlowLabel, Nack, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn,
     Timestamp, Ulp, UlpProtocol, Window, WindowBases, codec, psp,
 };
 use rnic_wire::pcap::Capture;
@@ -82,8 +82,8 @@ fn send_that_waits<W: Write>(story: &mut Story<W>) -> Result<(), Box<dyn Error>>
         Operation::Send { position: Position::Only, tail: SendTail::Immediate(1), rmsn: Rmsn::new(1), offset: 0 };
     let packet = push(4, 5, 5, operation);
     story.request(2, packet)?;
-    story.refuse(2, 4, NackCode::NotReady { timeout: RnrTimeout::new(2) })?;
-    story.now_ns += RnrTimeout::new(2).duration().as_ns();
+    story.refuse(2, 4, NackCode::NotReady { timeout: RnrTimer::from_code(2) })?;
+    story.now_ns += RnrTimer::from_code(2).wait().as_ns();
     story.request(2, packet)?;
     let ack = story.acknowledgement();
     story.response(2, acknowledgement(5, 1, Body::Ack(ack)))

@@ -45,8 +45,9 @@ mod length;
 mod packet;
 mod timestamp;
 
+pub use crate::rnr::RnrTimer;
 pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow};
-pub use code::{CompletionCode, NackCode, ResyncCode, RnrTimeout};
+pub use code::{CompletionCode, NackCode, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};
 pub use length::{Encapsulation, HEADERS_MAX};

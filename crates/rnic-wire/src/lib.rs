@@ -23,6 +23,7 @@ pub mod net;
 pub mod opcode;
 pub mod packet;
 pub mod pcap;
+pub mod rnr;
 
 mod bytes;
 mod length;
@@ -37,3 +38,4 @@ pub use packet::{
     Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
     Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
+pub use rnr::RnrTimer;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rnic_base::{Duration, Psn32, Time};
 use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Body, CompletionCode, Encapsulation, EncodeError, FlowLabel, HEADERS_MAX, NackCode,
-    Packet, PacketType, ResyncCode, RnrTimeout, Timestamp, Ulp, UlpProtocol, Window, WireError, codec, psp,
+    Packet, PacketType, ResyncCode, RnrTimer, Timestamp, Ulp, UlpProtocol, Window, WireError, codec, psp,
 };
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{IpFields, IpVersion};
@@ -157,7 +157,7 @@ fn no_opcode_is_forgotten() {
 
 #[test]
 fn codes_are_those_of_the_tables() {
-    let nack = |code: u8| NackCode::from_code(code, RnrTimeout::new(9), 7).map(|nack| nack.code());
+    let nack = |code: u8| NackCode::from_code(code, RnrTimer::from_code(9), 7).map(|nack| nack.code());
     assert_eq!((0..=9).filter_map(nack).collect::<Vec<u8>>(), [1, 2, 4, 6, 7, 8]);
     for (at, code) in ResyncCode::ALL.into_iter().enumerate() {
         assert_eq!((usize::from(code.code()), ResyncCode::from_code(code.code())), (at + 1, Some(code)));
@@ -178,11 +178,11 @@ fn waits_are_those_of_the_table() {
         49152, // 16 to 31
     ];
     for (code, hundredths) in table.into_iter().enumerate() {
-        assert_eq!(RnrTimeout::new(code as u8).duration(), Duration::from_us(hundredths * 10), "code {code}");
+        assert_eq!(RnrTimer::from_code(code as u8).wait(), Duration::from_us(hundredths * 10), "code {code}");
     }
-    assert_eq!(RnrTimeout::new(0x2a).code(), 10, "five bits");
+    assert_eq!(RnrTimer::from_code(0x2a).code(), 10, "five bits");
     for (least, code) in [(0, 1), (10, 1), (11, 2), (491_520, 31), (491_521, 0), (655_361, 0)] {
-        assert_eq!(RnrTimeout::at_least(Duration::from_us(least)).code(), code, "{least} us");
+        assert_eq!(RnrTimer::at_least(Duration::from_us(least)).code(), code, "{least} us");
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use rnic_base::Psn32;
 use rnic_wire::falcon::rdma::{Operation, SinkTag};
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, FlowLabel, Nack, NackCode, Packet, PacketType, RnrTimeout, Timestamp, Ulp, Window,
+    Acknowledgement, Bitmaps, Body, FlowLabel, Nack, NackCode, Packet, PacketType, RnrTimer, Timestamp, Ulp, Window,
     WireError, codec, nvme, psp, rdma,
 };
 use rnic_wire::{AtomicOp, IpFields, Reth, SendTail};
@@ -371,14 +371,14 @@ fn waits_are_shown_in_milliseconds() {
         .map(|code| {
             let mut packet = golden.packet;
             let Body::Nack(nack) = &mut packet.body else { panic!("a NACK") };
-            nack.code = NackCode::NotReady { timeout: RnrTimeout::new(code) };
+            nack.code = NackCode::NotReady { timeout: RnrTimer::from_code(code) };
             sent(datagram(&around()[0], &packet), 0)
         })
         .collect();
     let Some(dissected) = dissect_falcon("falcon_waits", &datagrams, &[]) else { return };
     for (code, layers) in dissected.iter().enumerate() {
         let shown: f64 = Frame { name: "NACK", layers }.text("falcon.nack.wait_ms").parse().expect("a number");
-        let wait = RnrTimeout::new(code as u8).duration();
+        let wait = RnrTimer::from_code(code as u8).wait();
         assert_eq!((shown * 1_000.0).round() as u64, wait.as_ns() / 1_000, "code {code}");
     }
 }

@@ -9,14 +9,13 @@ mod responses;
 
 use rnic_base::{Psn, Seq, Time};
 use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
-use rnic_wire::{Aeth, NakCode, Syndrome};
+use rnic_wire::{Aeth, NakCode, RnrTimer, Syndrome};
 
 use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::qp::{Qp, QpState};
-use crate::rnr::RnrTimer;
 use crate::timer::Deadline;
 use crate::window::LaneId;
 use crate::wq::{SendWqe, WqeOp, WqeState};

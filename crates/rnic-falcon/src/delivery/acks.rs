@@ -98,7 +98,7 @@ impl Delivery {
         match code {
             NackCode::Resource => {}
             NackCode::NotReady { timeout } => {
-                let wait = self.waits.rto.max(timeout.duration());
+                let wait = self.waits.rto.max(timeout.wait());
                 tx.unmark(seq);
                 let sent = tx.sent_mut(seq);
                 (sent.not_before, sent.timeouts) = (now + wait, 0);

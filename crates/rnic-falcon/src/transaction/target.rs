@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Psn32, Seq, Time};
-use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimeout, Rsn, Ulp, Window};
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
 use super::ring::Ring;
@@ -36,7 +36,7 @@ enum State {
     Kept,
     /// Offered, and to be offered again.
     NotReady {
-        code: RnrTimeout,
+        code: RnrTimer,
         /// By the clock, when it is a Pull.
         until: Option<Time>,
     },
@@ -190,7 +190,7 @@ impl Target {
     }
 
     /// The wait of the request that `seq` must wait for because it was not ready, if there is one.
-    fn blocker(&self, seq: Seq) -> Option<RnrTimeout> {
+    fn blocker(&self, seq: Seq) -> Option<RnrTimer> {
         if self.ordering == Ordering::Unordered || self.turn >= seq {
             return None;
         }
@@ -295,7 +295,7 @@ impl Target {
             Kind::Pull => match with.ulp.pull(with.now, &request) {
                 PullReply::Later => State::Taken,
                 PullReply::Busy => return false,
-                PullReply::NotReady(code) => State::NotReady { code, until: Some(with.now + code.duration()) },
+                PullReply::NotReady(code) => State::NotReady { code, until: Some(with.now + code.wait()) },
             },
         };
         entry.state = state;

@@ -4,7 +4,7 @@
 //! taken it, by the request's RSN; on unordered connections that is at once.
 
 use rnic_base::Time;
-use rnic_wire::falcon::{CompletionCode, RnrTimeout, Rsn, Ulp};
+use rnic_wire::falcon::{CompletionCode, RnrTimer, Rsn, Ulp};
 
 /// A request that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub enum PushReply {
     /// The way into the host is full (F-18): keep it, and offer it again after [`super::Layer::resume`].
     Busy,
     /// RNR (F-7): offer it again, not before that time.
-    NotReady(RnrTimeout),
+    NotReady(RnrTimer),
     /// CIE (F-8): this one ends in error, with the upper layer's reason, and what follows goes on.
     CompleteInError(u8),
     /// NRE: as CIE, but the upper layer has failed for good.
@@ -46,7 +46,7 @@ pub enum PullReply {
     /// As for a Push.
     Busy,
     /// RNR: offered again after that time. The other side never hears of it.
-    NotReady(RnrTimeout),
+    NotReady(RnrTimer),
 }
 
 /// Pull Data, as the target's upper layer hands it in. An error is an answer without data, whose headers say so.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{RandomStream, Time};
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
-use rnic_wire::falcon::{RnrTimeout, Rsn};
+use rnic_wire::falcon::{RnrTimer, Rsn};
 
 /// How an upper layer behaves, in chances of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ impl Recorder {
 }
 
 /// 10 us.
-pub const RETRY: RnrTimeout = RnrTimeout::new(1);
+pub const RETRY: RnrTimer = RnrTimer::from_code(1);
 
 impl UpperLayer for Recorder {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {

@@ -10,7 +10,7 @@ use rnic_falcon::transaction::{
     Answer, AnswerError, Completion, Kind, Layer, PullReply, PushReply, Request, Settled, Submission,
     TransactionConfig, Transactions, UpperLayer,
 };
-use rnic_wire::falcon::{NackCode, Packet, RnrTimeout, Rsn, Ulp};
+use rnic_wire::falcon::{NackCode, Packet, RnrTimer, Rsn, Ulp};
 
 /// The upper layer of one end.
 pub struct Verbs {
@@ -28,7 +28,7 @@ pub struct Verbs {
 impl UpperLayer for Verbs {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
         if self.random.below(1_000) < self.not_ready {
-            return PushReply::NotReady(RnrTimeout::new(1));
+            return PushReply::NotReady(RnrTimer::from_code(1));
         }
         if self.random.below(1_000) < self.in_error {
             self.refused.push(request.rsn);
@@ -44,7 +44,7 @@ impl UpperLayer for Verbs {
 
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
         if self.random.below(1_000) < self.not_ready {
-            return PullReply::NotReady(RnrTimeout::new(1));
+            return PullReply::NotReady(RnrTimer::from_code(1));
         }
         self.requests.push(request.rsn);
         self.pulls.push_back((request.rsn, request.length));

@@ -1,7 +1,7 @@
 //! Codes: why a packet is refused or replaced, how long to wait, how a transaction ended (OCP Falcon Transport
 //! Protocol, Rev 0.9, sections 7.6, 7.8 and 11).
 
-use rnic_base::Duration;
+use crate::rnr::RnrTimer;
 
 /// Why a packet is refused, with what the sender must know for it. On the wire, the wait and the upper layer's code
 /// have places of their own; they are zero where they mean nothing.
@@ -12,7 +12,7 @@ pub enum NackCode {
     /// 2, RNR: its upper layer is not ready.
     NotReady {
         /// How long to wait.
-        timeout: RnrTimeout,
+        timeout: RnrTimer,
     },
     /// 4: dropped for the sake of an xLR, which the specification leaves undefined.
     Xlr,
@@ -46,7 +46,7 @@ impl NackCode {
 
     /// The reason with that code; none for reserved codes. `timeout` and `ulp` are taken where they mean something.
     #[inline]
-    pub const fn from_code(code: u8, timeout: RnrTimeout, ulp: u8) -> Option<Self> {
+    pub const fn from_code(code: u8, timeout: RnrTimer, ulp: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Resource,
             2 => Self::NotReady { timeout },
@@ -170,43 +170,3 @@ impl CompletionCode {
         None
     }
 }
-
-/// How long a sender shall wait after a NACK for a receiver that is not ready: a code of 5 bits (the table of 7.8,
-/// which is InfiniBand's).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RnrTimeout(u8);
-
-impl RnrTimeout {
-    /// The largest code; not the longest wait, which is code 0's.
-    pub const CODE_MAX: u8 = 31;
-
-    /// Takes the low 5 bits of `code`.
-    #[inline]
-    pub const fn new(code: u8) -> Self {
-        Self(code & Self::CODE_MAX)
-    }
-
-    /// The code on the wire.
-    #[inline]
-    pub const fn code(self) -> u8 {
-        self.0
-    }
-
-    /// The wait that it stands for.
-    #[inline]
-    pub const fn duration(self) -> Duration {
-        Duration::from_us(RNR_TIMEOUT_US[self.0 as usize] as u64)
-    }
-
-    /// The shortest wait that is not shorter than `least`; the longest there is, when none is.
-    pub fn at_least(least: Duration) -> Self {
-        // Waits grow from code 1 on; code 0 is the longest of all.
-        (1..=Self::CODE_MAX).map(Self).find(|code| code.duration() >= least).unwrap_or(Self(0))
-    }
-}
-
-/// Microseconds by code.
-const RNR_TIMEOUT_US: [u32; 32] = [
-    655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560, 3_840, 5_120, 7_680,
-    10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
-];

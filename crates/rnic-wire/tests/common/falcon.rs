@@ -4,7 +4,7 @@
 use rnic_base::Psn32;
 use rnic_wire::falcon::rdma::{Operation, Rmsn, SinkTag, Sn, WriteTail};
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, Cid, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode, RnrTimeout, Rsn,
+    Acknowledgement, Bitmaps, Body, Cid, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode, RnrTimer, Rsn,
     Timestamp, Ulp, UlpProtocol, Window, WindowBases, nvme, psp, rdma,
 };
 use rnic_wire::{AtomicOp, Position, Qpn, Reth, SendTail};
@@ -243,7 +243,7 @@ fn nacks() -> Vec<Named> {
             code,
         }))
     };
-    let timeout = RnrTimeout::new(19);
+    let timeout = RnrTimer::from_code(19);
     vec![
         ("NACK for lack of resources", nack(Window::Data, NackCode::Resource)),
         ("NACK, receiver not ready", nack(Window::Data, NackCode::NotReady { timeout })),

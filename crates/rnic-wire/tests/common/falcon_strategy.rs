@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rnic_base::{Psn32, Serial};
 use rnic_wire::falcon::rdma::{Operation, SinkTag, WriteTail};
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, Cid, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode, RnrTimeout,
+    Acknowledgement, Bitmaps, Body, Cid, Nack, NackCode, OutOfWindow, Packet, PacketType, ResyncCode, RnrTimer,
     Timestamp, Ulp, UlpProtocol, Window, WindowBases, nvme, psp, rdma,
 };
 use rnic_wire::{AtomicOp, Position, Qpn, Reth, SendTail};
@@ -203,7 +203,7 @@ fn acknowledgement() -> impl Strategy<Value = Packet> {
 fn nack_code() -> impl Strategy<Value = NackCode> {
     prop_oneof![
         Just(NackCode::Resource),
-        (0..32u8).prop_map(|code| NackCode::NotReady { timeout: RnrTimeout::new(code) }),
+        (0..32u8).prop_map(|code| NackCode::NotReady { timeout: RnrTimer::from_code(code) }),
         Just(NackCode::Xlr),
         any::<u8>().prop_map(|ulp| NackCode::CompleteInError { ulp }),
         any::<u8>().prop_map(|ulp| NackCode::NonRecoverable { ulp }),

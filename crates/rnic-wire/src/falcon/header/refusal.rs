@@ -14,7 +14,7 @@ use rnic_base::Psn32;
 
 use super::split;
 use crate::bytes::{be32, put};
-use crate::falcon::{NackCode, RnrTimeout, Window, WireError};
+use crate::falcon::{NackCode, RnrTimer, Window, WireError};
 
 /// Bytes of the words.
 pub const LEN: usize = 8;
@@ -51,7 +51,7 @@ impl<'a> RefusalView<'a> {
     /// [`WireError::Code`] when it is reserved.
     #[inline]
     pub fn code(self) -> Result<NackCode, WireError> {
-        NackCode::from_code(self.0[4], RnrTimeout::new(self.0[5]), self.0[7]).ok_or(WireError::Code)
+        NackCode::from_code(self.0[4], RnrTimer::from_code(self.0[5]), self.0[7]).ok_or(WireError::Code)
     }
 }
 

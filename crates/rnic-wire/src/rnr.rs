@@ -1,9 +1,10 @@
-//! The wait that a receiver-not-ready NAK asks for.
+//! The wait that a receiver-not-ready NAK asks for: InfiniBand's, RoCE's and Falcon's alike.
 
 use rnic_base::Duration;
 
-/// A 5-bit code for a wait (InfiniBand Architecture volume 1, table 45; Falcon uses the same).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A 5-bit code for a wait (InfiniBand Architecture volume 1, table 45; OCP Falcon Transport Protocol, Rev 0.9,
+/// section 7.8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RnrTimer(u8);
 
 /// In units of 10 microseconds, by code.
@@ -13,9 +14,13 @@ const TENS_OF_US: [u32; 32] = [
 ];
 
 impl RnrTimer {
+    /// The largest code; not the longest wait, which is code 0's.
+    pub const CODE_MAX: u8 = 31;
+
     /// The timer of `code`, of which only five bits count.
+    #[inline]
     pub const fn from_code(code: u8) -> Self {
-        Self(code & 31)
+        Self(code & Self::CODE_MAX)
     }
 
     /// The shortest timer that waits at least `wait`; the longest there is when none does.
