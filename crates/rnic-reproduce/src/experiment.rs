@@ -146,6 +146,9 @@ pub struct AxisPoint {
     /// Overrides.
     #[serde(default)]
     pub set: Overrides,
+    /// Overrides for some variants alone, by their names, after `set`.
+    #[serde(default)]
+    pub only: BTreeMap<String, Overrides>,
 }
 
 /// How a plot spaces values.
@@ -312,7 +315,7 @@ impl Axis {
         let of = |value: &toml::Value| {
             let label = label_of(value);
             let x = leading_number(&label);
-            AxisPoint { label, x, set: [(key.clone(), value.clone())].into() }
+            AxisPoint { label, x, set: [(key.clone(), value.clone())].into(), only: BTreeMap::new() }
         };
         self.values.iter().map(of).collect()
     }

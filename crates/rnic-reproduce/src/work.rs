@@ -144,7 +144,9 @@ impl<'c> Work<'c> {
         for (axis, index) in place.iter().enumerate() {
             let moves = variant.axes.as_ref().is_none_or(|axes| axes.contains(&experiment.axis[axis].name));
             if let (Some(index), true) = (index, moves) {
-                overrides.push(&layout.axes[axis][*index].set);
+                let point = &layout.axes[axis][*index];
+                overrides.push(&point.set);
+                overrides.extend(point.only.get(&variant.name));
             }
         }
         overrides

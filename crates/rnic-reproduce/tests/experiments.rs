@@ -240,6 +240,22 @@ fn runs_are_shared_kept_and_found_again() {
     assert!(!full.runs.contains_key(&run.key), "another plan is another run");
 }
 
+/// A key that only one variant's transport has may stand at a point of an axis that moves both.
+#[test]
+fn a_point_may_say_something_for_one_variant_alone() {
+    let only = |variant: &str| {
+        let point = format!("{{ label = \"1%\", x = 1, only = {{ {variant} = {{ \"transport.cap_packets\" = 77 }} }},");
+        example().replace("{ label = \"1%\", x = 1,", &point)
+    };
+    let text = only("irn");
+    let catalogue_of_irn = catalogue(&text).expect("it is sound");
+    let work = all(&catalogue_of_irn, Size::Fast);
+    let capped = work.runs.values().filter(|spec| spec.plan.contains("cap_packets = 77")).count();
+    assert_eq!((capped, work.runs.len()), (3, 12), "of two variants and two values, one, with three seeds");
+    let said = catalogue(&only("iwarp")).expect_err("no such variant");
+    assert!(said.contains("axis[0].point.only: there is no variant `iwarp`"), "{said}");
+}
+
 #[test]
 fn a_name_is_an_experiment_a_row_a_paper_or_all() {
     let catalogue = catalogue(&example()).expect("it is sound");

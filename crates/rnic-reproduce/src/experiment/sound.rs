@@ -18,6 +18,9 @@ impl Experiment {
         self.check_measures()?;
         for (index, axis) in self.axis.iter().enumerate() {
             check_axis(axis).map_err(|(key, what)| (format!("axis[{index}].{key}"), what))?;
+            for variant in axis.point.iter().flat_map(|point| point.only.keys()) {
+                self.known_variant(variant).map_err(|what| (format!("axis[{index}].point.only"), what))?;
+            }
         }
         for (index, variant) in self.variant.iter().enumerate() {
             for axis in variant.axes.iter().flatten() {
