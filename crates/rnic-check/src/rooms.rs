@@ -41,9 +41,17 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
+        name: "rnic-fae",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-policy"],
+        // Its programs come through the contract; tests and the benchmark run the real one.
+        tests_may_use: &["rnic-transports"],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-falcon",
         kind: Kind::Core,
-        may_use: &["rnic-base", "rnic-wire", "rnic-policy"],
+        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-fae"],
         // Windows and gates take policies through the contract; only tests name real ones.
         tests_may_use: &["rnic-transports"],
         unsafe_because: None,
@@ -56,17 +64,9 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
-        name: "rnic-fae",
-        kind: Kind::Core,
-        may_use: &["rnic-base", "rnic-policy"],
-        // Its programs come through the contract; tests and the benchmark run the real one.
-        tests_may_use: &["rnic-transports"],
-        unsafe_because: None,
-    },
-    Room {
         name: "rnic-engine",
         kind: Kind::Core,
-        may_use: &["rnic-base", "rnic-wire", "rnic-policy"],
+        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-falcon", "rnic-fae"],
         // The engine takes policies through the contract; only its tests name real ones.
         tests_may_use: &["rnic-transports"],
         unsafe_because: None,

@@ -54,6 +54,9 @@ struct OptionSpec {
     default: String,
     min: String,
     max: String,
+    /// What it may be, where that is one of a few words.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    words: &'static [&'static str],
     help: &'static str,
 }
 
@@ -137,9 +140,14 @@ fn option(spec: &ParamSpec, value: u64) -> OptionSpec {
         ParamUnit::Bytes => "bytes",
         ParamUnit::Count => "count",
         ParamUnit::Switch => "switch",
+        ParamUnit::Choice(_) => "choice",
+    };
+    let words = match spec.unit {
+        ParamUnit::Choice(words) => words,
+        _ => &[],
     };
     let [default, min, max] = [value, spec.min, spec.max].map(|word| spec.show(word));
-    OptionSpec { name: spec.name, unit, default, min, max, help: spec.help }
+    OptionSpec { name: spec.name, unit, default, min, max, words, help: spec.help }
 }
 
 fn text(catalogue: &Catalogue) -> String {
@@ -177,8 +185,12 @@ fn text(catalogue: &Catalogue) -> String {
 }
 
 fn option_row(option: &OptionSpec) -> Vec<String> {
-    let OptionSpec { name, unit, default, min, max, help } = option;
-    let range = if *unit == "switch" { "true or false".to_owned() } else { format!("{min} to {max}") };
+    let OptionSpec { name, unit, default, min, max, words, help } = option;
+    let range = match *unit {
+        "switch" => "true or false".to_owned(),
+        "choice" => words.join(" | "),
+        _ => format!("{min} to {max}"),
+    };
     vec![(*name).to_owned(), default.clone(), format!("{help} ({unit}, {range})")]
 }
 

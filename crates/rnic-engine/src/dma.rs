@@ -59,6 +59,24 @@ pub trait Dma {
 
     /// Adds `add` to the eight bytes at `local`, wrapping; returns what was there.
     fn fetch_add(&mut self, local: u64, add: u64) -> u64;
+
+    /// Copies the present packet's payload aside, to be placed later under the name `handle`: it has come before its
+    /// turn on an ordered Falcon connection. No two that are kept by an engine have the same name, and how many there
+    /// are is bounded by the NIC's resources ([`crate::Engine::receive_falcon`]).
+    fn keep(&mut self, handle: u64) {
+        let _ = handle;
+    }
+
+    /// As [`Dma::place`], from the payload that is kept as `handle`.
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+        let _ = (handle, offset, target);
+    }
+
+    /// Forgets what is kept as `handle`. Comes once for every [`Dma::keep`], as late as with the packet that arrives
+    /// after the end of a connection.
+    fn release(&mut self, handle: u64) {
+        let _ = handle;
+    }
 }
 
 /// Memory that keeps nothing: for runs in which only timing matters.

@@ -1,6 +1,7 @@
 //! The engine: routes inputs to queue pairs and drains what they want done.
 
 mod change;
+mod falcon;
 mod farewell;
 mod look;
 mod setup;
@@ -22,6 +23,7 @@ use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
 pub use change::SrqInfo;
+pub use falcon::{FalconArrival, FalconTransmit};
 pub use look::QpView;
 use table::QpTable;
 

@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-engine (red: both bodies run exactly this)
 //! Purpose  verbs (QP, CQ, MR, SRQ) -> transactions -> delivery windows -> gates, pacing, scheduling
-//! May use  rnic-base, rnic-wire, rnic-policy
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae
 //! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet
 //! Add here what every transport needs: a verb, a window rule, a reason to wait
 //! Not here algorithms (rnic-transports), networks (rnic-fabric), sockets and memory (rnic-host)
@@ -24,6 +24,9 @@
 //!
 //! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the
 //! caller gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
+//!
+//! Packets of Falcon are another type and have doors of their own, [`Engine::receive_falcon`] and
+//! [`Engine::transmit_falcon`]; everything else is the same for both.
 
 mod completion;
 mod config;
@@ -50,7 +53,7 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, NoDma, Segment};
-pub use engine::{Engine, QpView, RxMeta, SrqInfo, Transmit, TransmitKind};
+pub use engine::{Engine, FalconArrival, FalconTransmit, QpView, RxMeta, SrqInfo, Transmit, TransmitKind};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};

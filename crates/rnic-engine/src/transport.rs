@@ -92,6 +92,8 @@ impl Transport {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
                 Protocol::Fasr => Format::Fasr,
+                // No packet of a reliable connection comes in by the door that looks at it.
+                Protocol::Falcon(_) => Format::RoceV2,
             },
             short_addresses: profile.protocol == Protocol::Fasr,
             extended: profile.protocol != Protocol::Roce,

@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-falcon (red: two layers that must not know each other)
 //! Purpose  the transaction layer (RSN order, resources, errors) and the packet delivery layer (windows, gates, flows)
-//! May use  rnic-base, rnic-wire, rnic-policy
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-fae
 //! Must not know a verb, read a clock, touch payload, allocate per packet, compute in floating point
 //! Add here a mechanism of one of the two layers, in its own file; what passes between them goes into seam.rs
 //! Not here algorithms (rnic-transports), where control policies run (rnic-fae), queues and memory (rnic-engine)

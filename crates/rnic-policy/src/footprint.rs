@@ -6,6 +6,7 @@
 
 use rnic_base::Psn;
 
+use crate::falcon::FalconShape;
 use crate::profile::{Placement, PoolShape, Profile, Store};
 
 /// What there is one of for each.
@@ -75,6 +76,9 @@ impl Profile {
     /// What its loss recovery keeps on a NIC.
     pub fn footprint(&self) -> Vec<FootprintField> {
         let recovery = self.recovery.policy.footprint.iter().copied();
+        if let Some(shape) = self.protocol.falcon() {
+            return recovery.chain(falcon(shape)).collect();
+        }
         match self.store {
             Store::Host => vec![FootprintField::connection("state; bitmaps are the host's", HOST_STATE_BITS)],
             Store::Pool(shape) => pool(shape),
@@ -93,6 +97,16 @@ fn bitmaps(placement: Placement, width: u64) -> impl Iterator<Item = FootprintFi
     let senders = FootprintField::connection("bitmaps of selective acknowledgements", SENDER_BITMAPS * width);
     let kept = placement.keeps_early().then_some(receivers);
     kept.into_iter().chain((placement == Placement::PlaceOutOfOrder).then_some(senders))
+}
+
+/// OCP Falcon Transport Protocol, Rev 0.9, section 9.1.1: bitmaps at both ends. Timer and counter of a packet under way
+/// are not counted: they are its context's.
+fn falcon(shape: &FalconShape) -> [FootprintField; 2] {
+    let (request, data) = (u64::from(shape.request_window), u64::from(shape.data_window));
+    [
+        FootprintField::connection("bitmaps of what has arrived, and of what is acknowledged", request + 2 * data),
+        FootprintField::connection("bitmaps of selective acknowledgements", request + data),
+    ]
 }
 
 /// FaSR section III-D: units for connections that recover, and blocks of bitmaps.

@@ -25,6 +25,7 @@
 //! A [`profile::Profile`] composes one of each, under a name, into a transport.
 
 pub mod control;
+pub mod falcon;
 pub mod footprint;
 pub mod kit;
 pub mod params;
@@ -36,6 +37,7 @@ pub mod state;
 
 pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+pub use falcon::{FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
 pub use footprint::{FootprintField, Per};
 pub use params::{ParamError, ParamSpec, ParamUnit, Params};
 pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};

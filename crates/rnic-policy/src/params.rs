@@ -23,6 +23,8 @@ pub enum ParamUnit {
     Count,
     /// On or off. Written `true` or `false`.
     Switch,
+    /// One of these words, by its place.
+    Choice(&'static [&'static str]),
 }
 
 /// One tunable: its name, meaning, default and bounds, in the base unit of `unit`.
@@ -59,6 +61,11 @@ impl ParamSpec {
         Self { name, unit: ParamUnit::Switch, default: default as u64, min: 0, max: 1, help }
     }
 
+    /// One of `words`.
+    pub const fn choice(name: &'static str, words: &'static [&'static str], default: u64, help: &'static str) -> Self {
+        Self { name, unit: ParamUnit::Choice(words), default, min: 0, max: words.len() as u64 - 1, help }
+    }
+
     /// A rate between 1 kbit/s and 10 Tbit/s.
     pub const fn rate(name: &'static str, default: BitRate, help: &'static str) -> Self {
         Self { name, unit: ParamUnit::Rate, default: default.as_bps(), min: 1_000, max: 10_000_000_000_000, help }
@@ -77,6 +84,7 @@ impl ParamSpec {
             ParamUnit::Bytes => Bytes::new(value).to_string(),
             ParamUnit::Count => value.to_string(),
             ParamUnit::Switch => (value != 0).to_string(),
+            ParamUnit::Choice(words) => words.get(value as usize).copied().unwrap_or("?").to_owned(),
         }
     }
 
@@ -93,6 +101,7 @@ impl ParamSpec {
             ParamUnit::Bytes => Bytes::from_str(text).map_err(unit_error)?.get(),
             ParamUnit::Count => text.trim().parse().map_err(|_| bad())?,
             ParamUnit::Switch => u64::from(text.trim().parse::<bool>().map_err(|_| bad())?),
+            ParamUnit::Choice(words) => words.iter().position(|word| *word == text.trim()).ok_or_else(bad)? as u64,
         };
         if value < self.min || value > self.max {
             let (min, max) = (self.show(self.min), self.show(self.max));
@@ -104,6 +113,7 @@ impl ParamSpec {
     fn expected(&self) -> &'static str {
         match self.unit {
             ParamUnit::Switch => "true or false",
+            ParamUnit::Choice(_) => "one of the words that `rnic list` shows",
             _ => "a whole number",
         }
     }

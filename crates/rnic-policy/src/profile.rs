@@ -4,6 +4,7 @@ use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
+use crate::falcon::{FALCON_PARAMS, FalconShape};
 use crate::params::{ParamError, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
@@ -18,6 +19,19 @@ pub enum Protocol {
     Irn,
     /// RoCEv2 with FaSR's extensions.
     Fasr,
+    /// Falcon: another packet, another pair of doors of the engine.
+    Falcon(FalconShape),
+}
+
+impl Protocol {
+    /// What Falcon's connections are made of; `None` for the RoCE family.
+    #[inline]
+    pub const fn falcon(&self) -> Option<&FalconShape> {
+        match self {
+            Self::Falcon(shape) => Some(shape),
+            Self::Roce | Self::Irn | Self::Fasr => None,
+        }
+    }
 }
 
 /// How many sequence spaces a direction has (targets, conflict C3).
@@ -189,6 +203,9 @@ pub enum ProfileError {
     /// What FaSR's receivers count travels in its own acknowledgements only.
     #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
     PoolNeedsFasr(&'static str),
+    /// The adaptive engine tells its program nothing but reports.
+    #[error("transport `{0}`: `{1}` understands no reports of flows, and Falcon's adaptive engine has nothing else")]
+    ControlWithoutReports(&'static str, &'static str),
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
@@ -224,7 +241,11 @@ impl Profile {
     /// # Errors
     /// When no part knows the name, or the value is not legal.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
-        if let Some(spec) = PROFILE_PARAMS.iter().find(|spec| spec.name == name) {
+        if let Protocol::Falcon(shape) = &mut self.protocol {
+            if shape.set(name, text)? {
+                return Ok(());
+            }
+        } else if let Some(spec) = PROFILE_PARAMS.iter().find(|spec| spec.name == name) {
             let value = spec.parse(text)?;
             match name {
                 "cap_packets" => {
@@ -274,9 +295,12 @@ impl Profile {
         let of = |specs: &'static [ParamSpec], params: Params| {
             specs.iter().enumerate().map(move |(index, spec)| (spec, params.get(index)))
         };
-        PROFILE_PARAMS
-            .iter()
-            .zip(own)
+        let (own, falcon): (Vec<_>, Vec<_>) = match self.protocol.falcon() {
+            None => (PROFILE_PARAMS.iter().zip(own).collect(), Vec::new()),
+            Some(shape) => (Vec::new(), FALCON_PARAMS.iter().zip(shape.values()).collect()),
+        };
+        own.into_iter()
+            .chain(falcon)
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params))
@@ -300,7 +324,12 @@ impl Profile {
             return Err(ProfileError::ScheduledNeedsFasr(self.name));
         }
         let recovery = &self.recovery;
-        if recovery.policy.times_packets {
+        if self.protocol.falcon().is_some() {
+            let interest = (self.control.policy.interest)(&self.control.params);
+            if !interest.reports {
+                return Err(ProfileError::ControlWithoutReports(self.name, self.control.policy.name));
+            }
+        } else if recovery.policy.times_packets {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
         }
         if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {

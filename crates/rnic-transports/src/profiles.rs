@@ -1,5 +1,6 @@
 //! Transports by name: which parts make one.
 
+mod falcon;
 mod fasr;
 mod irn;
 mod irn_plus;
@@ -28,6 +29,7 @@ pub fn profiles() -> Vec<Profile> {
         irn_plus::profile(),
         srnic::profile(),
         fasr::profile(),
+        falcon::profile(),
     ]
 }
 

@@ -1,0 +1,174 @@
+//! What a Falcon connection is made of beside its policies: the options of transport `falcon`.
+//!
+//! Sources: Falcon (SIGCOMM'25) sections 4 and 5; OCP Falcon Transport Protocol and RDMA over Falcon Transport, both
+//! Rev 0.9. Both ends of a connection must agree on order, errors and the number of flows.
+
+use rnic_base::Duration;
+
+use crate::params::{ParamError, ParamSpec};
+
+/// What a queue pair promises about order (RDMA over Falcon, section 6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FalconOrdering {
+    /// As verbs have it, on an ordered connection: requests are executed one after the other.
+    #[default]
+    Ordered,
+    /// On an unordered connection: data is placed as it comes, completions are in order at both ends.
+    Weak,
+    /// On an unordered connection: data is placed, and completions come, as packets do.
+    Unordered,
+}
+
+/// What an error does to a queue pair (RDMA over Falcon, section 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FalconErrors {
+    /// As verbs have it: both queue pairs fail.
+    #[default]
+    Verbs,
+    /// The request completes in error, and everything else goes on.
+    CompleteInError,
+}
+
+/// How connections are kept from taking all resources (F-34 to F-36).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FalconIsolation {
+    /// Not.
+    #[default]
+    None,
+    /// Each may hold so many packets, and as many full ones' buffers, of each part.
+    Static,
+    /// Each may hold a share of what is free, as the adaptive engine says.
+    Dynamic,
+}
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FalconShape {
+    /// Order.
+    pub ordering: FalconOrdering,
+    /// Errors.
+    pub errors: FalconErrors,
+    /// Paths of a connection: 1, 2, 4 or 8.
+    pub flows: u8,
+    /// A packet beyond the receiver's window is dropped (the specification), instead of kept where there is room (the
+    /// paper).
+    pub drops_beyond: bool,
+    /// Bits of the receiver's request window: 64, 128, 256 or 512.
+    pub request_window: u32,
+    /// Bits of the receiver's data window: 64, 128, 256 or 512.
+    pub data_window: u32,
+    /// Packets under way in each window at most; a power of two.
+    pub tx_window: u32,
+    /// Transactions under way at most; a power of two.
+    pub outstanding: u32,
+    /// Isolation.
+    pub isolation: FalconIsolation,
+    /// With [`FalconIsolation::Static`]: packets that a connection may hold of each part.
+    pub isolation_packets: u32,
+    /// The NIC's resources, in percent of those of the public simulator's NIC of 200 Gbit/s.
+    pub resources_percent: u32,
+    /// A receiver acknowledges after so many packets of a flow.
+    pub coalesce_count: u32,
+    /// Or so long after the first of them.
+    pub coalesce_timeout: Duration,
+    /// Between the datapath and the adaptive engine, both ways together.
+    pub fae_interface: Duration,
+    /// The adaptive engine's work on an event. When this and the latency are zero, it answers at once.
+    pub fae_work: Duration,
+}
+
+impl FalconShape {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        ordering: FalconOrdering::Ordered,
+        errors: FalconErrors::Verbs,
+        flows: 1,
+        drops_beyond: false,
+        request_window: 64,
+        data_window: 128,
+        tx_window: 1_024,
+        outstanding: 256,
+        isolation: FalconIsolation::Dynamic,
+        isolation_packets: 64,
+        resources_percent: 100,
+        coalesce_count: 10,
+        coalesce_timeout: Duration::from_us(8),
+        fae_interface: Duration::ZERO,
+        fae_work: Duration::ZERO,
+    };
+
+    /// Every option with its present value, in the order of [`FALCON_PARAMS`].
+    pub fn values(&self) -> [u64; FALCON_PARAMS.len()] {
+        [
+            self.ordering as u64,
+            self.errors as u64,
+            u64::from(self.flows.trailing_zeros()),
+            u64::from(self.drops_beyond),
+            u64::from((self.request_window / 64).trailing_zeros()),
+            u64::from((self.data_window / 64).trailing_zeros()),
+            u64::from(self.tx_window),
+            u64::from(self.outstanding),
+            self.isolation as u64,
+            u64::from(self.isolation_packets),
+            u64::from(self.resources_percent),
+            u64::from(self.coalesce_count),
+            self.coalesce_timeout.as_ps(),
+            self.fae_interface.as_ps(),
+            self.fae_work.as_ps(),
+        ]
+    }
+
+    /// Sets the option `name` from text; whether there is one of that name.
+    ///
+    /// # Errors
+    /// When the value is not legal.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<bool, ParamError> {
+        let Some(spec) = FALCON_PARAMS.iter().find(|spec| spec.name == name) else { return Ok(false) };
+        let value = spec.parse(text)?;
+        match name {
+            "ordering" => {
+                self.ordering =
+                    [FalconOrdering::Ordered, FalconOrdering::Weak, FalconOrdering::Unordered][value as usize];
+            }
+            "errors" => self.errors = [FalconErrors::Verbs, FalconErrors::CompleteInError][value as usize],
+            "flows" => self.flows = 1 << value,
+            "out_of_window" => self.drops_beyond = value != 0,
+            "request_window" => self.request_window = 64 << value,
+            "data_window" => self.data_window = 64 << value,
+            "tx_window" => self.tx_window = (value as u32).next_power_of_two(),
+            "outstanding" => self.outstanding = (value as u32).next_power_of_two(),
+            "isolation" => {
+                self.isolation =
+                    [FalconIsolation::None, FalconIsolation::Static, FalconIsolation::Dynamic][value as usize];
+            }
+            "isolation_packets" => self.isolation_packets = value as u32,
+            "resources" => self.resources_percent = value as u32,
+            "coalesce_count" => self.coalesce_count = value as u32,
+            "coalesce_timeout" => self.coalesce_timeout = Duration::from_ps(value),
+            "fae_interface" => self.fae_interface = Duration::from_ps(value),
+            _ => self.fae_work = Duration::from_ps(value),
+        }
+        Ok(true)
+    }
+}
+
+const WIDTHS: &[&str] = &["64", "128", "256", "512"];
+
+/// Options of Falcon connections, in the order of [`FalconShape::values`].
+pub const FALCON_PARAMS: &[ParamSpec] = &[
+    ParamSpec::choice("ordering", &["ordered", "weak", "unordered"], 0, "of requests and of completions"),
+    ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "the queue pair fails, or the request alone"),
+    ParamSpec::choice("flows", &["1", "2", "4", "8"], 0, "paths of a connection (Falcon 4.3)"),
+    ParamSpec::choice("out_of_window", &["keep", "drop"], 0, "packets beyond the window (Falcon 4.1, or Rev 0.9)"),
+    ParamSpec::choice("request_window", WIDTHS, 0, "bits of the receiver's request window (Rev 0.9: 64)"),
+    ParamSpec::choice("data_window", WIDTHS, 1, "bits of the receiver's data window (Rev 0.9: 128)"),
+    ParamSpec::count("tx_window", 1_024, 1, 1_024, "packets under way in each window, rounded up to a power of two"),
+    ParamSpec::count("outstanding", 256, 4, 4_096, "transactions under way, rounded up to a power of two"),
+    ParamSpec::choice("isolation", &["none", "static", "dynamic"], 2, "of connections from each other (Falcon 4.6)"),
+    ParamSpec::count("isolation_packets", 64, 1, 1 << 16, "with isolation=static: what a connection may hold"),
+    ParamSpec::count("resources", 100, 1, 10_000, "of a NIC, in percent of one of 200 Gbit/s"),
+    ParamSpec::count("coalesce_count", 10, 1, 1_024, "packets of a flow that share an acknowledgement"),
+    ParamSpec::duration("coalesce_timeout", Duration::from_us(8), "for which an acknowledgement waits for more"),
+    ParamSpec::duration("fae_interface", Duration::ZERO, "to the adaptive engine and back (hardware: 234ns)"),
+    ParamSpec::duration("fae_work", Duration::ZERO, "of the adaptive engine on one event (hardware: 66ns)"),
+];
