@@ -57,6 +57,13 @@ pub const ROOMS: &[Room] = &[
         unsafe_because: None,
     },
     Room {
+        name: "rnic-psp",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-wire"],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
+    Room {
         name: "rnic-nvme",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-falcon"],

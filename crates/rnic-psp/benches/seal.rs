@@ -1,0 +1,53 @@
+//! What protection costs a packet: sealing it, opening it, and a rotation.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+use rnic_base::{Duration, Time};
+use rnic_psp::{Context, Opener, Sealer, Secret};
+use rnic_wire::falcon::psp::{self, Cipher, ICV_LEN, LEN_MAX};
+use rnic_wire::falcon::{Cid, FlowLabel};
+
+const CID: Cid = Cid::new(0x77_0002);
+
+fn ends(cipher: Cipher) -> (Sealer, Opener) {
+    let (secret, context) = (Secret::new([9; 32]), Context::new(b"this way"));
+    (Sealer::new(&secret, cipher, &context, CID, 1), Opener::new(&secret, cipher, &context, CID))
+}
+
+fn packets(criterion: &mut Criterion) {
+    for cipher in [Cipher::Gcm128, Cipher::Gcm256, Cipher::Gmac128] {
+        let mut group = criterion.benchmark_group(format!("{cipher:?}"));
+        for len in [64, 1_024, 4_096] {
+            group.throughput(Throughput::Bytes(len as u64));
+            let (mut sealer, mut opener) = ends(cipher);
+            let mut datagram = vec![7; LEN_MAX + len + ICV_LEN];
+            let mut now = Time::ZERO;
+            group.bench_function(format!("seal/{len}"), |bencher| {
+                bencher.iter(|| {
+                    now += Duration::from_ns(50);
+                    black_box(sealer.seal(now, FlowLabel::new(0), black_box(&mut datagram)))
+                });
+            });
+            sealer.seal(now, FlowLabel::new(0), &mut datagram);
+            let sealed = datagram.clone();
+            // With the copy that puts the sealed bytes back.
+            group.bench_function(format!("open/{len}"), |bencher| {
+                bencher.iter(|| {
+                    datagram.copy_from_slice(black_box(&sealed));
+                    let (header, layout) = psp::parse(&datagram).expect("a datagram of ours");
+                    opener.open(&header, layout, &mut datagram).expect("authentic")
+                });
+            });
+        }
+    }
+}
+
+fn rotation(criterion: &mut Criterion) {
+    let (mut sealer, _) = ends(Cipher::Gcm128);
+    criterion.bench_function("rotate", |bencher| bencher.iter(|| sealer.rotate()));
+}
+
+criterion_group!(benches, packets, rotation);
+criterion_main!(benches);

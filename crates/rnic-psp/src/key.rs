@@ -1,0 +1,262 @@
+//! Keys: from a secret that both ends hold to the key of one index.
+//!
+//! Sources: PSP Architecture Specification, section on key derivation: CMAC with AES-256 in the counter mode of NIST SP
+//! 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. What stands above
+//! it, from a secret to a direction to a generation's master key, is our choice and has the same shape with labels of
+//! its own.
+
+use core::fmt;
+
+use aes::Aes256;
+use cmac::{Cmac, KeyInit, Mac};
+use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use rnic_wire::falcon::Cid;
+use rnic_wire::falcon::psp::{Cipher, Header, ICV_LEN, Layout};
+
+/// Bytes of a secret and of a master key.
+pub const MASTER_KEY_BYTES: usize = 32;
+
+/// What both ends hold, given to them by whoever runs them.
+#[derive(Clone)]
+pub struct Secret([u8; MASTER_KEY_BYTES]);
+
+impl Secret {
+    /// The secret with these bytes. They should be random: nothing stretches them.
+    pub const fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// What the packets of one direction of one connection are protected with: its sender's `cookie` and what both
+    /// ends call it.
+    pub fn direction(&self, context: &Context, cookie: u64) -> Direction {
+        Direction(expand(&self.0, b"Dir0", [context.bytes(), &cookie.to_be_bytes()]))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What both ends know of one direction of a connection, in bytes that mean the same to both: who sends, who receives,
+/// which numbers both have chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context {
+    bytes: [u8; CONTEXT_BYTES_MAX],
+    len: u8,
+}
+
+impl Context {
+    /// The context with these bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`CONTEXT_BYTES_MAX`].
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut context = Self { bytes: [0; CONTEXT_BYTES_MAX], len: 0 };
+        context.bytes[..bytes.len()].copy_from_slice(bytes);
+        context.len = u8::try_from(bytes.len()).expect("CONTEXT_BYTES_MAX fits a byte");
+        context
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The secret of one direction of one connection.
+#[derive(Clone)]
+pub struct Direction([u8; MASTER_KEY_BYTES]);
+
+impl Direction {
+    /// The key of `generation`, for packets to `cid`.
+    pub fn key(&self, cipher: Cipher, generation: u32, cid: Cid) -> Key {
+        self.master_key(generation).derive(cipher, Spi::new(generation, cid))
+    }
+
+    /// The master key of `generation`.
+    pub fn master_key(&self, generation: u32) -> MasterKey {
+        MasterKey(expand(&self.0, b"Gen0", [&generation.to_be_bytes(), &[]]))
+    }
+}
+
+impl fmt::Debug for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Direction")
+    }
+}
+
+/// What PSP calls a device or master key.
+#[derive(Clone)]
+pub struct MasterKey([u8; MASTER_KEY_BYTES]);
+
+impl MasterKey {
+    /// The key with these bytes.
+    pub const fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key of the index `spi`.
+    pub fn derive(&self, cipher: Cipher, spi: Spi) -> Key {
+        Key::new(cipher, &self.derive_bytes(cipher, spi)[..key_bytes(cipher)])
+    }
+
+    /// The bytes of that key; of a short one, the first half.
+    fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> [u8; MASTER_KEY_BYTES] {
+        let label = [b'P', b'v', b'0' + cipher as u8, 0];
+        let bits = (key_bytes(cipher) * 8) as u32;
+        let mut bytes = [0; MASTER_KEY_BYTES];
+        for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {
+            *half = mac(&self.0, &[&counter.to_be_bytes(), &label, &spi.value().to_be_bytes(), &bits.to_be_bytes()]);
+        }
+        bytes
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey")
+    }
+}
+
+/// PSP's security parameters index: which key.
+///
+/// The highest bit, the phase, is the lowest of the generation, so that it changes with every rotation, as PSP's master
+/// key selector does; seven bits are the next of the generation, the rest is the receiver's connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Spi(u32);
+
+impl Spi {
+    /// The index of `generation`, for packets to `cid`.
+    #[inline]
+    pub const fn new(generation: u32, cid: Cid) -> Self {
+        let phase = generation & 1;
+        let above = generation >> 1 & 0x7f;
+        Self(phase << 31 | above << 24 | cid.get())
+    }
+
+    /// The index with these bits.
+    #[inline]
+    pub const fn from_value(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The bits as they travel.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The receiver's connection.
+    #[inline]
+    pub const fn cid(self) -> Cid {
+        Cid::new(self.0)
+    }
+
+    /// The low eight bits of the generation.
+    #[inline]
+    pub const fn generation(self) -> u8 {
+        (self.0 >> 31 | (self.0 >> 24 & 0x7f) << 1) as u8
+    }
+}
+
+/// The key of one index.
+pub struct Key {
+    cipher: Cipher,
+    key: LessSafeKey,
+}
+
+impl Key {
+    /// The key with these bytes.
+    ///
+    /// # Panics
+    /// When there are more or less than the cipher takes: callers derive them.
+    pub fn new(cipher: Cipher, bytes: &[u8]) -> Self {
+        let algorithm = match cipher {
+            Cipher::Gcm128 | Cipher::Gmac128 => &AES_128_GCM,
+            Cipher::Gcm256 | Cipher::Gmac256 => &AES_256_GCM,
+        };
+        let key = UnboundKey::new(algorithm, bytes).expect("the length is the cipher's");
+        Self { cipher, key: LessSafeKey::new(key) }
+    }
+
+    /// Encrypts and authenticates `datagram` in place; its check value is written to its end.
+    ///
+    /// # Panics
+    /// When it is not as long as `layout` says.
+    #[inline]
+    pub fn seal(&self, header: &Header, layout: Layout, datagram: &mut [u8]) {
+        let (covered, icv) = datagram.split_at_mut(layout.icv().start);
+        let (associated, sealed) = covered.split_at_mut(self.associated_len(layout));
+        let nonce = Nonce::assume_unique_for_key(header.nonce());
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(&*associated), sealed);
+        let tag = tag.expect("a datagram is shorter than AES-GCM can take");
+        icv.copy_from_slice(tag.as_ref());
+    }
+
+    /// Checks `datagram` and decrypts it in place; answers whether it is authentic. If not, its bytes mean nothing any
+    /// more.
+    ///
+    /// # Panics
+    /// When it is not as long as `layout` says.
+    #[inline]
+    #[must_use]
+    pub fn open(&self, header: &Header, layout: Layout, datagram: &mut [u8]) -> bool {
+        assert_eq!(datagram.len(), layout.icv().end, "the layout is that of the datagram");
+        let (associated, rest) = datagram.split_at_mut(self.associated_len(layout));
+        let (sealed, icv) = rest.split_at_mut(rest.len() - ICV_LEN);
+        let nonce = Nonce::assume_unique_for_key(header.nonce());
+        let tag = (&*icv).try_into().expect("a check value has the length of a tag");
+        self.key.open_in_place_separate_tag(nonce, Aad::from(&*associated), tag, sealed, 0..).is_ok()
+    }
+
+    /// Bytes at the front that are authenticated and stay in clear: with GMAC, all.
+    #[inline]
+    fn associated_len(&self, layout: Layout) -> usize {
+        if self.cipher.encrypts() { layout.associated().end } else { layout.sealed().end }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:?})", self.cipher)
+    }
+}
+
+/// Bytes of a key.
+const fn key_bytes(cipher: Cipher) -> usize {
+    match cipher {
+        Cipher::Gcm128 | Cipher::Gmac128 => 16,
+        Cipher::Gcm256 | Cipher::Gmac256 => 32,
+    }
+}
+
+/// 256 bits from `key`, `label` and `input`, in counter mode.
+///
+/// At most one part of `input` varies in length, so no two inputs are the same bytes.
+fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> [u8; MASTER_KEY_BYTES] {
+    let mut bytes = [0; MASTER_KEY_BYTES];
+    let bits = (MASTER_KEY_BYTES as u32 * 8).to_be_bytes();
+    let [first, second] = input;
+    for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {
+        *half = mac(key, &[&counter.to_be_bytes(), label, first, second, &bits]);
+    }
+    bytes
+}
+
+/// The message authentication code of `parts`, one behind the other.
+fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; HALF] {
+    let mut mac = Cmac::<Aes256>::new(key.into());
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+/// Bytes of what the context may say: two IPv6 addresses, ports, connections and sequence numbers have 48.
+pub const CONTEXT_BYTES_MAX: usize = 64;
+
+/// Bytes of what one step of a derivation gives.
+const HALF: usize = 16;
+
+#[cfg(test)]
+#[path = "key/tests.rs"]
+mod tests;

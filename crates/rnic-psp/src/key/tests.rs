@@ -1,0 +1,145 @@
+//! Keys and ciphers against what others have computed.
+
+use super::*;
+use rnic_wire::falcon::Timestamp;
+use rnic_wire::falcon::psp::{Iv, LEN_MAX};
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let text = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).expect("hex is ASCII"), 16).expect("hex digits");
+    digits.chunks(2).map(text).collect()
+}
+
+/// The second of the two master keys of PSP's example; the index of the example names it by its highest bit.
+fn psp_master_key() -> MasterKey {
+    let key = bytes("5639 5256 5d3a 78ae 773e c1b7 79f2 f2d9 9f4a 7f53 a6fb b9b0 7d5b 71f3 9364 d739");
+    MasterKey::new(key.try_into().expect("32 bytes"))
+}
+
+const SPI: Spi = Spi::from_value(0x9a34_5678);
+
+/// PSP Architecture Specification, examples: master keys, index and derived keys. Versions 2 and 3 have no example
+/// there; those are from another implementation (Python's `cryptography`, over OpenSSL).
+#[test]
+fn golden_derivation() {
+    let derived = |cipher| psp_master_key().derive_bytes(cipher, SPI)[..key_bytes(cipher)].to_vec();
+    assert_eq!(derived(Cipher::Gcm128), bytes("3946da25 54eae46a d1ef77a6 4372edc4"));
+    assert_eq!(
+        derived(Cipher::Gcm256),
+        bytes("fa00f609 df602028 9a1c93d6 027081a6 37ad45b2 4a5576b3 6e6f49dd 43114d80")
+    );
+    assert_eq!(derived(Cipher::Gmac128), bytes("c42b1b69404d8338329b8ab392e87bb8"));
+    assert_eq!(derived(Cipher::Gmac256), bytes("1d5368a6bcc99c72dfb6f255fa2c4801ac303820e94e475573ad01df8f4d475a"));
+}
+
+/// NIST SP 800-38B, appendix D.3: the code of one block under AES-256.
+#[test]
+fn golden_cmac() {
+    let key = bytes("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4");
+    let code = mac(&key.try_into().expect("32 bytes"), &[&bytes("6bc1bee22e409f96e93d7e11 7393172a")]);
+    assert_eq!(code.to_vec(), bytes("28a7023f452e8f82bd4bf28d8c37c35c"));
+}
+
+/// Whole datagrams, sealed by another implementation (Python's `cryptography`, over OpenSSL) with PSP's derived keys.
+#[test]
+fn golden_datagrams() {
+    let cases = [
+        (
+            Cipher::Gcm128,
+            "fc010101 9a345678 01020304 05060708 01020304 039d1ad38afc483e33fff82d120e0fb75ed22ef4bd6ec73004d93a11\
+             137e45dd9cc0d73cc1a83c3bd6b158e2",
+        ),
+        (
+            Cipher::Gcm256,
+            "fc010105 9a345678 01020304 05060708 01020304 379c13c129f100b1afd18f394cb914a6321b2d30489254643cca8f2f\
+             2f118507121a9e208d727834ac4795c3",
+        ),
+        (
+            Cipher::Gmac128,
+            "fc010109 9a345678 01020304 05060708 01020304 05060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\
+             7e3f3adcc96f4353146043d2caaf07ff",
+        ),
+        (
+            Cipher::Gmac256,
+            "fc01010d 9a345678 01020304 05060708 01020304 05060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\
+             eba09aacba28242b8bf1c53909da4c27",
+        ),
+    ];
+    let iv = Iv { salt: 0x0102_0304, timestamp: Timestamp::new(0x0506_0708) };
+    for (cipher, expected) in cases {
+        let header = Header { cipher, sample: false, drop: false, spi: SPI.value(), iv, cookie: None };
+        let mut around = [0; LEN_MAX];
+        let around_len = header.emit(&mut around);
+        let message: Vec<u8> = (1..=32).collect();
+        let mut datagram = [&around[..around_len], &message, &[0; ICV_LEN]].concat();
+        let layout = Layout::new(false, datagram.len());
+        let key = psp_master_key().derive(cipher, SPI);
+        key.seal(&header, layout, &mut datagram);
+        assert_eq!(datagram, bytes(expected), "{cipher:?}");
+        assert!(key.open(&header, layout, &mut datagram));
+        assert_eq!(datagram[layout.message()], message);
+    }
+}
+
+/// McGrew and Viega, "The Galois/Counter Mode of Operation", test case 4: the cipher itself, through the library.
+#[test]
+fn golden_gcm() {
+    let key = Key::new(Cipher::Gcm128, &bytes("feffe9928665731c6d6a8f9467308308"));
+    let nonce: [u8; 12] = bytes("cafebabefacedbaddecaf888").try_into().expect("12 bytes");
+    let mut text = bytes(
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0d\
+         e657ba637b39",
+    );
+    let associated = bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2");
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let tag = key.key.seal_in_place_separate_tag(nonce, Aad::from(associated), &mut text).expect("a short text");
+    assert_eq!(tag.as_ref(), bytes("5bc94fbc3221a5db94fae95ae7121a47"));
+    assert_eq!(text[..16], bytes("42831ec2217774244b7221b784d0d49c"));
+}
+
+#[test]
+fn indices_turn_over_with_the_phase() {
+    let cid = Cid::new(0x12_3456);
+    let values = [0, 1, 2, 255, 256].map(|generation| Spi::new(generation, cid).value());
+    assert_eq!(values, [0x0012_3456, 0x8012_3456, 0x0112_3456, 0xff12_3456, 0x0012_3456]);
+    for generation in 0..600 {
+        let spi = Spi::new(generation, cid);
+        assert_eq!((spi.cid(), spi.generation()), (cid, generation as u8));
+        assert_ne!(spi.value() >> 31, Spi::new(generation + 1, cid).value() >> 31, "the phase");
+    }
+}
+
+/// Whatever differs makes another key: direction, cookie, generation, receiver, cipher, secret.
+#[test]
+fn keys_of_different_things_differ() {
+    let secrets = [Secret::new([1; 32]), Secret::new([2; 32])];
+    let contexts = [&b"one"[..], b"on", b"", b"one\0"].map(Context::new);
+    let mut keys = Vec::new();
+    for secret in &secrets {
+        for context in &contexts {
+            for cookie in [0, 1, u64::MAX] {
+                let direction = secret.direction(context, cookie);
+                for generation in [0, 1, 256] {
+                    for cid in [2, 3] {
+                        let spi = Spi::new(generation, Cid::new(cid));
+                        let master = direction.master_key(generation);
+                        keys.extend(Cipher::ALL.map(|cipher| master.derive_bytes(cipher, spi)));
+                    }
+                }
+            }
+        }
+    }
+    let count = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!((keys.len(), count), (count, 2 * 4 * 3 * 3 * 2 * 4));
+}
+
+#[test]
+fn nothing_secret_is_printed() {
+    let secret = Secret::new([0x5a; 32]);
+    let direction = secret.direction(&Context::new(b"way"), 7);
+    let key = direction.key(Cipher::Gcm128, 0, Cid::new(2));
+    let text = format!("{secret:?} {direction:?} {:?} {key:?}", direction.master_key(0));
+    assert_eq!(text, "Secret Direction MasterKey Key(Gcm128)");
+}

@@ -1,0 +1,232 @@
+//! The receiving half of one direction: which key, is it authentic, is it new.
+//!
+//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 9.2.2: integrity, then replay, then index; whatever fails is
+//! dropped in silence. Deviations: the index comes first, because it says which key to check integrity with, and an old
+//! packet is refused before it is decrypted; nothing is *learned* from a packet before it is authentic. The rule about
+//! generations is that of the crate's documentation.
+
+use rnic_base::Duration;
+use rnic_wire::falcon::Cid;
+use rnic_wire::falcon::psp::{Cipher, Header, Layout};
+
+use crate::key::{Context, Direction, Key, Secret, Spi};
+use crate::replay::{REPLAY_MARGIN, Replay};
+use crate::vector::Vector;
+
+/// Opens the packets of one direction of one connection.
+#[derive(Debug)]
+pub struct Opener {
+    secret: Secret,
+    context: Context,
+    cipher: Cipher,
+    cid: Cid,
+    /// Since the first authentic packet.
+    session: Option<Session>,
+    margin: Duration,
+}
+
+/// What the first authentic packet has begun.
+#[derive(Debug)]
+struct Session {
+    cookie: u64,
+    direction: Direction,
+    generation: u32,
+    current: Key,
+    /// An earlier generation's, while it may open something.
+    previous: Option<Previous>,
+    /// A later generation's, made when its index was seen.
+    next: Option<(u32, Key)>,
+    replay: Replay,
+}
+
+/// A key that has been replaced.
+#[derive(Debug)]
+struct Previous {
+    generation: u32,
+    key: Key,
+    /// When the earliest packet left that has come under the current key: nobody seals with this one any more.
+    until: u64,
+}
+
+/// What an authentic packet's header has said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// When it left, and by which path.
+    pub vector: Vector,
+    /// The key is a new one, since this packet.
+    pub rotated: bool,
+}
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It has no key, no cookie, or another cipher than was agreed on.
+    #[error("not protected as agreed on")]
+    Unprotected,
+    /// Its index names another connection, or a generation that is neither the current one nor beside it; or its cookie
+    /// is not its sender's.
+    #[error("an index or cookie of no key of this connection")]
+    Index,
+    /// It is too old.
+    #[error("too old, perhaps recorded and sent again")]
+    Replay,
+    /// It was changed on the way, or somebody else has made it.
+    #[error("not authentic")]
+    Forged,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Unprotected, Self::Index, Self::Replay, Self::Forged];
+}
+
+impl Opener {
+    /// For packets to `cid`.
+    pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid) -> Self {
+        Self { secret: secret.clone(), context: *context, cipher, cid, session: None, margin: REPLAY_MARGIN }
+    }
+
+    /// With another margin than [`REPLAY_MARGIN`].
+    #[must_use]
+    pub fn with_margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// Checks `datagram` and decrypts it in place. When it is refused, its bytes mean nothing any more.
+    ///
+    /// # Errors
+    /// [`Refusal`]: it is to be dropped, and nothing has changed here.
+    ///
+    /// # Panics
+    /// When the layout is not the datagram's.
+    #[inline]
+    pub fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<Opened, Refusal> {
+        let cookie = header.cookie.filter(|_| header.is_protected() && header.cipher == self.cipher);
+        let cookie = cookie.ok_or(Refusal::Unprotected)?;
+        let spi = Spi::from_value(header.spi);
+        if spi.cid() != self.cid {
+            return Err(Refusal::Index);
+        }
+        let vector = Vector::read(header.iv);
+        match &mut self.session {
+            Some(session) if session.cookie == cookie => {
+                session.open(self.cipher, self.cid, (header, vector), layout, datagram)
+            }
+            Some(_) => Err(Refusal::Index),
+            None => self.open_first(cookie, (header, vector), layout, datagram),
+        }
+    }
+
+    /// How often the key has been changed.
+    pub fn generation(&self) -> u32 {
+        self.session.as_ref().map_or(0, |session| session.generation)
+    }
+
+    /// Whether anything authentic has come.
+    pub const fn is_begun(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The first packet, perhaps: whoever sends it says which cookie its keys are made with. Nothing is kept of one
+    /// that is not authentic, so that a stranger's cookie does not shut out the peer's.
+    #[cold]
+    fn open_first(
+        &mut self,
+        cookie: u64,
+        (header, vector): (&Header, Vector),
+        layout: Layout,
+        datagram: &mut [u8],
+    ) -> Result<Opened, Refusal> {
+        // The first packets may be lost, and with them a rotation or two; who begins far on is not ours.
+        let generation = u32::from(Spi::from_value(header.spi).generation());
+        if generation > GENERATIONS_AHEAD {
+            return Err(Refusal::Index);
+        }
+        let direction = self.secret.direction(&self.context, cookie);
+        let current = direction.key(self.cipher, generation, self.cid);
+        if !current.open(header, layout, datagram) {
+            return Err(Refusal::Forged);
+        }
+        let mut replay = Replay::new(self.margin);
+        replay.note(vector.units);
+        let until = vector.units;
+        let previous = generation.checked_sub(1);
+        let previous = previous.map(|generation| {
+            let key = direction.key(self.cipher, generation, self.cid);
+            Previous { generation, key, until }
+        });
+        self.session = Some(Session { cookie, direction, generation, current, previous, next: None, replay });
+        Ok(Opened { vector, rotated: false })
+    }
+}
+
+impl Session {
+    #[inline]
+    fn open(
+        &mut self,
+        cipher: Cipher,
+        cid: Cid,
+        (header, vector): (&Header, Vector),
+        layout: Layout,
+        datagram: &mut [u8],
+    ) -> Result<Opened, Refusal> {
+        if !self.replay.accepts(vector.units) {
+            return Err(Refusal::Replay);
+        }
+        let generation = Spi::from_value(header.spi).generation();
+        let ahead = generation.wrapping_sub(self.generation as u8);
+        let key = match (ahead, &self.previous) {
+            (0, _) => &self.current,
+            (1..=AHEAD, _) => self.next_key(cipher, cid, u32::from(ahead)),
+            (_, Some(previous)) if previous.generation as u8 == generation && vector.units <= previous.until => {
+                &previous.key
+            }
+            _ => return Err(Refusal::Index),
+        };
+        if !key.open(header, layout, datagram) {
+            return Err(Refusal::Forged);
+        }
+        self.replay.note(vector.units);
+        let rotated = (1..=AHEAD).contains(&ahead);
+        if rotated {
+            self.turn(cipher, cid, vector.units);
+        } else if ahead == 0
+            && let Some(previous) = &mut self.previous
+        {
+            previous.until = previous.until.min(vector.units);
+            if !self.replay.accepts(previous.until) {
+                self.previous = None;
+            }
+        }
+        Ok(Opened { vector, rotated })
+    }
+
+    /// The key of a generation that is so many ahead.
+    #[cold]
+    fn next_key(&mut self, cipher: Cipher, cid: Cid, ahead: u32) -> &Key {
+        let generation = self.generation.wrapping_add(ahead);
+        self.next.take_if(|(known, _)| *known != generation);
+        &self.next.get_or_insert_with(|| (generation, self.direction.key(cipher, generation, cid))).1
+    }
+
+    /// Takes the later key for the current one. The one before it is the previous one, even if it is new here too.
+    #[cold]
+    fn turn(&mut self, cipher: Cipher, cid: Cid, until: u64) {
+        let Some((generation, next)) = self.next.take() else { return };
+        let replaced = core::mem::replace(&mut self.current, next);
+        let before = generation.wrapping_sub(1);
+        let key = if before == self.generation { replaced } else { self.direction.key(cipher, before, cid) };
+        self.previous = Some(Previous { generation: before, key, until });
+        self.generation = generation;
+    }
+}
+
+/// Rotations of which all packets may be lost: a key lasts for longer than a silent peer is waited for. A stranger who
+/// sees the connection's cookie can have that many keys derived, one a packet, two microseconds each.
+const GENERATIONS_AHEAD: u32 = AHEAD as u32;
+const AHEAD: u8 = 8;
+
+#[cfg(test)]
+#[path = "open/tests.rs"]
+mod tests;

@@ -1,0 +1,278 @@
+//! Both halves of a direction: what opens, what does not, and what happens over time.
+
+use super::*;
+use crate::seal::Sealer;
+use rnic_base::{RandomStreams, Time};
+use rnic_wire::falcon::psp::{self, ICV_LEN, LEN_MAX};
+use rnic_wire::falcon::{FlowLabel, Timestamp};
+
+const CID: Cid = Cid::new(0x77_0002);
+const COOKIE: u64 = 0x1122_3344_5566_7788;
+
+fn secret() -> Secret {
+    Secret::new([9; 32])
+}
+
+fn context() -> Context {
+    Context::new(b"this way")
+}
+
+fn sealer() -> Sealer {
+    Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE)
+}
+
+fn opener() -> Opener {
+    Opener::new(&secret(), Cipher::Gcm128, &context(), CID)
+}
+
+fn at(units: u64) -> Time {
+    Time::from_ps(units << Timestamp::UNIT_SHIFT)
+}
+
+/// A sealed datagram with a message of `len` bytes.
+fn datagram(sealer: &mut Sealer, now: Time, len: usize) -> Vec<u8> {
+    let mut datagram = vec![0; LEN_MAX + len + ICV_LEN];
+    datagram[LEN_MAX..LEN_MAX + len].copy_from_slice(&message(len));
+    sealer.seal(now, FlowLabel::new(2), &mut datagram);
+    datagram
+}
+
+/// What becomes of a datagram: its message.
+fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = datagram.to_vec();
+    let (header, layout) = psp::parse(&bytes).expect("a datagram of ours");
+    opener.open(&header, layout, &mut bytes)?;
+    Ok(bytes[layout.message()].to_vec())
+}
+
+fn message(len: usize) -> Vec<u8> {
+    (0..len).map(|at| at as u8).collect()
+}
+
+#[test]
+fn f42_packets_are_encrypted_but_for_version_and_connection() {
+    let (mut sealer, mut opener) = (sealer(), opener());
+    for len in [4, 5, 31, 32, 60, 1_024, 4_096] {
+        let datagram = datagram(&mut sealer, at(7), len);
+        let front = LEN_MAX..LEN_MAX + 4;
+        assert_eq!(datagram[front.clone()], message(4), "in clear");
+        if len >= 31 {
+            let rest = &datagram[front.end..LEN_MAX + len];
+            assert_ne!(rest, &message(len)[4..]);
+        }
+        assert_eq!(open(&mut opener, &datagram), Ok(message(len)));
+    }
+}
+
+#[test]
+fn the_vector_comes_out() {
+    let (mut sealer, mut opener) = (sealer(), opener());
+    let mut bytes = datagram(&mut sealer, at(0x5_0000_0003), 40);
+    let (header, layout) = psp::parse(&bytes).expect("a datagram of ours");
+    let vector = Vector { units: 0x5_0000_0003, label: 2, serial: 0 };
+    assert_eq!(opener.open(&header, layout, &mut bytes), Ok(Opened { vector, rotated: false }));
+}
+
+/// Every bit of a datagram counts, and a changed one changes nothing here.
+#[test]
+fn every_flipped_bit_is_found() {
+    for begun in [false, true] {
+        let (mut sealer, mut opener) = (sealer(), opener());
+        if begun {
+            assert!(open(&mut opener, &datagram(&mut sealer, at(5), 32)).is_ok());
+        }
+        let good = datagram(&mut sealer, at(9), 32);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let Ok((header, layout)) = psp::parse(&bad) else { continue };
+            assert!(opener.open(&header, layout, &mut bad).is_err(), "bit {bit}, begun: {begun}");
+            assert_eq!(opener.is_begun(), begun);
+        }
+        assert!(opener.open_cut(&good).is_err());
+        assert_eq!(open(&mut opener, &good), Ok(message(32)), "begun: {begun}");
+    }
+}
+
+impl Opener {
+    /// A datagram without its last byte.
+    fn open_cut(&mut self, datagram: &[u8]) -> Result<Opened, Refusal> {
+        let mut cut = datagram[..datagram.len() - 1].to_vec();
+        let (header, layout) = psp::parse(&cut).expect("still long enough");
+        self.open(&header, layout, &mut cut)
+    }
+}
+
+#[test]
+fn what_is_not_protected_as_agreed_on_is_refused() {
+    let good = datagram(&mut sealer(), at(9), 32);
+    let (header, layout) = psp::parse(&good).expect("a datagram of ours");
+    let refusal = |header: Header| opener().open(&header, layout, &mut good.clone()).err();
+    assert_eq!(refusal(Header { spi: 0, ..header }), Some(Refusal::Unprotected));
+    assert_eq!(refusal(Header { cookie: None, ..header }), Some(Refusal::Unprotected));
+    for cipher in [Cipher::Gcm256, Cipher::Gmac128, Cipher::Gmac256] {
+        assert_eq!(refusal(Header { cipher, ..header }), Some(Refusal::Unprotected));
+    }
+    assert_eq!(refusal(Header { spi: header.spi + 1, ..header }), Some(Refusal::Index), "another connection");
+    assert_eq!(refusal(Header { cookie: Some(1), ..header }), Some(Refusal::Forged));
+    assert_eq!(refusal(header), None);
+    let with = |secret, context| Opener::new(&secret, Cipher::Gcm128, &Context::new(context), CID);
+    assert_eq!(open(&mut with(Secret::new([8; 32]), b"this way"), &good), Err(Refusal::Forged));
+    assert_eq!(open(&mut with(secret(), b"that way"), &good), Err(Refusal::Forged), "the other direction");
+}
+
+/// A stranger who comes first does not shut out the peer, and later ones do not get in.
+#[test]
+fn only_an_authentic_packet_begins_a_session() {
+    let (mut opener, mut peer) = (opener(), sealer());
+    let mut stranger = Sealer::new(&Secret::new([3; 32]), Cipher::Gcm128, &context(), CID, 1);
+    assert_eq!(open(&mut opener, &datagram(&mut stranger, at(1_000), 32)), Err(Refusal::Forged));
+    assert!(open(&mut opener, &datagram(&mut peer, at(9), 32)).is_ok(), "its clock is behind the stranger's");
+    let mut second = Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE + 1);
+    assert_eq!(open(&mut opener, &datagram(&mut second, at(20), 32)), Err(Refusal::Index), "another cookie");
+}
+
+#[test]
+fn f42_recorded_packets_are_refused_once_the_margin_is_over() {
+    let mut opener = opener().with_margin(Timestamp::UNIT * 100);
+    let mut sealer = sealer();
+    let recorded = datagram(&mut sealer, at(1_000), 32);
+    assert!(open(&mut opener, &recorded).is_ok());
+    assert!(open(&mut opener, &recorded).is_ok(), "within the margin the sequence number tells");
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1_099), 32)).is_ok());
+    assert!(open(&mut opener, &recorded).is_ok());
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1_100), 32)).is_ok());
+    assert_eq!(open(&mut opener, &recorded), Err(Refusal::Replay));
+    // Longer than 32 bits of timestamp last: they would come out as just now.
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1_000 + (1 << 32)), 32)).is_ok());
+    assert_eq!(open(&mut opener, &recorded), Err(Refusal::Replay));
+}
+
+/// What is forged does not move the greatest time: nobody can make the peer's packets look old.
+#[test]
+fn forged_packets_do_not_move_time() {
+    let (mut opener, mut sealer) = (opener(), sealer());
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1_000), 32)).is_ok());
+    let mut forged = datagram(&mut sealer.clone_for_test(), at(1 << 40), 32);
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    assert_eq!(open(&mut opener, &forged), Err(Refusal::Forged));
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1_001), 32)).is_ok());
+}
+
+impl Sealer {
+    /// The same keys, at another time.
+    fn clone_for_test(&self) -> Self {
+        let mut other = sealer();
+        (0..self.generation()).for_each(|_| other.rotate());
+        other
+    }
+}
+
+#[test]
+fn f42_keys_rotate_under_traffic() {
+    let mut opener = opener().with_margin(Timestamp::UNIT * 50);
+    let mut sealer = sealer().rotating_after(10);
+    let mut random = RandomStreams::new(4).stream("order");
+    let mut under_way: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut came, mut rotations) = (0, 0);
+    for units in 0..20_000 {
+        under_way.push((units, datagram(&mut sealer, at(units), 48)));
+        // Packets overtake each other, across rotations too.
+        if under_way.len() > 12 {
+            let taken = random.below(under_way.len() as u64) as usize;
+            let (sent, bytes) = under_way.swap_remove(taken);
+            let before = opener.generation();
+            match open(&mut opener, &bytes) {
+                Ok(bytes) => {
+                    assert_eq!(bytes, message(48));
+                    came += 1;
+                }
+                // Overtaken by more than the margin, or by more than one rotation.
+                Err(refusal) => {
+                    assert!(matches!(refusal, Refusal::Replay | Refusal::Index), "{refusal}");
+                    assert!(units - sent > 10, "sent at {sent}, refused at {units}: {refusal}");
+                }
+            }
+            rotations += opener.generation() - before;
+        }
+    }
+    assert!(came > 15_000, "{came} came");
+    assert!((1_990..=1_999).contains(&rotations), "{rotations} rotations");
+    assert_eq!(sealer.generation(), 1_999, "the index has turned over seven times");
+}
+
+#[test]
+fn rotations_that_nobody_heard_of_are_caught_up_with() {
+    for begun in [false, true] {
+        let (mut opener, mut sealer) = (opener(), sealer());
+        if begun {
+            assert!(open(&mut opener, &datagram(&mut sealer, at(1), 32)).is_ok());
+        }
+        (0..GENERATIONS_AHEAD).for_each(|_| sealer.rotate());
+        assert!(open(&mut opener, &datagram(&mut sealer, at(2), 32)).is_ok());
+        assert_eq!(opener.generation(), GENERATIONS_AHEAD);
+        (0..=GENERATIONS_AHEAD).for_each(|_| sealer.rotate());
+        assert_eq!(open(&mut opener, &datagram(&mut sealer, at(3), 32)), Err(Refusal::Index));
+    }
+}
+
+#[test]
+fn an_old_key_opens_only_what_was_sent_before_the_new_one() {
+    let (mut opener, mut sealer) = (opener(), sealer());
+    assert!(open(&mut opener, &datagram(&mut sealer, at(1), 32)).is_ok());
+    let overtaken = datagram(&mut sealer, at(10), 32);
+    let late = datagram(&mut sealer, at(30), 32);
+    sealer.rotate();
+    assert!(open(&mut opener, &datagram(&mut self::sealer_at(1), at(20), 32)).is_ok());
+    assert_eq!(opener.generation(), 1);
+    assert!(open(&mut opener, &overtaken).is_ok());
+    assert_eq!(open(&mut opener, &late), Err(Refusal::Index), "the sender had the new key by then");
+}
+
+/// A sealer after so many rotations.
+fn sealer_at(generation: u32) -> Sealer {
+    let mut sealer = sealer();
+    (0..generation).for_each(|_| sealer.rotate());
+    sealer
+}
+
+/// Whatever comes: nothing panics, nothing opens, nothing is kept.
+#[test]
+fn hostile_datagrams_change_nothing() {
+    let mut random = RandomStreams::new(11).stream("hostile");
+    let (mut opener, mut sealer) = (opener(), sealer());
+    let newest = 10_000_000;
+    assert!(open(&mut opener, &datagram(&mut sealer, at(newest), 32)).is_ok());
+    let mut old = self::sealer();
+    let (mut parsed, mut seen) = (0, [0; Refusal::ALL.len()]);
+    for _ in 0..200_000 {
+        let len = (4 + random.below(60)) as usize;
+        let is_old = random.below(2) == 0;
+        let good = if is_old { datagram(&mut old, at(101), len) } else { datagram(&mut sealer, at(newest), len) };
+        let mut bytes = good.clone();
+        match random.below(4) {
+            0 => bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8),
+            1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+            2 => bytes[4] = random.bits() as u8,
+            _ => {}
+        }
+        for _ in 0..=random.below(3) {
+            let len = bytes.len().max(1) as u64;
+            let at = random.below(len) as usize;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << random.below(8);
+            }
+        }
+        if let Ok((header, layout)) = psp::parse(&bytes) {
+            parsed += 1;
+            match opener.open(&header, layout, &mut bytes.clone()) {
+                Ok(_) => assert!(!is_old && bytes == good, "bits that were flipped back"),
+                Err(refusal) => seen[Refusal::ALL.iter().position(|other| *other == refusal).expect("listed")] += 1,
+            }
+        }
+    }
+    assert!(parsed > 50_000 && seen.iter().all(|count| *count > 100), "{parsed} {seen:?}");
+    assert_eq!(opener.generation(), 0);
+    assert!(open(&mut opener, &datagram(&mut sealer, at(newest), 32)).is_ok());
+}

@@ -1,0 +1,132 @@
+//! Initialization vectors: when a packet left, by which path, and what tells it from its neighbours.
+//!
+//! Sources: OCP Falcon Transport Protocol, Rev 0.9, sections 9.2.2.2 and 10.1: the vector has the timestamp, in units
+//! of 131.072 ns, and the receiver refuses old ones; NIST SP 800-38D, section 8.2.1: a vector of AES-GCM that is
+//! constructed must never repeat under one key.
+//!
+//! ```text
+//!  salt:       epoch, 15 | label, 7 | serial, 10     ours: the specification has 32 bits of timestamp and is silent
+//!  timestamp:  32                                    about the other half of the vector
+//! ```
+//!
+//! Epoch and timestamp together are a time of 47 bits, which lasts as long as [`Time`] does, 213 days: 32 bits alone
+//! would wrap in nine minutes, and a connection that was silent for five could not tell an old packet from a new one.
+//! The low bits of the flow label, the flow's number among them, are here because a socket over IPv4 has no label to
+//! write them into, and source ports may be rewritten on the way; they are authenticated with the rest. More packets in
+//! one unit than serials borrow from the next unit.
+
+use rnic_base::Time;
+use rnic_wire::falcon::psp::Iv;
+use rnic_wire::falcon::{FlowLabel, Timestamp};
+
+/// Bits of the flow label that a vector has.
+pub const LABEL_BITS: u32 = 7;
+
+/// What a vector says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Vector {
+    /// When the packet left, by its sender's clock, in units of [`Timestamp::UNIT`] since that began; 47 bits.
+    pub units: u64,
+    /// The low [`LABEL_BITS`] of its flow label.
+    pub label: u8,
+    /// Which of the packets of that unit, 10 bits.
+    pub serial: u16,
+}
+
+impl Vector {
+    /// What is in `iv`.
+    #[inline]
+    pub const fn read(iv: Iv) -> Self {
+        Self {
+            units: (iv.salt as u64 >> EPOCH_SHIFT) << 32 | iv.timestamp.value() as u64,
+            label: (iv.salt >> SERIAL_BITS) as u8 & LABEL_MAX,
+            serial: (iv.salt & SERIAL_MAX) as u16,
+        }
+    }
+
+    /// The vector as it travels.
+    #[inline]
+    pub const fn write(self) -> Iv {
+        let epoch = (self.units >> 32) as u32;
+        let salt = epoch << EPOCH_SHIFT | (self.label as u32) << SERIAL_BITS | self.serial as u32;
+        Iv { salt, timestamp: Timestamp::new(self.units as u32) }
+    }
+}
+
+/// Makes the vectors of one key after the other. No two are the same while the clock stays within 213 days.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Vectors {
+    /// Of the last packet.
+    units: u64,
+    serial: u16,
+}
+
+impl Vectors {
+    /// The vector of a packet with the flow label `label` that leaves at `now`.
+    ///
+    /// A clock that goes backwards gets the last time again.
+    #[inline]
+    pub fn next(&mut self, now: Time, label: FlowLabel) -> Vector {
+        let units = now.as_ps() >> Timestamp::UNIT_SHIFT;
+        if units > self.units {
+            (self.units, self.serial) = (units, 0);
+        } else if u32::from(self.serial) < SERIAL_MAX {
+            self.serial += 1;
+        } else {
+            (self.units, self.serial) = (self.units + 1, 0);
+        }
+        Vector { units: self.units, label: label.get() as u8 & LABEL_MAX, serial: self.serial }
+    }
+}
+
+const LABEL_MAX: u8 = (1 << LABEL_BITS) - 1;
+/// A thousand packets in 131 ns are more than a memory bus carries.
+const SERIAL_BITS: u32 = 10;
+const SERIAL_MAX: u32 = (1 << SERIAL_BITS) - 1;
+const EPOCH_SHIFT: u32 = SERIAL_BITS + LABEL_BITS;
+
+// Whatever names the flow is among the bits.
+const _: () = assert!(FlowLabel::INDEX_BITS_MAX <= LABEL_BITS);
+
+// Epochs are as many as `Time` has.
+const _: () = assert!(u64::MAX >> Timestamp::UNIT_SHIFT >> 32 < 1 << (32 - EPOCH_SHIFT));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_and_back() {
+        let vector = Vector { units: 0x1234_89ab_cdef, label: 0x55, serial: 0x25a };
+        let iv = vector.write();
+        // 0x1234 << 17 | 0x55 << 10 | 0x25a
+        assert_eq!((iv.salt, iv.timestamp.value()), (0x2469_565a, 0x89ab_cdef));
+        assert_eq!(Vector::read(iv), vector);
+        let last = Vector { units: (1 << 47) - 1, label: 0x7f, serial: 0x3ff };
+        assert_eq!(last.write(), Iv { salt: u32::MAX, timestamp: Timestamp::new(u32::MAX) });
+        assert_eq!(Vector::read(last.write()), last);
+    }
+
+    #[test]
+    fn f42_the_timestamp_is_when_the_packet_left() {
+        let now = Time::from_ps(0x7_1234_5678 << Timestamp::UNIT_SHIFT);
+        let iv = Vectors::default().next(now, FlowLabel::new(0xa_bc83)).write();
+        assert_eq!(iv.timestamp, Timestamp::at(now));
+        assert_eq!(Vector::read(iv), Vector { units: 0x7_1234_5678, label: 3, serial: 0 });
+    }
+
+    #[test]
+    fn vectors_only_grow() {
+        let mut vectors = Vectors::default();
+        let unit = |units: u64| Time::from_ps(units << Timestamp::UNIT_SHIFT);
+        let mut last = None;
+        // A clock that stands still, goes on, and goes back.
+        for now in [unit(0); 40_000].into_iter().chain([unit(9), unit(9), unit(3), unit(1 << 32), unit(8)]) {
+            let Vector { units, serial, .. } = vectors.next(now, FlowLabel::new(7));
+            assert!(last < Some((units, serial)), "{last:?} {units} {serial}");
+            assert!(units >= now.as_ps() >> Timestamp::UNIT_SHIFT);
+            last = Some((units, serial));
+        }
+        assert_eq!(last, Some((1 << 32, 1)));
+    }
+}
