@@ -45,6 +45,8 @@ impl Flags {
     pub(crate) const PAUSE: Self = Self(1 << 27);
     /// A pause frame: go on.
     pub(crate) const RESUME: Self = Self(1 << 28);
+    /// A Falcon packet: its headers lie apart.
+    pub(crate) const FALCON: Self = Self(1 << 29);
 }
 
 /// Hosts that an entry can name.

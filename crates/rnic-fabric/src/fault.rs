@@ -18,10 +18,11 @@ mod delay;
 mod down;
 mod drop;
 mod reorder;
+mod slow;
 
 use core::fmt;
 
-use rnic_base::{Duration, Probability, RandomStream, Time};
+use rnic_base::{BitRate, Duration, Probability, RandomStream, Time};
 
 use crate::entry::{Entry, Flags};
 
@@ -30,6 +31,7 @@ pub use delay::Delay;
 pub use down::Down;
 pub use drop::{Corrupt, Drop, Duplicate};
 pub use reorder::Reorder;
+pub use slow::Slow;
 
 /// What a rule sees of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +63,11 @@ pub enum Verdict {
 pub trait Fault: fmt::Debug + Send {
     /// Says what becomes of a packet.
     fn judge(&mut self, packet: &Passing) -> Verdict;
+
+    /// The most that the link carries at `now`, where that is the rule's business.
+    fn rate(&self, _now: Time) -> Option<BitRate> {
+        None
+    }
 }
 
 /// Which packets a rule is for.
@@ -130,6 +137,15 @@ pub enum FaultKind {
         /// When it is up again.
         until: Time,
     },
+    /// See [`Slow`].
+    Slow {
+        /// The rate that is left.
+        rate: BitRate,
+        /// From when on.
+        from: Time,
+        /// When it is whole again; `None`: never.
+        until: Option<Time>,
+    },
 }
 
 impl FaultKind {
@@ -144,6 +160,7 @@ impl FaultKind {
             Self::Corrupt(probability) => Box::new(Corrupt::new(probability, stream)),
             Self::Delay { fixed, jitter } => Box::new(Delay::new(fixed, jitter, stream)),
             Self::Down { from, until } => Box::new(Down::new(from, until)),
+            Self::Slow { rate, from, until } => Box::new(Slow::new(rate, from, until)),
         }
     }
 }
@@ -155,19 +172,25 @@ pub struct FaultPlan {
     pub kind: FaultKind,
     /// To which packets.
     pub target: Target,
-    /// On which links: a pattern for the names of directions, such as `host-*>*`; `*` stands for anything.
+    /// On which links: a pattern for the names of directions, such as `host-*>*`; `*` stands for anything. Several
+    /// patterns stand with commas between them.
     pub links: String,
 }
 
 impl FaultPlan {
     /// Whether the rule holds on the direction called `name`.
     pub fn is_for(&self, name: &str) -> bool {
-        matches(&self.links, name)
+        self.patterns().any(|pattern| matches(pattern, name))
+    }
+
+    /// The patterns, one by one.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.links.split(',').map(str::trim)
     }
 }
 
 /// Whether `text` fits `pattern`, in which `*` stands for any run of characters.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(start) else { return false };
     let mut parts = rest.split('*').collect::<Vec<_>>();
@@ -207,6 +230,11 @@ impl FaultChain {
     /// No rule does anything any more.
     pub(crate) fn end(&mut self) {
         self.rules.clear();
+    }
+
+    /// The most that the link carries at `now`, where rules say less than its rate.
+    pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
+        self.rules.iter().filter_map(|(_, rule)| rule.rate(now)).min()
     }
 
     /// Asks the rules, in order, until one loses the packet that would arrive at `arrival`.

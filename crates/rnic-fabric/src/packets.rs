@@ -5,6 +5,7 @@
 
 use prefetch_index::prefetch_index;
 use rnic_base::Psn;
+use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 /// The ends of a packet under way, and how its headers are written.
@@ -19,20 +20,107 @@ pub(crate) struct Ends {
 
 const _: () = assert!(size_of::<Ends>() == 8);
 
-/// Headers, in one cache line: where a packet arrives, that line is far away.
+/// The ends of a Falcon packet under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FalconEnds {
+    /// The host it comes from: its IPv6 source address.
+    pub(crate) src: u32,
+    /// Its IPv6 flow label.
+    pub(crate) label: FlowLabel,
+}
+
+const _: () = assert!(size_of::<FalconEnds>() == 8);
+
+/// Headers as they lie in a slab: in whole cache lines, because where a packet arrives they are far away.
+pub(crate) trait Lines: Copy {
+    /// The headers.
+    type Packet;
+    /// What lies beside them.
+    type Ends: Copy;
+
+    fn of(packet: &Self::Packet) -> Self;
+
+    fn packet(&self) -> &Self::Packet;
+
+    /// Headers that say nothing.
+    fn nothing() -> Self;
+}
+
+/// One cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Line(Packet);
+pub(crate) struct Line(Packet);
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// Every packet under way.
+impl Lines for Line {
+    type Packet = Packet;
+    type Ends = Ends;
+
+    #[inline]
+    fn of(packet: &Packet) -> Self {
+        Self(*packet)
+    }
+
+    #[inline]
+    fn packet(&self) -> &Packet {
+        &self.0
+    }
+
+    fn nothing() -> Self {
+        let flags = PacketFlags::default();
+        Self(Packet { dest_qpn: Qpn::new(0), psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp })
+    }
+}
+
+/// Two cache lines: a Falcon packet has 320 bits of bitmaps.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct TwoLines(falcon::Packet);
+
+const _: () = assert!(size_of::<TwoLines>() == 128);
+
+impl Lines for TwoLines {
+    type Packet = falcon::Packet;
+    type Ends = FalconEnds;
+
+    #[inline]
+    fn of(packet: &falcon::Packet) -> Self {
+        Self(*packet)
+    }
+
+    #[inline]
+    fn packet(&self) -> &falcon::Packet {
+        &self.0
+    }
+
+    fn nothing() -> Self {
+        Self(falcon::Packet {
+            cid: falcon::Cid::default(),
+            function: 0,
+            protocol: falcon::UlpProtocol::None,
+            ack_request: false,
+            bases: falcon::WindowBases::default(),
+            timestamp: falcon::Timestamp::default(),
+            payload_len: 0,
+            body: falcon::Body::Ack(falcon::Acknowledgement::default()),
+        })
+    }
+}
+
+/// Every packet of the RoCE family that is under way.
+pub(crate) type Packets = Slab<Line>;
+
+/// Every Falcon packet that is under way: apart, so that the others stay as they are.
+pub(crate) type FalconPackets = Slab<TwoLines>;
+
+/// Packets under way of one kind.
 #[derive(Debug)]
-pub(crate) struct Packets {
+pub(crate) struct Slab<L: Lines> {
     /// Headers; not to be looked at when packets travel as bytes.
-    headers: Vec<Line>,
+    headers: Vec<L>,
     /// Beside `headers`.
-    ends: Vec<Ends>,
+    ends: Vec<L::Ends>,
     free: Vec<u32>,
     /// Payload, or the whole datagram when packets are encoded; beside `headers`, and empty when neither is carried.
     bytes: Vec<Vec<u8>>,
@@ -40,7 +128,7 @@ pub(crate) struct Packets {
     most: usize,
 }
 
-impl Packets {
+impl<L: Lines> Slab<L> {
     /// A slab; `with_bytes` when packets have payload or travel encoded.
     pub(crate) fn new(with_bytes: bool) -> Self {
         let (headers, ends, free, bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -49,9 +137,9 @@ impl Packets {
 
     /// Takes a packet in; its bytes are what the slot's last user left, until they are written.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: &Packet, ends: Ends) -> u32 {
+    pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.headers[index as usize].0 = *packet;
+            self.headers[index as usize] = L::of(packet);
             self.ends[index as usize] = ends;
             return index;
         }
@@ -59,10 +147,10 @@ impl Packets {
     }
 
     #[cold]
-    fn append(&mut self, packet: &Packet, ends: Ends) -> u32 {
+    fn append(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
         let index = self.headers.len() as u32;
         assert!(index < PACKETS_MAX, "more than {PACKETS_MAX} packets under way");
-        self.headers.push(Line(*packet));
+        self.headers.push(L::of(packet));
         self.ends.push(ends);
         if self.with_bytes {
             self.bytes.push(Vec::new());
@@ -72,12 +160,12 @@ impl Packets {
     }
 
     #[inline]
-    pub(crate) fn headers(&self, index: u32) -> &Packet {
-        &self.headers[index as usize].0
+    pub(crate) fn headers(&self, index: u32) -> &L::Packet {
+        self.headers[index as usize].packet()
     }
 
     #[inline]
-    pub(crate) fn ends(&self, index: u32) -> Ends {
+    pub(crate) fn ends(&self, index: u32) -> L::Ends {
         self.ends[index as usize]
     }
 
@@ -112,15 +200,13 @@ impl Packets {
 
     /// Leaves nothing of a packet's headers but their bytes.
     pub(crate) fn forget_headers(&mut self, index: u32) {
-        let flags = PacketFlags::default();
-        let nothing = Packet { dest_qpn: Qpn::new(0), psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp };
-        self.headers[index as usize].0 = nothing;
+        self.headers[index as usize] = L::nothing();
     }
 
     /// A second packet like the one at `index`.
     pub(crate) fn duplicate(&mut self, index: u32) -> u32 {
-        let (packet, ends) = (*self.headers(index), self.ends(index));
-        let copy = self.insert(&packet, ends);
+        let (lines, ends) = (self.headers[index as usize], self.ends(index));
+        let copy = self.insert(lines.packet(), ends);
         if self.with_bytes {
             let bytes = core::mem::take(&mut self.bytes[index as usize]);
             self.bytes[copy as usize].clone_from(&bytes);
@@ -147,7 +233,8 @@ impl Packets {
     }
 }
 
-/// Packets under way at once: 2^28 of 72 bytes would be 19 GB; whoever needs more has a runaway sender.
+/// Packets under way at once: 2^28 of 72 bytes would be 19 GB, of 136 twice as much; whoever needs more has a runaway
+/// sender.
 const PACKETS_MAX: u32 = 1 << 28;
 
 #[cfg(test)]

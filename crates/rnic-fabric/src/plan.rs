@@ -99,8 +99,10 @@
 //! | `reorder` | `probability`; `delay`, or `displacement` in full packets |
 //! | `delay` | `delay` (0), `jitter` (0) |
 //! | `down` | `from`, `until` |
+//! | `slow` | `rate` that is left, `from` (0), `until` (the end) |
 //!
-//! Directions are called `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`.
+//! Directions are called `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`. One of
+//! four spines is cut by `links = "leaf-*>spine-1, spine-1>leaf-*"`; switches go on to choose it.
 
 mod derived;
 mod error;

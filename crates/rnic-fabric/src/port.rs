@@ -10,7 +10,7 @@ use crate::agenda::{Agenda, NEVER};
 use crate::entry::{Entry, Flags};
 use crate::fault::FaultChain;
 use crate::link::{LinkEnd, Links};
-use crate::packets::Packets;
+use crate::packets::{FalconPackets, Packets};
 
 /// What nodes share: the links between them, the agenda, the headers of packets under way.
 #[derive(Debug)]
@@ -18,6 +18,46 @@ pub(crate) struct Network {
     pub(crate) links: Links,
     pub(crate) agenda: Agenda,
     pub(crate) packets: Packets,
+    pub(crate) falcon_packets: FalconPackets,
+}
+
+impl Network {
+    /// The packet of `entry` is no more.
+    pub(crate) fn remove(&mut self, entry: &Entry) {
+        if entry.has(Flags::FALCON) {
+            self.falcon_packets.remove(entry.packet);
+        } else {
+            self.packets.remove(entry.packet);
+        }
+    }
+
+    /// A second packet like that of `entry`: where it lies.
+    fn duplicate(&mut self, entry: &Entry) -> u32 {
+        if entry.has(Flags::FALCON) {
+            self.falcon_packets.duplicate(entry.packet)
+        } else {
+            self.packets.duplicate(entry.packet)
+        }
+    }
+
+    /// The bytes that travel with the packet of `entry`.
+    fn bytes_mut(&mut self, entry: &Entry) -> &mut [u8] {
+        if entry.has(Flags::FALCON) {
+            self.falcon_packets.bytes_mut(entry.packet)
+        } else {
+            self.packets.bytes_mut(entry.packet)
+        }
+    }
+
+    /// Packets under way now.
+    pub(crate) fn live(&self) -> usize {
+        self.packets.live() + self.falcon_packets.live()
+    }
+
+    /// Packets under way at once, at most, so far; a run has packets of one kind.
+    pub(crate) fn most(&self) -> usize {
+        self.packets.most() + self.falcon_packets.most()
+    }
 }
 
 /// What a port has done.
@@ -122,7 +162,9 @@ impl Port {
     /// The same for odd rates, and for links on which things go wrong.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
-        let gap = self.rest.rate.serialize(entry.link_len());
+        let slow = self.rest.faults.as_ref().and_then(|faults| faults.rate(now));
+        let rate = slow.map_or(self.rest.rate, |slow| slow.min(self.rest.rate));
+        let gap = rate.serialize(entry.link_len());
         self.free_at = now + gap;
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rest.faults else {
@@ -132,19 +174,19 @@ impl Port {
         if fate.lost {
             self.rest.stats.faulted += 1;
             self.rest.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
-            network.packets.remove(entry.packet);
+            network.remove(&entry);
             return;
         }
         for copy in 0..=fate.copies {
             let mut packet = entry;
             if copy < fate.copies {
-                packet.packet = network.packets.duplicate(entry.packet);
+                packet.packet = network.duplicate(&entry);
             }
             // Copies follow each other as fast as the link allows.
             let arrival = arrival + fate.delay + gap * u64::from(copy);
             if fate.corrupt {
                 packet.set(Flags::CORRUPT);
-                faults.flip_bits(network.packets.bytes_mut(packet.packet));
+                faults.flip_bits(network.bytes_mut(&packet));
             }
             network.links.insert(self.end, arrival, packet, &mut network.agenda);
         }

@@ -36,7 +36,7 @@ use crate::fault::FaultChain;
 use crate::host::nic::Nic;
 use crate::host::{Carriage, Host, News};
 use crate::link::{GROUP, LinkEnd, Links};
-use crate::packets::Packets;
+use crate::packets::{FalconPackets, Packets};
 use crate::plan::{Plan, PlanError};
 use crate::port::{Network, Port};
 use crate::report::Report;
@@ -117,6 +117,7 @@ impl Simulation {
                 links: Links::new(rings),
                 agenda: Agenda::new(topology.node_count()),
                 packets: Packets::new(with_bytes),
+                falcon_packets: FalconPackets::new(with_bytes),
             },
             hosts,
             switches,

@@ -193,7 +193,7 @@ impl Switch {
             self.stats.dropped += 1;
             self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
             self.trace.word(DROPPED);
-            network.packets.remove(entry.packet);
+            network.remove(&entry);
         }
         if self.admission.after_taking(input) == Signal::Stop {
             self.ports[input].send_pause_frame(now, Flags::PAUSE, network);

@@ -115,3 +115,34 @@ fn timeouts_are_counted_one_by_one() {
     assert_eq!((report.timeouts, report.packets_sent, report.packets_retransmitted), (3, 1, 3));
     assert!((302.0..302.2).contains(&report.latency_us.expect("one").max), "{:?}", report.latency_us);
 }
+
+/// 12.5 MB at 100 Gbit/s take a millisecond; at a tenth of it for a millisecond more, 0.9 ms longer.
+#[test]
+fn a_slow_link_carries_what_is_left_of_its_rate() {
+    let workload = r#"{ kind = "closed-loop", op = "write-imm", message = "64KiB", depth = 4, count = 200 }"#;
+    let elapsed = |fault: &str| run(WIRE, &[("fault", fault), ("workload", workload)], 5).elapsed_us;
+    let whole = elapsed("[]");
+    let slow = elapsed(r#"[{ kind = "slow", rate = "10Gbps", from = "100us", until = "600us", links = "host-0>*" }]"#);
+    assert!((slow - whole - 450.0).abs() < 5.0, "{whole} and {slow}");
+    let for_good = elapsed(r#"[{ kind = "slow", rate = "50Gbps", links = "host-0>*, host-1>*" }]"#);
+    assert!((for_good / whole - 2.0).abs() < 0.02, "{whole} and {for_good}");
+}
+
+/// Flows that hash to the spine that is cut stand still until it is back; the others do not notice.
+#[test]
+fn one_of_four_spines_is_cut() {
+    let text = r#"
+        name = "four paths"
+        topology = { kind = "leaf-spine", spines = 4, leaves = 2, hosts_per_leaf = 8 }
+        links = { rate = "100Gbps", delay = "1us" }
+        switch = { model = "shared-buffer", buffer = "9MB" }
+        transport = { name = "irn", cap_packets = 64, rto_low = "50us", rto_high = "100us" }
+        workload = { kind = "permutation", bytes = "1MB" }
+        fault = [{ kind = "down", links = "leaf-*>spine-1, spine-1>leaf-*", from = "20us", until = "1ms" }]
+    "#;
+    let report = run(text, &[], 2);
+    let late = report.records.iter().filter(|flow| flow.fct.as_us_f64() > 1_000.0).count();
+    let crossing = report.records.iter().filter(|flow| flow.src / 8 != flow.dst / 8).count();
+    assert!(late > 0 && late < crossing, "{late} of {crossing} crossing flows wait for the spine");
+    assert!(report.drops.fault > 0);
+}

@@ -8,6 +8,7 @@ crate::registry! { ControlPolicy:
     line_rate::LineRate,
     dcqcn::Dcqcn,
     timely::Timely,
+    rttcc::Rttcc,
     aimd::Aimd,
     dctcp::Dctcp,
     new_reno::NewReno,

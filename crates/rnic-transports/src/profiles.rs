@@ -8,6 +8,7 @@ mod roce_ar;
 mod roce_cx6cache;
 mod roce_gbn;
 mod roce_irnpaper;
+mod roce_rttcc;
 mod roce_sr;
 mod srnic;
 mod tcp;
@@ -23,6 +24,7 @@ pub fn profiles() -> Vec<Profile> {
         irn::profile(),
         roce_sr::profile(),
         roce_ar::profile(),
+        roce_rttcc::profile(),
         roce_irnpaper::profile(),
         roce_cx6cache::profile(),
         tcp::profile(),

@@ -145,3 +145,27 @@ fn patterns_match_names() {
         assert_eq!(matches(pattern, name), fits, "{pattern} and {name}");
     }
 }
+
+#[test]
+fn a_rule_may_hold_on_several_links() {
+    let links = "leaf-*>spine-1, spine-1>leaf-*".to_owned();
+    let fault = FaultPlan { kind: FaultKind::Drop(PERCENT), target: Target::All, links };
+    for (name, is_for) in
+        [("leaf-3>spine-1", true), ("spine-1>leaf-0", true), ("leaf-3>spine-2", false), ("spine-2>leaf-0", false)]
+    {
+        assert_eq!(fault.is_for(name), is_for, "{name}");
+    }
+}
+
+#[test]
+fn the_slowest_of_several_rates_counts_while_it_lasts() {
+    let slow = |gbps, from, until: Option<u64>| {
+        let kind =
+            FaultKind::Slow { rate: BitRate::gbps(gbps), from: Time::from_us(from), until: until.map(Time::from_us) };
+        (Target::All, kind.build(stream("rule")))
+    };
+    let chain = FaultChain::new(vec![slow(50, 10, None), slow(20, 20, Some(30))], stream("bits"));
+    let rates = [9, 10, 20, 29, 30].map(|at| chain.rate(Time::from_us(at)).map(BitRate::as_bps));
+    let gbps = |rate| Some(BitRate::gbps(rate).as_bps());
+    assert_eq!(rates, [None, gbps(50), gbps(20), gbps(20), gbps(50)]);
+}

@@ -5,7 +5,7 @@ use rnic_base::{Duration, Probability, Time};
 use super::raw::{self, FaultKind as Kind, Unit};
 use super::{Plan, PlanError, derived};
 use crate::entry::LINK_OVERHEAD;
-use crate::fault::{FaultKind, FaultPlan, Target};
+use crate::fault::{FaultKind, FaultPlan, Target, matches};
 
 pub(super) fn resolve(raw: &[raw::Fault], plan: &Plan) -> Result<Vec<FaultPlan>, PlanError> {
     raw.iter().zip(0..).map(|(fault, index)| resolve_one(fault, index, plan)).collect()
@@ -33,14 +33,10 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
             FaultKind::Delay { fixed: fixed.unwrap_or_default(), jitter: jitter.unwrap_or_default() }
         }
         Kind::Down => {
-            let at = |value: Option<Unit<Duration>>| value.map(|Unit(at)| Time::ZERO + at);
-            let from = at(raw.from).unwrap_or(Time::ZERO);
-            let until = at(raw.until).ok_or_else(|| wrong(index, "until", "is missing"))?;
-            if until <= from {
-                return Err(wrong(index, "until", "must be after `from`"));
-            }
-            FaultKind::Down { from, until }
+            let (from, until) = interval(raw, index)?;
+            FaultKind::Down { from, until: until.ok_or_else(|| wrong(index, "until", "is missing"))? }
         }
+        Kind::Slow => slow(raw, index)?,
     };
     let target = match raw.packets {
         raw::Target::Data => Target::Data,
@@ -48,6 +44,28 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
         raw::Target::All => Target::All,
     };
     Ok(FaultPlan { kind, target, links: raw.links.clone().unwrap_or_else(|| "*".to_owned()) })
+}
+
+/// From when until when.
+fn interval(raw: &raw::Fault, index: usize) -> Result<(Time, Option<Time>), PlanError> {
+    let at = |value: Option<Unit<Duration>>| value.map(|Unit(at)| Time::ZERO + at);
+    let (from, until) = (at(raw.from).unwrap_or(Time::ZERO), at(raw.until));
+    if until.is_some_and(|until| until <= from) {
+        return Err(wrong(index, "until", "must be after `from`"));
+    }
+    Ok((from, until))
+}
+
+fn slow(raw: &raw::Fault, index: usize) -> Result<FaultKind, PlanError> {
+    let Unit(rate) = raw.rate.ok_or_else(|| wrong(index, "rate", "is missing"))?;
+    if rate.as_bps() < RATE_MIN {
+        return Err(wrong(index, "rate", "must be at least 1Mbps"));
+    }
+    if raw.packets != raw::Target::All {
+        return Err(wrong(index, "packets", "a slow link is slow for all"));
+    }
+    let (from, until) = interval(raw, index)?;
+    Ok(FaultKind::Slow { rate, from, until })
 }
 
 fn burst(raw: &raw::Fault, index: usize, begin: Probability) -> Result<FaultKind, PlanError> {
@@ -73,8 +91,8 @@ fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration
 
 /// Keys that mean nothing for this kind of fault.
 fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
-    use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder};
-    let keys: [(&str, bool, &[Kind]); 9] = [
+    use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder, Slow};
+    let keys: [(&str, bool, &[Kind]); 10] = [
         ("probability", raw.probability.is_some(), &[Drop, Duplicate, Corrupt, Burst, Reorder]),
         ("end", raw.end.is_some(), &[Burst]),
         ("loss", raw.loss.is_some(), &[Burst]),
@@ -82,8 +100,9 @@ fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
         ("delay", raw.delay.is_some(), &[Reorder, Delay]),
         ("displacement", raw.displacement.is_some(), &[Reorder]),
         ("jitter", raw.jitter.is_some(), &[Delay]),
-        ("from", raw.from.is_some(), &[Down]),
-        ("until", raw.until.is_some(), &[Down]),
+        ("rate", raw.rate.is_some(), &[Slow]),
+        ("from", raw.from.is_some(), &[Down, Slow]),
+        ("until", raw.until.is_some(), &[Down, Slow]),
     ];
     match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
         Some((key, ..)) => {
@@ -106,9 +125,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         .flat_map(|link| [topology.direction_name(link.a, link.b), topology.direction_name(link.b, link.a)])
         .collect();
     for (fault, index) in plan.faults.iter().zip(0..) {
-        if !names.iter().any(|name| fault.is_for(name)) {
+        if let Some(stranger) = fault.patterns().find(|pattern| !names.iter().any(|name| matches(pattern, name))) {
             let example = names.first().map_or("", String::as_str);
-            let what = format!("`{}` is no direction of this topology; they are called like `{example}`", fault.links);
+            let what = format!("`{stranger}` is no direction of this topology; they are called like `{example}`");
             return Err(wrong(index, "links", what));
         }
         let delay = match fault.kind {
@@ -122,6 +141,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     Ok(())
 }
+
+/// As for links.
+const RATE_MIN: u64 = 1_000_000;
 
 /// Longer than any recovery waits.
 const DELAY_MAX: Duration = Duration::from_secs(1);

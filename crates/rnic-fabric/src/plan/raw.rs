@@ -310,6 +310,7 @@ pub(super) enum FaultKind {
     Corrupt,
     Delay,
     Down,
+    Slow,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -335,6 +336,7 @@ pub(super) struct Fault {
     pub(super) delay: Option<Unit<Duration>>,
     pub(super) displacement: Option<u32>,
     pub(super) jitter: Option<Unit<Duration>>,
+    pub(super) rate: Option<Unit<BitRate>>,
     pub(super) from: Option<Unit<Duration>>,
     pub(super) until: Option<Unit<Duration>>,
 }

@@ -28,7 +28,7 @@ impl Simulation {
         report.records = self.records();
         report.flows_unfinished = self.flows.len() as u64 - report.records.len() as u64;
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
-        report.packets_under_way_max = self.network.packets.most() as u64;
+        report.packets_under_way_max = self.network.most() as u64;
         self.count_hosts(&mut report);
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
@@ -148,7 +148,7 @@ impl Simulation {
                 leaks.push(format!("{count} {what}"));
             }
         };
-        leak("packets that nobody has", self.network.packets.live() as u64);
+        leak("packets that nobody has", self.network.live() as u64);
         leak("packets on links", self.network.links.len() as u64);
         for switch in &self.switches {
             leak("bytes in a switch that come from nowhere or never leave", switch.unaccounted_bytes());
