@@ -284,7 +284,7 @@ pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckK
         AckKind::Nack(kept) => Some(kept),
         AckKind::Loss(cause, psn, lost) => {
             let note = LossNote { cause, psn, lost: lost.count, overflow: lost.overflow };
-            packet.headers = Headers::LossAck { of_responses, aeth, note };
+            packet.headers = Headers::LossAck { aeth, note };
             return;
         }
         _ => None,

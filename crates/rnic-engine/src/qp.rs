@@ -235,12 +235,7 @@ impl Qp {
                 }
             }
             Headers::Ack { aeth, sack } if self.transmits() => self.receive_ack(core, now, packet.psn, aeth, sack),
-            Headers::LossAck { of_responses: false, note, .. } if self.transmits() => {
-                self.receive_loss_ack(core, now, packet.psn, &note)
-            }
-            Headers::LossAck { of_responses: true, note, .. } if self.state.receives() => {
-                self.receive_response_loss_ack(core, now, packet.psn, &note)
-            }
+            Headers::LossAck { note, .. } if self.transmits() => self.receive_loss_ack(core, now, packet.psn, &note),
             // Serving reads is the receiving half's business.
             Headers::ReadAck { aeth, sack } if self.state.receives() => {
                 self.receive_response_ack(core, now, packet.psn, aeth, sack)

@@ -57,7 +57,7 @@ pub enum Opcode {
     SendLastInvalidate = 0x16,
     /// Send with invalidate, only packet.
     SendOnlyInvalidate = 0x17,
-    /// Acknowledgement of a Read or atomic response, positive or negative (IRN and FaSR only).
+    /// Acknowledgement of a Read or atomic response, positive or negative (IRN only).
     ReadAck = 0x18,
     /// Congestion notification.
     Cnp = 0x81,
@@ -108,8 +108,8 @@ impl Opcode {
     #[inline]
     pub const fn from_byte(format: Format, byte: u8) -> Option<Self> {
         match format {
-            Format::RoceV2 => ROCE[byte as usize],
-            Format::Irn | Format::Fasr => IRN[byte as usize],
+            Format::RoceV2 | Format::Fasr => ROCE[byte as usize],
+            Format::Irn => IRN[byte as usize],
             Format::UnreliableConnection => UNRELIABLE_CONNECTION[byte as usize],
             Format::UnreliableDatagram => UNRELIABLE_DATAGRAM[byte as usize],
         }
@@ -124,8 +124,8 @@ impl Opcode {
     /// Whether packets of `format` can have it.
     const fn is_of(self, format: Format) -> bool {
         match format {
-            Format::RoceV2 => !matches!(self, Self::ReadAck),
-            Format::Irn | Format::Fasr => true,
+            Format::RoceV2 | Format::Fasr => !matches!(self, Self::ReadAck),
+            Format::Irn => true,
             Format::UnreliableConnection => (self as u8) < Self::ReadRequest as u8,
             Format::UnreliableDatagram => matches!(self, Self::SendOnly | Self::SendOnlyImmediate),
         }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_byte_has_one_meaning_or_none() {
-        for format in [Format::RoceV2, Format::Irn] {
+        for format in [Format::RoceV2, Format::Irn, Format::Fasr] {
             for byte in 0..=u8::MAX {
                 let expected = Opcode::ALL.into_iter().find(|opcode| opcode.byte(format) == byte);
                 let expected = expected.filter(|opcode| format == Format::Irn || *opcode != Opcode::ReadAck);

@@ -368,14 +368,13 @@ pub enum Headers {
     },
     /// An acknowledgement that reports on losses ([`Format::Fasr`] only); the PSN as in `Ack`.
     LossAck {
-        /// Of responses, not of requests.
-        of_responses: bool,
         /// Acknowledgement part: an ACK for [`LossCause::Repaired`], else a NAK for a missing packet.
         aeth: Aeth,
         /// The report.
         note: LossNote,
     },
-    /// Acknowledges Read and atomic responses ([`Format::Irn`] and [`Format::Fasr`]); fields as in `Ack`.
+    /// Acknowledges Read and atomic responses ([`Format::Irn`] only: FaSR's are packets like any other); fields as in
+    /// `Ack`.
     ReadAck {
         /// Acknowledgement part; the MSN field is zero.
         aeth: Aeth,

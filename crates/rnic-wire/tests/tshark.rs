@@ -59,7 +59,7 @@ fn keep_their_roce_headers(format: Format, name: &str) {
         frame.check_clean(&way);
         frame.check_numbers(&base_header(golden));
         let unknown_to_roce = match golden.packet.headers {
-            Headers::ReadAck { .. } | Headers::LossAck { of_responses: true, .. } => true,
+            Headers::ReadAck { .. } => true,
             Headers::Write { position, .. } => !position.starts(),
             _ => false,
         };

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::qp::Qp;
 use crate::qp::fetch::FetchServer;
 use crate::timer::Deadline;
-use crate::window::{LaneId, TimeoutVerdict};
+use crate::window::{Bits, LaneId, TimeoutVerdict};
 
 impl Qp {
     /// Something may be due.
@@ -81,7 +81,7 @@ impl Qp {
 
     fn time_out_responses(&mut self, core: &mut Core, now: Time) {
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
-        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesOut);
+        let bits = Bits::in_rings(&mut self.responder.sr);
         if server.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
             return;
         }

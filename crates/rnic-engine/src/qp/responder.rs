@@ -193,7 +193,7 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let kind = if self.transport.acks_every_packet {
-            self.repaired_ack(core, LaneId::RequestsIn, seq)
+            self.repaired_ack(core, seq)
         } else {
             self.answer_to_repair(&self.responder.window)
         };

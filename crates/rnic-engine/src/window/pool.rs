@@ -14,9 +14,10 @@
 //!
 //! * a lane keeps whole sequence numbers, where hardware keeps 24 bits of them; what the paper's layout costs in bits
 //!   is the footprint's business;
-//! * four of the five lanes are used: which early packets act when their turn has come (the second half of IRN's
-//!   2-bitmap) stands in the host's memory beside the data that waits there, on either path. On the fast path
-//!   there would be no bitmap for it;
+//! * two of the paper's five bitmaps are lanes. Answers to Reads are packets of the responder's own sequence space
+//!   so that those of responses are never used. Which early packets act when their turn has come (the second
+//!   half of IRN's 2-bitmap) stands in the host's memory beside the data that waits there, on either path: on
+//!   the fast path there would be no bitmap for it;
 //! * room is asked for before a packet is placed: a packet that finds none is dropped whole, and the queue pair goes
 //!   back to go-back-N until this recovery is over; what is recorded stays (section III-D). Without a unit it is the
 //!   gap itself that must close;
@@ -40,14 +41,10 @@ pub(crate) enum LaneId {
     RequestsIn,
     /// Requests that have been selectively acknowledged.
     RequestsOut,
-    /// Responses that have arrived early.
-    ResponsesIn,
-    /// Responses that have been selectively acknowledged.
-    ResponsesOut,
 }
 
-/// Bitmaps of a unit, as in the paper's layout; one of them has no use here.
-pub(crate) const LANES: usize = 5;
+/// Lanes of a unit.
+pub(crate) const LANES: usize = 2;
 
 /// A queue pair's way to its unit: null when nothing is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

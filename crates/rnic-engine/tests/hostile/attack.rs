@@ -169,10 +169,7 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         }
         8 => (Headers::Ack { aeth: aeth(random), sack }, 0),
         9 => (Headers::ReadAck { aeth: aeth(random), sack }, 0),
-        10 | 11 => {
-            let of_responses = random.below(2) == 0;
-            (Headers::LossAck { of_responses, aeth: aeth(random), note: loss_note(random, aim) }, 0)
-        }
+        10 | 11 => (Headers::LossAck { aeth: aeth(random), note: loss_note(random, aim) }, 0),
         _ => (Headers::Cnp, 0),
     }
 }

@@ -226,11 +226,9 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
 }
 
 fn fasr_acknowledgement(start: &Start<'_>, aeth: Aeth, rest: &[u8]) -> Result<Decoded, WireError> {
-    let of_responses = start.opcode == Opcode::ReadAck;
     let (view, rest) = NoteView::split(rest)?;
     match view.to_repr(aeth.syndrome)? {
-        Some(note) => start.finish(Headers::LossAck { of_responses, aeth, note }, rest),
-        None if of_responses => start.finish(Headers::ReadAck { aeth, sack: None }, rest),
+        Some(note) => start.finish(Headers::LossAck { aeth, note }, rest),
         None => start.finish(Headers::Ack { aeth, sack: None }, rest),
     }
 }

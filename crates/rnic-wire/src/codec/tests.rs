@@ -104,7 +104,9 @@ fn encode_acknowledgements() {
     let sack = Some(Psn::new(3));
     assert_eq!(refusal(roce, 0, Headers::Ack { aeth: AETH, sack }), unexpected(roce, "a selective acknowledgement"));
     let read_ack = Headers::ReadAck { aeth: AETH, sack: None };
-    assert_eq!(refusal(roce, 0, read_ack), unexpected(roce, "a read acknowledgement"));
+    for format in [roce, Format::Fasr] {
+        assert_eq!(refusal(format, 0, read_ack), unexpected(format, "a read acknowledgement"));
+    }
     let credits = Aeth { syndrome: Syndrome::Ack { credits: 32 }, msn: Serial::new(0) };
     for format in BOTH {
         let refused = refusal(format, 0, Headers::Ack { aeth: credits, sack: None });
@@ -130,7 +132,6 @@ fn encode_fasr_says_no_more_than_it_can() {
     let sack = Headers::Ack { aeth: AETH, sack: Some(Psn::new(3)) };
     assert_eq!(refusal(fasr, 0, sack), unexpected(fasr, "a selective acknowledgement"));
     let report = |cause, lost, aeth| Headers::LossAck {
-        of_responses: false,
         aeth,
         note: LossNote { cause, psn: Psn::new(3), lost, overflow: false },
     };

@@ -47,7 +47,7 @@ pub(super) fn extended(
             Ok(Opcode::AtomicAcknowledge)
         }
         Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
-        Headers::ReadAck { .. } if !format.places_alone() => {
+        Headers::ReadAck { .. } if format != Format::Irn => {
             Err(EncodeError::Unexpected { format, field: "a read acknowledgement" })
         }
         Headers::Datagram { .. } if format != Format::UnreliableDatagram => {
@@ -61,7 +61,7 @@ pub(super) fn extended(
             Ok(if immediate.is_some() { Opcode::SendOnlyImmediate } else { Opcode::SendOnly })
         }
         Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
-        Headers::LossAck { of_responses, aeth, note } => writer.loss_ack(of_responses, aeth, &note),
+        Headers::LossAck { aeth, note } => writer.loss_ack(aeth, &note),
         Headers::Cnp => {
             cnp::emit(writer.next());
             Ok(Opcode::Cnp)
@@ -239,12 +239,12 @@ impl Writer<'_> {
     }
 
     #[cold]
-    fn loss_ack(&mut self, of_responses: bool, aeth: Aeth, note: &LossNote) -> Result<Opcode, EncodeError> {
+    fn loss_ack(&mut self, aeth: Aeth, note: &LossNote) -> Result<Opcode, EncodeError> {
         self.check(true, self.format == Format::Fasr, "a report on losses")?;
         self.check(fasr::fits(aeth.syndrome, note), true, "a syndrome and a count that its report allows")?;
         aeth.emit(self.next())?;
         fasr::emit_note(Some(note), self.next());
-        Ok(if of_responses { Opcode::ReadAck } else { Opcode::Acknowledge })
+        Ok(Opcode::Acknowledge)
     }
 
     #[inline]

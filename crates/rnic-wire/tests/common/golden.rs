@@ -203,13 +203,11 @@ fn acks(format: Format) -> Vec<Named> {
     }
     let sack = Some(Psn::new(0xab_cdf7));
     let nack = Aeth { syndrome: missing, ..ACK };
-    let (read_ack, read_nack) = (Aeth { msn: Serial::new(0), ..ACK }, Aeth { msn: Serial::new(0), ..nack });
     if format == Format::Fasr {
         let loss = |cause, lost, overflow, syndrome| {
             let note = LossNote { cause, psn: Psn::new(0xab_cdf7), lost, overflow };
-            packet(0, Headers::LossAck { of_responses: false, aeth: Aeth { syndrome, ..ACK }, note })
+            packet(0, Headers::LossAck { aeth: Aeth { syndrome, ..ACK }, note })
         };
-        let note = LossNote { cause: LossCause::Early, psn: Psn::new(0xab_cdf7), lost: 2, overflow: false };
         return vec![
             ("ACK", ack(Syndrome::ACK)),
             ("SACK", loss(LossCause::Early, 2, false, missing)),
@@ -218,11 +216,10 @@ fn acks(format: Format) -> Vec<Named> {
             ("FNACK", loss(LossCause::Misplaced, 3, false, missing)),
             ("NAK sequence", ack(missing)),
             ("RNR NAK", ack(Syndrome::RnrNak { timer: 14 })),
-            ("read ACK", packet(0, Headers::ReadAck { aeth: read_ack, sack: None })),
-            ("read SACK", packet(0, Headers::LossAck { of_responses: true, aeth: read_nack, note })),
             cnp,
         ];
     }
+    let (read_ack, read_nack) = (Aeth { msn: Serial::new(0), ..ACK }, Aeth { msn: Serial::new(0), ..nack });
     vec![
         ("ACK", ack(Syndrome::ACK)),
         ("NACK", packet(0, Headers::Ack { aeth: nack, sack })),

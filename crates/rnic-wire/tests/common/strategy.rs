@@ -72,23 +72,21 @@ fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> He
             Headers::Write { position, reth: Some(Reth { dma_len: 0, ..reth }), immediate: None, recv_sn }
         }
         Headers::Ack { aeth, .. } => Headers::Ack { aeth, sack: None },
-        Headers::ReadAck { aeth, .. } => Headers::ReadAck { aeth, sack: None },
+        Headers::ReadAck { aeth, .. } => Headers::Ack { aeth, sack: None },
         other => other,
     }
 }
 
 fn loss_ack() -> impl Strategy<Value = Headers> {
     let causes = prop::sample::select(vec![LossCause::Early, LossCause::Repaired, LossCause::Misplaced]);
-    (any::<(bool, u32, u32, bool)>(), causes, 0..32u8, 0..8u8).prop_map(
-        |((of_responses, psn, msn, overflow), cause, credits, lost)| {
-            let syndrome = match cause {
-                LossCause::Repaired => Syndrome::Ack { credits },
-                _ => Syndrome::Nak(NakCode::PsnSequenceError),
-            };
-            let note = LossNote { cause, psn: Psn::new(psn), lost, overflow };
-            Headers::LossAck { of_responses, aeth: Aeth { syndrome, msn: Serial::new(msn) }, note }
-        },
-    )
+    (any::<(u32, u32, bool)>(), causes, 0..32u8, 0..8u8).prop_map(|((psn, msn, overflow), cause, credits, lost)| {
+        let syndrome = match cause {
+            LossCause::Repaired => Syndrome::Ack { credits },
+            _ => Syndrome::Nak(NakCode::PsnSequenceError),
+        };
+        let note = LossNote { cause, psn: Psn::new(psn), lost, overflow };
+        Headers::LossAck { aeth: Aeth { syndrome, msn: Serial::new(msn) }, note }
+    })
 }
 
 fn datagram() -> impl Strategy<Value = Headers> {

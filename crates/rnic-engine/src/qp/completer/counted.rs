@@ -1,4 +1,5 @@
-//! Acknowledgements that report on losses: FaSR's SACK, AACK and FNACK, of requests and of responses.
+//! Acknowledgements that report on losses: FaSR's SACK, AACK and FNACK. Answers to Reads are packets of
+//! the responder's own, so one kind serves both.
 //!
 //! Source: FaSR (2025) sections III-B.2 and III-D; mechanisms. The cumulative acknowledgement moves as
 //! with every other; what is selective goes to the pool; the rest is the recovery policy's.
@@ -13,7 +14,6 @@ use rnic_wire::{LossCause, LossNote};
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
-use crate::qp::fetch::FetchServer;
 use crate::window::{Bits, LaneId, Lost, SendWindow};
 
 /// What is said to the recovery policy.
@@ -71,47 +71,5 @@ impl Qp {
         }
         self.heed_nack(core, now, sack, losses);
         RxOutcome::Accepted
-    }
-
-    /// An acknowledgement of responses that reports on losses.
-    #[cold]
-    pub(crate) fn receive_response_loss_ack(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        psn: Psn,
-        note: &LossNote,
-    ) -> RxOutcome {
-        let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() else {
-            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
-        };
-        let una = server.window.una;
-        let cumulative = psn.extend(una) + u64::from(note.cause == LossCause::Repaired);
-        if cumulative > server.window.next {
-            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
-        }
-        if cumulative < una {
-            return RxOutcome::Duplicate;
-        }
-        self.acknowledge_served(core, now, cumulative);
-        let Self { responder, transport, .. } = self;
-        let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return RxOutcome::Duplicate };
-        let mut report = Some((None, None));
-        if !server.window.is_empty() {
-            let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
-            report = record(&mut server.window, note, transport, &mut bits);
-            if let Some((sack, losses)) = report {
-                if let Some(seq) = sack.filter(|_| self.regulator.is_some()) {
-                    let rtt = server.window.take_early_rtt(seq, now);
-                    self.regulate_early(core, now, rtt);
-                }
-                self.recover_responses(core, now, sack, losses);
-            }
-        }
-        self.wake_serving(core);
-        match report {
-            Some(_) => RxOutcome::Accepted,
-            None => RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited)),
-        }
     }
 }

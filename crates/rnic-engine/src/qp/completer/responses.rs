@@ -13,7 +13,7 @@ use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::gather::for_each_segment;
 use crate::timer::Deadline;
-use crate::window::{Arrival, LaneId, ReceiveWindow};
+use crate::window::{Arrival, Bits, ReceiveWindow};
 use crate::wq::{SendQueue, WqeOp, WqeState};
 
 /// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
@@ -189,11 +189,6 @@ impl Qp {
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
             }
-            Arrival::Early if self.transport.pool.is_some() => {
-                if let Some(outcome) = self.refuse_early_response(core, seq) {
-                    return outcome;
-                }
-            }
             Arrival::InOrder | Arrival::Early => {}
         }
         let Some(expected) = self.responses.as_ref().and_then(|responses| responses.find(seq)) else {
@@ -212,17 +207,15 @@ impl Qp {
         responses.watch = Deadline::after(now, self.transport.response_patience);
         if arrival == Arrival::Early {
             core.stats.packets_early += 1;
-            let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesIn);
-            responses.window.keep(seq, false, window_bits, &mut bits);
-            let kind = self.early_ack(core, LaneId::ResponsesIn, seq);
+            responses.window.keep(seq, false, window_bits, &mut Bits::in_rings(&mut self.responder.sr));
             if self.transport.reports_gaps {
-                self.acknowledge_responses(core, kind);
+                self.acknowledge_responses(core, AckKind::Nack(seq.wire()));
             }
             return RxOutcome::Early;
         }
         let repairs = !responses.window.is_in_order();
         responses.window.advance();
-        let kind = if repairs { self.take_early_responses(core, seq) } else { AckKind::Ack };
+        let kind = if repairs { self.take_early_responses() } else { AckKind::Ack };
         self.acknowledge_responses(core, kind);
         // The responder lives, and answers in order: what is behind must wait.
         self.requester.retries = 0;
@@ -230,10 +223,10 @@ impl Qp {
         RxOutcome::Accepted
     }
 
-    /// The response `seq`, which was missing, is here: takes those behind it that came early. Answers what to say.
-    fn take_early_responses(&mut self, core: &mut Core, seq: Seq) -> AckKind {
+    /// The response that was missing is here: takes those behind it that came early. Answers what to say.
+    fn take_early_responses(&mut self) -> AckKind {
         let responses = self.responses.as_mut().expect("responses have come in");
-        let mut bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesIn);
+        let mut bits = Bits::in_rings(&mut self.responder.sr);
         let run = responses.window.quiet_run(&mut bits);
         if run > 0 {
             responses.window.take_early(run, &mut bits);
@@ -242,7 +235,7 @@ impl Qp {
             let responses = self.responses.as_ref().expect("responses have come in");
             return self.answer_to_repair(&responses.window);
         }
-        self.repaired_ack(core, LaneId::ResponsesIn, seq)
+        AckKind::Ack
     }
 
     /// Marks requests whose answers are complete, and completes what that allows.

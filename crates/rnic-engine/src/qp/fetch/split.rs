@@ -6,7 +6,7 @@
 //! acknowledged.
 
 use rnic_base::{Duration, Psn, Seq, Time};
-use rnic_policy::{ControlEvent, LossReport, RecoveryEvent};
+use rnic_policy::{ControlEvent, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, Syndrome};
 
 use super::FetchServer;
@@ -18,7 +18,7 @@ use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::transport::Transport;
-use crate::window::{LaneId, SendWindow};
+use crate::window::{Bits, SendWindow};
 
 /// The Read WQE buffer and the sending end of the response space.
 #[derive(Debug)]
@@ -109,18 +109,12 @@ impl Qp {
             }
         }
         if !stale {
-            self.recover_responses(core, now, sack, None);
+            self.recover_responses(core, now, sack);
         }
     }
 
     /// The receiver reports a gap at `una`.
-    pub(in crate::qp) fn recover_responses(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        sack: Option<Seq>,
-        losses: Option<LossReport>,
-    ) {
+    fn recover_responses(&mut self, core: &mut Core, now: Time, sack: Option<Seq>) {
         let Self { responder, transport, stats, slot, armed, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         if server.window.is_empty() {
@@ -128,14 +122,15 @@ impl Qp {
         }
         stats.nacks += 1;
         core.stats.nacks += 1;
-        let bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
-        let actions = server.window.recover(&RecoveryEvent::Nacked { sack, losses }, now, transport, &bits);
+        let bits = Bits::in_rings(&mut responder.sr);
+        let event = RecoveryEvent::Nacked { sack, losses: None };
+        let actions = server.window.recover(&event, now, transport, &bits);
         core.timers.arm(*slot, server.window.deadline, armed);
         self.regulate(core, now, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
 
     /// Responses up to `una` have arrived, says an acknowledgement.
-    pub(in crate::qp) fn acknowledge_served(&mut self, core: &mut Core, now: Time, una: Seq) {
+    fn acknowledge_served(&mut self, core: &mut Core, now: Time, una: Seq) {
         let Self { responder, transport, slot, armed, .. } = self;
         let Some(FetchServer::Split(server)) = responder.fetches.as_deref_mut() else { return };
         let (packets, rtt) = server.window.acknowledge(una, now);
@@ -144,12 +139,9 @@ impl Qp {
         }
         server.retries = 0;
         server.buffer.free_acknowledged(server.window.una);
-        if responder.sr.is_held() || server.window.wants_acknowledgements(transport) {
-            let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::ResponsesOut);
-            bits.acknowledged(server.window.una);
-            if server.window.wants_acknowledgements(transport) {
-                server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport, &bits);
-            }
+        if server.window.wants_acknowledgements(transport) {
+            let bits = Bits::in_rings(&mut responder.sr);
+            server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport, &bits);
         }
         core.timers.arm(*slot, server.window.deadline, armed);
         core.settle(self.peer, packets);
@@ -167,7 +159,6 @@ impl Qp {
             core.settle(peer, packets);
         }
         server.buffer.free_acknowledged(server.window.una);
-        core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::ResponsesOut).acknowledged(una);
     }
 
     /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new room

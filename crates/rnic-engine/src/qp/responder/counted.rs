@@ -13,7 +13,7 @@ use crate::core::{AckKind, Core};
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
-use crate::window::{LaneId, ReceiveWindow, Standing};
+use crate::window::{LaneId, Standing};
 
 /// What is to be done with an early packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,11 +37,11 @@ impl Qp {
         packet: &Packet,
         dma: &mut D,
     ) -> RxOutcome {
-        match self.judge_early(core, LaneId::RequestsIn, seq) {
+        match self.judge_early(core, seq) {
             Verdict::Keep => {}
             Verdict::Copy => return self.receive_duplicate(core, seq, packet),
             Verdict::Misplaced => {
-                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), self.lost(core, LaneId::RequestsIn));
+                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), self.lost(core));
                 self.acknowledge(core, kind);
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
             }
@@ -57,43 +57,15 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         self.keep_early(core, seq, packet);
-        let kind = self.early_ack(core, LaneId::RequestsIn, seq);
+        let kind = self.early_ack(core, seq);
         self.acknowledge(core, kind);
         RxOutcome::Early
     }
 
-    /// An early response that is not to be kept; `None` when it is.
-    #[inline(never)]
-    pub(in crate::qp) fn refuse_early_response(&mut self, core: &mut Core, seq: Seq) -> Option<RxOutcome> {
-        let (kind, outcome) = match self.judge_early(core, LaneId::ResponsesIn, seq) {
-            Verdict::Keep => return None,
-            Verdict::Copy => {
-                core.stats.packets_duplicate += 1;
-                (Some(AckKind::Ack), RxOutcome::Duplicate)
-            }
-            Verdict::Misplaced => {
-                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), self.lost(core, LaneId::ResponsesIn));
-                (Some(kind), RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder)))
-            }
-            Verdict::FallBack => {
-                let window = self.responses.as_mut().map(|responses| &mut responses.window);
-                let news = window.is_some_and(|window| window.gap_is_news(seq));
-                (news.then_some(AckKind::Gap), RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder)))
-            }
-        };
-        if let Some(kind) = kind {
-            self.acknowledge_responses(core, kind);
-        }
-        Some(outcome)
-    }
-
-    fn judge_early(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> Verdict {
-        let Self { responder, responses, transport, .. } = self;
-        let window: &mut ReceiveWindow = match (lane, responses) {
-            (LaneId::ResponsesIn, Some(responses)) => &mut responses.window,
-            _ => &mut responder.window,
-        };
-        let mut bits = core.pools.bits(transport.pool, &mut responder.sr, lane);
+    fn judge_early(&mut self, core: &mut Core, seq: Seq) -> Verdict {
+        let Self { responder, transport, .. } = self;
+        let window = &mut responder.window;
+        let mut bits = core.pools.bits(transport.pool, &mut responder.sr, LaneId::RequestsIn);
         match window.standing(seq, &bits) {
             Standing::Kept => Verdict::Copy,
             Standing::Refused => Verdict::FallBack,
@@ -109,23 +81,23 @@ impl Qp {
         }
     }
 
-    fn lost(&mut self, core: &mut Core, lane: LaneId) -> crate::window::Lost {
-        core.pools.bits(self.transport.pool, &mut self.responder.sr, lane).lost()
+    fn lost(&mut self, core: &mut Core) -> crate::window::Lost {
+        core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsIn).lost()
     }
 
     /// What an early packet that was kept is answered with.
-    pub(in crate::qp) fn early_ack(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> AckKind {
+    pub(in crate::qp) fn early_ack(&mut self, core: &mut Core, seq: Seq) -> AckKind {
         match self.transport.pool {
-            Some(_) => AckKind::Loss(LossCause::Early, seq.wire(), self.lost(core, lane)),
+            Some(_) => AckKind::Loss(LossCause::Early, seq.wire(), self.lost(core)),
             None => AckKind::Nack(seq.wire()),
         }
     }
 
     /// What the packet that was missing is answered with.
     #[cold]
-    pub(in crate::qp) fn repaired_ack(&mut self, core: &mut Core, lane: LaneId, seq: Seq) -> AckKind {
+    pub(in crate::qp) fn repaired_ack(&mut self, core: &mut Core, seq: Seq) -> AckKind {
         match self.transport.pool {
-            Some(_) => AckKind::Loss(LossCause::Repaired, seq.wire(), self.lost(core, lane)),
+            Some(_) => AckKind::Loss(LossCause::Repaired, seq.wire(), self.lost(core)),
             None => AckKind::Ack,
         }
     }

@@ -27,6 +27,13 @@ pub(crate) struct Bits<'a> {
     pub(super) lane: usize,
 }
 
+impl<'a> Bits<'a> {
+    /// Those of a window that never lies in a pool: IRN's responses.
+    pub(crate) fn in_rings(at: &'a mut SrPointer) -> Self {
+        Self { pool: None, at, lane: 0 }
+    }
+}
+
 impl Bits<'_> {
     /// Whether they are in a pool.
     pub(crate) fn is_pooled(&self) -> bool {
