@@ -41,7 +41,7 @@ fn inline<P: Program>(program: P, form: Form, flows: u32) -> (Vec<Decision>, Vec
 }
 
 #[test]
-fn f_40_every_form_decides_the_same() {
+fn f40_every_form_decides_the_same() {
     let (decisions, events) = inline(swift(), Form::Table, 1);
     for form in FORMS {
         let (others, asked) = inline(swift(), form, 1);
@@ -56,7 +56,7 @@ fn f_40_every_form_decides_the_same() {
 }
 
 #[test]
-fn f_40_batches_with_prefetch_decide_as_one_by_one() {
+fn f40_batches_with_prefetch_decide_as_one_by_one() {
     for flows in [1, 4] {
         let (decisions, events) = inline(swift(), Form::Table, flows);
         let records: Vec<EventRecord> = events.iter().map(|event| EventRecord::pack(event, false)).collect();
@@ -72,7 +72,7 @@ fn f_40_batches_with_prefetch_decide_as_one_by_one() {
 }
 
 #[test]
-fn f_40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
+fn f40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
     for flows in [1, 4] {
         let (decisions, events) = inline(swift(), Form::Table, flows);
         let make = || Processor::new(swift(), &config(Form::PREFETCHING, CONNECTIONS)).expect("legal");
@@ -209,7 +209,7 @@ impl Control for FixedWindow {
 }
 
 #[test]
-fn f_1_another_program_runs_without_another_datapath() {
+fn f1_another_program_runs_without_another_datapath() {
     let (decisions, _) = inline(Typed::<FixedWindow>::new(Params::default()), Form::PREFETCHING, 1);
     assert!(decisions.iter().all(|(.., actions)| actions.fcwnd == Cwnd::packets(16)));
 }

@@ -53,7 +53,7 @@ impl Queue {
 }
 
 #[test]
-fn f_17_swift_keeps_a_bottleneck_busy_and_its_queue_short() {
+fn f17_swift_keeps_a_bottleneck_busy_and_its_queue_short() {
     // The bottleneck is four times slower than the sender.
     let queue = Queue::new(Duration::from_ns(400));
     let rule =
@@ -74,7 +74,7 @@ fn f_17_swift_keeps_a_bottleneck_busy_and_its_queue_short() {
 }
 
 #[test]
-fn f_18_a_full_receiver_makes_ncwnd_smaller() {
+fn f18_a_full_receiver_makes_ncwnd_smaller() {
     let mut link = Link::new(config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
     with_swift(&mut link, 1, &[]);
     link.ends[0].keeps_log = false;
@@ -98,7 +98,7 @@ fn four_paths() -> DeliveryConfig {
 }
 
 #[test]
-fn f_26_a_congested_path_draws_less_within_a_few_round_trips() {
+fn f26_a_congested_path_draws_less_within_a_few_round_trips() {
     // Path 3 passes a tenth of what the others do.
     let queues = [100, 100, 100, 1_000].map(|ns| Queue::new(Duration::from_ns(ns)));
     let rule = |now, from, departure: &Departure| {
@@ -117,7 +117,7 @@ fn f_26_a_congested_path_draws_less_within_a_few_round_trips() {
 }
 
 #[test]
-fn f_30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
+fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
     let cut = Cell::new(None::<FlowLabel>);
     let rule = |_, from, departure: &Departure| {
         if from == 0 && Some(departure.label) == cut.get() { LOST } else { after(DELAY) }

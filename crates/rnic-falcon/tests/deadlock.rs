@@ -99,19 +99,19 @@ fn finds(world: World) -> bool {
 const SEARCH: u64 = 20_000;
 
 #[test]
-fn f_32_no_schedule_ends_in_a_deadlock() {
+fn f32_no_schedule_ends_in_a_deadlock() {
     holds(1_500);
 }
 
 /// `cargo test --release -p rnic-falcon --test deadlock -- --ignored`: some minutes.
 #[test]
 #[ignore = "long: a million schedules"]
-fn f_32_no_schedule_of_a_million_ends_in_a_deadlock() {
+fn f32_no_schedule_of_a_million_ends_in_a_deadlock() {
     holds(250_000);
 }
 
 #[test]
-fn f_32_without_carving_one_is_found() {
+fn f32_without_carving_one_is_found() {
     let carved = |world: World, carving| World { resources: ResourceConfig { carving, ..world.resources }, ..world };
     assert!(finds(carved(MIXED, Carving::SharedDirections)), "sending and receiving share");
     assert!(finds(carved(PULLS, Carving::SharedClasses)), "requests and responses share");
@@ -119,13 +119,13 @@ fn f_32_without_carving_one_is_found() {
 }
 
 #[test]
-fn f_32_without_admission_at_the_head_of_line_one_is_found() {
+fn f32_without_admission_at_the_head_of_line_one_is_found() {
     let zones = Zones { head_of_line_only: false, ..MIXED.resources.zones };
     assert!(finds(World { resources: ResourceConfig { zones, ..MIXED.resources }, ..MIXED }));
 }
 
 #[test]
-fn f_4_with_one_sequence_space_one_is_found() {
+fn f4_with_one_sequence_space_one_is_found() {
     assert!(finds(World { shared_space: true, ..PULLS }));
 }
 

@@ -90,7 +90,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn f_9_everything_arrives_exactly_once_over_a_bad_link() {
+fn f9_everything_arrives_exactly_once_over_a_bad_link() {
     if let Ok(seed) = std::env::var("FALCON_SEED") {
         return run(seed.parse().expect("a seed is a number"));
     }

@@ -12,7 +12,7 @@ use two_ends::{config, micros};
 const DELAY: Duration = Duration::from_us(5);
 
 #[test]
-fn f_16_the_smaller_window_holds_packets_back() {
+fn f16_the_smaller_window_holds_packets_back() {
     for (fcwnd, ncwnd, expected) in [(8, 64, 8), (64, 5, 5), (200, 100, 100)] {
         let mut config = config();
         (config.fcwnd, config.ncwnd) = (Cwnd::packets(fcwnd), ncwnd);
@@ -29,7 +29,7 @@ fn f_16_the_smaller_window_holds_packets_back() {
 }
 
 #[test]
-fn f_16_windows_that_change_take_effect_with_the_next_packet() {
+fn f16_windows_that_change_take_effect_with_the_next_packet() {
     let mut link = Link::new(config(), Box::new(|_, from, _: &_| if from == 1 { LOST } else { after(DELAY) }));
     link.ends[0].upper.pushes(300);
     link.run_for(micros(50));
@@ -43,7 +43,7 @@ fn f_16_windows_that_change_take_effect_with_the_next_packet() {
 }
 
 #[test]
-fn f_19_pull_data_is_not_held_back_by_ncwnd() {
+fn f19_pull_data_is_not_held_back_by_ncwnd() {
     let mut config = config();
     config.ncwnd = 1;
     let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
@@ -70,7 +70,7 @@ fn f_19_pull_data_is_not_held_back_by_ncwnd() {
 }
 
 #[test]
-fn f_20_a_window_of_a_tenth_lets_a_packet_out_every_ten_round_trips() {
+fn f20_a_window_of_a_tenth_lets_a_packet_out_every_ten_round_trips() {
     let mut link = Link::new(config(), Box::new(|_, _, _: &_| after(DELAY)));
     let tenth = Cwnd::from_fixed(Cwnd::ONE.fixed() / 10);
     let gap = micros(10).saturating_mul(10).saturating_sub(micros(10));
@@ -88,7 +88,7 @@ fn f_20_a_window_of_a_tenth_lets_a_packet_out_every_ten_round_trips() {
 }
 
 #[test]
-fn f_20_both_windows_together_keep_the_gap() {
+fn f20_both_windows_together_keep_the_gap() {
     let mut link = Link::new(config(), Box::new(|_, _, _: &_| after(DELAY)));
     let settings =
         ControlSettings { fcwnd: Some(Cwnd::from_fixed(1)), packet_gap: Some(micros(50)), ..Default::default() };

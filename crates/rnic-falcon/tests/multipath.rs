@@ -36,7 +36,7 @@ fn set_windows(link: &mut Link<'_>, windows: [u64; 4]) {
 }
 
 #[test]
-fn f_24_flows_have_distinct_labels_with_their_index_in_the_low_bits() {
+fn f24_flows_have_distinct_labels_with_their_index_in_the_low_bits() {
     for (count, bits) in [(1u8, 0), (2, 1), (3, 2), (4, 2), (8, 3)] {
         let mut link = Link::new(flows("spray", count), Box::new(|_, _, _: &_| after(DELAY)));
         link.ends[0].upper.pushes(100);
@@ -51,7 +51,7 @@ fn f_24_flows_have_distinct_labels_with_their_index_in_the_low_bits() {
 }
 
 #[test]
-fn f_24_a_flow_that_is_moved_keeps_its_index_and_takes_its_acknowledgements_along() {
+fn f24_a_flow_that_is_moved_keeps_its_index_and_takes_its_acknowledgements_along() {
     let mut link = Link::new(flows("largest-window", 4), Box::new(|_, _, _: &_| after(DELAY)));
     let before = link.ends[0].delivery.label(2);
     link.ends[0].delivery.apply(2, &ControlSettings { label: Some(0x1234), ..Default::default() });
@@ -65,7 +65,7 @@ fn f_24_a_flow_that_is_moved_keeps_its_index_and_takes_its_acknowledgements_alon
 }
 
 #[test]
-fn f_25_the_sum_of_the_windows_holds_and_a_flow_alone_may_exceed_its_own() {
+fn f25_the_sum_of_the_windows_holds_and_a_flow_alone_may_exceed_its_own() {
     let mut link = Link::new(flows("spray", 4), Box::new(|_, from, _: &_| if from == 1 { LOST } else { after(DELAY) }));
     set_windows(&mut link, [1, 1, 1, 29]);
     assert_eq!(link.ends[0].delivery.fcwnd(), Cwnd::packets(32));
@@ -77,7 +77,7 @@ fn f_25_the_sum_of_the_windows_holds_and_a_flow_alone_may_exceed_its_own() {
 }
 
 #[test]
-fn f_26_every_packet_takes_the_flow_whose_window_is_open_furthest() {
+fn f26_every_packet_takes_the_flow_whose_window_is_open_furthest() {
     let windows = [10, 6, 4, 12];
     let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
     let mut link = Link::new(flows("largest-window", 4), Box::new(rule));
@@ -94,7 +94,7 @@ fn f_26_every_packet_takes_the_flow_whose_window_is_open_furthest() {
 }
 
 #[test]
-fn f_26_ties_go_round_and_a_slow_path_draws_less() {
+fn f26_ties_go_round_and_a_slow_path_draws_less() {
     let slow = |factor: u64| {
         let rule = move |_, _, departure: &Departure| {
             after(if flow(departure) == 2 { DELAY.saturating_mul(factor) } else { DELAY })
@@ -115,7 +115,7 @@ fn f_26_ties_go_round_and_a_slow_path_draws_less() {
 }
 
 #[test]
-fn f_27_an_acknowledgement_echoes_the_latest_packet_of_its_own_flow() {
+fn f27_an_acknowledgement_echoes_the_latest_packet_of_its_own_flow() {
     let rule = |_, _, departure: &Departure| after(DELAY.saturating_mul(1 + flow(departure) as u64));
     let mut link = Link::new(flows("spray", 4), Box::new(rule));
     link.ends[0].upper.pushes(400);
@@ -135,7 +135,7 @@ fn f_27_an_acknowledgement_echoes_the_latest_packet_of_its_own_flow() {
 }
 
 #[test]
-fn f_28_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
+fn f28_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
     // Flow 3's acknowledgements are lost: others acknowledge its packets.
     let rule = |_, from, departure: &Departure| {
         if from == 1 && flow(departure) == 3 { LOST } else { after(DELAY) }
@@ -163,7 +163,7 @@ fn two_paths(departure: &Departure) -> Duration {
 }
 
 #[test]
-fn f_29_paths_of_different_delay_cause_no_retransmission() {
+fn f29_paths_of_different_delay_cause_no_retransmission() {
     for paths in ["largest-window", "spray", "scatter"] {
         let mut link = Link::new(flows(paths, 2), Box::new(|_, _, departure: &_| after(two_paths(departure))));
         link.ends[0].upper.pushes(5_000);
@@ -177,7 +177,7 @@ fn f_29_paths_of_different_delay_cause_no_retransmission() {
 }
 
 #[test]
-fn f_29_a_loss_on_one_path_is_repaired_by_what_comes_back_on_the_other() {
+fn f29_a_loss_on_one_path_is_repaired_by_what_comes_back_on_the_other() {
     // Nothing comes back on path 0, and one of its packets is lost.
     let rule = |_, from, departure: &Departure| {
         let on_first = departure.label.flow(1) == 0;

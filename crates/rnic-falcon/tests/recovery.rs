@@ -53,7 +53,7 @@ fn departures(link: &Link<'_>, number: u32) -> Vec<Time> {
 }
 
 #[test]
-fn f_11_reordering_within_the_window_retransmits_nothing() {
+fn f11_reordering_within_the_window_retransmits_nothing() {
     let mut random = RandomStreams::new(3).stream("jitter");
     let rule = move |_, from, _: &_| after(DELAY + Duration::from_ns(if from == 0 { random.below(2_000) } else { 0 }));
     let mut link = Link::new(asking(config()), Box::new(rule));
@@ -67,7 +67,7 @@ fn f_11_reordering_within_the_window_retransmits_nothing() {
 }
 
 #[test]
-fn f_11_a_loss_is_repaired_a_round_trip_and_a_reordering_window_after_it_left() {
+fn f11_a_loss_is_repaired_a_round_trip_and_a_reordering_window_after_it_left() {
     let mut link = Link::new(asking(config()), Box::new(losing(&[100], 1)));
     link.ends[0].upper.pushes(400);
     link.run_for(Duration::from_ms(2));
@@ -80,7 +80,7 @@ fn f_11_a_loss_is_repaired_a_round_trip_and_a_reordering_window_after_it_left() 
 }
 
 #[test]
-fn f_11_a_lost_retransmission_needs_no_timeout() {
+fn f11_a_lost_retransmission_needs_no_timeout() {
     // A window that stays open for as long as it takes: what is sent meanwhile tells of the loss.
     let mut config = asking(config());
     (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
@@ -96,7 +96,7 @@ fn f_11_a_lost_retransmission_needs_no_timeout() {
 }
 
 #[test]
-fn f_11_packets_sent_after_the_one_that_arrived_are_not_judged() {
+fn f11_packets_sent_after_the_one_that_arrived_are_not_judged() {
     // Probe 8: everything after packet 10 is lost, 10 itself is not: nothing can be known of them but by silence.
     let rule = |_, from, departure: &Departure| {
         if from == 0 && !departure.again && psn(departure) > 10 { LOST } else { after(DELAY) }
@@ -108,7 +108,7 @@ fn f_11_packets_sent_after_the_one_that_arrived_are_not_judged() {
 }
 
 #[test]
-fn f_12_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
+fn f12_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
     for lost in [1, 5] {
         let rule = move |_, from, departure: &Departure| {
             let tail = from == 0 && !departure.again && is_push(departure) && psn(departure) >= 20 - lost;
@@ -130,7 +130,7 @@ fn f_12_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
 }
 
 #[test]
-fn f_13_distance_and_time_retransmit_different_packets() {
+fn f13_distance_and_time_retransmit_different_packets() {
     // Packet 50 is lost, and only two come after it.
     let run = |recovery| {
         let mut link = Link::new(asking(config_of(recovery, "ecmp")), Box::new(losing(&[50], 1)));
@@ -146,7 +146,7 @@ fn f_13_distance_and_time_retransmit_different_packets() {
 }
 
 #[test]
-fn f_13_distance_repairs_what_has_enough_above_it() {
+fn f13_distance_repairs_what_has_enough_above_it() {
     let mut link = Link::new(asking(config_of("ooo-distance", "ecmp")), Box::new(losing(&[50, 52, 60], 1)));
     link.ends[0].upper.pushes(200);
     link.run_for(micros(200));
@@ -156,7 +156,7 @@ fn f_13_distance_repairs_what_has_enough_above_it() {
 }
 
 #[test]
-fn f_13_distance_never_recovers_a_tail_before_the_timeout() {
+fn f13_distance_never_recovers_a_tail_before_the_timeout() {
     let mut config = asking(config_of("ooo-distance", "ecmp"));
     tune(&mut config, "rto", "300us");
     let mut link = Link::new(config, Box::new(losing(&[17, 18, 19], 1)));
@@ -172,7 +172,7 @@ fn f_13_distance_never_recovers_a_tail_before_the_timeout() {
 }
 
 #[test]
-fn f_14_without_acknowledgements_each_packet_times_out_by_itself() {
+fn f14_without_acknowledgements_each_packet_times_out_by_itself() {
     let mut config = config();
     tune(&mut config, "rto", "500us");
     let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
@@ -192,7 +192,7 @@ fn f_14_without_acknowledgements_each_packet_times_out_by_itself() {
 }
 
 #[test]
-fn f_14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
+fn f14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
     for give_up in [false, true] {
         let mut config = config();
         config.attempts_max = 3;
@@ -313,7 +313,7 @@ fn ordered_connections_send_again_in_rsn_order_across_both_windows() {
 }
 
 #[test]
-fn f_12_probes_that_nothing_answers_come_at_twice_the_wait_and_never_replace_the_timeout() {
+fn f12_probes_that_nothing_answers_come_at_twice_the_wait_and_never_replace_the_timeout() {
     // The peer falls silent for good after the first ten packets.
     let rule = |_, from, departure: &Departure| {
         if from == 0 && psn(departure) >= 10 { LOST } else { after(DELAY) }
@@ -334,7 +334,7 @@ fn f_12_probes_that_nothing_answers_come_at_twice_the_wait_and_never_replace_the
 }
 
 #[test]
-fn f_15_times_that_the_adaptive_engine_sets_replace_the_policys() {
+fn f15_times_that_the_adaptive_engine_sets_replace_the_policys() {
     let wait_for = |settings: ControlSettings| {
         let mut link = Link::new(asking(config()), Box::new(losing(&[100], 1)));
         link.ends[0].delivery.apply(0, &settings);
@@ -365,7 +365,7 @@ fn f_15_times_that_the_adaptive_engine_sets_replace_the_policys() {
 }
 
 #[test]
-fn f_15_timeouts_follow_the_round_trip() {
+fn f15_timeouts_follow_the_round_trip() {
     // Ten times the delay from 1 ms on; packet 100 is lost before, 900 after.
     let start = rnic_base::Time::from_us(1_000);
     let mut lose = losing(&[100, 900], 1);

@@ -61,7 +61,7 @@ fn tags(net: &Net) -> Vec<u64> {
 }
 
 #[test]
-fn f_2_pushes_take_data_there_and_pulls_bring_it_back() {
+fn f2_pushes_take_data_there_and_pulls_bring_it_back() {
     let mut net = Net::new(WORLD, 1);
     submit(&mut net, &[Kind::Push; 3]);
     net.run();
@@ -75,7 +75,7 @@ fn f_2_pushes_take_data_there_and_pulls_bring_it_back() {
 }
 
 #[test]
-fn f_3_a_transaction_is_one_packet_at_most_and_completes_once() {
+fn f3_a_transaction_is_one_packet_at_most_and_completes_once() {
     let mut net = Net::new(WORLD, 1);
     assert_eq!(net.submit(0, 0, Kind::Push, 4_097), Err(SubmitError::TooLong { length: 4_097, mtu: 4_096 }));
     submit(&mut net, &[Kind::Push, Kind::Push]);
@@ -88,7 +88,7 @@ fn f_3_a_transaction_is_one_packet_at_most_and_completes_once() {
 
 /// Probe 5 of falcon.md: RSN order across both windows.
 #[test]
-fn f_5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
+fn f5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
     for seed in 0..60 {
         let manners = Manners { done_at_once: 500, not_ready: 100, ..WORLD.manners };
         let mut net = Net::new(World { lost: 100, doubled: 50, manners, ..WORLD }, seed);
@@ -105,7 +105,7 @@ fn f_5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_do
 }
 
 #[test]
-fn f_5_unordered_connections_deliver_and_complete_each_once() {
+fn f5_unordered_connections_deliver_and_complete_each_once() {
     for seed in 0..60 {
         let manners = Manners { done_at_once: 500, not_ready: 100, ..WORLD.manners };
         let mut net = Net::new(World { lost: 100, doubled: 50, manners, ..UNORDERED }, seed);
@@ -122,7 +122,7 @@ fn f_5_unordered_connections_deliver_and_complete_each_once() {
 }
 
 #[test]
-fn f_6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
+fn f6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
     for (world, early) in [(WORLD, vec![]), (UNORDERED, vec![rsn(1), rsn(2)])] {
         let mut net = Net::new(world, 1);
         submit(&mut net, &[Kind::Push; 3]);
@@ -140,7 +140,7 @@ fn f_6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
 }
 
 #[test]
-fn f_7_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
+fn f7_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
     for kind in [Kind::Push, Kind::Pull] {
         let mut net = Net::new(WORLD, 1);
         net.ends[1][0].ulp.manners.not_ready = 1_000;
@@ -160,7 +160,7 @@ fn f_7_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
 }
 
 #[test]
-fn f_7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
+fn f7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
     let mut net = Net::new(WORLD, 1);
     net.ends[1][0].ulp.manners.not_ready = 1_000;
     submit(&mut net, &[Kind::Pull]);
@@ -177,7 +177,7 @@ fn f_7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
 
 /// Probe 3 of falcon.md, the upper layer's part: a lost refusal is said again, and a Resync takes the packet's place.
 #[test]
-fn f_8_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
+fn f8_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
     for world in [WORLD, UNORDERED] {
         let mut net = Net::new(world, 1);
         submit(&mut net, &[Kind::Push; 4]);
@@ -205,7 +205,7 @@ fn f_8_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
 }
 
 #[test]
-fn f_33_what_is_held_for_a_transaction_is_free_when_it_is_over() {
+fn f33_what_is_held_for_a_transaction_is_free_when_it_is_over() {
     let mut net = Net::new(WORLD, 1);
     submit(&mut net, &[Kind::Pull, Kind::Push]);
     let usage = *net.ends[0][0].transactions.usage();
@@ -216,7 +216,7 @@ fn f_33_what_is_held_for_a_transaction_is_free_when_it_is_over() {
 }
 
 #[test]
-fn f_34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
+fn f34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
     let mut capacity = WORLD.resources.capacity;
     capacity[0] = Amount { packets: 8, buffers: 512 };
     capacity[3] = Amount { packets: 2, buffers: 64 };
@@ -233,7 +233,7 @@ fn f_34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
 }
 
 #[test]
-fn f_35_a_slow_connection_is_stopped_before_the_pool_is_empty() {
+fn f35_a_slow_connection_is_stopped_before_the_pool_is_empty() {
     let transactions = TransactionConfig { isolation: Isolation::Dynamic, ..WORLD.transactions };
     let mut capacity = WORLD.resources.capacity;
     capacity[0] = Amount { packets: 64, buffers: 4_096 };
@@ -248,7 +248,7 @@ fn f_35_a_slow_connection_is_stopped_before_the_pool_is_empty() {
 }
 
 #[test]
-fn f_41_types_take_turns_and_each_is_in_order() {
+fn f41_types_take_turns_and_each_is_in_order() {
     let mut net = Net::new(UNORDERED, 1);
     for nic in [0, 1] {
         (0..4).for_each(|_| net.submit(nic, 0, Kind::Pull, 100).unwrap());

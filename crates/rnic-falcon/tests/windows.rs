@@ -39,7 +39,7 @@ fn out_of_window(departure: &Departure) -> OutOfWindow {
 }
 
 #[test]
-fn f_4_a_wedged_request_window_does_not_stop_responses() {
+fn f4_a_wedged_request_window_does_not_stop_responses() {
     // No Pull Request of end 0 ever arrives; end 1 pulls from end 0, whose responses go the same way.
     let rule = |_, from, departure: &Departure| {
         let is_request = departure.packet.body.packet_type() == PacketType::PullRequest;
@@ -59,7 +59,7 @@ fn f_4_a_wedged_request_window_does_not_stop_responses() {
 }
 
 #[test]
-fn f_9_one_acknowledgement_names_every_hole() {
+fn f9_one_acknowledgement_names_every_hole() {
     let mut config = silent(config());
     config.coalesce_count = 18;
     let rule = |_, from, departure: &Departure| {
@@ -99,7 +99,7 @@ fn beyond_the_window(rule: OutOfWindowRule, room: Option<u32>) -> Link<'static> 
 }
 
 #[test]
-fn f_10_packets_beyond_the_window_are_kept_while_there_is_room() {
+fn f10_packets_beyond_the_window_are_kept_while_there_is_room() {
     let mut link = beyond_the_window(OutOfWindowRule::Keep, None);
     assert_eq!(link.ends[1].upper.kept.len(), 299);
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 0);
@@ -109,7 +109,7 @@ fn f_10_packets_beyond_the_window_are_kept_while_there_is_room() {
 }
 
 #[test]
-fn f_10_the_specification_drops_them_and_says_so() {
+fn f10_the_specification_drops_them_and_says_so() {
     let mut link = beyond_the_window(OutOfWindowRule::Drop, None);
     assert_eq!(link.ends[1].upper.kept.len(), 127, "base + 1 to base + 127");
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
@@ -121,7 +121,7 @@ fn f_10_the_specification_drops_them_and_says_so() {
 }
 
 #[test]
-fn f_10_without_room_beyond_the_window_the_sender_is_told_too() {
+fn f10_without_room_beyond_the_window_the_sender_is_told_too() {
     let mut link = beyond_the_window(OutOfWindowRule::Keep, Some(127));
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
     assert_eq!(link.ends[1].delivery.counters().nacks_sent, 0, "a notification, not 172 NACKs");
@@ -171,7 +171,7 @@ fn next_answer(delivery: &mut Delivery, upper: &mut Counting, now: Time) -> Opti
 }
 
 #[test]
-fn probe_2_edges_of_both_windows_under_the_specification() {
+fn probe2_edges_of_both_windows_under_the_specification() {
     for first in [0, u32::MAX - 5, u32::MAX] {
         let mut config = silent(config());
         config.out_of_window = OutOfWindowRule::Drop;
@@ -210,7 +210,7 @@ fn probe_2_edges_of_both_windows_under_the_specification() {
 }
 
 #[test]
-fn probe_3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
+fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     let mut config = silent(config());
     config.extended = ExtendedRule::WhenReceived;
     let mut upper = Counting::new();
@@ -241,7 +241,7 @@ fn ack(request: u32, data: u32, t1: Time, t3: Time) -> Packet {
 }
 
 #[test]
-fn probe_4_a_stale_acknowledgement_is_dropped_whole() {
+fn probe4_a_stale_acknowledgement_is_dropped_whole() {
     for accept_stale in [false, true] {
         let mut config = config();
         config.accept_stale = accept_stale;
@@ -267,7 +267,7 @@ fn probe_4_a_stale_acknowledgement_is_dropped_whole() {
 }
 
 #[test]
-fn probe_4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
+fn probe4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
     for early in [false, true] {
         let (mut delivery, mut upper) = (Delivery::new(silent(config())), Counting::new());
         let now = Time::from_us(1_000);
@@ -281,7 +281,7 @@ fn probe_4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
 }
 
 #[test]
-fn f_21_the_share_of_packets_that_ask_follows_the_rule() {
+fn f21_the_share_of_packets_that_ask_follows_the_rule() {
     let count = |rule: AckRequestRule, fcwnd: u64| {
         let mut config = config();
         (config.ack_request, config.fcwnd) = (rule, Cwnd::packets(fcwnd));
@@ -303,7 +303,7 @@ fn f_21_the_share_of_packets_that_ask_follows_the_rule() {
 }
 
 #[test]
-fn f_21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time() {
+fn f21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time() {
     for asks in [false, true] {
         let mut config = silent(config());
         if asks {

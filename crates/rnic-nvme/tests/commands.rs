@@ -22,7 +22,7 @@ fn completions(net: &mut Net) -> Vec<Completion> {
 }
 
 #[test]
-fn f_2_an_nvme_read_is_a_push_there_and_a_push_back_per_unit() {
+fn f2_an_nvme_read_is_a_push_there_and_a_push_back_per_unit() {
     let mut net = Net::new(WORLD, 1);
     submit(&mut net, Read, 0, 3 * 8, 5);
     assert!(net.run());
@@ -33,7 +33,7 @@ fn f_2_an_nvme_read_is_a_push_there_and_a_push_back_per_unit() {
 }
 
 #[test]
-fn f_2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
+fn f2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
     let mut net = Net::new(WORLD, 1);
     submit(&mut net, Write, 0, 2 * 8 + 1, 5);
     assert!(net.run());

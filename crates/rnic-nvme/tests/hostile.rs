@@ -50,7 +50,7 @@ fn error(reply: PushReply) -> Option<PeerError> {
 }
 
 #[test]
-fn f_8_answers_that_make_no_sense_are_refused_and_the_unit_goes_on() {
+fn f8_answers_that_make_no_sense_are_refused_and_the_unit_goes_on() {
     let (mut net, base) = with_request(Read);
     let wrong_tag = Base { initiator_tag: base.initiator_tag ^ 1 << 20, ..base };
     for (answer, expected) in [
@@ -76,7 +76,7 @@ fn f_8_answers_that_make_no_sense_are_refused_and_the_unit_goes_on() {
 }
 
 #[test]
-fn f_8_an_answer_of_the_wrong_length_ends_its_unit_in_error() {
+fn f8_an_answer_of_the_wrong_length_ends_its_unit_in_error() {
     for payload_len in [0, 512, 4095, 4097] {
         let (mut net, base) = with_request(Read);
         assert_eq!(push(&mut net, &request(base, BROUGHT, payload_len)), Some(PeerError::WrongLength));
@@ -115,7 +115,7 @@ fn pulls_that_make_no_sense_are_counted_and_those_of_one_end_are_bounded() {
 }
 
 #[test]
-fn f_8_requests_that_make_no_sense_never_reach_the_device() {
+fn f8_requests_that_make_no_sense_never_reach_the_device() {
     let mut net = Net::new(WORLD, 1);
     let base = Base { units_less_one: 1, unit: 1, ..Base::default() };
     let command = nvme::Command { target_nsid: NAMESPACE, blocks: 15, ..nvme::Command::default() };
@@ -160,7 +160,7 @@ fn with_pull() -> (Net, Base, u64) {
 }
 
 #[test]
-fn f_8_data_that_is_not_the_units_is_never_written() {
+fn f8_data_that_is_not_the_units_is_never_written() {
     let (_, base, _) = with_pull();
     let bad = Base { data_invalid: true, ..base };
     let other = Base { target_tag: base.target_tag + 1, ..base };

@@ -201,7 +201,7 @@ fn timestamps_count_units_of_131_072_ns() {
 
 /// After losses {3, 7, 9} of 0..20 one acknowledgement names exactly those holes: in its bytes.
 #[test]
-fn f_9_bitmaps_on_the_wire_name_the_holes() {
+fn f9_bitmaps_on_the_wire_name_the_holes() {
     let received = (0..=20u32).filter(|psn| ![3, 7, 9].contains(psn));
     let base = 3;
     let bits = received.filter(|psn| *psn > base).fold(0, |bits, psn| bits | 1u128 << (psn - base));
@@ -221,7 +221,7 @@ fn f_9_bitmaps_on_the_wire_name_the_holes() {
 
 /// T1 of data and T3 of acknowledgements travel in the vector, nowhere else.
 #[test]
-fn f_42_timestamps_travel_in_the_vector() {
+fn f42_timestamps_travel_in_the_vector() {
     for golden in all() {
         for header in around() {
             let mut datagram = Vec::new();
@@ -240,7 +240,7 @@ fn f_42_timestamps_travel_in_the_vector() {
 
 /// The receiver finds the flow in the label's low bits, and the acknowledgement goes back with the same.
 #[test]
-fn f_27_the_flow_is_in_the_labels_low_bits() {
+fn f27_the_flow_is_in_the_labels_low_bits() {
     let way = common::way("[fd00::3]:49153", "[fd00::6]:1000");
     for (flows, bits) in [(1u8, 0), (4, 2), (8, 3)] {
         let mut labels = BTreeSet::new();

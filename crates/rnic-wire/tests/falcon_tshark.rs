@@ -349,7 +349,7 @@ fn eack(data_base: u32, data_received: u128) -> Packet {
 
 /// After losses {3, 7, 9} of 0..20 the capture says so in words; sets go on over the end of the number space.
 #[test]
-fn f_9_a_capture_names_the_holes() {
+fn f9_a_capture_names_the_holes() {
     let holes = (0..18).filter(|bit| ![0, 4, 6].contains(bit)).fold(0, |bits, bit| bits | 1u128 << bit);
     let packets = [eack(3, holes), eack(u32::MAX - 1, 0b1_0110), eack(7, 0), eack(0, u128::MAX)];
     let datagrams = packets.map(|packet| sent(datagram(&around()[0], &packet), 0));
@@ -385,7 +385,7 @@ fn waits_are_shown_in_milliseconds() {
 
 /// The flow has as many bits as the connection says, and IPv4 has no label for it.
 #[test]
-fn f_27_a_capture_shows_the_flow() {
+fn f27_a_capture_shows_the_flow() {
     let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
     let whole = datagram(&around()[0], &golden.packet);
     let way = common::way("10.1.2.3:49152", "10.4.5.6:1000");
@@ -406,7 +406,7 @@ fn f_27_a_capture_shows_the_flow() {
 
 /// Of a packet with a key only the connection is seen, unless told that captures are in clear.
 #[test]
-fn f_42_sealed_packets_show_their_connection_alone() {
+fn f42_sealed_packets_show_their_connection_alone() {
     let golden = all().into_iter().find(|golden| golden.name == "SEND only").expect("a golden packet");
     let [_, header] = around();
     let header = psp::Header { cipher: psp::Cipher::Gcm128, ..header };

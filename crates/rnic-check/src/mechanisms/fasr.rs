@@ -2,7 +2,7 @@
 
 use super::{Mechanism, Paper};
 
-pub(super) const PAPER: Paper = Paper { letter: 'R', name: "FaSR (2025)", mechanisms: MECHANISMS };
+pub(super) const PAPER: Paper = Paper { mark: "R", name: "FaSR (2025)", mechanisms: MECHANISMS, gaps: &[] };
 
 const fn tested(section: &'static str, what: &'static str) -> Mechanism {
     Mechanism { what, section, left_out: "" }

@@ -2,7 +2,7 @@
 
 use super::{Mechanism, Paper};
 
-pub(super) const PAPER: Paper = Paper { letter: 'I', name: "IRN (SIGCOMM'18)", mechanisms: MECHANISMS };
+pub(super) const PAPER: Paper = Paper { mark: "I", name: "IRN (SIGCOMM'18)", mechanisms: MECHANISMS, gaps: &[] };
 
 const fn tested(section: &'static str, what: &'static str) -> Mechanism {
     Mechanism { what, section, left_out: "" }

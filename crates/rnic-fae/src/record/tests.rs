@@ -81,7 +81,7 @@ fn bytes_of(fields: &[(u32, u64)]) -> [u8; 64] {
 
 /// Specification 10.6.2.1 in the order of falcon.md 5.2, then what is ours.
 #[test]
-fn f_22_an_event_is_its_table_bit_for_bit() {
+fn f22_an_event_is_its_table_bit_for_bit() {
     let table = [
         (24, 0xab_cdef), // connection_id
         (2, 2),          // event_type: retransmission
@@ -134,7 +134,7 @@ fn f_22_an_event_is_its_table_bit_for_bit() {
 }
 
 #[test]
-fn f_23_a_response_is_its_table_bit_for_bit() {
+fn f23_a_response_is_its_table_bit_for_bit() {
     let table = [
         (24, 0xab_cdef), // connection_id
         (1, 1),          // randomize_path

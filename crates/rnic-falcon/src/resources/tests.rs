@@ -13,7 +13,7 @@ const TINY: ResourceConfig = ResourceConfig {
 
 /// F-31: transactions hold contexts and buffers, as many as the specification's tables say.
 #[test]
-fn f_31_costs_are_those_of_the_tables() {
+fn f31_costs_are_those_of_the_tables() {
     let units = cost::Units { tx: 64, rx: 256 };
     let push = units.push(1_000);
     assert_eq!((push.tx, push.rx), (Amount { packets: 1, buffers: 16 }, Amount { packets: 1, buffers: 0 }));
@@ -26,7 +26,7 @@ fn f_31_costs_are_those_of_the_tables() {
 
 /// F-32: fill any part to the brim, and the other three are as they were.
 #[test]
-fn f_32_parts_do_not_starve_each_other() {
+fn f32_parts_do_not_starve_each_other() {
     for full in Part::ALL {
         let mut resources = Resources::new(TINY);
         let mut held: Vec<Held> = std::iter::from_fn(|| resources.hold(full, Amount::packet(1))).collect();
@@ -41,7 +41,7 @@ fn f_32_parts_do_not_starve_each_other() {
 
 /// F-32: without carving, one part takes it all.
 #[test]
-fn f_32_shared_pools_are_shared() {
+fn f32_shared_pools_are_shared() {
     let count = |carving, part| {
         let mut resources = Resources::new(ResourceConfig { carving, ..TINY });
         let held: Vec<Held> = std::iter::from_fn(|| resources.hold(part, Amount::packet(1))).collect();
@@ -56,7 +56,7 @@ fn f_32_shared_pools_are_shared() {
 
 /// F-32: beyond the threshold only the head of a line gets in.
 #[test]
-fn f_32_the_last_room_is_for_the_head_of_line() {
+fn f32_the_last_room_is_for_the_head_of_line() {
     let mut resources = Resources::new(TINY);
     let mut held: Vec<Held> = (0..3).map(|_| resources.hold_arrival(Amount::packet(1), false).unwrap()).collect();
     assert_eq!(resources.zone(), Zone::Red);
@@ -70,7 +70,7 @@ fn f_32_the_last_room_is_for_the_head_of_line() {
 
 /// F-33: a request is accepted with room for what it brings, or not at all.
 #[test]
-fn f_33_both_ends_of_a_transaction_are_reserved_together() {
+fn f33_both_ends_of_a_transaction_are_reserved_together() {
     let mut resources = Resources::new(TINY);
     let need = TINY.units.pull(8 * 256);
     let (tx, rx) = resources.hold_transaction(need).expect("room for one");
@@ -83,7 +83,7 @@ fn f_33_both_ends_of_a_transaction_are_reserved_together() {
 
 /// F-33: whatever is held in whatever order, all of it comes back.
 #[test]
-fn f_33_nothing_leaks() {
+fn f33_nothing_leaks() {
     for carving in [Carving::Full, Carving::SharedDirections, Carving::SharedClasses, Carving::None] {
         let mut random = RandomStreams::new(1).stream("resources");
         let mut resources = Resources::new(ResourceConfig { carving, ..TINY });
@@ -105,7 +105,7 @@ fn f_33_nothing_leaks() {
 
 /// F-35: T = alpha x free: the threshold moves with what others hold, and the slow one is stopped before all is gone.
 #[test]
-fn f_35_thresholds_move_with_what_is_free() {
+fn f35_thresholds_move_with_what_is_free() {
     let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
     let mut resources = Resources::new(config);
     let usage = |packets| Usage { tx: Amount { packets, buffers: 0 }, ..Usage::default() };
@@ -119,7 +119,7 @@ fn f_35_thresholds_move_with_what_is_free() {
 
 /// F-36: the connection whose alpha falls is the one that is held back.
 #[test]
-fn f_36_alpha_concerns_one_connection() {
+fn f36_alpha_concerns_one_connection() {
     let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
     let resources = Resources::new(config);
     let fast = Usage { tx: Amount { packets: 4, buffers: 0 }, ..Usage::default() };
@@ -134,7 +134,7 @@ fn f_36_alpha_concerns_one_connection() {
 
 /// F-18: the level that travels is the fuller of packets and buffers, smoothed.
 #[test]
-fn f_18_levels_follow_occupancy() {
+fn f18_levels_follow_occupancy() {
     let capacity = Amount { packets: 100, buffers: 320 };
     let mut level = level::Level::default();
     let mut settled = |held| {

@@ -273,7 +273,7 @@ mod tests {
 
     /// The nonce is the twelve bytes from the index to the vector, as they travel.
     #[test]
-    fn f_42_the_timestamp_is_in_the_vector_and_the_nonce() {
+    fn f42_the_timestamp_is_in_the_vector_and_the_nonce() {
         let mut bytes = [0; LEN_MAX];
         HEADER.emit(&mut bytes);
         assert_eq!(HEADER.nonce(), bytes[4..16]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn f_42_the_connection_is_in_clear_and_the_rest_is_sealed() {
+    fn f42_the_connection_is_in_clear_and_the_rest_is_sealed() {
         let with_cookie = Layout::new(true, 24 + 32 + 16);
         assert_eq!((with_cookie.associated(), with_cookie.sealed()), (0..28, 28..56));
         assert_eq!((with_cookie.message(), with_cookie.icv()), (24..56, 56..72));

@@ -7,7 +7,7 @@ use rnic_base::RandomStreams;
 use super::*;
 
 #[test]
-fn f_20_the_wheel_lets_connections_go_in_slot_order_and_never_early() {
+fn f20_the_wheel_lets_connections_go_in_slot_order_and_never_early() {
     let mut wheel = Wheel::new(4);
     let at = Time::from_ns;
     wheel.wait(2, at(1_000));

@@ -36,7 +36,7 @@ fn report(sent: u32, there: u32, wait: u32, back: u32, skew: u32) -> FlowReport 
 }
 
 #[test]
-fn f_17_a_skewed_clock_leaves_the_fabric_delay_unchanged() {
+fn f17_a_skewed_clock_leaves_the_fabric_delay_unchanged() {
     let second = Ticks::of(Duration::from_secs(1)).get();
     assert_eq!(second, 7_629_395);
     for skew in [0, 1, second, Ticks::MAX.get(), Ticks::MAX.get() / 2] {
@@ -49,7 +49,7 @@ fn f_17_a_skewed_clock_leaves_the_fabric_delay_unchanged() {
 }
 
 #[test]
-fn f_17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay() {
+fn f17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay() {
     for wait in [0, 61, 100_000] {
         let report = report(16_777_000, 90, wait, 100, 12_345);
         assert_eq!(report.fabric_delay().get(), 190);
@@ -58,7 +58,7 @@ fn f_17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay
 }
 
 #[test]
-fn f_17_rounding_never_makes_a_short_delay_two_seconds() {
+fn f17_rounding_never_makes_a_short_delay_two_seconds() {
     // The way takes half a tick; seen by clocks of whole ticks the receiver's part is longer than the whole.
     let report =
         FlowReport { t1: Ticks::new(10), t2: Ticks::new(10), t3: Ticks::new(12), t4: Ticks::new(11), ..REPORT };
@@ -86,7 +86,7 @@ fn ticks_round_to_the_nearest_and_stop_at_24_bits() {
 }
 
 #[test]
-fn f_20_a_gap_is_never_shorter_than_asked_for() {
+fn f20_a_gap_is_never_shorter_than_asked_for() {
     for ticks in [0, 1, 3, 4, 124, 125, 126, 99_999] {
         let gap = Gap::of_ticks(ticks);
         let (asked, made) = (ticks * 131_072, gap.duration().as_ps());
@@ -97,7 +97,7 @@ fn f_20_a_gap_is_never_shorter_than_asked_for() {
 }
 
 #[test]
-fn f_23_codes_of_shares_and_rates() {
+fn f23_codes_of_shares_and_rates() {
     assert_eq!(Alpha::code(0).of_free(100), 800);
     assert_eq!(Alpha::code(6).of_free(100), 12, "an eighth");
     assert_eq!(Alpha::code(15).of_free(100), 1, "one at least");

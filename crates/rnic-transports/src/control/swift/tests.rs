@@ -184,7 +184,7 @@ fn probe_7_the_gate_survives_the_wrap_of_24_bits() {
 }
 
 #[test]
-fn f_20_a_window_below_one_packet_is_a_packet_every_so_many_round_trips() {
+fn f20_a_window_below_one_packet_is_a_packet_every_so_many_round_trips() {
     let mut driver = Driver::new(&[]);
     for _ in 0..40 {
         driver.ack(20_000, 0, 3_000);
@@ -220,7 +220,7 @@ fn probe_7_ncwnd_is_whole_packets_and_moves_as_specified() {
 }
 
 #[test]
-fn f_16_the_two_windows_answer_to_their_own_signal_alone() {
+fn f16_the_two_windows_answer_to_their_own_signal_alone() {
     let mut fabric = Driver::new(&[]);
     let mut nic = Driver::new(&[]);
     for _ in 0..10 {
@@ -235,7 +235,7 @@ fn f_16_the_two_windows_answer_to_their_own_signal_alone() {
 }
 
 #[test]
-fn f_17_a_coalesced_acknowledgement_does_not_look_like_congestion() {
+fn f17_a_coalesced_acknowledgement_does_not_look_like_congestion() {
     let mut prompt = Driver::new(&[]);
     let mut late = Driver::new(&[]);
     for _ in 0..50 {
@@ -249,7 +249,7 @@ fn f_17_a_coalesced_acknowledgement_does_not_look_like_congestion() {
 }
 
 #[test]
-fn f_15_timeouts_follow_a_round_trip_that_grows_tenfold() {
+fn f15_timeouts_follow_a_round_trip_that_grows_tenfold() {
     let mut driver = Driver::new(&[("rto_min", "1us")]);
     let first = driver.last;
     assert!([first.rto, first.rack, first.tlp].iter().all(|t| t.duration() > Duration::from_us(999)), "unmeasured");
@@ -271,7 +271,7 @@ fn f_15_timeouts_follow_a_round_trip_that_grows_tenfold() {
 }
 
 #[test]
-fn f_23_every_result_comes_with_every_answer() {
+fn f23_every_result_comes_with_every_answer() {
     let mut driver = Driver::new(&[]);
     let calm = driver.ack(500, 3, 100);
     assert_eq!(packets(&calm), 32.0 + 96.0 / 1_024.0, "fcwnd: 3/32 more");
@@ -297,7 +297,7 @@ fn retransmissions_cut_once_and_then_close_the_window() {
 }
 
 #[test]
-fn f_30_plb_moves_a_flow_after_five_congested_rounds_in_a_row() {
+fn f30_plb_moves_a_flow_after_five_congested_rounds_in_a_row() {
     let mut driver = Driver::new(&[]);
     let round = |delay: u32, driver: &mut Driver| {
         let window = packets(&driver.last).floor().max(1.0) as u16;
@@ -313,7 +313,7 @@ fn f_30_plb_moves_a_flow_after_five_congested_rounds_in_a_row() {
 }
 
 #[test]
-fn f_30_prr_moves_a_flow_whose_packets_time_out_again_and_again() {
+fn f30_prr_moves_a_flow_whose_packets_time_out_again_and_again() {
     let mut driver = Driver::new(&[]);
     driver.ack(1_000, 0, 100);
     assert!(!driver.again(2_000, 0, 1, false).repath, "one timeout may be a lost packet");
@@ -326,7 +326,7 @@ fn f_30_prr_moves_a_flow_whose_packets_time_out_again_and_again() {
 }
 
 #[test]
-fn f_36_congestion_of_one_connection_lowers_its_share_and_no_others() {
+fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
     let (mut slow, mut calm) = (Driver::new(&[]), Driver::new(&[]));
     let base = calm.ack(500, 1, 100);
     // Target: 191 + 246 / sqrt(32) - 15 = 219; 900 is more than four times that.
