@@ -4,6 +4,10 @@
 //! grows by one packet a round trip, or at once when the last change was a decrease; at or above it, once a round trip,
 //! `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for want of resources cuts
 //! by `max_nic_md`, once a round trip or right after an increase.
+//!
+//! Deviation: the specification moves the marker to now whenever the window stands at its least or most. With more than
+//! one acknowledgement a round trip the gate would then never open at the most, and a full receiver would never be
+//! spared. Here the marker moves when the window *could not go on* in the direction that the level asks for.
 
 use core::hint::select_unpredictable;
 
@@ -32,6 +36,7 @@ impl NicWindow {
     #[inline(always)]
     pub(super) fn on_level(&mut self, level: u32, target: u32, now: Ticks, is_open: bool, srtt: Ticks, largest: u16) {
         let before = self.packets;
+        let end = select_unpredictable(level < target, largest, NCWND_MIN);
         if level < target {
             let grows = !self.grew | is_open;
             self.packets = select_unpredictable(grows, (before + 1).min(largest), before);
@@ -42,7 +47,7 @@ impl NicWindow {
             self.packets = (left as u16).max(before - (before >> DECREASE_MAX_LOG2)).max(NCWND_MIN);
             self.grew = false;
         }
-        self.settle(before, now, srtt, largest);
+        self.settle(before, now, srtt, end);
     }
 
     /// The receiver had no resources for a packet.
@@ -53,12 +58,11 @@ impl NicWindow {
             self.packets = (before - (before >> DECREASE_MAX_LOG2)).max(NCWND_MIN);
             self.grew = false;
         }
-        self.settle(before, now, srtt, u16::MAX);
+        self.settle(before, now, srtt, NCWND_MIN);
     }
 
     #[inline(always)]
-    fn settle(&mut self, before: u16, now: Ticks, srtt: Ticks, largest: u16) {
-        let is_at_end = (self.packets == NCWND_MIN) | (self.packets == largest);
-        timers::settle(&mut self.marker, now, srtt, (self.packets != before) | is_at_end);
+    fn settle(&mut self, before: u16, now: Ticks, srtt: Ticks, end: u16) {
+        timers::settle(&mut self.marker, now, srtt, (self.packets != before) | (self.packets == end));
     }
 }
