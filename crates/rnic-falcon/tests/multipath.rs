@@ -77,7 +77,7 @@ fn f25_the_sum_of_the_windows_holds_and_a_flow_alone_may_exceed_its_own() {
 }
 
 #[test]
-fn f26_every_packet_takes_the_flow_whose_window_is_open_furthest() {
+fn f26_probe9_every_packet_takes_the_flow_whose_window_is_open_furthest() {
     let windows = [10, 6, 4, 12];
     let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
     let mut link = Link::new(flows("largest-window", 4), Box::new(rule));
@@ -135,7 +135,7 @@ fn f27_an_acknowledgement_echoes_the_latest_packet_of_its_own_flow() {
 }
 
 #[test]
-fn f28_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
+fn f28_probe9_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
     // Flow 3's acknowledgements are lost: others acknowledge its packets.
     let rule = |_, from, departure: &Departure| {
         if from == 1 && flow(departure) == 3 { LOST } else { after(DELAY) }

@@ -53,7 +53,7 @@ fn departures(link: &Link<'_>, number: u32) -> Vec<Time> {
 }
 
 #[test]
-fn f11_reordering_within_the_window_retransmits_nothing() {
+fn f11_probe8_reordering_within_the_window_retransmits_nothing() {
     let mut random = RandomStreams::new(3).stream("jitter");
     let rule = move |_, from, _: &_| after(DELAY + Duration::from_ns(if from == 0 { random.below(2_000) } else { 0 }));
     let mut link = Link::new(asking(config()), Box::new(rule));
@@ -96,7 +96,7 @@ fn f11_a_lost_retransmission_needs_no_timeout() {
 }
 
 #[test]
-fn f11_packets_sent_after_the_one_that_arrived_are_not_judged() {
+fn f11_probe8_packets_sent_after_the_one_that_arrived_are_not_judged() {
     // Probe 8: everything after packet 10 is lost, 10 itself is not: nothing can be known of them but by silence.
     let rule = |_, from, departure: &Departure| {
         if from == 0 && !departure.again && psn(departure) > 10 { LOST } else { after(DELAY) }
@@ -108,7 +108,7 @@ fn f11_packets_sent_after_the_one_that_arrived_are_not_judged() {
 }
 
 #[test]
-fn f12_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
+fn f12_probe8_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
     for lost in [1, 5] {
         let rule = move |_, from, departure: &Departure| {
             let tail = from == 0 && !departure.again && is_push(departure) && psn(departure) >= 20 - lost;
@@ -217,7 +217,7 @@ fn f14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
 }
 
 #[test]
-fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
+fn f7_probe3_not_ready_waits_for_the_longer_of_timeout_and_nack() {
     for (timeout, lost_nacks) in [(RnrTimer::at_least(Duration::from_ms(2)), 0), (RnrTimer::from_code(1), 1)] {
         let mut nacks = 0;
         let rule = move |_, _, departure: &Departure| {
@@ -244,7 +244,7 @@ fn not_ready_waits_for_the_longer_of_timeout_and_nack() {
 }
 
 #[test]
-fn a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost() {
+fn f8_probe3_a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost() {
     for lost_nacks in [0, 1, 3] {
         let mut nacks = 0;
         let rule = move |_, _, departure: &Departure| {
@@ -288,7 +288,7 @@ fn want_of_resources_is_reported_and_repaired() {
 }
 
 #[test]
-fn ordered_connections_send_again_in_rsn_order_across_both_windows() {
+fn probe5_ordered_connections_send_again_in_rsn_order_across_both_windows() {
     // Pull Requests and Push Data take turns; everything is lost once, and found lost at the same moment.
     let rule = |_, from, departure: &Departure| if from == 0 && !departure.again { LOST } else { after(DELAY) };
     let mut link = Link::new(config(), Box::new(rule));

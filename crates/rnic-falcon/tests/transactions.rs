@@ -88,7 +88,7 @@ fn f3_a_transaction_is_one_packet_at_most_and_completes_once() {
 
 /// Probe 5 of falcon.md: RSN order across both windows.
 #[test]
-fn f5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
+fn f5_probe5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
     for seed in 0..60 {
         let manners = Manners { done_at_once: 500, not_ready: 100, ..WORLD.manners };
         let mut net = Net::new(World { lost: 100, doubled: 50, manners, ..WORLD }, seed);
@@ -122,7 +122,7 @@ fn f5_unordered_connections_deliver_and_complete_each_once() {
 }
 
 #[test]
-fn f6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
+fn f6_probe5_ordered_holds_what_comes_early_and_unordered_delivers_it() {
     for (world, early) in [(WORLD, vec![]), (UNORDERED, vec![rsn(1), rsn(2)])] {
         let mut net = Net::new(world, 1);
         submit(&mut net, &[Kind::Push; 3]);
@@ -140,7 +140,7 @@ fn f6_ordered_holds_what_comes_early_and_unordered_delivers_it() {
 }
 
 #[test]
-fn f7_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
+fn f7_probe5_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
     for kind in [Kind::Push, Kind::Pull] {
         let mut net = Net::new(WORLD, 1);
         net.ends[1][0].ulp.manners.not_ready = 1_000;
@@ -177,7 +177,7 @@ fn f7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
 
 /// Probe 3 of falcon.md, the upper layer's part: a lost refusal is said again, and a Resync takes the packet's place.
 #[test]
-fn f8_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
+fn f8_probe3_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
     for world in [WORLD, UNORDERED] {
         let mut net = Net::new(world, 1);
         submit(&mut net, &[Kind::Push; 4]);
@@ -230,6 +230,52 @@ fn f34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
     assert_eq!(net.ends[1][0].transactions.stats().no_resources, 6, "one is kept, and a place for the head");
     assert!(net.settle());
     assert_eq!((tags(&net), net.submit(0, 0, Kind::Push, 1)), ((0..8).collect(), Ok(())), "exact, and Xon");
+}
+
+#[test]
+fn probe6_a_pool_full_of_others_still_takes_the_head_of_the_line() {
+    let mut capacity = WORLD.resources.capacity;
+    capacity[3] = Amount { packets: 5, buffers: 80 };
+    let zones = Zones { green: Amount { packets: 4, buffers: 64 }, head_of_line_only: true };
+    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
+    let mut net = Net::new(World { resources, connections: 2, ..WORLD }, 1);
+    for connection in [0, 1] {
+        (0..6).for_each(|_| net.submit(0, connection, Kind::Push, 1_000).expect("room"));
+        while net.send(0, connection) {}
+    }
+    // All but the first of each connection come, and fill what is not for the head of a line.
+    for nth in 1..6 {
+        (0..2).for_each(|_| net.deliver_rsn(1, nth));
+    }
+    assert_eq!(net.nics[1].requests_held().packets, 4);
+    for connection in [0, 1] {
+        net.deliver_rsn(1, 0);
+        assert!(!net.ends[1][connection].ulp.requests.is_empty(), "the head of connection {connection} got in");
+    }
+    assert!(net.settle(), "and then all others");
+}
+
+#[test]
+fn probe6_a_paused_upper_layer_still_gets_its_responses() {
+    let mut capacity = WORLD.resources.capacity;
+    capacity[0] = Amount { packets: 8, buffers: 512 };
+    let resources = ResourceConfig { capacity, ..WORLD.resources };
+    let mut net = Net::new(World { resources, ..WORLD }, 1);
+    submit(&mut net, &[Kind::Pull; 2]);
+    for nic in [0, 1] {
+        while net.submit(nic, 0, Kind::Push, 64).is_ok() {}
+        while net.send(nic, 0) {}
+    }
+    // The Pulls arrive, and everything else is lost: both ends have all that they may send under way.
+    [0, 1].into_iter().for_each(|nth| net.deliver_rsn(1, nth));
+    net.lose_all();
+    while net.work(1, 0) || net.send(1, 0) {}
+    for nic in [0, 1] {
+        assert_eq!(net.submit(nic, 0, Kind::Push, 64), Err(SubmitError::Paused), "NIC {nic}");
+    }
+    while net.deliver() {}
+    assert_eq!((tags(&net), codes(&net)), (vec![0, 1], vec![CompletionCode::Ack; 2]));
+    assert!(net.settle());
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn of(name: &str) -> Golden {
 /// Probe 1 of the conformance list: byte-exact encoding and decoding of every table, with the tables' widths; reserved
 /// types are refused.
 #[test]
-fn falcon_probe_1_every_table_byte_for_byte() {
+fn probe1_every_table_byte_for_byte() {
     for golden in all() {
         let (name, packet) = (golden.name, &golden.packet);
         let mut headers = [0xee; HEADERS_MAX];
@@ -53,7 +53,7 @@ fn falcon_probe_1_every_table_byte_for_byte() {
 
 /// The sizes that the specification gives: 1.2 to 1.6 of our reference, sections 7.2 to 7.8 of the specification.
 #[test]
-fn falcon_probe_1_sizes() {
+fn probe1_sizes() {
     let falcon = |name| of(name).packet.body.packet_type().headers_len();
     assert_eq!(falcon("RDMA READ response only"), 24, "base header");
     assert_eq!(falcon("RDMA READ request"), 32);
@@ -73,7 +73,7 @@ fn falcon_probe_1_sizes() {
 }
 
 #[test]
-fn falcon_probe_1_reserved_types_are_refused() {
+fn probe1_reserved_types_are_refused() {
     let mut seen = BTreeSet::new();
     for code in 0..16u8 {
         let reserved = matches!(code, 1 | 2 | 4 | 7 | 11..=15);
@@ -100,7 +100,7 @@ fn falcon_probe_1_reserved_types_are_refused() {
 }
 
 #[test]
-fn falcon_probe_1_reserved_codes_are_refused() {
+fn probe1_reserved_codes_are_refused() {
     let with = |name, at: usize, byte: u8| {
         let mut bytes = message(&of(name));
         bytes[at] = byte;

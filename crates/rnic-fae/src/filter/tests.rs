@@ -44,7 +44,7 @@ fn gate(ago: u32) -> FlowGate {
 }
 
 #[test]
-fn probe_10_three_thresholds_let_fewer_and_fewer_in() {
+fn probe10_three_thresholds_let_fewer_and_fewer_in() {
     let enters = |occupancy, ago, acked| {
         FILTER.admit(&mut gate(ago), &event(1, 100_000, acked), occupancy, CAPACITY).map(|event| event.report.acked)
     };
@@ -71,7 +71,7 @@ fn probe_10_three_thresholds_let_fewer_and_fewer_in() {
 }
 
 #[test]
-fn probe_10_refused_events_keep_their_packets_and_saturate() {
+fn probe10_refused_events_keep_their_packets_and_saturate() {
     let mut gate = gate(1);
     for _ in 0..3 {
         assert_eq!(FILTER.admit(&mut gate, &event(1, 100_000, 100), 15, CAPACITY), Err(Refusal::Busy));
@@ -87,7 +87,7 @@ fn probe_10_refused_events_keep_their_packets_and_saturate() {
 }
 
 #[test]
-fn probe_10_one_event_of_a_flow_is_outstanding() {
+fn probe10_one_event_of_a_flow_is_outstanding() {
     let mut queue = EventQueue::new(CAPACITY, FILTER);
     let mut gates = [FlowGate::default(); 2];
     assert_eq!(queue.offer(&mut gates[0], &event(0, 1, 3)), Ok(()));

@@ -56,7 +56,7 @@ fn f32_shared_pools_are_shared() {
 
 /// F-32: beyond the threshold only the head of a line gets in.
 #[test]
-fn f32_the_last_room_is_for_the_head_of_line() {
+fn f32_probe6_the_last_room_is_for_the_head_of_line() {
     let mut resources = Resources::new(TINY);
     let mut held: Vec<Held> = (0..3).map(|_| resources.hold_arrival(Amount::packet(1), false).unwrap()).collect();
     assert_eq!(resources.zone(), Zone::Red);

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file asks for its own part")]
 
+pub mod host;
 pub mod link;
 pub mod stack;
 pub mod upper;

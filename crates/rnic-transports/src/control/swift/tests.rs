@@ -145,7 +145,7 @@ fn every_step_is_within_its_error_of_the_formulas() {
 }
 
 #[test]
-fn probe_7_at_most_one_decrease_in_a_round_trip() {
+fn probe7_at_most_one_decrease_in_a_round_trip() {
     let mut driver = Driver::new(&[]);
     driver.ack(1_000, 0, 400);
     let mut cuts = Vec::new();
@@ -165,7 +165,7 @@ fn probe_7_at_most_one_decrease_in_a_round_trip() {
 }
 
 #[test]
-fn probe_7_the_gate_survives_the_wrap_of_24_bits() {
+fn probe7_the_gate_survives_the_wrap_of_24_bits() {
     for start in [0, Ticks::MAX.get() - 450, Ticks::MAX.get() - 399, Ticks::MAX.get()] {
         let mut driver = Driver::new(&[]);
         driver.now = start;
@@ -184,7 +184,7 @@ fn probe_7_the_gate_survives_the_wrap_of_24_bits() {
 }
 
 #[test]
-fn f20_a_window_below_one_packet_is_a_packet_every_so_many_round_trips() {
+fn f20_probe7_a_window_below_one_packet_is_a_packet_every_so_many_round_trips() {
     let mut driver = Driver::new(&[]);
     for _ in 0..40 {
         driver.ack(20_000, 0, 3_000);
@@ -201,7 +201,7 @@ fn f20_a_window_below_one_packet_is_a_packet_every_so_many_round_trips() {
 }
 
 #[test]
-fn probe_7_ncwnd_is_whole_packets_and_moves_as_specified() {
+fn probe7_ncwnd_is_whole_packets_and_moves_as_specified() {
     let mut driver = Driver::new(&[]);
     driver.level(1_000, 0);
     assert_eq!(driver.last.ncwnd, 65, "the last change was no increase: at once");
@@ -217,6 +217,19 @@ fn probe_7_ncwnd_is_whole_packets_and_moves_as_specified() {
         driver.level(1_000, 31);
     }
     assert_eq!(driver.last.ncwnd, 1, "one packet at least");
+}
+
+#[test]
+fn f18_the_widest_window_closes_when_buffers_fill_however_often_it_hears_of_it() {
+    let mut driver = Driver::new(&[]);
+    let grown = (0..300).map(|_| driver.level(100, 0)).max();
+    assert_eq!(grown, Some(256));
+    // Ten acknowledgements a round trip of 100 ticks.
+    let windows: Vec<u16> = (0..30).map(|_| driver.level(10, 31)).collect();
+    assert_eq!((windows[8], windows[29]), (256, 51), "256 * 0.587 each round trip: {windows:?}");
+    let closed = (0..100).map(|_| driver.level(100, 31)).min();
+    assert_eq!(closed, Some(1));
+    assert_eq!([driver.level(1, 0), driver.level(1, 0)], [2, 2], "from the narrowest it opens at once, then as always");
 }
 
 #[test]
@@ -347,7 +360,7 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
 }
 
 #[test]
-fn flows_have_windows_of_their_own_and_share_the_rest() {
+fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
     let mut driver = Driver::new(&[("plb_rounds", "0")]);
     driver.fcwnd = [Cwnd::packets(8); 4];
     for turn in 0..4_000u32 {

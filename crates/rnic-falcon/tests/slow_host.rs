@@ -1,0 +1,135 @@
+//! Both layers and the adaptive engine, with receive buffers that fill: a host that takes less than the network brings
+//! (F-18), and buffers that are smaller than what losses keep waiting (F-37).
+
+mod two_ends;
+
+use rnic_base::{BitRate, Duration, RandomStreams};
+use rnic_falcon::delivery::{ControlSettings, Departure};
+use rnic_falcon::resources::{Amount, Part, ResourceConfig};
+use rnic_policy::Cwnd;
+use two_ends::host::{Host, LENGTH};
+use two_ends::link::{Inline, LOST, Link, after};
+use two_ends::{config_of, micros};
+
+const DELAY: Duration = Duration::from_us(5);
+
+/// What 4 KB take at 200 Gbit/s.
+const PACKET: Duration = Duration::from_ns(164);
+
+/// A NIC of which this much is left for what others ask.
+fn room_for(packets: u32) -> ResourceConfig {
+    let mut resources = ResourceConfig::GBPS_200;
+    let buffers = packets * u32::from(LENGTH) / resources.units.rx;
+    resources.capacity[Part::RequestRx as usize] = Amount { packets, buffers };
+    resources.zones.green = Amount { packets: packets * 19 / 20, buffers: buffers * 19 / 20 };
+    resources
+}
+
+/// A NIC that can always send.
+fn sender() -> ResourceConfig {
+    let mut resources = ResourceConfig::GBPS_200;
+    resources.capacity[Part::RequestTx as usize].buffers = 1 << 20;
+    resources
+}
+
+/// The sender sends without end, to a receiver with room for 128 packets.
+fn endless() -> Link<'static, Host> {
+    let hosts = [Host::new(sender(), u64::MAX), Host::new(room_for(128), 0)];
+    let mut link = Link::of(hosts, config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
+    link.packet_time = PACKET;
+    link.ends.iter_mut().for_each(|end| end.keeps_log = false);
+    link
+}
+
+fn adaptive(mut link: Link<'static, Host>) -> Link<'static, Host> {
+    let (swift, first) = Inline::new("swift", &[]);
+    link.ends[0].control = Some(swift);
+    link.ends[0].delivery.obey(0, &first);
+    link
+}
+
+/// Windows that nothing closes.
+fn blind(mut link: Link<'static, Host>) -> Link<'static, Host> {
+    let windows = ControlSettings { fcwnd: Some(Cwnd::packets(256)), ncwnd: Some(256), ..Default::default() };
+    link.ends[0].delivery.apply(0, &windows);
+    link
+}
+
+#[test]
+fn f18_a_host_that_slows_down_closes_ncwnd_instead_of_losing_packets() {
+    // From 3 ms after the start, the host takes half of what the network could bring. What counts is from 4 ms to 8.
+    let slow = |mut link: Link<'static, Host>| {
+        let ncwnd = |link: &Link<'static, Host>| link.ends[0].signals.last().map(|signal| signal.in_force.ncwnd);
+        let counts = |link: &Link<'static, Host>| {
+            let counters = link.ends[1].delivery.counters();
+            (link.ends[1].upper.door.taken.len() as u64, counters.nacks_sent + counters.out_of_window)
+        };
+        link.run_for(Duration::from_ms(3));
+        let open = ncwnd(&link);
+        link.ends[1].upper.door.service = PACKET.saturating_mul(2);
+        link.run_for(Duration::from_ms(1));
+        let (taken, dropped) = counts(&link);
+        link.run_for(Duration::from_ms(4));
+        let (taken_then, dropped_then) = counts(&link);
+        let fullest = link.ends[0].signals.iter().map(|signal| signal.rx_level).max();
+        (taken_then - taken, dropped_then - dropped, fullest, open, ncwnd(&link))
+    };
+    let could = Duration::from_ms(4).as_ps() / PACKET.saturating_mul(2).as_ps();
+
+    let (taken, dropped, fullest, open, closed) = slow(adaptive(endless()));
+    assert!(taken * 100 >= could * 95, "{taken} of {could} that the host could take");
+    assert!(fullest >= Some(15) && closed < open.map(|open| open / 2), "level {fullest:?}, ncwnd {open:?}, {closed:?}");
+    assert!(dropped * 1_000 <= taken, "{dropped} packets found no room");
+
+    let (taken, dropped, ..) = slow(blind(endless()));
+    assert!(dropped * 4 >= taken, "without ncwnd {dropped} packets beside {taken} find no room");
+}
+
+/// Microseconds until 20,000 Pushes are complete, when one packet in `lost` is lost and there is room for `packets`.
+fn time_to_finish(packets: u32, lost: u64) -> u64 {
+    const PUSHES: u64 = 20_000;
+    let hosts = [Host::new(sender(), PUSHES), Host::new(room_for(packets), 0)];
+    let mut random = RandomStreams::new(5).stream("losses");
+    let rule = move |_, from, departure: &Departure| {
+        let is_lost = from == 0 && departure.context.is_some() && random.below(lost) == 0;
+        if is_lost { LOST } else { after(DELAY) }
+    };
+    let mut config = config_of("rack-tlp", "ecmp");
+    (config.fcwnd, config.data_window) = (Cwnd::packets(256), 512);
+    let mut link = adaptive(Link::of(hosts, config, Box::new(rule)));
+    link.packet_time = PACKET;
+    link.ends.iter_mut().for_each(|end| end.keeps_log = false);
+    let start = link.now;
+    while link.ends[0].upper.door.completed < PUSHES {
+        link.run_for(micros(100));
+        assert!(link.now.since(start) < Duration::from_secs(2), "{packets} packets of room: it does not end");
+    }
+    assert!(link.ends[1].upper.door.taken.iter().map(|rsn| u64::from(rsn.value())).eq(0..PUSHES), "in order, once");
+    link.now.since(start).as_ns() / 1_000
+}
+
+#[test]
+fn f37_buffers_are_a_bandwidth_delay_product() {
+    for (rate, megabytes) in [(200, 1.25), (400, 2.5), (800, 5.0)] {
+        let resources = ResourceConfig::of_path(BitRate::gbps(rate), micros(50));
+        for part in [Part::ResponseRx, Part::RequestRx] {
+            let bytes = f64::from(resources.capacity[part as usize].buffers * resources.units.rx);
+            assert!((bytes / 1e6 - megabytes).abs() < 0.001, "{bytes} bytes at {rate} Gbit/s");
+        }
+        let room = resources.capacity[Part::RequestRx as usize];
+        assert!(room.covers(resources.zones.green) && resources.zones.green.buffers * 10 > room.buffers * 9);
+    }
+}
+
+#[test]
+fn f37_a_backlog_beyond_the_buffers_slows_down_and_stops_nothing() {
+    // 10 us at 200 Gbit/s are 61 packets, and a loss is repaired after 12.5; buffers of that, a half and so on.
+    let full = time_to_finish(80, 200);
+    let mut before = full;
+    for halvings in 1..=4 {
+        let halved = time_to_finish(80 >> halvings, 200);
+        assert!(halved < before * 5 / 2, "room for {} packets: {halved} us after {before}", 80 >> halvings);
+        before = halved;
+    }
+    assert!(before > full * 3 / 2, "a sixteenth of the room does cost: {before} us instead of {full}");
+}
