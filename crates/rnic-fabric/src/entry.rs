@@ -47,6 +47,8 @@ impl Flags {
     pub(crate) const RESUME: Self = Self(1 << 28);
     /// A Falcon packet: its headers lie apart.
     pub(crate) const FALCON: Self = Self(1 << 29);
+    /// A Falcon packet that is an acknowledgement.
+    pub(crate) const FALCON_ACK: Self = Self(Self::FALCON.0 | Self::ACK.0);
 }
 
 /// Hosts that an entry can name.

@@ -7,6 +7,7 @@
 //! At the same instant a host first receives, then starts flows, then lets timers act, then sends.
 
 mod carriage;
+mod falcon;
 pub mod memory;
 pub mod nic;
 mod recoveries;
@@ -27,6 +28,7 @@ use crate::port::{Network, Port, PortStats};
 use crate::topology::Node;
 
 pub(crate) use carriage::{Captured, Carriage};
+pub(crate) use falcon::FalconSide;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 
@@ -77,6 +79,10 @@ pub struct Host {
     repairing: bool,
     /// What its NIC's memory costs, where that is modelled.
     pub(crate) nic: Option<Box<nic::Nic>>,
+    /// What its transport, Falcon, needs here; hosts of the RoCE family have none.
+    falcon: Option<Box<FalconSide>>,
+    /// It has one of the two, and so a loop of its own.
+    is_special: bool,
 }
 
 /// Work request numbers with this bit belong to the caller, not to flows.
@@ -118,13 +124,16 @@ impl Host {
             recoveries: Box::default(),
             repairing: false,
             nic: None,
+            falcon: None,
+            is_special: false,
         }
     }
 
     /// Does everything that happens before `horizon`.
+    #[inline(always)]
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
-        if self.nic.is_some() {
-            return self.run_with_nic(horizon, network);
+        if self.is_special {
+            return self.run_special(horizon, network);
         }
         loop {
             let arrival = network.links.head(self.ring).time();
@@ -154,10 +163,26 @@ impl Host {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn run_special(&mut self, horizon: Time, network: &mut Network) {
+        match self.falcon {
+            Some(_) => self.run_with_falcon(horizon, network),
+            None => self.run_with_nic(horizon, network),
+        }
+    }
+
     /// From now on its NIC's memory costs what `nic` says.
     pub(crate) fn set_nic(&mut self, nic: nic::Nic) {
         self.sessions.doorbells = Some(Vec::new());
         self.nic = Some(Box::new(nic));
+        self.is_special = true;
+    }
+
+    /// From now on it speaks Falcon.
+    pub(crate) fn set_falcon(&mut self, falcon: FalconSide) {
+        self.falcon = Some(Box::new(falcon));
+        self.is_special = true;
     }
 
     /// A queue pair is no more: nothing is kept of it.
@@ -240,7 +265,7 @@ impl Host {
         Some((entry, transmit))
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrive(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if entry.is_pause_frame() {
             return self.heed_pause_frame(now, entry);

@@ -1,33 +1,59 @@
 //! What a message takes in an empty network: packets, bytes, time.
 
 use rnic_base::{Duration, Psn, Serial};
-use rnic_policy::Profile;
+use rnic_policy::{Profile, Protocol};
+use rnic_wire::falcon;
 use rnic_wire::net::IpVersion;
 use rnic_wire::{Aeth, AtomicOp, Format, Headers, PackedPsn, Packet, PacketFlags, Position, Qpn, Reth, SendPlacement};
 use rnic_wire::{SendTail, Sink, Syndrome, WqeSn};
 
+use crate::entry::LINK_OVERHEAD;
 use crate::plan::Plan;
 use crate::topology::LinkClass;
 use crate::workload::Operation;
 
 /// Bytes of the Ethernet frames that carry the data of one message of `bytes` over reliable connections of `profile`,
-/// in packets of `mtu`: header to frame check sequence, without acknowledgements and, for Reads, without the request.
+/// in packets of `mtu`: header to frame check sequence, without acknowledgements and, for Reads, without the requests.
 ///
 /// # Errors
 /// When the parts of the profile do not fit together.
 pub fn message_frames(profile: &Profile, op: Operation, bytes: u64, mtu: u32) -> Result<u64, String> {
     let transport = rnic_engine::Transport::new(profile.clone()).map_err(|error| error.to_string())?;
-    let format = transport.format();
+    let family = Family::of(&transport);
     let count = bytes.div_ceil(u64::from(mtu)).max(1);
-    let frame = |position, len| {
-        let len = data_packet(op, position, len, format).frame_len(format, IpVersion::V4);
-        u64::from(len + profile.extra_header)
-    };
+    let frame = |position, len| u64::from(family.frame_len(op, position, len) + profile.extra_header);
     let last = (bytes - (count - 1) * u64::from(mtu)) as u32;
     if count == 1 {
         return Ok(frame(Position::Only, last));
     }
     Ok(frame(Position::First, mtu) + (count - 2) * frame(Position::Middle, mtu) + frame(Position::Last, last))
+}
+
+/// Whose headers packets have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    /// RoCE's, or an extension of them.
+    Roce(Format),
+    /// Falcon's.
+    Falcon,
+}
+
+impl Family {
+    /// That of the reliable connections of `transport`.
+    pub(crate) fn of(transport: &rnic_engine::Transport) -> Self {
+        match transport.profile().protocol {
+            Protocol::Falcon(_) => Self::Falcon,
+            _ => Self::Roce(transport.format()),
+        }
+    }
+
+    /// Bytes of the frame that carries a part of a message.
+    pub(crate) fn frame_len(self, op: Operation, position: Position, payload_len: u32) -> u32 {
+        match self {
+            Self::Roce(format) => data_packet(op, position, payload_len, format).frame_len(format, IpVersion::V4),
+            Self::Falcon => falcon_packet(op, position, payload_len).frame_len(falcon::Encapsulation::IPV6),
+        }
+    }
 }
 
 /// How long a message of `bytes`, written with immediate, takes over links of `classes` in an empty network: store and
@@ -37,7 +63,7 @@ pub fn message_frames(profile: &Profile, op: Operation, bytes: u64, mtu: u32) ->
 /// own rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link,
 /// or the next packet on this link". Such a chain leaves the first packet at some link `a` and reaches the last one at
 /// some link `b`.
-pub(crate) fn ideal_time(plan: &Plan, format: Format, bytes: u64, classes: &[LinkClass]) -> Duration {
+pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[LinkClass]) -> Duration {
     let mtu = u64::from(plan.mtu);
     let count = bytes.div_ceil(mtu).max(1);
     let last_len = (bytes - (count - 1) * mtu) as u32;
@@ -48,7 +74,7 @@ pub(crate) fn ideal_time(plan: &Plan, format: Format, bytes: u64, classes: &[Lin
             (false, true) => Position::Last,
             (false, false) => Position::Middle,
         };
-        u64::from(data_packet(Operation::WriteImmediate, position, len, format).link_len(format, IpVersion::V4))
+        u64::from(family.frame_len(Operation::WriteImmediate, position, len)) + LINK_OVERHEAD
     };
     let link = |class: &LinkClass| match class {
         LinkClass::Host => plan.host_links,
@@ -81,6 +107,42 @@ pub(crate) fn ideal_time(plan: &Plan, format: Format, bytes: u64, classes: &[Lin
         }
     }
     Duration::from_ps(propagation + longest)
+}
+
+/// A Falcon packet with data of `op`, for its length.
+fn falcon_packet(op: Operation, position: Position, payload_len: u32) -> falcon::Packet {
+    let (number, sink) = (Serial::new(0), falcon::rdma::SinkTag::default());
+    let operation = match op {
+        Operation::Write | Operation::WriteImmediate => {
+            let ends = position.ends() && op == Operation::WriteImmediate;
+            let tail = ends.then_some(falcon::rdma::WriteTail { rmsn: number, immediate: 0 });
+            falcon::rdma::Operation::Write { position, reth: Reth::default(), tail }
+        }
+        Operation::Send => falcon::rdma::Operation::Send { position, tail: SendTail::Plain, rmsn: number, offset: 0 },
+        Operation::Read => falcon::rdma::Operation::ReadResponse { position, sink },
+        Operation::FetchAdd | Operation::CompareSwap => {
+            let op = AtomicOp::FetchAdd { add: 0 };
+            falcon::rdma::Operation::AtomicRequest { va: 0, rkey: 0, op, rmsn: number, sink }
+        }
+    };
+    let (dest_qpn, psn) = (Qpn::new(2), Serial::new(0));
+    let header = falcon::rdma::Header { dest_qpn, sn: number, solicited: false, complete_in_error: false, operation };
+    let (ulp, length) = (falcon::Ulp::Rdma(header), 0);
+    let body = match operation.packet_type() {
+        falcon::PacketType::PullRequest => falcon::Body::PullRequest { psn, rsn: number, length, ulp },
+        falcon::PacketType::PullData => falcon::Body::PullData { psn, rsn: number, ulp },
+        _ => falcon::Body::PushData { psn, rsn: number, length, ulp },
+    };
+    falcon::Packet {
+        cid: falcon::Cid::new(2),
+        function: 0,
+        protocol: falcon::UlpProtocol::Rdma,
+        ack_request: false,
+        bases: falcon::WindowBases::default(),
+        timestamp: falcon::Timestamp::default(),
+        payload_len,
+        body,
+    }
 }
 
 /// A packet with data of `op`, for its length.

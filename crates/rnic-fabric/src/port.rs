@@ -23,6 +23,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// The packet of `entry` is no more.
+    #[inline(never)]
     pub(crate) fn remove(&mut self, entry: &Entry) {
         if entry.has(Flags::FALCON) {
             self.falcon_packets.remove(entry.packet);

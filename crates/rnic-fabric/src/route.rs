@@ -5,6 +5,8 @@
 //! chosen by a hash of source, destination and label with a salt of the switch's own (ECMP, RFC 2992's hash-threshold):
 //! without the salt every layer would choose alike and most paths would stay empty.
 
+use rnic_wire::falcon::FlowLabel;
+
 /// The routing table of one switch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
@@ -74,6 +76,13 @@ pub(crate) fn flow_hash(src: u32, dst: u32, label: u16) -> u32 {
     (ends.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
 }
 
+/// The same of a Falcon packet, whose label has 20 bits.
+#[inline]
+pub(crate) fn falcon_flow_hash(src: u32, dst: u32, label: FlowLabel) -> u32 {
+    let ends = u64::from(src) << 40 ^ u64::from(dst) << 20 ^ u64::from(label.get());
+    (ends.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +113,23 @@ mod tests {
         }
         let even = |count: &u32| (850..1_150).contains(count);
         assert!(pairs.iter().flatten().all(even), "every pair of choices is equally likely: {pairs:?}");
+    }
+
+    /// Labels of one connection differ in their low bits, or, after one has moved, in the others.
+    #[test]
+    fn f24_labels_of_one_connection_spread_over_the_ports() {
+        let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
+        let route = Route::new(&spec, 11);
+        let (mut by_port, mut moved) = ([0u32; 4], 0);
+        let port = |label| route.port(1_000, falcon_flow_hash(3, 1_000, label));
+        for entropy in 0..4_000 {
+            for index in 0..4 {
+                let label = FlowLabel::of_flow(index, 2, entropy);
+                by_port[port(label) - 4] += 1;
+                moved += u32::from(port(label) != port(FlowLabel::of_flow(index, 2, entropy + 1)));
+            }
+        }
+        assert!(by_port.iter().all(|count| (3_800..4_200).contains(count)), "{by_port:?}");
+        assert!((11_600..12_400).contains(&moved), "three in four change their port: {moved} of 16000");
     }
 }

@@ -34,7 +34,7 @@ use crate::agenda::{Agenda, NEVER};
 use crate::check::Violations;
 use crate::fault::FaultChain;
 use crate::host::nic::Nic;
-use crate::host::{Carriage, Host, News};
+use crate::host::{Carriage, FalconSide, Host, News};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
 use crate::plan::{Plan, PlanError};
@@ -43,6 +43,7 @@ use crate::report::Report;
 use crate::route::Route;
 use crate::slots::Slots;
 use crate::switch::Switch;
+use crate::topology::distance::{self, Distances};
 use crate::topology::{LinkClass, LinkPoint, Paths, Topology};
 use crate::workload::Source;
 
@@ -108,7 +109,8 @@ impl Simulation {
         let topology = plan.topology.build();
         let profile = plan.transport.clone();
         let transport = Transport::new(profile).map_err(rnic_transports::SelectError::from)?;
-        let builder = Builder { plan, streams: &streams, topology: &topology };
+        let distances = distance::sizes(&topology);
+        let builder = Builder { plan, streams: &streams, topology: &topology, distances };
         let (hosts, switches, rings) = builder.nodes();
         let with_bytes = plan.checked_payload || plan.encoded;
         let host_count = hosts.len();
@@ -227,6 +229,7 @@ struct Builder<'b> {
     plan: &'b Plan,
     streams: &'b RandomStreams,
     topology: &'b Topology,
+    distances: Vec<(u32, u8)>,
 }
 
 impl Builder<'_> {
@@ -308,6 +311,9 @@ impl Builder<'_> {
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
             node.set_nic(Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream));
+        }
+        if self.plan.transport.protocol.falcon().is_some() {
+            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances)));
         }
         node
     }

@@ -4,6 +4,7 @@
 //! else in the fabric knows what a fat-tree is. To add one: a file with a function that returns [`Topology`], and a
 //! kind in the plan.
 
+pub(crate) mod distance;
 mod fat_tree;
 mod leaf_spine;
 mod star;

@@ -4,6 +4,8 @@
 //! or one datagram of bytes, checksum included, that the receiver decodes. The last proves that a simulation knows
 //! nothing that the wire does not carry: the trace must be the same in all three.
 
+mod falcon;
+
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 
@@ -11,7 +13,7 @@ use rnic_base::Time;
 use rnic_engine::{Segment, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::codec::{assemble, decode};
-use rnic_wire::net::{IpVersion, UDP_PORT};
+use rnic_wire::net::{IpFields, IpVersion, UDP_PORT};
 use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
 
 use super::memory::Memory;
@@ -39,6 +41,7 @@ pub(crate) struct Carriage {
 pub(crate) struct Captured {
     pub(crate) at: Time,
     pub(crate) addresses: Addresses,
+    pub(crate) fields: IpFields,
     pub(crate) datagram: Vec<u8>,
 }
 
@@ -99,7 +102,8 @@ impl Carriage {
                 bytes.clone_from(&datagram);
             }
             if let Some(captured) = &mut self.captured {
-                captured.push(Captured { at: now, addresses, datagram: datagram.clone() });
+                let fields = IpFields::default();
+                captured.push(Captured { at: now, addresses, fields, datagram: datagram.clone() });
             }
             self.datagram = datagram;
         }

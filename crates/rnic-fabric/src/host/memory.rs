@@ -23,6 +23,8 @@ pub struct Memory {
     /// Free ranges by offset, none adjacent to another.
     free: BTreeMap<u64, u64>,
     used: u64,
+    /// Payload that came before its turn, by the engine's names: buffers of the NIC, not registered memory.
+    kept: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Memory {
@@ -129,6 +131,11 @@ impl Memory {
         Placement { memory: self, payload }
     }
 
+    /// Payloads that are kept.
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
     fn word(&mut self, local: u64) -> &mut [u8; 8] {
         self.bytes_mut(local, 8).first_chunk_mut().expect("eight bytes were asked for")
     }
@@ -171,6 +178,22 @@ impl Dma for Placement<'_> {
         let original = u64::from_ne_bytes(*word);
         *word = original.wrapping_add(add).to_ne_bytes();
         original
+    }
+
+    fn keep(&mut self, handle: u64) {
+        let before = self.memory.kept.insert(handle, self.payload.to_vec());
+        assert!(before.is_none(), "the engine keeps two payloads as {handle:#x}");
+    }
+
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+        let Memory { bytes, kept, .. } = &mut *self.memory;
+        let payload = kept.get(&handle).expect("the engine places what it has kept");
+        let from = &payload[offset as usize..(offset + target.len) as usize];
+        bytes[target.local as usize..][..target.len as usize].copy_from_slice(from);
+    }
+
+    fn release(&mut self, handle: u64) {
+        assert!(self.memory.kept.remove(&handle).is_some(), "the engine releases {handle:#x}, which is not kept");
     }
 }
 

@@ -1,31 +1,37 @@
 //! Numbers that follow from a plan: how much is under way, how long a full buffer lasts.
 
 use rnic_base::{Bytes, Duration};
+use rnic_policy::Protocol;
 use rnic_wire::net::{INTERFRAME_GAP_LEN, IpVersion, PREAMBLE_LEN, frame_len};
-use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN};
+use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, Position};
 
 use super::{LinkPlan, Plan, TopologyPlan};
 use crate::entry::{LINK_OVERHEAD, PAUSE_FRAME_LEN};
+use crate::ideal::Family;
 use crate::switch::BufferPlan;
 use crate::topology::{LinkClass, Paths};
+use crate::workload::Operation;
 
-/// Bytes of the largest frame with `mtu` bytes of payload.
-pub(super) fn largest_frame(mtu: u32) -> u64 {
-    u64::from(frame_len(IpVersion::V4, mtu + (DATA_HEADERS_MAX + ICRC_LEN) as u32))
+/// Bytes of the largest frame: with a whole packet's payload.
+pub(super) fn largest_frame(plan: &Plan) -> u64 {
+    u64::from(match plan.transport.protocol {
+        Protocol::Falcon(_) => Family::Falcon.frame_len(Operation::WriteImmediate, Position::Only, plan.mtu),
+        _ => frame_len(IpVersion::V4, plan.mtu + (DATA_HEADERS_MAX + ICRC_LEN) as u32),
+    })
 }
 
 /// What may come in after a port has decided to pause its neighbour: what is under way for twice the delay (IRN 4.1),
 /// and what store and forward adds: the packet that made it decide, the one that holds up the pause frame, the one that
 /// the neighbour has begun to send, and the pause frame itself.
-pub(super) fn skid(link: &LinkPlan, mtu: u32) -> Bytes {
+pub(super) fn skid(link: &LinkPlan, largest_frame: u64) -> Bytes {
     let under_way = link.rate.bytes_in(link.delay * 2);
-    Bytes::new(under_way + 3 * (largest_frame(mtu) + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
+    Bytes::new(under_way + 3 * (largest_frame + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
 }
 
 impl Plan {
     /// Bytes of the largest frame.
     pub(crate) fn largest_frame(&self) -> u64 {
-        largest_frame(self.mtu)
+        largest_frame(self)
     }
 
     fn link(&self, class: LinkClass) -> &LinkPlan {
@@ -52,7 +58,7 @@ impl Plan {
     /// Packets that fill the longest path: the round-trip time of a full packet and a short answer in an empty network,
     /// divided by the time of a full packet on the slowest link.
     pub(super) fn bdp_packets(&self) -> u64 {
-        let (full, short) = (largest_frame(self.mtu) + LINK_OVERHEAD, 64 + LINK_OVERHEAD);
+        let (full, short) = (largest_frame(self) + LINK_OVERHEAD, 64 + LINK_OVERHEAD);
         let (mut round_trip, mut slowest) = (Duration::ZERO, Duration::ZERO);
         for class in Self::longest_path(self.topology) {
             let link = self.link(class);
@@ -77,7 +83,7 @@ impl Plan {
         });
         let slowest = path.iter().map(|class| self.link(*class).rate.serialize(buffer)).max();
         // Two hosts and a wire have no buffer: leave a few packets' time.
-        let packet = self.host_links.rate.serialize(largest_frame(self.mtu) + LINK_OVERHEAD);
+        let packet = self.host_links.rate.serialize(largest_frame(self) + LINK_OVERHEAD);
         propagation + slowest.unwrap_or_default() + packet * 4
     }
 }

@@ -82,7 +82,7 @@ fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration
     match (raw.delay, raw.displacement) {
         (Some(Unit(delay)), None) => Ok(delay),
         (None, Some(packets)) => {
-            let packet = derived::largest_frame(plan.mtu) + LINK_OVERHEAD;
+            let packet = derived::largest_frame(plan) + LINK_OVERHEAD;
             Ok(plan.host_links.rate.serialize(packet) * u64::from(packets))
         }
         _ => Err(wrong(index, "delay", "give either a delay or a displacement in packets")),

@@ -34,8 +34,8 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         return Err(PlanError::value("nic.bitmap_latency", what));
     }
     let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
-    let skid = derived::skid(&plan.host_links, plan.mtu).get();
-    let frame = derived::largest_frame(plan.mtu);
+    let skid = derived::skid(&plan.host_links, derived::largest_frame(plan)).get();
+    let frame = derived::largest_frame(plan);
     let pause = plan.switch.and_then(|switch| switch.pfc).map(|_| {
         let stop = receive_buffer.saturating_sub(skid);
         (stop, stop.saturating_sub(2 * frame))
@@ -66,6 +66,9 @@ fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(nic) = &plan.nic else { return Ok(()) };
     let wrong = |key, what: String| Err(PlanError::value(key, what));
+    if plan.transport.protocol.falcon().is_some() {
+        return wrong("nic", "is for the RoCE family: the model of its memory knows no Falcon".to_owned());
+    }
     if nic.contexts == Some(0) {
         return wrong("nic.qpc_cache", format!("has no room for a context of {} bytes", nic.context_bytes));
     }
@@ -87,7 +90,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if matches!(nic.work, WorkFetch::OnDemand { batch } if batch == 0 || u64::from(batch) > OUTSTANDING_PACKETS_MAX) {
         return wrong("nic.wqe_batch", "must be above zero".to_owned());
     }
-    let least = 2 * derived::largest_frame(plan.mtu);
+    let least = 2 * derived::largest_frame(plan);
     if nic.receive_buffer < least || nic.pause.is_some_and(|(stop, _)| stop < least) {
         return wrong("nic.receive_buffer", format!("is too small for two packets ({least}) and what a pause lets in"));
     }

@@ -177,8 +177,10 @@ fn refuse_strangers(switch: &raw::Switch) -> Result<(), PlanError> {
 fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
     refuse_strangers(raw)?;
     let buffer = raw.buffer.0.get();
-    let skid = derived::skid(&plan.host_links, plan.mtu).max(derived::skid(&plan.fabric_links, plan.mtu)).get();
-    let hysteresis = 2 * derived::largest_frame(plan.mtu);
+    let skid = derived::skid(&plan.host_links, derived::largest_frame(plan))
+        .max(derived::skid(&plan.fabric_links, derived::largest_frame(plan)))
+        .get();
+    let hysteresis = 2 * derived::largest_frame(plan);
     let wanted = raw.pfc.as_ref().filter(|pfc| pfc.enabled);
     let given = |value: OrAuto<Bytes>| match value {
         OrAuto::Auto => None,
@@ -276,7 +278,7 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     check_network(plan)?;
     let ports = plan.topology.build().switches.iter().map(|switch| switch.ports()).max();
-    let frame = derived::largest_frame(plan.mtu);
+    let frame = derived::largest_frame(plan);
     match (&plan.switch, ports) {
         (None, Some(_)) => {
             return Err(PlanError::value("switch", "this topology has switches: give them a model and a buffer"));

@@ -5,7 +5,7 @@ use rnic_base::Time;
 use super::connect::Flow;
 use super::{NEVER, Simulation};
 use crate::host::{Host, Recoveries};
-use crate::ideal::ideal_time;
+use crate::ideal::{Family, ideal_time};
 use crate::report::{Drops, FlowRecord, PoolFigures, Report, Spread};
 use crate::workload::WorkloadPlan;
 
@@ -54,11 +54,11 @@ impl Simulation {
     }
 
     fn records(&self) -> Vec<FlowRecord> {
-        let mut classes = Vec::new();
+        let (mut classes, family) = (Vec::new(), Family::of(&self.transport));
         let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
         let record = |(flow, id, done): (&Flow, u32, Time)| {
             self.paths.walk(flow.src, flow.dst, &mut classes);
-            let ideal = ideal_time(&self.plan, self.transport.format(), flow.bytes, &classes);
+            let ideal = ideal_time(&self.plan, family, flow.bytes, &classes);
             let Flow { start, src, dst, bytes, request, .. } = *flow;
             FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request }
         };

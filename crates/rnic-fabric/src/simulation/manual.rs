@@ -188,7 +188,7 @@ pub(super) trait CaptureSink: Send {
 impl<W: Write + Send> CaptureSink for Capture<W> {
     fn write(&mut self, packet: &crate::host::Captured) {
         if self.failed.is_none() {
-            self.failed = self.inner.write(packet.at, &packet.addresses, &packet.datagram).err();
+            self.failed = self.inner.write_with(packet.at, &packet.addresses, packet.fields, &packet.datagram).err();
         }
     }
 

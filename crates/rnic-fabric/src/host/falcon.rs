@@ -1,0 +1,148 @@
+//! A host whose transport is Falcon: the same steps as for the RoCE family, through the engine's other doors.
+//!
+//! A packet leaves at once when the engine hands it out, so the time that the engine writes into it is the time of
+//! departure (T1, T3); it is received with its last bit (T2, T4). How many switches it crossed follows from where it
+//! comes from ([`Distances`]). Unreliable queue pairs of the same host use the RoCE family's doors, after Falcon's.
+
+use rnic_base::Time;
+use rnic_engine::{FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome};
+
+use super::Host;
+use crate::agenda::NEVER;
+use crate::entry::{Entry, Flags};
+use crate::packets::FalconEnds;
+use crate::port::Network;
+use crate::topology::distance::Distances;
+
+/// What a host has for Falcon.
+#[derive(Debug)]
+pub(crate) struct FalconSide {
+    distances: Distances,
+}
+
+impl FalconSide {
+    pub(crate) fn new(distances: Distances) -> Self {
+        Self { distances }
+    }
+}
+
+impl Host {
+    /// Does everything that happens before `horizon`, in the same order as [`Host::run`].
+    pub(super) fn run_with_falcon(&mut self, horizon: Time, network: &mut Network) {
+        loop {
+            let arrival = network.links.head(self.ring).time();
+            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
+            let now = arrival.min(start).min(self.timer).min(self.wake);
+            if now >= horizon {
+                network.agenda.set(self.node, now);
+                return;
+            }
+            self.stats.events += 1;
+            if arrival == now {
+                let key = network.links.head(self.ring);
+                let entry = network.links.pop(self.ring);
+                network.falcon_packets.touch(network.links.first_packet(self.ring));
+                self.trace.word(key.word() ^ entry.trace_word());
+                self.arrive_with_falcon(now, &entry, network);
+            } else if start == now {
+                self.start_next(now);
+            } else if self.timer == now {
+                self.engine.tick(now);
+                self.take_completions(now);
+            } else {
+                self.wake = NEVER;
+            }
+            self.offer_falcon(now, network);
+            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
+        }
+    }
+
+    fn arrive_with_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        if !entry.has(Flags::FALCON) {
+            return self.arrive_out_of_line(now, entry, network);
+        }
+        let outcome = self.receive_falcon(now, entry, network);
+        network.falcon_packets.remove(entry.packet);
+        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
+            self.stats.useful += 1;
+        }
+        self.take_completions(now);
+    }
+
+    /// Hands a packet to the engine; `None` when it is damaged.
+    #[inline]
+    fn receive_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
+        let packets = &mut network.falcon_packets;
+        let FalconEnds { src, label } = packets.ends(entry.packet);
+        let side = self.falcon.as_ref().expect("only hosts with Falcon come here");
+        let hops = side.distances.switches(src);
+        let congested = entry.has(Flags::MARKED);
+        if self.carriage.is_plain() {
+            if entry.has(Flags::CORRUPT) {
+                self.stats.corrupt += 1;
+                return None;
+            }
+            let packet = packets.headers(entry.packet);
+            let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops };
+            return Some(self.engine.receive_falcon(now, &arrival, &mut NoDma));
+        }
+        let Some((packet, payload)) = self.carriage.unload_falcon(entry, packets) else {
+            self.stats.corrupt += 1;
+            return None;
+        };
+        let arrival = FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops };
+        let payload = &packets.bytes(entry.packet)[payload];
+        Some(match &mut self.memory {
+            Some(memory) => self.engine.receive_falcon(now, &arrival, &mut memory.taking(payload)),
+            None => self.engine.receive_falcon(now, &arrival, &mut NoDma),
+        })
+    }
+
+    /// Asks the engine for a packet if one can leave, and remembers when to ask again.
+    #[inline]
+    fn offer_falcon(&mut self, now: Time, network: &mut Network) {
+        if self.port.is_paused() {
+            return;
+        }
+        if self.port.free_at > now {
+            self.wake = self.port.free_at;
+            return;
+        }
+        self.wake = NEVER;
+        let Some(entry) = self.next_falcon_packet(now, network).or_else(|| self.next_packet_out_of_line(now, network))
+        else {
+            return;
+        };
+        self.port.send(now, entry, network);
+        self.wake = self.port.free_at;
+    }
+
+    /// The engine's next packet, as it travels.
+    #[inline]
+    fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
+        let transmit = self.engine.transmit_falcon(now)?;
+        let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);
+        if self.carriage.wants_bytes() {
+            let transmit: FalconTransmit = *transmit;
+            let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
+            self.carriage.load_falcon_bytes(now, &transmit, memory, entry.packet, &mut network.falcon_packets);
+        }
+        Some(entry)
+    }
+
+    /// A packet of the RoCE family: only unreliable queue pairs have any here.
+    #[cold]
+    #[inline(never)]
+    fn next_packet_out_of_line(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
+        if !self.engine.has_packets() {
+            return None;
+        }
+        self.next_packet(now, network).map(|(entry, _)| entry)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn arrive_out_of_line(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        self.arrive(now, entry, network);
+    }
+}
