@@ -14,6 +14,7 @@ use crate::dma::Segments;
 use crate::engine::Transmit;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
+use crate::falcon::Nic;
 use crate::fifo::Fifo;
 use crate::mr::MrTable;
 use crate::peer::Peers;
@@ -120,6 +121,8 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
     pub(crate) active: u32,
+    /// What Falcon's connections share; made with the first.
+    pub(crate) falcon: Option<Box<Nic>>,
     /// Completion queues that overflowed and whose queue pairs must fail.
     pub(crate) overrun: Vec<CqId>,
 }
@@ -145,6 +148,7 @@ impl Core {
             stats: EngineStats::default(),
             watch: Watch::default(),
             active: 0,
+            falcon: None,
             overrun: Vec::new(),
         }
     }

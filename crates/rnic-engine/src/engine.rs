@@ -236,9 +236,12 @@ impl Engine {
     pub fn tick(&mut self, now: Time) {
         self.core.now = now;
         while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
-            if let Some(qp) = self.qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
-                qp.armed = crate::timer::Deadline::NEVER;
-                qp.wake_up(&mut self.core, now);
+            match self.qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
+                Some(qp) if qp.falcon.is_none() => {
+                    qp.armed = crate::timer::Deadline::NEVER;
+                    qp.wake_up(&mut self.core, now);
+                }
+                _ => self.tick_falcon(deadline, slot),
             }
         }
         if !self.core.overrun.is_empty() {

@@ -111,6 +111,14 @@ pub enum PostError {
     /// The queue pair's service has no such operation.
     #[error("a queue pair of service {0:?} has no such operation")]
     Unsupported(Service),
+    /// A queue pair without order takes messages of one packet, Writes without immediate and Reads apart.
+    #[error("a message of {bytes} bytes needs order: without, one packet of {mtu} bytes is all")]
+    TooLongWithoutOrder {
+        /// Its length.
+        bytes: u32,
+        /// What fits.
+        mtu: u32,
+    },
     /// Programs have no business with management queue pairs.
     #[error("queue pair {0} belongs to management")]
     Destination(Qpn),

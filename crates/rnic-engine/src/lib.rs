@@ -36,6 +36,7 @@ mod dma;
 mod engine;
 mod error;
 mod event;
+mod falcon;
 mod fifo;
 mod mr;
 mod peer;

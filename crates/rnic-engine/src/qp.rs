@@ -30,6 +30,7 @@ use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
+use crate::falcon::FalconQp;
 use crate::mr::Access;
 use crate::stats::QpStats;
 use crate::timer::Deadline;
@@ -108,6 +109,9 @@ pub(crate) struct Qp {
     /// Responses to our reads, in split sequence spaces; made with the first read.
     pub(crate) responses: Option<Box<ResponseWindow>>,
     pub(crate) regulator: Option<Box<Regulator>>,
+    /// The connection, when its packets are Falcon's. Then requester and responder are in no ring, and `peer` is
+    /// nobody, as in unreliable services.
+    pub(crate) falcon: Option<Box<FalconQp>>,
     /// What only unreliable services need.
     pub(crate) unreliable: Unreliable,
     pub(crate) stats: QpStats,
@@ -117,12 +121,14 @@ impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = attributes.transport.for_service(attributes.service);
         let start = Seq::UNSET;
-        Self {
+        let reliable = transport.service == Service::ReliableConnection;
+        let falcon = (reliable && transport.profile.protocol.falcon().is_some()).then(|| Box::new(FalconQp::new()));
+        let mut qp = Self {
             number,
             slot,
             state: QpState::Reset,
             access: Access::all(),
-            peer: if transport.service == Service::ReliableConnection { PeerId::default() } else { PeerId::NOBODY },
+            peer: if reliable && falcon.is_none() { PeerId::default() } else { PeerId::NOBODY },
             dest_qpn: Qpn::default(),
             // Nothing is cut into packets before a connection says how; what is posted in the error state is still
             // measured.
@@ -142,10 +148,13 @@ impl Qp {
             responder: Responder::new(attributes, start, &transport),
             responses: None,
             regulator: None,
+            falcon,
             unreliable: Unreliable::default(),
             transport,
             stats: QpStats::default(),
-        }
+        };
+        (qp.requester.queued, qp.responder.queued) = (qp.falcon.is_some(), qp.falcon.is_some());
+        qp
     }
 
     /// Back to `Reset`, with the same queues.
@@ -194,7 +203,7 @@ impl Qp {
     pub(crate) fn far_end(&self) -> PeerId {
         match self.transport.service {
             Service::UnreliableConnection => self.unreliable.peer(),
-            _ => self.peer,
+            _ => self.falcon.as_ref().map_or(self.peer, |falcon| falcon.peer),
         }
     }
 
@@ -292,6 +301,6 @@ impl Qp {
 
 // Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
 // congestion mark lives behind a pointer that is empty until then.
-const _: () = assert!(size_of::<Qp>() <= 456);
+const _: () = assert!(size_of::<Qp>() <= 464);
 
 const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);

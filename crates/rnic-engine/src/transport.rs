@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rnic_base::{AnyRing, Duration};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
-use rnic_policy::{AckRule, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
+use rnic_policy::{
+    AckRule, FalconOrdering, FalconShape, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store,
+};
 use rnic_wire::Format;
 
 use crate::wq::WqeOp;
@@ -82,7 +84,10 @@ impl Transport {
     /// When its parts do not fit together.
     pub fn new(profile: Profile) -> Result<Self, ProfileError> {
         profile.check()?;
-        let places_early = profile.placement().keeps_early();
+        let places_early = match profile.protocol.falcon() {
+            None => profile.placement().keeps_early(),
+            Some(shape) => shape.ordering == FalconOrdering::Weak,
+        };
         let recovery = &profile.recovery;
         let recovery_interest = (recovery.policy.interest)(&recovery.params);
         let control_interest = (profile.control.policy.interest)(&profile.control.params);
@@ -98,7 +103,11 @@ impl Transport {
             short_addresses: profile.protocol == Protocol::Fasr,
             extended: profile.protocol != Protocol::Roce,
             service: Service::ReliableConnection,
-            operations: WqeOp::allowed(Service::ReliableConnection),
+            // Falcon's are posted by another way ([`crate::falcon`]).
+            operations: match profile.protocol.falcon() {
+                None => WqeOp::allowed(Service::ReliableConnection),
+                Some(_) => 0,
+            },
             unreliable: None,
             split: profile.spaces != SequenceSpaces::Shared,
             scheduled: profile.spaces == SequenceSpaces::Scheduled,
@@ -177,7 +186,13 @@ impl Transport {
         &self.profile
     }
 
-    /// The headers of the packets of its reliable connections.
+    /// What its reliable connections are made of, when their packets are Falcon's: those go by
+    /// [`crate::Engine::receive_falcon`] and [`crate::Engine::transmit_falcon`].
+    pub fn falcon(&self) -> Option<&FalconShape> {
+        self.profile.protocol.falcon().filter(|_| self.service == Service::ReliableConnection)
+    }
+
+    /// The headers of the packets of its reliable connections, when they are of the RoCE family.
     pub fn format(&self) -> Format {
         self.format
     }

@@ -74,6 +74,8 @@ pub(crate) enum WqeState {
     Posted,
     /// A read or atomic whose data is all here.
     Fetched,
+    /// Its completion has been left, although it is not the oldest.
+    Completed,
 }
 
 /// A send queue entry: one cache line.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use rnic_base::{Duration, Time};
 
 use crate::filter::{Filter, FlowGate, Refusal};
-use crate::processor::Processor;
+use crate::processor::{FaeError, Processor};
 use crate::program::Program;
 use crate::queue::EventQueue;
 use crate::record::{Event, ResponseRecord};
@@ -52,6 +52,14 @@ impl<P: Program> Delayed<P> {
             on_the_way: VecDeque::with_capacity(capacity),
             busy_until: Time::ZERO,
         }
+    }
+
+    /// See [`Processor::grow`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
+        self.processor.grow(connections)
     }
 
     /// See [`Processor::first`].

@@ -75,6 +75,8 @@ pub struct Processor<P: Program> {
     fresh: P::State,
     /// By connection; empty when stateless.
     table: Table,
+    /// How many it has.
+    connections: u32,
     ahead: Option<usize>,
     is_stateless: bool,
 }
@@ -107,7 +109,30 @@ impl<P: Program> Processor<P> {
         }
         let connections = if is_stateless { 0 } else { config.connections as usize };
         let table = Table::new(connections, &fresh);
-        Ok(Self { program, view, ticks: 0, first, fresh, table, ahead, is_stateless })
+        let connections = config.connections;
+        Ok(Self { program, view, ticks: 0, first, fresh, table, connections, ahead, is_stateless })
+    }
+
+    /// From now on, connections are numbered from zero to below `connections`, if that is more than before.
+    ///
+    /// # Errors
+    /// When there are more than 24 bits name; nothing has changed then.
+    pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
+        if connections > CONNECTIONS_MAX {
+            return Err(FaeError::TooManyConnections(connections));
+        }
+        if connections <= self.connections {
+            return Ok(());
+        }
+        if !self.is_stateless {
+            let mut table = Table::new(connections as usize, &self.fresh);
+            for number in 0..self.connections as usize {
+                *table.get_mut::<P::State>(number) = *self.table.get_mut::<P::State>(number);
+            }
+            self.table = table;
+        }
+        self.connections = connections;
+        Ok(())
     }
 
     /// What a fresh connection does before the first response; its flows share the window.

@@ -138,6 +138,11 @@ impl Delivery {
         }
     }
 
+    /// From now on, a packet that timed out so often is given up.
+    pub fn set_attempts_max(&mut self, attempts_max: u16) {
+        self.config.attempts_max = attempts_max.max(1);
+    }
+
     /// The upper layer has acknowledged a received packet: its sender may forget it.
     pub fn acknowledge(&mut self, now: Time, received: Received) {
         if let Some(arrived) = self.rx[index(received.window)].acknowledge(received.psn) {
@@ -192,10 +197,21 @@ impl Delivery {
         self.flows.get(flow).label
     }
 
+    /// Whether everything that was sent is acknowledged.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.tx.iter().all(TxWindow::is_idle)
+    }
+
     /// How far it has come as a receiver.
     #[inline]
     pub fn bases(&self) -> WindowBases {
         WindowBases { data: self.rx[1].base(), request: self.rx[0].base() }
+    }
+
+    /// Ends: nothing is sent or taken any more.
+    pub fn die(&mut self) {
+        self.dead = true;
     }
 
     /// Whether it was given up.

@@ -13,8 +13,11 @@
 //! Sources: Falcon (SIGCOMM'25) sections 3 to 5, and the "OCP Falcon Transport Protocol, Rev 0.9" specification.
 //!
 //! The delivery layer numbers packets, opens and closes gates, sends again, and says what became of each packet. The
-//! transaction layer knows what a packet is for. They meet in [`seam`] and nowhere else.
+//! transaction layer knows what a packet is for. They meet in [`seam`] and nowhere else. [`connection`] puts them
+//! together, with the way to the adaptive engine ([`adaptive`]).
 
+pub mod adaptive;
+pub mod connection;
 pub mod delivery;
 pub mod resources;
 pub mod seam;

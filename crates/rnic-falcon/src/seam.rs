@@ -124,6 +124,11 @@ pub trait Upper {
     /// to repeat.
     fn nacked(&mut self, now: Time, context: Context, code: NackCode);
 
+    /// The peer's upper layer was not ready for the packet of `context`, which will be sent again.
+    fn not_ready(&mut self, now: Time, context: Context) {
+        let _ = (now, context);
+    }
+
     /// The packet of `context` was sent as often as it may, without an answer.
     fn exhausted(&mut self, now: Time, context: Context) -> Exhausted;
 

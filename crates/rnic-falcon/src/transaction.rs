@@ -33,7 +33,7 @@ use rnic_wire::falcon::{CompletionCode, NackCode, Rsn, Ulp, UlpProtocol};
 
 use crate::resources::Resources;
 use crate::resources::threshold::{Alpha, Isolation, Usage};
-use crate::seam::Received;
+use crate::seam::{Context, Received};
 
 use initiator::Initiator;
 pub use layer::Layer;
@@ -182,11 +182,19 @@ impl Transactions {
     /// # Panics
     /// When `config.outstanding` is not a power of two up to [`OUTSTANDING_MAX`].
     pub fn new(config: TransactionConfig, first: Rsn) -> Self {
+        Self::between(config, first, first)
+    }
+
+    /// As [`Transactions::new`], when our requests begin at `ours` and the peer's at `theirs`.
+    ///
+    /// # Panics
+    /// As [`Transactions::new`].
+    pub fn between(config: TransactionConfig, ours: Rsn, theirs: Rsn) -> Self {
         assert!(config.outstanding.is_power_of_two() && config.outstanding <= OUTSTANDING_MAX);
         Self {
             config,
-            initiator: Initiator::new(&config, first),
-            target: Target::new(&config, first),
+            initiator: Initiator::new(&config, ours),
+            target: Target::new(&config, theirs),
             usage: Usage::default(),
             stats: TransactionStats::default(),
             turn: 0,
@@ -254,6 +262,14 @@ impl Transactions {
         self.target.acknowledge(rsn)
     }
 
+    /// The target's upper layer refuses the Push `rsn` for good, which it had taken with [`PushReply::Later`].
+    ///
+    /// # Errors
+    /// When no such Push waits for it.
+    pub fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
+        self.target.refuse(rsn, code)
+    }
+
     /// The target's upper layer answers the Pull `rsn`, which it had taken with [`PullReply::Later`].
     ///
     /// # Errors
@@ -269,6 +285,45 @@ impl Transactions {
     #[inline]
     pub fn settled(&mut self) -> Option<Settled> {
         self.target.settled()
+    }
+
+    /// Whether as many transactions are under way as there may be.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.initiator.is_full()
+    }
+
+    /// What came with the submission that the request of `context` belongs to; none for Pull Data.
+    #[inline]
+    pub fn tag(&self, context: Context) -> Option<u64> {
+        (!layer::is_data(context)).then(|| self.initiator.tag(self.initiator.seq_at(context.0)))
+    }
+
+    /// What came with the submission of the Pull `rsn`, as long as its data has not come.
+    #[inline]
+    pub fn expected_by(&self, rsn: Rsn) -> Option<u64> {
+        self.initiator.expected_by(rsn)
+    }
+
+    /// Whether the peer's Push `rsn` is here, and its turn has not come: its payload must be kept.
+    #[inline]
+    pub fn keeps(&self, rsn: Rsn) -> bool {
+        self.target.keeps(rsn)
+    }
+
+    /// All requests for which [`Transactions::keeps`] holds.
+    pub fn kept(&self) -> impl Iterator<Item = Rsn> {
+        self.target.kept()
+    }
+
+    /// The packet of `context` cannot be sent, now or again, for a reason of our own: a Resync takes its place, and a
+    /// request of ours ends with [`CompletionCode::LocalXlr`].
+    pub fn withdraw(&mut self, context: Context) {
+        if layer::is_data(context) {
+            self.target.withdraw(self.target.seq_at(layer::slot_of_data(context)));
+        } else {
+            self.initiator.withdraw(self.initiator.seq_at(context.0));
+        }
     }
 
     /// When [`Layer::tick`] has something to do, at the earliest.

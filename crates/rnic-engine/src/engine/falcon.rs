@@ -22,6 +22,8 @@ use super::{Engine, TransmitKind};
 use crate::PeerId;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
+use crate::falcon::tick_nic;
+use crate::timer::Deadline;
 
 /// A Falcon packet that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -56,22 +58,68 @@ pub struct FalconTransmit {
 impl Engine {
     /// Takes a Falcon packet in. Its payload is what `dma` copies from.
     pub fn receive_falcon<D: Dma>(&mut self, now: Time, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
-        let _ = (arrival, dma);
-        self.core.now = now;
-        self.core.stats.packets_received += 1;
-        RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp))
+        let Self { core, qps, .. } = self;
+        core.now = now;
+        core.stats.packets_received += 1;
+        let Some(qp) = qps.find_mut(Qpn::new(arrival.packet.cid.get())) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
+        };
+        let Some(mut nic) = core.falcon.take() else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
+        };
+        nic.release_ended(dma);
+        let outcome = qp.receive_falcon(core, &mut nic, arrival, dma);
+        nic.wake_waiting();
+        core.falcon = Some(nic);
+        core.watch.count(qp.slot, outcome);
+        if !core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        outcome
     }
 
     /// The next Falcon packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until
     /// the next packet is made.
     pub fn transmit_falcon(&mut self, now: Time) -> Option<&FalconTransmit> {
-        self.core.now = now;
-        None
+        let Self { core, qps, .. } = self;
+        core.now = now;
+        let mut nic = core.falcon.take()?;
+        let mut made = false;
+        while !made && let Some((slot, was_waiting)) = nic.next_ready() {
+            let Some(qp) = qps.at_mut(slot) else { continue };
+            made = qp.transmit_falcon(core, &mut nic, was_waiting);
+        }
+        core.falcon = Some(nic);
+        if !core.overrun.is_empty() {
+            self.fail_overrun();
+        }
+        self.core.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
     }
 
     /// Whether [`Engine::transmit_falcon`] may have something to hand out.
     #[inline]
     pub fn has_falcon_packets(&self) -> bool {
-        false
+        self.core.falcon.as_ref().is_some_and(|nic| !nic.is_quiet())
+    }
+
+    /// The time of a Falcon queue pair, or of the NIC, has come; or of nobody, by now.
+    #[cold]
+    pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
+        let Self { core, qps, .. } = self;
+        let Some(mut nic) = core.falcon.take() else { return };
+        if slot == crate::falcon::SLOT {
+            if nic.armed == deadline {
+                tick_nic(core, &mut nic, |slot, nic, response| {
+                    if let Some(qp) = qps.at_mut(slot) {
+                        qp.awake_falcon(nic, response);
+                    }
+                });
+            }
+        } else if let Some(qp) = qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
+            qp.armed = Deadline::NEVER;
+            qp.tick_falcon(core, &mut nic);
+        }
+        nic.wake_waiting();
+        core.falcon = Some(nic);
     }
 }

@@ -9,6 +9,7 @@ use super::Engine;
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::cq::{Cq, Notify};
 use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
+use crate::falcon::Nic;
 use crate::mr::{Access, Key, MemoryRegion};
 use crate::qp::{Qp, QpInfo, QpState};
 use crate::srq::Srq;
@@ -200,6 +201,12 @@ impl Engine {
             attributes.max_recv_sge = srq.sge_limit() as u32;
             srq.users += 1;
         }
+        if let Some(shape) = attributes.transport.falcon()
+            && attributes.service == Service::ReliableConnection
+            && self.core.falcon.is_none()
+        {
+            self.core.falcon = Some(Box::new(Nic::new(shape)));
+        }
         let watch = &mut self.core.watch;
         let number = self.qps.insert(attributes.number, |number, slot| {
             watch.start(slot);
@@ -339,7 +346,10 @@ impl Engine {
         let qp = self.change(qpn, QpState::ReadyToReceive)?;
         let start = Seq::start(connection.rq_psn);
         match qp.transport.service {
-            Service::ReliableConnection => qp.peer = connection.peer,
+            Service::ReliableConnection => match &mut qp.falcon {
+                None => qp.peer = connection.peer,
+                Some(falcon) => falcon.peer = connection.peer,
+            },
             Service::UnreliableConnection => qp.unreliable.set_peer(connection.peer),
             service @ Service::UnreliableDatagram => return Err(ModifyError::Service(service)),
         }
@@ -375,8 +385,13 @@ impl Engine {
                 qp.requester.start = start;
                 qp.requester.window = SendWindow::new(start, &qp.transport);
             }
-            qp.start_paths(now);
-            qp.start_regulator(core, now);
+            if qp.falcon.is_none() {
+                qp.start_paths(now);
+                qp.start_regulator(core, now);
+            }
+        }
+        if qp.falcon.is_some() {
+            qp.begin_sending_falcon(core);
         }
         qp.wake_requester(core);
         Ok(())
@@ -390,6 +405,10 @@ impl Engine {
         self.change(qpn, QpState::SendQueueDrained)?.state = QpState::SendQueueDrained;
         let Self { core, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        if qp.falcon.is_some() {
+            qp.drain_falcon(core);
+            return Ok(());
+        }
         let head = qp.requester.queue.head;
         qp.complete_finished(core);
         if qp.requester.queue.head == head {

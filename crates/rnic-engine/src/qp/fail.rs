@@ -10,6 +10,7 @@ use crate::qp::fetch::FetchServer;
 use crate::qp::{Qp, QpState};
 use crate::timer::Deadline;
 use crate::transport::Service;
+use crate::wq::WqeState;
 
 impl Qp {
     /// Entry `counter` of the send queue cannot succeed. It fails when it is the oldest one; nothing new is sent.
@@ -66,6 +67,9 @@ impl Qp {
         self.release_peer(core);
         self.requester.pause = Deadline::NEVER;
         self.flush(core);
+        if self.falcon.is_some() {
+            self.stop_falcon(core);
+        }
         if self.srq.is_some() {
             core.notice(AsyncEvent::LastWqeReached(self.number));
         }
@@ -74,6 +78,9 @@ impl Qp {
     /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
     pub(crate) fn leave(&mut self, core: &mut Core) {
         core.pools.release(&mut self.responder.sr);
+        if self.falcon.is_some() {
+            self.leave_falcon(core);
+        }
         core.forget(self.slot);
         if self.state.receives() {
             self.release_peer(core);
@@ -104,9 +111,14 @@ impl Qp {
     pub(crate) fn flush_sends(&mut self, core: &mut Core) {
         let queue = &mut self.requester.queue;
         while !queue.is_empty() {
-            let completion = send_completion(self.number, queue.get(queue.head), WcStatus::WrFlushed);
+            let entry = queue.get(queue.head);
+            let completion = send_completion(self.number, entry, WcStatus::WrFlushed);
+            // Without order an entry may have completed before those in front of it.
+            let is_completed = entry.state == WqeState::Completed;
             queue.head = queue.head.wrapping_add(1);
-            core.complete(self.send_cq, completion);
+            if !is_completed {
+                core.complete(self.send_cq, completion);
+            }
         }
         queue.next = queue.tail;
         self.requester.sent_of_next = 0;

@@ -82,6 +82,20 @@ impl Requester {
         }
     }
 
+    /// The number of the next request that consumes a receive.
+    pub(crate) fn take_recv_sn(&mut self) -> u32 {
+        let sn = self.next_recv_sn;
+        self.next_recv_sn = sn.wrapping_add(1);
+        sn
+    }
+
+    /// The number of the next read or atomic.
+    pub(crate) fn take_read_sn(&mut self) -> u32 {
+        let sn = self.next_read_sn;
+        self.next_read_sn = sn.wrapping_add(1);
+        sn
+    }
+
     /// Whether there is something to send, gates aside.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
@@ -160,7 +174,7 @@ impl Qp {
         }
         let mut wqe = compact(request, mtu)?;
         if self.transport.operations & wqe.op.bit() == 0 {
-            return Err(PostError::Unsupported(self.transport.service));
+            return self.post_elsewhere(core, wqe, request.sges);
         }
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
@@ -432,15 +446,15 @@ impl Qp {
 
 /// Which packet of an entry to make.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Its place among the entry's sequence numbers.
-    pub(super) index: u32,
+    pub(crate) index: u32,
     /// How many of them it takes: one, but for reads in a shared space.
-    pub(super) takes: u32,
+    pub(crate) takes: u32,
     /// It should ask for an acknowledgement, for a reason of the window's.
-    pub(super) asks: bool,
+    pub(crate) asks: bool,
     /// It was sent before.
-    pub(super) again: bool,
+    pub(crate) again: bool,
 }
 
 /// Until the step to `ReadyToSend` sets it. A queue pair that only serves Reads never takes that step, and its peer,

@@ -8,7 +8,7 @@
 mod accept;
 mod answer;
 mod counted;
-pub(in crate::qp) mod execute;
+pub(crate) mod execute;
 
 use rnic_base::{Seq, Time};
 use rnic_wire::{Headers, NakCode, Packet};
@@ -144,7 +144,7 @@ impl Qp {
 
     /// A packet of the peer has come in.
     #[inline]
-    pub(super) fn note_first_packet(&mut self, core: &mut Core) {
+    pub(crate) fn note_first_packet(&mut self, core: &mut Core) {
         if !self.responder.established {
             self.note_established(core);
         }

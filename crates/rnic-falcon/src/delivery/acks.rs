@@ -103,6 +103,8 @@ impl Delivery {
                 let sent = tx.sent_mut(seq);
                 (sent.not_before, sent.timeouts) = (now + wait, 0);
                 tx.timer = tx.timer.min(now + wait);
+                let context = tx.sent(seq).context;
+                upper.not_ready(now, context);
             }
             NackCode::Xlr
             | NackCode::CompleteInError { .. }

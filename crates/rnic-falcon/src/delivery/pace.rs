@@ -35,7 +35,7 @@ pub struct Wheel {
     /// First and last of every slot.
     heads: Box<[u32]>,
     tails: Box<[u32]>,
-    links: Box<[Link]>,
+    links: Vec<Link>,
     /// Slots that have an entry, and words of that which have a bit.
     occupied: Box<[u64]>,
     summary: [u64; WORDS / 64],
@@ -54,11 +54,22 @@ impl Wheel {
         Self {
             heads: vec![NONE; SLOTS].into_boxed_slice(),
             tails: vec![NONE; SLOTS].into_boxed_slice(),
-            links: vec![UNLINKED; connections].into_boxed_slice(),
+            links: vec![UNLINKED; connections],
             occupied: vec![0; WORDS].into_boxed_slice(),
             summary: [0; WORDS / 64],
             position: 0,
             waiting: 0,
+        }
+    }
+
+    /// From now on there is room for connections 0 to `connections` - 1, if that is more than before.
+    ///
+    /// # Panics
+    /// When they are more than 32-bit numbers can name.
+    pub fn grow(&mut self, connections: usize) {
+        assert!(connections < NONE as usize, "connections have 32-bit numbers");
+        if connections > self.links.len() {
+            self.links.resize(connections, UNLINKED);
         }
     }
 

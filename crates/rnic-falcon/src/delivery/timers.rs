@@ -30,13 +30,28 @@ impl Delivery {
     /// later than it must be; sometimes earlier.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
+        match (self.timeout(), self.departure()) {
+            (Some(timeout), Some(departure)) => Some(timeout.min(departure)),
+            (timeout, departure) => timeout.or(departure),
+        }
+    }
+
+    /// When a packet that is ready and too early may leave: for a timing wheel.
+    #[inline]
+    pub fn departure(&self) -> Option<Time> {
+        (self.paced_until < NEVER && !self.dead).then_some(self.paced_until)
+    }
+
+    /// [`Delivery::deadline`] without [`Delivery::departure`].
+    #[inline]
+    pub fn timeout(&self) -> Option<Time> {
         if self.dead {
             return None;
         }
         if !self.nacks.is_empty() {
             return Some(Time::ZERO);
         }
-        let mut due = self.echo.deadline().min(self.paced_until).min(self.probe_due());
+        let mut due = self.echo.deadline().min(self.probe_due());
         for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
             due = due.min(tx.timer).min(tx.of_age);
         }

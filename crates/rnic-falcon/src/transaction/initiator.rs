@@ -132,6 +132,29 @@ impl Initiator {
         self.ring.slot(seq)
     }
 
+    /// What came with the submission of `seq`.
+    #[inline]
+    pub(super) fn tag(&self, seq: Seq) -> u64 {
+        self.ring[seq].tag
+    }
+
+    /// What came with the submission of the Pull `rsn` that has no data yet.
+    pub(super) fn expected_by(&self, rsn: Rsn) -> Option<u64> {
+        let seq = rsn.extend(self.untold);
+        if seq < self.ring.base() || seq >= self.next {
+            return None;
+        }
+        let entry = &self.ring[seq];
+        (entry.kind == Some(Kind::Pull) && entry.outcome.is_none()).then_some(entry.tag)
+    }
+
+    /// The packet of `seq` cannot be sent, for a reason of our own.
+    pub(super) fn withdraw(&mut self, seq: Seq) {
+        let entry = &mut self.ring[seq];
+        entry.outcome.get_or_insert(Outcome::of(CompletionCode::LocalXlr));
+        entry.resync.get_or_insert(ResyncCode::LocalXlr);
+    }
+
     /// Takes a transaction, with what it needs; none when that is not there.
     pub(super) fn submit(&mut self, resources: &mut Resources, usage: &mut Usage, what: &Submission) -> Option<Rsn> {
         if self.is_full() {
@@ -261,11 +284,13 @@ impl Initiator {
         // What is no longer waited for was given up; its number in the data window still counts.
         if seq >= self.ring.base() && self.ring[seq].kind == Some(Kind::Pull) && self.ring[seq].outcome.is_none() {
             let length = u32::from(self.ring[seq].length);
+            let tag = self.ring[seq].tag;
             self.ring[seq].outcome = Some(match packet.body {
-                Body::PullData { ulp, .. } if packet.payload_len <= length => Outcome {
-                    data: Some(PulledData { payload_len: packet.payload_len, ulp }),
-                    ..Outcome::of(CompletionCode::Ack)
-                },
+                Body::PullData { ulp, .. } if packet.payload_len <= length => {
+                    let data = PulledData { payload_len: packet.payload_len, ulp };
+                    with.ulp.pulled(with.now, tag, &data);
+                    Outcome { data: Some(data), ..Outcome::of(CompletionCode::Ack) }
+                }
                 Body::PullData { .. } => Outcome::of(CompletionCode::OperationError),
                 _ => Outcome::of(CompletionCode::RemoteError),
             });

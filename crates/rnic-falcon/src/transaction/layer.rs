@@ -23,6 +23,18 @@ pub struct Layer<'a, U> {
 /// Set in the context of Pull Data; clear in those of requests.
 const OF_DATA: u32 = 1 << 31;
 
+/// Whether `context` is that of Pull Data.
+#[inline]
+pub(super) const fn is_data(context: Context) -> bool {
+    context.0 & OF_DATA != 0
+}
+
+/// The place of Pull Data among the peer's requests.
+#[inline]
+pub(super) const fn slot_of_data(context: Context) -> u32 {
+    context.0 & !OF_DATA
+}
+
 impl<U: UpperLayer> Layer<'_, U> {
     /// Lets time pass: gives up what takes too long, offers again what was not ready.
     pub fn tick(&mut self, now: Time) {
@@ -111,6 +123,12 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
             connection.initiator.nacked(connection.initiator.seq_at(context.0), code);
         } else {
             connection.target.nacked(connection.target.seq_at(context.0 & !OF_DATA));
+        }
+    }
+
+    fn not_ready(&mut self, now: Time, context: Context) {
+        if let Some(tag) = self.transactions.tag(context) {
+            self.ulp.not_ready(now, tag);
         }
     }
 

@@ -137,6 +137,29 @@ impl Target {
         self.ring.slot(seq)
     }
 
+    /// Whether the Push `rsn` is here, and its turn has not come.
+    pub(super) fn keeps(&self, rsn: Rsn) -> bool {
+        let seq = rsn.extend(self.ring.base());
+        self.ring.covers(seq) && self.is_kept(seq)
+    }
+
+    fn is_kept(&self, seq: Seq) -> bool {
+        let entry = &self.ring[seq];
+        entry.state == State::Kept && entry.kind == Some(Kind::Push)
+    }
+
+    /// Those for which [`Target::keeps`] holds.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Rsn> {
+        let (base, size) = (self.ring.base(), self.ring.end().since(self.ring.base()));
+        let all = (0..size).map(move |offset| base + offset);
+        all.filter(|seq| self.is_kept(*seq)).map(Seq::wire)
+    }
+
+    /// The data of `seq` cannot be sent, for a reason of our own.
+    pub(super) fn withdraw(&mut self, seq: Seq) {
+        self.ring[seq].resync.get_or_insert(ResyncCode::LocalXlr);
+    }
+
     /// A request, or the Resync of one, that is not here yet; or the Resync of one that is.
     pub(super) fn offer<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
         let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
@@ -210,7 +233,11 @@ impl Target {
         if let Some(rx) = entry.rx.take() {
             with.resources.release(rx);
         }
+        let was_taken = matches!(entry.state, State::Taken | State::Done);
         entry.state = State::Done;
+        if !was_taken {
+            with.ulp.skipped(with.now, seq.wire());
+        }
         self.note_arrival();
         self.offer_turn(seq, Some(seq), with);
         self.forget_done();
@@ -369,6 +396,14 @@ impl Target {
         self.ring[seq].state = State::Done;
         self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
         self.forget_done();
+        Ok(())
+    }
+
+    /// The upper layer refuses a Push for good.
+    pub(super) fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
+        let seq = self.taken(rsn, Kind::Push)?;
+        self.ring[seq].state = State::Refused(code);
+        self.settled.push_back(Settled::Refused(self.ring[seq].received(), code));
         Ok(())
     }
 

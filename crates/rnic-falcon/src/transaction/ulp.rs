@@ -98,4 +98,21 @@ pub trait UpperLayer {
 
     /// One of its own transactions has ended. Exactly once for each that was taken.
     fn complete(&mut self, now: Time, completion: &Completion);
+
+    /// The data of a Pull of its own, submitted with `tag`, has come: once, and before its completion, whose turn may
+    /// come later.
+    fn pulled(&mut self, now: Time, tag: u64, data: &PulledData) {
+        let _ = (now, tag, data);
+    }
+
+    /// The peer was not ready for the Push submitted with `tag`, which will be sent again.
+    fn not_ready(&mut self, now: Time, tag: u64) {
+        let _ = (now, tag);
+    }
+
+    /// The peer has given up its request `rsn`, which had not been taken or was refused: on ordered connections, what
+    /// is behind goes on.
+    fn skipped(&mut self, now: Time, rsn: Rsn) {
+        let _ = (now, rsn);
+    }
 }

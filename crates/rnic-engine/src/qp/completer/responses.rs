@@ -254,7 +254,7 @@ impl Qp {
     }
 
     /// Puts response packet `index` of the answer to entry `counter` where it belongs.
-    pub(in crate::qp) fn place_response<D: Dma>(
+    pub(crate) fn place_response<D: Dma>(
         &self,
         core: &Core,
         counter: u32,

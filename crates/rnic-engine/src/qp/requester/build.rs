@@ -59,7 +59,7 @@ impl Qp {
 
     /// Collects the local memory of the payload; false when a key does not cover it.
     #[inline(always)]
-    pub(in crate::qp) fn gather_payload(&self, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
+    pub(crate) fn gather_payload(&self, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
         let Core { mrs, segments, .. } = core;
         segments.clear();
         if len == 0 {
@@ -84,7 +84,7 @@ impl Qp {
     }
 
     #[inline(always)]
-    pub(in crate::qp) fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
+    pub(crate) fn write_headers(&self, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
         let extended = self.transport.extended;
         let sn = extended.then(|| WqeSn::new(wqe.sn));
         let offset = piece.index * self.mtu();

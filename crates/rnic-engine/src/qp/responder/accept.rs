@@ -20,7 +20,7 @@ const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 impl Qp {
     /// Checks a request packet and places its payload. After an error nothing has changed.
     #[inline(always)]
-    pub(super) fn accept<D: Dma>(
+    pub(crate) fn accept<D: Dma>(
         &mut self,
         core: &mut Core,
         seq: Seq,
@@ -60,7 +60,7 @@ impl Qp {
 
     /// Every packet but the last of a message is full; the last of several carries something.
     #[inline]
-    pub(in crate::qp) fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
+    pub(crate) fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
         let legal = match position {
             Position::First | Position::Middle => len == self.mtu(),
             Position::Last => 0 < len && len <= self.mtu(),
@@ -128,7 +128,14 @@ impl Qp {
     }
 
     #[inline]
-    fn place_remote<D: Dma>(&self, core: &Core, va: u64, rkey: u32, len: u32, dma: &mut D) -> Result<(), Refusal> {
+    pub(crate) fn place_remote<D: Dma>(
+        &self,
+        core: &Core,
+        va: u64,
+        rkey: u32,
+        len: u32,
+        dma: &mut D,
+    ) -> Result<(), Refusal> {
         if len == 0 {
             return Ok(());
         }
@@ -213,7 +220,7 @@ impl Qp {
     }
 
     /// Takes receives from the shared queue, in order, until `counter` has one.
-    pub(in crate::qp) fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
+    pub(crate) fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = self.srq.ok_or(Refusal::NotReady)?;
         while !self.responder.queue.contains(counter) {
             let queue = &mut self.responder.queue;

@@ -13,7 +13,7 @@ use crate::wq::{RecvDone, RecvTail};
 impl Qp {
     /// Executes the packet that was expected and has just been accepted, and expects the next one.
     #[inline]
-    pub(super) fn execute_packet<D: Dma>(
+    pub(crate) fn execute_packet<D: Dma>(
         &mut self,
         core: &mut Core,
         packet: &Packet,
@@ -94,7 +94,7 @@ impl Qp {
 
     /// A message is complete: count it (I-17), and deliver its receive, if it uses one.
     #[inline]
-    fn end_message(&mut self, core: &mut Core, seq: Seq, consumes: bool) -> Result<(), NakCode> {
+    pub(crate) fn end_message(&mut self, core: &mut Core, seq: Seq, consumes: bool) -> Result<(), NakCode> {
         if consumes {
             self.complete_receive(core, seq)?;
         }
@@ -125,7 +125,7 @@ impl Qp {
 }
 
 #[inline(always)]
-pub(in crate::qp) fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
+pub(crate) fn recv_completion(qpn: rnic_wire::Qpn, wr_id: u64, done: &RecvDone) -> Completion {
     let (opcode, word, mut flags) = match done.tail {
         RecvTail::Send => (WcOpcode::Recv, 0, WcFlags::empty()),
         RecvTail::SendImm(word) => (WcOpcode::Recv, word, WcFlags::WITH_IMM),

@@ -1,0 +1,108 @@
+//! RDMA over Falcon: reliable connections whose packets are Falcon's.
+//!
+//! Sources: OCP RDMA over Falcon Transport, Rev 0.9, sections 6 and 8; OCP Falcon Transport Protocol, Rev 0.9, sections
+//! 6 and 8; Falcon (SIGCOMM'25) section 4. Windows, acknowledgements, gates and transactions are `rnic-falcon`'s; here
+//! is what turns verbs into transactions and back. A queue pair keeps its verbs half: queues, states, checks of memory,
+//! flushing.
+//!
+//! ```text
+//!   engine/falcon.rs   the doors
+//!   falcon/drive.rs    a packet in, a packet out, a moment has come: one queue pair at a time
+//!   falcon/request.rs  send queue entries -> transactions; their completions -> completions
+//!   falcon/upper.rs    what the transaction layer asks and tells; payload that was kept
+//!   falcon/serve.rs    the peer's requests, in each of the three orders
+//!   falcon/header.rs   RDMA over Falcon's headers from and to the engine's
+//!   falcon/life.rs     begin and end of a connection
+//!   falcon/nic.rs      what the connections of a NIC share
+//! ```
+//!
+//! | verb | transactions of at most one MTU | headers |
+//! |---|---|---|
+//! | Write | a Push for each packet | RETH in each; with immediate SETH and ImmDt in the last |
+//! | Send | a Push for each packet | SETH and OETH in each |
+//! | Read | a Pull for each packet | RETH for its own part, SETH, STETH |
+//! | atomics | a Pull | AtomicETH, SETH, STETH |
+//!
+//! | order | connection | what is in order |
+//! |---|---|---|
+//! | ordered | ordered | everything; what comes early is kept by the body |
+//! | weak | unordered | completions at both ends, Reads and atomics; data is placed as it comes |
+//! | unordered | unordered | nothing; Sends of one packet, no Write with immediate of several |
+//!
+//! | what goes wrong | at the target | at the initiator |
+//! |---|---|---|
+//! | a Push is refused | NACK with the code of RoCE's NAK as the upper layer's | as such a NAK |
+//! | a Pull is refused | Pull Data without data that says "completed in error" | a remote access error |
+//! | no receive is posted | NACK (RNR), and it comes again with its payload | counted against `rnr_retry` |
+//! | timeouts exhausted | | retries exceeded |
+//! | memory of our own is gone when a packet is to leave | Resync in its place | a local protection error |
+//!
+//! In verbs' way of errors both queue pairs fail then. A queue pair that refused answers its peer on until it is reset:
+//! the peer needs the acknowledgement of the Resync that follows a NACK. Completing in error, the request alone fails,
+//! and what belongs to the same message is refused with it; failures of one's own memory, and of the connection,
+//! remain fatal.
+//!
+//! Choices, where the sources are silent:
+//!
+//! * a queue pair's number is its connection identifier; PSNs and RSNs begin at the PSNs that connection set-up has
+//!   agreed on. A queue pair that has not been told its own yet learns them from the bases in the peer's first packet;
+//! * a Pull's answer has its place in the message as "only": a target knows a Read by its pieces;
+//! * Reads and atomics under way are bounded where they begin (`max_rd_atomic`), as in RoCE; of the pieces of a Read,
+//!   as many are under way as there may be transactions;
+//! * the answer to an atomic that is refused has the code in place of the value; that to a Read has no room for one;
+//! * without order, a message takes the receive that is the oldest when it comes, not the one that its number names.
+
+mod drive;
+mod header;
+mod life;
+mod nic;
+mod request;
+mod serve;
+mod upper;
+
+use rnic_falcon::connection::Connection;
+use rnic_policy::{FalconErrors, FalconOrdering};
+
+use crate::PeerId;
+use request::Requests;
+use serve::Serving;
+
+pub(crate) use drive::tick_nic;
+pub(crate) use nic::{Nic, SLOT};
+
+/// A queue pair's part of it.
+#[derive(Debug)]
+pub(crate) struct FalconQp {
+    /// Who is at the other end.
+    pub(crate) peer: PeerId,
+    /// In the ring of those who can send.
+    queued: bool,
+    /// In the ring of those who wait for resources.
+    waits: bool,
+    /// Made with the first packet in either direction.
+    link: Option<Box<Link>>,
+}
+
+/// A connection, and what verbs keep of it.
+#[derive(Debug)]
+struct Link {
+    connection: Connection,
+    /// Which of the NIC's adaptive engines is its.
+    adaptive: usize,
+    mapping: Mapping,
+}
+
+/// Verbs' half.
+#[derive(Debug)]
+struct Mapping {
+    ordering: FalconOrdering,
+    errors: FalconErrors,
+    requests: Requests,
+    serving: Serving,
+}
+
+impl FalconQp {
+    pub(crate) fn new() -> Self {
+        Self { peer: PeerId::NOBODY, queued: false, waits: false, link: None }
+    }
+}

@@ -1,0 +1,283 @@
+//! One queue pair at a time: a packet comes in, a packet goes out, a moment has come.
+//!
+//! Connection, queue pair and what the NIC shares are taken apart for the time of a call: whatever fails a queue pair
+//! on the way finds no connection to end, and that is made up for when everything is back in its place ([`Qp::rest`]).
+
+use rnic_base::Time;
+use rnic_falcon::delivery::{Arrival, Departure, Reception};
+use rnic_falcon::transaction::AnswerError;
+use rnic_wire::falcon::{Body, PacketType, ResyncCode};
+
+use super::request::{Handed, untag};
+use super::upper::{Untouched, Verbs, handle};
+use super::{Link, Nic};
+use crate::QpState;
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::engine::{FalconArrival, TransmitKind};
+use crate::error::{DropReason, RxOutcome};
+use crate::qp::Qp;
+use crate::timer::Deadline;
+
+impl Qp {
+    /// Takes in a packet that names this queue pair.
+    pub(crate) fn receive_falcon<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        nic: &mut Nic,
+        arrival: &FalconArrival<'_>,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let Some(falcon) = &self.falcon else { return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat)) };
+        let is_heard = self.state.receives() || self.lingers();
+        if !is_heard || falcon.peer != arrival.peer {
+            let reason = if is_heard { DropReason::WrongPeer } else { DropReason::State };
+            return RxOutcome::Dropped(core.drop_packet(reason));
+        }
+        let Some(mut link) = self.take_link(core, nic, Some(arrival.packet.bases)) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::State));
+        };
+        let outcome = self.receive_on(core, nic, &mut link, arrival, dma);
+        self.serve(core, nic, &mut link);
+        let Link { connection, adaptive, .. } = &mut *link;
+        connection.consult(core.now, &nic.resources, &mut nic.adaptives[*adaptive].1);
+        self.enlist(nic);
+        self.rest(core, nic, link);
+        outcome
+    }
+
+    fn receive_on<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        nic: &mut Nic,
+        link: &mut Link,
+        arrival: &FalconArrival<'_>,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let packet = arrival.packet;
+        let (now, rsn) = (core.now, packet.body.rsn());
+        let Link { connection, mapping, .. } = link;
+        mapping.requests.hear();
+        let is_push = packet.body.packet_type() == PacketType::PushData;
+        let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
+        let at_hand = rsn.filter(|_| is_push);
+        let slot = self.slot;
+        let mut verbs = Verbs { qp: self, core, mapping, dma, at_hand };
+        let FalconArrival { label, congested, hops, .. } = *arrival;
+        let arrival = Arrival { packet, label, marked: congested, hops };
+        let reception = connection.receive(now, &arrival, &mut nic.resources, &mut verbs);
+        if let Some(rsn) = rsn {
+            let keeps = connection.transactions().keeps(rsn);
+            if is_push && keeps && reception == Reception::Kept {
+                dma.keep(handle(slot, rsn));
+            }
+            // A Resync has taken its place.
+            if was_kept && !keeps {
+                dma.release(handle(slot, rsn));
+            }
+        }
+        match reception {
+            Reception::Kept | Reception::Answer => RxOutcome::Accepted,
+            Reception::Duplicate => {
+                core.stats.packets_duplicate += 1;
+                RxOutcome::Duplicate
+            }
+            Reception::Stale => RxOutcome::Duplicate,
+            Reception::OutOfWindow => RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow)),
+            Reception::NoResources => RxOutcome::Dropped(core.drop_packet(DropReason::ReceiverNotReady)),
+            Reception::Dropped => RxOutcome::Dropped(core.drop_packet(DropReason::Refused)),
+        }
+    }
+
+    /// Hands down what the peer is to be told: with weak order, what has become of Pushes; answers, while there is
+    /// room.
+    fn serve(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
+        let Link { connection, mapping, .. } = link;
+        while let Some((rsn, refused)) = mapping.serving.settled.pop_front() {
+            // What a Resync has skipped meanwhile is unknown by now.
+            let _ = match refused {
+                None => connection.acknowledge(core.now, rsn),
+                Some(code) => connection.refuse(core.now, rsn, code),
+            };
+        }
+        while let Some((rsn, answer)) = mapping.serving.pending.front() {
+            match connection.answer(&mut nic.resources, *rsn, answer) {
+                Err(AnswerError::Paused) => return self.wait_for_resources(nic),
+                Ok(()) | Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {
+                    mapping.serving.pending.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Makes the next packet, in the NIC's `out`, if one may leave now. The ring has let go of this queue pair.
+    pub(crate) fn transmit_falcon(&mut self, core: &mut Core, nic: &mut Nic, was_waiting: bool) -> bool {
+        let Some(falcon) = self.falcon.as_mut() else { return false };
+        if was_waiting {
+            falcon.waits = false;
+        } else {
+            falcon.queued = false;
+        }
+        if !self.state.receives() && !self.lingers() {
+            return false;
+        }
+        let Some(mut link) = self.take_link(core, nic, None) else { return false };
+        self.serve(core, nic, &mut link);
+        let Link { connection, mapping, .. } = &mut *link;
+        let handed = self.hand_in(core, nic, connection, mapping);
+        if matches!(handed, Handed::NoRoom(_)) {
+            self.wait_for_resources(nic);
+        }
+        if was_waiting && matches!(handed, Handed::Some | Handed::NoRoom(true)) {
+            // There may be more than it took.
+            nic.wake_waiting();
+        }
+        let Link { connection, mapping, .. } = &mut *link;
+        let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
+        let departure = connection.transmit(verbs.core.now, &mut nic.resources, &mut verbs);
+        let made = departure.is_some();
+        if let Some(departure) = departure {
+            self.put_out(core, nic, &mut link, departure);
+            self.enlist(nic);
+        } else if let Some(at) = link.connection.departure() {
+            nic.pace(&mut core.timers, self.slot, at);
+        }
+        self.rest(core, nic, link);
+        made
+    }
+
+    /// Puts the packet where the body finds it, and its payload.
+    fn put_out(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link, departure: Departure) {
+        let Departure { packet, label, context, again } = departure;
+        let out = &mut nic.out;
+        (out.packet, out.label, out.from) = (packet, label, self.number);
+        out.peer = self.far_end();
+        out.kind = match (packet.body.packet_type(), again) {
+            (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => TransmitKind::Ack,
+            (PacketType::PullData, false) => TransmitKind::Response,
+            (PacketType::PullData, true) => TransmitKind::ResponseAgain,
+            (_, false) => TransmitKind::Request,
+            (_, true) => TransmitKind::RequestAgain,
+        };
+        core.segments.clear();
+        let Some(context) = context else {
+            core.stats.acks_sent += 1;
+            return;
+        };
+        let Link { connection, mapping, .. } = link;
+        let is_mine = connection.transactions().tag(context);
+        let found = match (packet.body, is_mine) {
+            // The program may have its memory back.
+            (Body::PushData { .. } | Body::PullRequest { .. }, _) if !self.state.sends() => false,
+            _ if packet.payload_len == 0 => true,
+            (_, Some(tag)) => {
+                let (counter, index) = untag(tag);
+                self.gather_payload(core, counter, index * self.mtu(), packet.payload_len)
+            }
+            (Body::PullData { rsn, .. }, None) => self.gather_answer(core, mapping, rsn, packet.payload_len),
+            _ => true,
+        };
+        if !found && let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) {
+            connection.withdraw(context);
+            core.segments.clear();
+            let of = packet.body.packet_type();
+            nic.out.packet.body = Body::Resync { psn, rsn, code: ResyncCode::LocalXlr, of, vendor: 0 };
+            nic.out.packet.payload_len = 0;
+        }
+        let (mine, all) = (&mut self.stats, &mut core.stats);
+        if again {
+            (mine.packets_retransmitted, all.packets_retransmitted) =
+                (mine.packets_retransmitted + 1, all.packets_retransmitted + 1);
+        } else {
+            (mine.packets_sent, all.packets_sent) = (mine.packets_sent + 1, all.packets_sent + 1);
+        }
+    }
+
+    /// Something may be due.
+    pub(crate) fn tick_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
+        let Some(mut link) = self.falcon.as_mut().and_then(|falcon| falcon.link.take()) else { return };
+        let Link { connection, mapping, adaptive } = &mut *link;
+        let now = core.now;
+        let before = connection.delivery().counters().timeouts;
+        let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
+        connection.expire(now, &mut nic.resources, &mut verbs);
+        let timeouts = connection.delivery().counters().timeouts - before;
+        self.stats.timeouts += timeouts as u32;
+        core.stats.timeouts += timeouts;
+        self.watch_target(core, mapping, connection);
+        connection.consult(now, &nic.resources, &mut nic.adaptives[*adaptive].1);
+        self.enlist(nic);
+        self.rest(core, nic, link);
+    }
+
+    /// An answer of the adaptive engine has come, or the time to send.
+    pub(crate) fn awake_falcon(&mut self, nic: &mut Nic, response: Option<&rnic_fae::Response>) {
+        if let (Some(falcon), Some(response)) = (self.falcon.as_mut(), response)
+            && let Some(link) = falcon.link.as_mut()
+        {
+            link.connection.obey(response);
+        }
+        self.enlist(nic);
+    }
+
+    /// Puts this queue pair into the ring of those who can send.
+    #[inline]
+    pub(super) fn enlist(&mut self, nic: &mut Nic) {
+        if let Some(falcon) = self.falcon.as_mut().filter(|falcon| !falcon.queued) {
+            falcon.queued = true;
+            nic.push_ready(self.slot);
+        }
+    }
+
+    fn wait_for_resources(&mut self, nic: &mut Nic) {
+        if let Some(falcon) = self.falcon.as_mut().filter(|falcon| !falcon.waits) {
+            falcon.waits = true;
+            nic.push_waiting(self.slot);
+        }
+    }
+
+    /// Whether it answers on, although it has failed: it has refused a request.
+    fn lingers(&self) -> bool {
+        self.state == QpState::Error && self.responder.refused.is_some()
+    }
+
+    /// Puts the connection back, ends what has ended, and sees that it wakes in time.
+    fn rest(&mut self, core: &mut Core, nic: &mut Nic, link: Box<Link>) {
+        let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
+        let timeout = timeout.min(link.mapping.requests.watch);
+        let is_dead = link.connection.is_dead();
+        if let Some(falcon) = self.falcon.as_mut() {
+            falcon.link = Some(link);
+        }
+        nic.arm(&mut core.timers);
+        if is_dead && self.state.receives() {
+            self.give_up_on_peer(core);
+        }
+        if !self.state.receives() && !self.lingers() {
+            return self.end_falcon(core, nic);
+        }
+        // What is due already leaves with the next packets: the ring has it.
+        if !timeout.is_due(core.now) || !self.falcon.as_ref().is_some_and(|falcon| falcon.queued) {
+            core.timers.arm(self.slot, timeout, &mut self.armed);
+        }
+    }
+}
+
+/// Wakes those who wait for resources, and whoever's time to send has come.
+pub(crate) fn tick_nic(
+    core: &mut Core,
+    nic: &mut Nic,
+    mut with: impl FnMut(u32, &mut Nic, Option<&rnic_fae::Response>),
+) {
+    let now: Time = core.now;
+    nic.armed = Deadline::NEVER;
+    while let Some(slot) = nic.due(now) {
+        with(slot, nic, None);
+    }
+    for index in 0..nic.adaptives.len() {
+        while let Some((slot, response)) = nic.adaptives[index].1.poll(now) {
+            with(slot, nic, Some(&response));
+        }
+    }
+    nic.arm(&mut core.timers);
+}

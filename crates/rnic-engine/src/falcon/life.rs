@@ -1,0 +1,175 @@
+//! Begin and end of a connection.
+//!
+//! It is made with the first packet in either direction: an idle queue pair takes no more than its verbs half.
+
+use rnic_base::{Psn32, Seq};
+use rnic_falcon::connection::{Connection, ConnectionConfig};
+use rnic_falcon::delivery::{DeliveryConfig, OutOfWindowRule};
+use rnic_falcon::resources::Amount;
+use rnic_falcon::resources::threshold::Isolation;
+use rnic_falcon::transaction::{Ordering, TransactionConfig};
+use rnic_policy::{FalconIsolation, FalconOrdering, FalconShape};
+use rnic_wire::falcon::{Cid, FlowLabel, Rsn, UlpProtocol, WindowBases};
+
+use super::request::Requests;
+use super::serve::Serving;
+use super::upper::{Untouched, Verbs, handle};
+use super::{Link, Mapping, Nic};
+use crate::core::Core;
+use crate::qp::Qp;
+use crate::timer::Deadline;
+
+/// A transaction is never given up for taking long: what holds it up is either repeated until its packet's attempts are
+/// exhausted, or a receiver that is not ready, for as long as verbs allow it; a target that owes data is watched.
+const TRANSACTION_TIMEOUT: rnic_base::Duration = rnic_base::Duration::from_secs(1_000_000);
+
+/// Bytes of a transaction beyond its payload, at most.
+const HEADERS_MAX: u32 = 64;
+
+impl Qp {
+    /// Something may be sent.
+    pub(super) fn wake_falcon(&mut self, core: &mut Core) {
+        if let Some(mut nic) = core.falcon.take() {
+            self.enlist(&mut nic);
+            core.falcon = Some(nic);
+        }
+    }
+
+    /// As [`Qp::wake_falcon`], after a change of state.
+    #[cold]
+    pub(crate) fn begin_sending_falcon(&mut self, core: &mut Core) {
+        let attempts = self.attempts_max();
+        if let Some(link) = self.falcon.as_mut().and_then(|falcon| falcon.link.as_mut()) {
+            link.connection.set_attempts_max(attempts);
+        }
+        self.wake_falcon(core);
+    }
+
+    /// In the state [`crate::QpState::SendQueueDrained`], perhaps there is nothing to wait for.
+    #[cold]
+    pub(crate) fn drain_falcon(&mut self, core: &mut Core) {
+        self.notice_drained(core);
+    }
+
+    fn attempts_max(&self) -> u16 {
+        self.requester.retry_count.clamp(1, u32::from(u16::MAX)) as u16
+    }
+
+    /// The connection, taken out; made when this is the first packet. The bases in a packet of the peer tell where our
+    /// numbers start, when nobody else has yet.
+    pub(super) fn take_link(&mut self, core: &Core, nic: &mut Nic, bases: Option<WindowBases>) -> Option<Box<Link>> {
+        if let Some(link) = self.falcon.as_mut()?.link.take() {
+            return Some(link);
+        }
+        if !self.state.receives() {
+            return None;
+        }
+        if self.requester.start == Seq::UNSET {
+            self.requester.start = Seq::start(bases?.data);
+        }
+        Some(self.make_link(core, nic))
+    }
+
+    fn make_link(&self, core: &Core, nic: &mut Nic) -> Box<Link> {
+        let shape = *self.transport.profile.protocol.falcon().expect("its transport is Falcon");
+        let adaptive = nic.adaptive_of(&self.transport, core.config.line_rate, self.mtu());
+        let first_rsn: [Rsn; 2] = [self.requester.start.wire(), self.responder.start.wire()];
+        let mtu = (self.mtu() + HEADERS_MAX) as u16;
+        let transactions = TransactionConfig {
+            ordering: ordering_of(&shape),
+            protocol: UlpProtocol::Rdma,
+            mtu,
+            outstanding: shape.outstanding,
+            timeout: TRANSACTION_TIMEOUT,
+            isolation: isolation_of(&shape, u32::from(mtu), nic),
+        };
+        let delivery = self.delivery_config(&shape, first_rsn);
+        let config = ConnectionConfig { transactions, delivery, first_rsn };
+        let engine = &mut nic.adaptives[adaptive].1;
+        let connection = Connection::new(&config, engine, self.slot);
+        let connection = connection.expect("an engine has no more queue pairs than an adaptive engine has numbers");
+        // A target tells apart twice as many requests as an initiator has under way.
+        let serving = Serving::new(shape.outstanding * 2);
+        let requests = Requests::new(self.requester.queue.limit());
+        let mapping = Mapping { ordering: shape.ordering, errors: shape.errors, requests, serving };
+        Box::new(Link { connection, adaptive, mapping })
+    }
+
+    fn delivery_config(&self, shape: &FalconShape, first_rsn: [Rsn; 2]) -> DeliveryConfig {
+        let [ours, theirs]: [Psn32; 2] = first_rsn;
+        let profile = &self.transport.profile;
+        let hash = self.flow_hash();
+        let mut config = DeliveryConfig::new(profile.recovery, profile.paths);
+        config.cid = Cid::new(self.dest_qpn.get());
+        (config.first_sent, config.first_received) = ([ours; 2], [theirs; 2]);
+        (config.request_window, config.data_window) = (shape.request_window, shape.data_window);
+        config.tx_window = shape.tx_window;
+        config.out_of_window = if shape.drops_beyond { OutOfWindowRule::Drop } else { OutOfWindowRule::Keep };
+        (config.coalesce_count, config.coalesce_timeout) = (shape.coalesce_count, shape.coalesce_timeout);
+        config.ordered = shape.ordering == FalconOrdering::Ordered;
+        (config.flows, config.accept_stale) = (shape.flows, shape.flows > 1);
+        config.attempts_max = self.attempts_max();
+        config.flow_hash = hash;
+        config.labels = core::array::from_fn(|flow| {
+            // The finaliser of SplitMix64: labels of flows, and of neighbouring queue pairs, differ in many bits.
+            let mut mixed = hash.wrapping_add((flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            FlowLabel::new((mixed >> 40) as u32)
+        });
+        config
+    }
+
+    /// The queue pair has failed, is reset or destroyed, for a reason that is not found while its connection works.
+    #[cold]
+    pub(crate) fn stop_falcon(&mut self, core: &mut Core) {
+        // A refusal is still to be told.
+        if self.responder.refused.is_none()
+            && let Some(mut nic) = core.falcon.take()
+        {
+            self.end_falcon(core, &mut nic);
+            core.falcon = Some(nic);
+        }
+    }
+
+    /// As [`Qp::stop_falcon`], for a queue pair that leaves its slot or starts anew.
+    #[cold]
+    pub(crate) fn leave_falcon(&mut self, core: &mut Core) {
+        let Some(mut nic) = core.falcon.take() else { return };
+        self.end_falcon(core, &mut nic);
+        nic.forget(self.slot);
+        core.falcon = Some(nic);
+    }
+
+    /// Ends the connection: what it holds goes back, and nothing more is sent.
+    pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
+        let Some(mut link) = self.falcon.as_mut().and_then(|falcon| falcon.link.take()) else { return };
+        let slot = self.slot;
+        nic.released.extend(link.connection.transactions().kept().map(|rsn| handle(slot, rsn)));
+        let Link { connection, mapping, adaptive } = &mut *link;
+        let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
+        connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
+        connection.leave(&mut nic.adaptives[*adaptive].1);
+        self.armed = Deadline::NEVER;
+        nic.wake_waiting();
+    }
+}
+
+fn ordering_of(shape: &FalconShape) -> Ordering {
+    match shape.ordering {
+        FalconOrdering::Ordered => Ordering::Ordered,
+        FalconOrdering::Weak | FalconOrdering::Unordered => Ordering::Unordered,
+    }
+}
+
+fn isolation_of(shape: &FalconShape, mtu: u32, nic: &Nic) -> Isolation {
+    match shape.isolation {
+        FalconIsolation::None => Isolation::None,
+        FalconIsolation::Dynamic => Isolation::Dynamic,
+        FalconIsolation::Static => {
+            let units = nic.resources.config().units;
+            let packets = shape.isolation_packets;
+            Isolation::Static(Amount { packets, buffers: packets.saturating_mul(mtu.div_ceil(units.tx)) })
+        }
+    }
+}

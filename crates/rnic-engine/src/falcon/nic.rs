@@ -1,0 +1,204 @@
+//! What the Falcon connections of a NIC share.
+
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Time};
+use rnic_fae::{Erased, Filter, Latency, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::delivery::Wheel;
+use rnic_falcon::resources::zone::Zones;
+use rnic_falcon::resources::{Amount, ResourceConfig, Resources};
+use rnic_policy::FalconShape;
+use rnic_wire::Qpn;
+use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp, UlpProtocol, WindowBases};
+
+use crate::PeerId;
+use crate::dma::Dma;
+use crate::engine::{FalconTransmit, TransmitKind};
+use crate::fifo::Fifo;
+use crate::timer::{Deadline, Timers};
+use crate::transport::Transport;
+
+/// Marks a slot in the ring of those who can send: it waited for resources. Slots have 24 bits.
+const WAITED: u32 = 1 << 31;
+
+/// The name of a NIC among the slots that wait for their time.
+pub(crate) const SLOT: u32 = u32::MAX;
+
+/// See the module. Made with the first queue pair that needs it.
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(super) resources: Resources,
+    /// One for each transport.
+    pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
+    /// Queue pairs that can send, those that waited for resources marked.
+    ready: Fifo<u32>,
+    /// Queue pairs whose requests found no resources.
+    waiting: Fifo<u32>,
+    /// Queue pairs for whose next packet it is too early; made with the first.
+    wheel: Option<Box<Wheel>>,
+    /// Payload whose connection has ended, by handle.
+    pub(super) released: Vec<u64>,
+    /// The packet on its way out.
+    pub(crate) out: FalconTransmit,
+    /// Where the NIC's own entry in the timer heap stands.
+    pub(crate) armed: Deadline,
+}
+
+/// What lies in a NIC before the first packet.
+const BLANK: FalconTransmit = FalconTransmit {
+    packet: falcon::Packet {
+        cid: falcon::Cid::new(0),
+        function: 0,
+        protocol: UlpProtocol::Rdma,
+        ack_request: false,
+        bases: WindowBases { data: rnic_base::Psn32::new(0), request: rnic_base::Psn32::new(0) },
+        timestamp: Timestamp::new(0),
+        payload_len: 0,
+        body: Body::Resync {
+            psn: rnic_base::Psn32::new(0),
+            rsn: falcon::Rsn::new(0),
+            code: ResyncCode::LocalXlr,
+            of: PacketType::PushData,
+            vendor: 0,
+        },
+    },
+    peer: PeerId::NOBODY,
+    label: FlowLabel::new(0),
+    from: Qpn::new(0),
+    kind: TransmitKind::Request,
+};
+
+impl Nic {
+    pub(crate) fn new(shape: &FalconShape) -> Self {
+        Self {
+            resources: Resources::new(resources_of(shape)),
+            adaptives: Vec::new(),
+            ready: Fifo::new(0),
+            waiting: Fifo::new(0),
+            wheel: None,
+            released: Vec::new(),
+            out: BLANK,
+            armed: Deadline::NEVER,
+        }
+    }
+
+    /// Whether nobody wants to send.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// Puts `slot` at the end of the ring of those who can send.
+    #[inline]
+    pub(super) fn push_ready(&mut self, slot: u32) {
+        self.ready.push(slot);
+    }
+
+    /// Puts `slot` at the end of the ring of those who wait for resources.
+    pub(super) fn push_waiting(&mut self, slot: u32) {
+        self.waiting.push(slot);
+    }
+
+    /// Resources may have come free: whoever has waited longest tries again.
+    #[inline]
+    pub(crate) fn wake_waiting(&mut self) {
+        if let Some(slot) = self.waiting.pop() {
+            self.ready.push(slot | WAITED);
+        }
+    }
+
+    /// Who can send next, and whether it waited for resources.
+    #[inline]
+    pub(crate) fn next_ready(&mut self) -> Option<(u32, bool)> {
+        self.ready.pop().map(|entry| (entry & !WAITED, entry & WAITED != 0))
+    }
+
+    /// Lets go of payload whose connection has ended.
+    #[inline]
+    pub(crate) fn release_ended<D: Dma>(&mut self, dma: &mut D) {
+        for handle in self.released.drain(..) {
+            dma.release(handle);
+        }
+    }
+
+    /// The adaptive engine for connections of `transport`.
+    pub(super) fn adaptive_of(&mut self, transport: &Arc<Transport>, line_rate: BitRate, mtu: u32) -> usize {
+        let known = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
+        known.unwrap_or_else(|| {
+            let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
+            let (interface, work) = (shape.fae_interface, shape.fae_work);
+            let is_instant = interface == rnic_base::Duration::ZERO && work == interface;
+            let placement = Placement {
+                latency: (!is_instant).then_some(Latency { interface, work }),
+                queue: EVENTS_MAX,
+                filter: Filter::open(EVENTS_MAX),
+            };
+            let config = ProcessorConfig { form: AdaptiveEngine::FORM, connections: 0, line_rate, mtu };
+            let program = Erased(transport.profile.control);
+            let engine = AdaptiveEngine::new(program, &config, &placement);
+            self.adaptives.push((Arc::clone(transport), engine.expect("the profile has been checked")));
+            self.adaptives.len() - 1
+        })
+    }
+
+    /// `slot` may send at `departure`, and not before.
+    pub(super) fn pace(&mut self, timers: &mut Timers, slot: u32, departure: Time) {
+        let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0)));
+        wheel.grow(slot as usize + 1);
+        wheel.wait(slot, departure);
+        self.arm(timers);
+    }
+
+    /// The next queue pair whose time to send has come.
+    pub(super) fn due(&mut self, now: Time) -> Option<u32> {
+        self.wheel.as_mut()?.take(now)
+    }
+
+    /// Makes sure that the NIC wakes when something of its own is due.
+    pub(super) fn arm(&mut self, timers: &mut Timers) {
+        let departure = self.wheel.as_ref().and_then(|wheel| wheel.deadline());
+        let answers = self.adaptives.iter().filter_map(|(_, engine)| engine.next_at());
+        if let Some(next) = answers.chain(departure).min() {
+            timers.arm(SLOT, Deadline::at(next), &mut self.armed);
+        }
+    }
+
+    /// Nothing that stands in any ring is meant for the queue pair that will be in `slot` next.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.ready.retain(|other| *other & !WAITED != slot);
+        self.waiting.retain(|other| *other != slot);
+        if let Some(wheel) = &mut self.wheel {
+            wheel.grow(slot as usize + 1);
+            wheel.cancel(slot);
+        }
+    }
+}
+
+/// The public simulator's NIC, larger or smaller.
+fn resources_of(shape: &FalconShape) -> ResourceConfig {
+    let whole = ResourceConfig::GBPS_200;
+    let part = |count: u32| (u64::from(count) * u64::from(shape.resources_percent) / 100).max(1) as u32;
+    let scaled = |amount: Amount, least: Amount| Amount {
+        packets: part(amount.packets).max(least.packets),
+        buffers: part(amount.buffers).max(least.buffers),
+    };
+    // Of each part there must be enough for a transaction of any length, and of those for requests from the network,
+    // two: one at the head of its line while another is there.
+    let largest = |unit: u32| Amount { packets: 2, buffers: 2 * LENGTH_MAX.div_ceil(unit) };
+    let [request_tx, data_tx, response_rx, request_rx] = whole.capacity;
+    let (tx, rx) = (largest(whole.units.tx), largest(whole.units.rx));
+    let capacity = [scaled(request_tx, tx), scaled(data_tx, tx), scaled(response_rx, rx), scaled(request_rx, rx)];
+    // Half of what was added to reach the least is for heads of lines.
+    let green = Amount {
+        packets: part(whole.zones.green.packets).min(capacity[3].packets - 1).max(1),
+        buffers: part(whole.zones.green.buffers).min(capacity[3].buffers - rx.buffers / 2).max(1),
+    };
+    ResourceConfig { capacity, zones: Zones { green, ..whole.zones }, ..whole }
+}
+
+/// Bytes of a transaction at most: the largest MTU and its headers.
+const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;
+
+/// Events that can wait for an adaptive engine behind a latency: at 15 million a second, a quarter of a millisecond's.
+const EVENTS_MAX: usize = 4_096;

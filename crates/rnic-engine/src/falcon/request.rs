@@ -1,0 +1,412 @@
+//! From send queue entries to transactions, and from their completions to completions.
+//!
+//! Requests are handed to the transaction layer as long as it takes them (Xoff: F-34): what it holds is bounded by the
+//! resources, and by as many transactions as there may be under way. A transaction is named by its entry and its place
+//! in it. An entry is finished when all its transactions are; in order, or, without order, each as it comes.
+
+use rnic_falcon::connection::Connection;
+use rnic_falcon::transaction::{Completion, Kind, Submission};
+use rnic_policy::{FalconErrors, FalconOrdering};
+use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
+use rnic_wire::falcon::{CompletionCode, Ulp};
+use rnic_wire::{NakCode, Position};
+
+use super::header;
+use super::{Mapping, Nic};
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::error::PostError;
+use crate::qp::completer::send_completion;
+use crate::qp::requester::Piece;
+use crate::qp::{Qp, QpState};
+use crate::stats::WaitReason;
+use crate::timer::Deadline;
+use crate::wq::{SendWqe, WqeOp, WqeState};
+use crate::wr::{SendFlags, Sge};
+
+/// How far an entry of the send queue has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Transactions that have ended.
+    done: u32,
+    /// How the first of them ended that did not end well.
+    failed: Option<WcStatus>,
+}
+
+/// What a queue pair keeps of its own requests.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// The number of the next packet (SN); the first is 1.
+    next_sn: u32,
+    /// By entry of the send queue.
+    progress: Box<[Progress]>,
+    /// The transaction that the peer was not ready for, and how often in a row.
+    refused: Option<(u64, u32)>,
+    /// When to wonder whether a peer that owes data is still there: what asked for it is acknowledged, so nothing else
+    /// would tell.
+    pub(super) watch: Deadline,
+    /// Times in a row that the watch has run out.
+    silent_periods: u32,
+}
+
+/// The name of transaction `index` of entry `counter`.
+const fn tag(counter: u32, index: u32) -> u64 {
+    (counter as u64) << 32 | index as u64
+}
+
+/// Entry and index of a name.
+pub(super) const fn untag(tag: u64) -> (u32, u32) {
+    ((tag >> 32) as u32, tag as u32)
+}
+
+impl Requests {
+    pub(super) fn new(entries: u32) -> Self {
+        Self {
+            next_sn: 1,
+            progress: vec![Progress::default(); entries.max(1).next_power_of_two() as usize].into_boxed_slice(),
+            refused: None,
+            watch: Deadline::NEVER,
+            silent_periods: 0,
+        }
+    }
+
+    fn of(&mut self, counter: u32) -> &mut Progress {
+        let mask = self.progress.len() - 1;
+        &mut self.progress[counter as usize & mask]
+    }
+
+    /// The peer lives.
+    #[inline]
+    pub(super) fn hear(&mut self) {
+        self.watch = Deadline::NEVER;
+        self.silent_periods = 0;
+    }
+}
+
+/// What became of an attempt to hand in requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handed {
+    /// Nothing, and nothing was to be.
+    Nothing,
+    /// Some, and no more are to be now.
+    Some,
+    /// There is no room: try again when others give some back. `true` when some were handed in before.
+    NoRoom(bool),
+}
+
+impl Qp {
+    /// Queues a request of a queue pair whose packets are Falcon's; the caller has checked it for its size.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn post_elsewhere(&mut self, core: &mut Core, mut wqe: SendWqe, sges: &[Sge]) -> Result<(), PostError> {
+        let service = self.transport.service;
+        let shape = self.transport.profile.protocol.falcon().filter(|_| self.falcon.is_some());
+        let shape = shape.ok_or(PostError::Unsupported(service))?;
+        if WqeOp::allowed(service) & wqe.op.bit() == 0 {
+            return Err(PostError::Unsupported(service));
+        }
+        let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
+        if shape.ordering == FalconOrdering::Unordered && !is_alone && wqe.packets > 1 {
+            return Err(PostError::TooLongWithoutOrder { bytes: wqe.length, mtu: self.mtu() });
+        }
+        if self.signal_all {
+            wqe.flags |= SendFlags::SIGNALED;
+        }
+        self.requester.queue.push(wqe, sges);
+        if self.state.sends() {
+            self.wake_falcon(core);
+        } else {
+            self.flush_sends(core);
+        }
+        Ok(())
+    }
+
+    /// Hands requests to the transaction layer, as long as it takes them.
+    pub(super) fn hand_in(
+        &mut self,
+        core: &mut Core,
+        nic: &mut Nic,
+        connection: &mut Connection,
+        mapping: &mut Mapping,
+    ) -> Handed {
+        let mut any = false;
+        while self.requester.queue.has_unsent() && self.state.sends() && self.requester.doom.is_none() {
+            let counter = self.requester.queue.next;
+            let starts = self.requester.sent_of_next == 0;
+            if starts && let Some(reason) = self.holds_entry(counter) {
+                if let Some(reason) = reason {
+                    core.count_wait(reason);
+                    if reason == WaitReason::ReadLimit && self.requester.fetches_max == 0 {
+                        self.fail_entry(core, mapping, counter, WcStatus::LocalQpOperation);
+                    }
+                }
+                break;
+            }
+            if connection.transactions().is_full() {
+                core.count_wait(WaitReason::Cap);
+                break;
+            }
+            if connection.transactions().paused(&nic.resources) {
+                core.count_wait(WaitReason::Window);
+                return Handed::NoRoom(any);
+            }
+            if starts {
+                self.start_falcon_entry(mapping, counter);
+            }
+            let Some(submission) = self.submission(core, counter, mapping.requests.next_sn) else {
+                self.fail_entry(core, mapping, counter, WcStatus::LocalProtection);
+                break;
+            };
+            if connection.submit(&mut nic.resources, &submission).is_err() {
+                core.count_wait(WaitReason::Window);
+                return Handed::NoRoom(any);
+            }
+            any = true;
+            mapping.requests.next_sn = mapping.requests.next_sn.wrapping_add(1);
+            if self.requester.queue.get(counter).op.is_fetch() && !mapping.requests.watch.is_set() {
+                mapping.requests.watch = Deadline::after(core.now, self.transport.response_patience);
+            }
+            self.requester.sent_of_next += 1;
+            if self.requester.sent_of_next == self.requester.queue.get(counter).packets {
+                self.requester.sent_of_next = 0;
+                self.requester.queue.next = counter.wrapping_add(1);
+            }
+        }
+        if any { Handed::Some } else { Handed::Nothing }
+    }
+
+    /// Why an entry must not begin now, if so; without a reason when none may.
+    fn holds_entry(&self, counter: u32) -> Option<Option<WaitReason>> {
+        let wqe = self.requester.queue.get(counter);
+        if self.state == QpState::SendQueueDrained {
+            return Some(None);
+        }
+        if wqe.first != rnic_base::Seq::UNSET {
+            // It has begun, and found no room.
+            return None;
+        }
+        if wqe.flags.contains(SendFlags::FENCE) && self.requester.fetches > 0 {
+            return Some(Some(WaitReason::Fence));
+        }
+        (wqe.op.is_fetch() && self.requester.fetches >= self.requester.fetches_max)
+            .then_some(Some(WaitReason::ReadLimit))
+    }
+
+    fn start_falcon_entry(&mut self, mapping: &mut Mapping, counter: u32) {
+        *mapping.requests.of(counter) = Progress::default();
+        let requester = &mut self.requester;
+        let entry = requester.queue.get(counter);
+        if entry.first != rnic_base::Seq::UNSET {
+            return;
+        }
+        let mut sn = 0;
+        if entry.op.consumes_receive() {
+            sn = requester.take_recv_sn();
+        } else if entry.op.is_fetch() {
+            sn = requester.take_read_sn();
+            requester.fetches += 1;
+        }
+        let entry = requester.queue.get_mut(counter);
+        (entry.first, entry.sn) = (requester.start, sn);
+    }
+
+    /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say.
+    fn submission(&self, core: &mut Core, counter: u32, sn: u32) -> Option<Submission> {
+        let wqe = self.requester.queue.get(counter);
+        let (index, mtu) = (self.requester.sent_of_next, self.mtu());
+        let offset = index * mtu;
+        let part = (wqe.length - offset).min(mtu);
+        let payload_len = if wqe.op.is_fetch() { 0 } else { part };
+        if !self.gather_payload(core, counter, offset, payload_len) {
+            return None;
+        }
+        let position = Position::of(index, wqe.packets);
+        let piece = Piece { index, takes: 1, asks: false, again: false };
+        let mut headers = rnic_wire::Headers::Cnp;
+        self.write_headers(wqe, position, piece, &mut headers);
+        header::narrow(&mut headers, wqe, part);
+        let first = self.requester.queue.sges(counter).first();
+        let sink = if wqe.op.is_fetch() { header::sink(wqe, first, offset) } else { SinkTag::default() };
+        let solicited = position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        let header = Header {
+            dest_qpn: self.dest_qpn,
+            sn: rnic_base::Serial::new(sn),
+            solicited,
+            complete_in_error: false,
+            operation: header::operation(&headers, wqe, offset, sink),
+        };
+        let ulp = Ulp::Rdma(header);
+        let (kind, length) = if wqe.op.is_fetch() {
+            (Kind::Pull, answer_len(wqe.op, part))
+        } else {
+            (Kind::Push, ulp.request_len(payload_len))
+        };
+        Some(Submission { kind, length: length as u16, payload_len, ulp, tag: tag(counter, index) })
+    }
+
+    /// A transaction of ours has ended.
+    pub(super) fn end_transaction(&mut self, core: &mut Core, mapping: &mut Mapping, completion: &Completion) {
+        let (counter, _) = untag(completion.tag);
+        if !self.state.sends() || !self.owns(counter) {
+            return;
+        }
+        if mapping.requests.refused.is_some_and(|(refused, _)| refused == completion.tag) {
+            mapping.requests.refused = None;
+        }
+        mapping.requests.of(counter).done += 1;
+        if completion.code != CompletionCode::Ack {
+            let status = status_of(completion);
+            return self.fail_entry(core, mapping, counter, status);
+        }
+        self.finish_entries(core, mapping, counter);
+    }
+
+    /// Whether entry `counter` is posted and not completed.
+    pub(super) fn owns(&self, counter: u32) -> bool {
+        let queue = &self.requester.queue;
+        counter.wrapping_sub(queue.head) < queue.tail.wrapping_sub(queue.head)
+    }
+
+    /// Entry `counter` cannot succeed.
+    pub(super) fn fail_entry(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32, status: WcStatus) {
+        let progress = mapping.requests.of(counter);
+        progress.failed.get_or_insert(status);
+        let alone = mapping.errors == FalconErrors::CompleteInError && is_remote(status);
+        if !alone {
+            let head = self.requester.queue.head;
+            let age = |other: u32| other.wrapping_sub(head);
+            if self.requester.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
+                self.requester.doom = Some((counter, status));
+            }
+        }
+        self.finish_entries(core, mapping, counter);
+    }
+
+    /// Completes what is finished, now that something is known of entry `counter`.
+    pub(super) fn finish_entries(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
+        let head = self.requester.queue.head;
+        if mapping.ordering == FalconOrdering::Unordered {
+            self.finish_alone(core, mapping, counter);
+        }
+        while self.requester.queue.head != self.requester.queue.tail {
+            let counter = self.requester.queue.head;
+            if let Some((doomed, status)) = self.requester.doom
+                && doomed == counter
+            {
+                return self.fail_head(core, status);
+            }
+            let wqe = self.requester.queue.get(counter);
+            if wqe.state != WqeState::Completed {
+                if counter == self.requester.queue.next || mapping.requests.of(counter).done < wqe.packets {
+                    break;
+                }
+                self.complete_entry(core, mapping, counter);
+            }
+            self.requester.queue.head = counter.wrapping_add(1);
+        }
+        if self.state == QpState::SendQueueDrained && self.requester.queue.head != head {
+            self.notice_drained(core);
+        }
+    }
+
+    /// Without order: entry `counter` completes when it is finished, whatever is before it.
+    fn finish_alone(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
+        let queue = &self.requester.queue;
+        let wqe = queue.get(counter);
+        let is_handed_in = counter.wrapping_sub(queue.head) < queue.next.wrapping_sub(queue.head);
+        let is_doomed = self.requester.doom.is_some_and(|(doomed, _)| doomed == counter);
+        let is_finished = is_handed_in && mapping.requests.of(counter).done == wqe.packets;
+        if is_finished && !is_doomed && wqe.state != WqeState::Completed {
+            self.complete_entry(core, mapping, counter);
+        }
+    }
+
+    fn complete_entry(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
+        let status = mapping.requests.of(counter).failed.unwrap_or(WcStatus::Success);
+        let entry = self.requester.queue.get_mut(counter);
+        entry.state = WqeState::Completed;
+        let wqe = *entry;
+        if wqe.op.is_fetch() {
+            self.requester.fetches -= 1;
+        }
+        if wqe.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success {
+            core.complete(self.send_cq, send_completion(self.number, &wqe, status));
+        }
+    }
+
+    /// The peer was not ready for the transaction named `tag`. How often in a row it may be so is counted for the
+    /// oldest one alone: on an ordered connection those behind it are refused with it.
+    pub(super) fn be_put_off(&mut self, core: &mut Core, mapping: &mut Mapping, tag: u64) {
+        self.stats.rnr_naks += 1;
+        let (counter, _) = untag(tag);
+        if !self.state.sends() || !self.owns(counter) {
+            return;
+        }
+        let head = self.requester.queue.head;
+        let age = |tag: u64| (untag(tag).0.wrapping_sub(head), untag(tag).1);
+        let times = match mapping.requests.refused {
+            Some((oldest, times)) if oldest == tag => times + 1,
+            Some((oldest, _)) if age(oldest) < age(tag) => return,
+            _ => 1,
+        };
+        mapping.requests.refused = Some((tag, times));
+        if self.requester.rnr_retry.is_some_and(|limit| times > limit) {
+            self.fail_entry(core, mapping, counter, WcStatus::RnrRetryExceeded);
+        }
+    }
+
+    /// A peer owes us data, has acknowledged all else, and has been silent for long.
+    pub(super) fn watch_target(&mut self, core: &mut Core, mapping: &mut Mapping, connection: &Connection) {
+        let requests = &mut mapping.requests;
+        if !requests.watch.is_due(core.now) {
+            return;
+        }
+        if self.requester.fetches == 0 || !self.state.sends() {
+            return requests.hear();
+        }
+        let waits = connection.delivery().is_quiet();
+        requests.silent_periods = if waits { requests.silent_periods + 1 } else { 0 };
+        requests.watch = Deadline::after(core.now, self.transport.response_patience);
+        if requests.silent_periods > self.requester.retry_count {
+            self.fail_head(core, WcStatus::RetryExceeded);
+        }
+    }
+}
+
+/// Bytes of the answer to a Pull: what its request asks for.
+fn answer_len(op: WqeOp, part: u32) -> u32 {
+    let (operation, payload_len) = if op.is_atomic() {
+        (Operation::AtomicResponse { original: 0, sink: SinkTag::default() }, 0)
+    } else {
+        (Operation::ReadResponse { position: Position::Only, sink: SinkTag::default() }, part)
+    };
+    operation.headers_len() + payload_len.next_multiple_of(4)
+}
+
+/// Whether the peer said so, and can go on.
+const fn is_remote(status: WcStatus) -> bool {
+    matches!(status, WcStatus::RemoteInvalidRequest | WcStatus::RemoteAccess | WcStatus::RemoteOperational)
+}
+
+fn status_of(completion: &Completion) -> WcStatus {
+    match completion.code {
+        CompletionCode::TargetCompleteInError | CompletionCode::TargetNonRecoverable => {
+            status_of_refusal(header::nak_of(completion.ulp_code))
+        }
+        CompletionCode::TargetInvalidCid => WcStatus::RemoteInvalidRequest,
+        CompletionCode::LocalTimeout | CompletionCode::DeadConnection => WcStatus::RetryExceeded,
+        CompletionCode::LocalXlr => WcStatus::LocalProtection,
+        CompletionCode::OperationError => WcStatus::BadResponse,
+        CompletionCode::RemoteError => WcStatus::RemoteOperational,
+        _ => WcStatus::LocalQpOperation,
+    }
+}
+
+/// What a refusal means to the request.
+pub(super) fn status_of_refusal(code: NakCode) -> WcStatus {
+    match code {
+        NakCode::InvalidRequest => WcStatus::RemoteInvalidRequest,
+        NakCode::RemoteAccessError => WcStatus::RemoteAccess,
+        NakCode::RemoteOperationalError | NakCode::PsnSequenceError => WcStatus::RemoteOperational,
+    }
+}

@@ -1,0 +1,145 @@
+//! What the transaction layer asks of verbs, and tells them.
+
+use rnic_base::{Psn, Time};
+use rnic_falcon::transaction::ulp::PulledData;
+use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
+use rnic_wire::falcon::rdma::Operation;
+use rnic_wire::falcon::{Rsn, Ulp};
+use rnic_wire::{Aeth, Headers, Packet, PacketFlags, Position, Syndrome};
+
+use super::request::{status_of_refusal, untag};
+use super::{Mapping, header};
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::dma::{Dma, Segment};
+use crate::qp::Qp;
+
+/// A queue pair, for the time of a call.
+pub(super) struct Verbs<'a, D> {
+    pub(super) qp: &'a mut Qp,
+    pub(super) core: &'a mut Core,
+    pub(super) mapping: &'a mut Mapping,
+    pub(super) dma: &'a mut D,
+    /// The request whose payload is the packet's at hand.
+    pub(super) at_hand: Option<Rsn>,
+}
+
+/// The name of the payload of the peer's request `rsn` that is kept for the queue pair in `slot`.
+pub(super) const fn handle(slot: u32, rsn: Rsn) -> u64 {
+    (slot as u64) << 32 | rsn.value() as u64
+}
+
+impl<D: Dma> UpperLayer for Verbs<'_, D> {
+    fn push(&mut self, _: Time, request: &Request) -> PushReply {
+        if self.at_hand == Some(request.rsn) {
+            return self.qp.take_push(self.core, self.mapping, request, self.dma);
+        }
+        let handle = handle(self.qp.slot, request.rsn);
+        let mut kept = Kept { dma: self.dma, handle };
+        let reply = self.qp.take_push(self.core, self.mapping, request, &mut kept);
+        // What is not ready comes again.
+        self.dma.release(handle);
+        reply
+    }
+
+    fn pull(&mut self, _: Time, request: &Request) -> PullReply {
+        self.qp.take_pull(self.core, self.mapping, request, self.dma);
+        PullReply::Later
+    }
+
+    fn complete(&mut self, _: Time, completion: &Completion) {
+        self.qp.end_transaction(self.core, self.mapping, completion);
+    }
+
+    fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
+        let (counter, index) = untag(tag);
+        if !self.qp.state.sends() || !self.qp.owns(counter) {
+            return;
+        }
+        if let Err(status) = self.take_data(counter, index, data) {
+            self.qp.fail_entry(self.core, self.mapping, counter, status);
+        }
+    }
+
+    fn not_ready(&mut self, _: Time, tag: u64) {
+        self.qp.be_put_off(self.core, self.mapping, tag);
+    }
+
+    fn skipped(&mut self, _: Time, rsn: Rsn) {
+        self.qp.skip_request(self.core, self.mapping, rsn, self.dma);
+    }
+}
+
+impl<D: Dma> Verbs<'_, D> {
+    /// Puts the data of a Pull where its entry says, whatever its headers say about that.
+    fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
+        let Ulp::Rdma(header) = data.ulp else { return Err(WcStatus::BadResponse) };
+        if header.complete_in_error {
+            return Err(match header.operation {
+                Operation::AtomicResponse { original, .. } => {
+                    status_of_refusal(header::nak_of(u8::try_from(original).unwrap_or(0)))
+                }
+                _ => WcStatus::RemoteAccess,
+            });
+        }
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: rnic_base::Serial::new(0) };
+        let headers = match header.operation {
+            Operation::ReadResponse { .. } => {
+                Headers::ReadResponse { position: Position::Only, aeth: None, sink: None }
+            }
+            Operation::AtomicResponse { original, .. } => Headers::AtomicResponse { aeth, original, sink: None },
+            _ => return Err(WcStatus::BadResponse),
+        };
+        let flags = PacketFlags::default();
+        let (dest_qpn, psn, payload_len) = (header.dest_qpn, Psn::new(0), data.payload_len);
+        let packet = Packet { dest_qpn, psn, flags, payload_len, headers };
+        self.qp.place_response(self.core, counter, index, &packet, self.dma)
+    }
+}
+
+/// Memory, when the payload is not the packet's at hand.
+struct Kept<'a, D> {
+    dma: &'a mut D,
+    handle: u64,
+}
+
+impl<D: Dma> Dma for Kept<'_, D> {
+    fn place(&mut self, offset: u32, target: Segment) {
+        self.dma.place_kept(self.handle, offset, target);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        self.dma.store(local, value);
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        self.dma.compare_swap(local, compare, swap)
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        self.dma.fetch_add(local, add)
+    }
+}
+
+/// No memory: where only time passes, nothing is placed.
+pub(super) struct Untouched;
+
+impl Dma for Untouched {
+    fn place(&mut self, _: u32, _: Segment) {
+        unreachable!("{NOTHING_TO_PLACE}");
+    }
+
+    fn store(&mut self, _: u64, _: u64) {
+        unreachable!("{NOTHING_TO_PLACE}");
+    }
+
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
+        unreachable!("{NOTHING_TO_PLACE}");
+    }
+
+    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
+        unreachable!("{NOTHING_TO_PLACE}");
+    }
+}
+
+const NOTHING_TO_PLACE: &str = "the peer's requests are handed over, and data comes, with packets alone";

@@ -1,0 +1,357 @@
+//! Two engines whose queue pairs speak Falcon, with memory, and a wire that does what the test says.
+
+#![allow(dead_code, reason = "each test file uses its own part of the harness")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rnic_base::{Duration, Psn, RandomStream, Time};
+use rnic_engine::*;
+use rnic_wire::Qpn;
+use rnic_wire::falcon::{FlowLabel, Packet};
+
+pub const MTU: u32 = 1_024;
+pub const MEMORY: usize = 1 << 20;
+/// Address that the memory has for work requests.
+pub const BASE: u64 = 0x10_0000;
+/// Where tests receive into: the second half.
+pub const INBOX: u64 = BASE + (MEMORY as u64) / 2;
+
+/// One side: an engine, memory, one queue pair.
+pub struct Side {
+    pub engine: Engine,
+    pub memory: Vec<u8>,
+    /// Payload that came before its turn.
+    pub kept: BTreeMap<u64, Vec<u8>>,
+    pub kept_most: usize,
+    pub cq: CqId,
+    pub qpn: Qpn,
+    pub key: u32,
+    pub pd: PdId,
+    pub srq: Option<SrqId>,
+    pub done: Vec<Completion>,
+}
+
+/// A packet as it leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub at: Time,
+    pub from: usize,
+    pub packet: Packet,
+    pub kind: TransmitKind,
+}
+
+/// How long a packet takes: nothing (it is lost), once or twice.
+pub type Fate = [Option<Duration>; 2];
+
+pub const DELAY: Duration = Duration::from_us(5);
+pub const LOST: Fate = [None, None];
+pub const DELIVERED: Fate = [Some(DELAY), None];
+
+struct Flying {
+    to: usize,
+    packet: Packet,
+    label: FlowLabel,
+    payload: Vec<u8>,
+}
+
+/// What differs from test to test.
+#[derive(Clone)]
+pub struct Setup {
+    pub transport: Arc<Transport>,
+    pub reads: u32,
+    pub retry_count: u32,
+    pub rnr_retry: Option<u32>,
+    pub depth: u32,
+    pub srq: Option<u32>,
+    pub signal_all: bool,
+}
+
+impl Setup {
+    pub fn new(options: &[(&str, &str)]) -> Self {
+        let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
+        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        Self { transport, reads: 4, retry_count: 7, rnr_retry: None, depth: 256, srq: None, signal_all: true }
+    }
+}
+
+/// A received packet's way into memory.
+pub struct Ram<'a> {
+    pub memory: &'a mut [u8],
+    pub payload: &'a [u8],
+    pub kept: &'a mut BTreeMap<u64, Vec<u8>>,
+}
+
+impl Ram<'_> {
+    fn word(&mut self, local: u64) -> &mut [u8; 8] {
+        (&mut self.memory[local as usize..local as usize + 8]).try_into().expect("eight bytes")
+    }
+}
+
+impl Dma for Ram<'_> {
+    fn place(&mut self, offset: u32, target: Segment) {
+        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
+        self.memory[to..to + len].copy_from_slice(&self.payload[from..from + len]);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        *self.word(local) = value.to_ne_bytes();
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        if original == compare {
+            *word = swap.to_ne_bytes();
+        }
+        original
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        *word = original.wrapping_add(add).to_ne_bytes();
+        original
+    }
+
+    fn keep(&mut self, handle: u64) {
+        let before = self.kept.insert(handle, self.payload.to_vec());
+        assert!(before.is_none(), "{handle:#x} is kept twice");
+    }
+
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+        let payload = self.kept.get(&handle).expect("it is kept");
+        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
+        self.memory[to..to + len].copy_from_slice(&payload[from..from + len]);
+    }
+
+    fn release(&mut self, handle: u64) {
+        assert!(self.kept.remove(&handle).is_some(), "{handle:#x} is not kept");
+    }
+}
+
+impl Side {
+    fn new(setup: &Setup, secret: u64) -> Self {
+        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        let pd = engine.create_pd();
+        let cq = engine.create_cq(8_192).expect("a legal size");
+        let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq,
+            max_send_wr: setup.depth,
+            max_recv_wr: setup.depth,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            signal_all: setup.signal_all,
+            service: Service::ReliableConnection,
+            transport: Arc::clone(&setup.transport),
+            number: None,
+        };
+        let qpn = engine.create_qp(&attributes).expect("legal attributes");
+        let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
+        let key = engine.register(region).expect("a legal region").0;
+        let memory = (0..MEMORY).map(|index| (index * 7 + index / 256 + secret as usize) as u8).collect();
+        Self { engine, memory, kept: BTreeMap::new(), kept_most: 0, cq, qpn, key, pd, srq, done: Vec::new() }
+    }
+
+    /// Each end begins to count at a number of its own.
+    fn psn(end: usize) -> Psn {
+        Psn::new(0xff_fffa - end as u32 * 100)
+    }
+
+    pub fn begin_receiving(&mut self, setup: &Setup, dest_qpn: Qpn, me: usize) {
+        let connection = QpConnection {
+            peer: PeerId(1 - me as u32),
+            dest_qpn,
+            rq_psn: Self::psn(1 - me),
+            mtu: MTU,
+            min_rnr_timer: RnrTimer::from_code(1),
+            max_dest_rd_atomic: setup.reads,
+        };
+        self.engine.modify_to_init(self.qpn).expect("from reset");
+        self.engine.modify_to_rtr(self.qpn, &connection).expect("from init");
+    }
+
+    pub fn begin_sending(&mut self, now: Time, setup: &Setup, me: usize) {
+        let Setup { retry_count, rnr_retry, reads: max_rd_atomic, .. } = *setup;
+        let timing = QpTiming { sq_psn: Self::psn(me), retry_count, rnr_retry, max_rd_atomic };
+        self.engine.modify_to_rts(now, self.qpn, &timing).expect("from ready to receive");
+    }
+
+    pub fn sge(&self, addr: u64, len: u32) -> Sge {
+        Sge { addr, len, lkey: self.key }
+    }
+
+    pub fn try_post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], flags: SendFlags) -> Result<(), PostError> {
+        self.engine.post_send(self.qpn, &SendRequest { wr_id, op, sges, flags })
+    }
+
+    pub fn post(&mut self, wr_id: u64, op: SendOp, addr: u64, len: u32) {
+        let sge = self.sge(addr, len);
+        self.try_post(wr_id, op, &[sge], SendFlags::empty()).expect("room");
+    }
+
+    pub fn post_recv(&mut self, wr_id: u64, addr: u64, len: u32) {
+        let request = RecvRequest { wr_id, sges: &[self.sge(addr, len)] };
+        match self.srq {
+            Some(srq) => self.engine.post_srq_recv(srq, &request).expect("room"),
+            None => self.engine.post_recv(self.qpn, &request).expect("room"),
+        }
+    }
+
+    pub fn bytes(&self, addr: u64, len: u32) -> &[u8] {
+        &self.memory[(addr - BASE) as usize..][..len as usize]
+    }
+
+    pub fn word(&self, addr: u64) -> u64 {
+        u64::from_ne_bytes(self.bytes(addr, 8).try_into().expect("eight bytes"))
+    }
+
+    pub fn state(&self) -> QpState {
+        self.engine.query_qp(self.qpn).expect("it lives").state
+    }
+
+    /// Completions since the last call: what was asked, and how it ended.
+    pub fn take(&mut self) -> Vec<(u64, WcStatus)> {
+        self.done.drain(..).map(|done| (done.wr_id, done.status)).collect()
+    }
+}
+
+/// Two sides and the wire between them.
+pub struct Pair {
+    pub ends: [Side; 2],
+    pub now: Time,
+    wire: BTreeMap<(Time, u64), Flying>,
+    order: u64,
+    pub log: Vec<Sent>,
+    pub keeps_log: bool,
+    pub sent: u64,
+    fate: Box<dyn FnMut(&Sent) -> Fate>,
+}
+
+impl Pair {
+    pub fn new(setup: &Setup, fate: impl FnMut(&Sent) -> Fate + 'static) -> Self {
+        let mut pair = Self::unconnected(setup, fate);
+        let numbers = [0, 1].map(|end| pair.ends[end].qpn);
+        for end in [0, 1] {
+            pair.ends[end].begin_receiving(setup, numbers[1 - end], end);
+            pair.ends[end].begin_sending(pair.now, setup, end);
+        }
+        pair
+    }
+
+    pub fn unconnected(setup: &Setup, fate: impl FnMut(&Sent) -> Fate + 'static) -> Self {
+        let ends = [Side::new(setup, 1), Side::new(setup, 2)];
+        let (wire, log, fate) = (BTreeMap::new(), Vec::new(), Box::new(fate));
+        Self { ends, now: Time::from_us(100), wire, order: 0, log, keeps_log: true, sent: 0, fate }
+    }
+
+    pub fn set_fate(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
+        self.fate = Box::new(fate);
+    }
+
+    pub fn remote(&self, end: usize, addr: u64) -> RemoteMemory {
+        RemoteMemory { addr, rkey: self.ends[1 - end].key }
+    }
+
+    fn pump(&mut self) {
+        for from in [0, 1] {
+            loop {
+                let engine = &mut self.ends[from].engine;
+                let Some(FalconTransmit { packet, peer, label, from: qpn, kind }) =
+                    engine.transmit_falcon(self.now).copied()
+                else {
+                    break;
+                };
+                assert_eq!((peer, qpn), (PeerId(1 - from as u32), self.ends[from].qpn));
+                let mut payload = Vec::new();
+                for segment in self.ends[from].engine.segments() {
+                    let start = segment.local as usize;
+                    payload.extend_from_slice(&self.ends[from].memory[start..start + segment.len as usize]);
+                }
+                assert_eq!(payload.len(), packet.payload_len as usize, "{packet:?}");
+                let sent = Sent { at: self.now, from, packet, kind };
+                if self.keeps_log {
+                    self.log.push(sent);
+                }
+                self.sent += 1;
+                for delay in (self.fate)(&sent).into_iter().flatten() {
+                    self.order += 1;
+                    let flying = Flying { to: 1 - from, packet, label, payload: payload.clone() };
+                    self.wire.insert((self.now + delay, self.order), flying);
+                }
+            }
+        }
+    }
+
+    /// A packet arrives, sent by whomever.
+    pub fn deliver(&mut self, to: usize, packet: &Packet, label: FlowLabel, payload: &[u8]) -> RxOutcome {
+        let Side { engine, memory, kept, .. } = &mut self.ends[to];
+        let peer = PeerId(1 - to as u32);
+        let arrival = FalconArrival { packet, peer, label, congested: false, hops: 3 };
+        let outcome = engine.receive_falcon(self.now, &arrival, &mut Ram { memory, payload, kept });
+        let end = &mut self.ends[to];
+        end.kept_most = end.kept_most.max(end.kept.len());
+        outcome
+    }
+
+    /// The next thing happens, if anything does by `until`.
+    fn step(&mut self, until: Time) -> bool {
+        self.pump();
+        let packet = self.wire.first_key_value().map(|((at, _), _)| *at);
+        let timers = [0, 1].map(|end| self.ends[end].engine.next_timeout().map(|at| at.max(self.now)));
+        let Some(next) = [packet, timers[0], timers[1]].into_iter().flatten().min().filter(|at| *at <= until) else {
+            return false;
+        };
+        self.now = next;
+        if packet == Some(next) {
+            let (_, Flying { to, packet, label, payload }) = self.wire.pop_first().expect("just seen");
+            self.deliver(to, &packet, label, &payload);
+        } else {
+            for end in [0, 1] {
+                if timers[end] == Some(next) {
+                    self.ends[end].engine.tick(next);
+                }
+            }
+        }
+        for end in &mut self.ends {
+            while let Some(completion) = end.engine.poll_cq_one(end.cq) {
+                end.done.push(completion);
+            }
+        }
+        true
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut steps_now = (self.now, 0);
+        while self.step(until) {
+            steps_now = if steps_now.0 == self.now { (self.now, steps_now.1 + 1) } else { (self.now, 0) };
+            assert!(steps_now.1 < 100_000, "it happens again and again at {}", self.now);
+        }
+        self.now = until;
+        self.poll();
+    }
+
+    pub fn poll(&mut self) {
+        for end in &mut self.ends {
+            while let Some(completion) = end.engine.poll_cq_one(end.cq) {
+                end.done.push(completion);
+            }
+        }
+    }
+}
+
+/// A wire that loses, doubles and delays, each so often in a thousand.
+pub fn bad(mut random: RandomStream, loss: u64, twice: u64, late: u64) -> impl FnMut(&Sent) -> Fate + 'static {
+    move |_| {
+        let [arrives, doubles] = [random.below(1_000) >= loss, random.below(1_000) < twice];
+        [arrives, doubles].map(|copy| {
+            let jitter = if random.below(1_000) < late { random.below(40_000) } else { random.below(50) };
+            copy.then(|| Duration::from_ns(5_000 + jitter))
+        })
+    }
+}

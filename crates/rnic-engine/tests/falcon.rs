@@ -1,0 +1,7 @@
+//! Verbs over Falcon: every verb in every order of data, over a good wire and a bad one.
+
+#[path = "common/falcon.rs"]
+mod common;
+
+#[path = "falcon/verbs.rs"]
+mod verbs;

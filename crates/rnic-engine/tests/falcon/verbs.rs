@@ -1,0 +1,219 @@
+//! Each verb does what it says.
+
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::*;
+
+use crate::common::{BASE, DELIVERED, INBOX, MEMORY, MTU, Pair, Setup, bad};
+
+const ORDERS: [&[(&str, &str)]; 4] =
+    [&[], &[("flows", "4")], &[("ordering", "weak")], &[("ordering", "unordered"), ("errors", "complete-in-error")]];
+
+/// Every kind of wire.
+fn pairs() -> impl Iterator<Item = (String, bool, Pair)> {
+    ORDERS.into_iter().flat_map(|options| {
+        (0..4).map(move |wire| {
+            let random = RandomStreams::new(wire).stream("wire");
+            let setup = Setup::new(options);
+            let pair = match wire {
+                0 => Pair::new(&setup, |_| DELIVERED),
+                1 => Pair::new(&setup, bad(random, 100, 0, 0)),
+                2 => Pair::new(&setup, bad(random, 0, 100, 300)),
+                _ => Pair::new(&setup, bad(random, 100, 100, 300)),
+            };
+            (format!("{options:?}, wire {wire}"), options.contains(&("ordering", "unordered")), pair)
+        })
+    })
+}
+
+fn finish(pair: &mut Pair) {
+    pair.run_for(Duration::from_ms(200));
+}
+
+#[test]
+fn write_moves_bytes_of_any_length() {
+    for (name, _, mut pair) in pairs() {
+        let lengths = [0, 1, MTU - 1, MTU, MTU + 1, 5 * MTU, 100_001];
+        let mut at = 0;
+        for (wr_id, len) in lengths.into_iter().enumerate() {
+            let remote = pair.remote(0, INBOX + at);
+            pair.ends[0].post(wr_id as u64, SendOp::Write { remote, immediate: None }, BASE + at, len);
+            at += u64::from(len) + 3;
+        }
+        finish(&mut pair);
+        let mut done = pair.ends[0].take();
+        done.sort_unstable_by_key(|(wr_id, _)| *wr_id);
+        let all: Vec<_> = (0..lengths.len() as u64).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+        assert_eq!(done, all, "{name}");
+        let mut at = 0;
+        for len in lengths {
+            assert_eq!(pair.ends[1].bytes(INBOX + at, len), pair.ends[0].bytes(BASE + at, len), "{name}: {len} bytes");
+            at += u64::from(len) + 3;
+        }
+        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+    }
+}
+
+#[test]
+fn sends_fill_receives_in_order() {
+    for (name, unordered, mut pair) in pairs() {
+        let lengths = if unordered { [0, 1, MTU, 7, MTU - 1] } else { [0, 1, 3 * MTU, MTU + 1, 10_000] };
+        for wr_id in 0..lengths.len() as u64 {
+            pair.ends[1].post_recv(100 + wr_id, INBOX + wr_id * 16_384, 16_384);
+        }
+        let mut at = 0;
+        for (wr_id, len) in lengths.into_iter().enumerate() {
+            let immediate = (wr_id % 2 == 0).then_some(wr_id as u32);
+            pair.ends[0].post(wr_id as u64, SendOp::Send { immediate }, BASE + at, len);
+            at += u64::from(len);
+        }
+        finish(&mut pair);
+        let sent = pair.ends[0].take();
+        assert_eq!(sent.len(), lengths.len(), "{name}: {sent:?}");
+        assert!(sent.iter().all(|(_, status)| *status == WcStatus::Success), "{name}: {sent:?}");
+        let received = pair.ends[1].done.clone();
+        assert_eq!(received.len(), lengths.len(), "{name}: {received:?}");
+        if unordered {
+            let mut got: Vec<u32> = received.iter().map(|done| done.byte_len).collect();
+            got.sort_unstable();
+            let mut asked = lengths.to_vec();
+            asked.sort_unstable();
+            assert_eq!(got, asked, "{name}");
+            continue;
+        }
+        let mut at = 0;
+        for (wr_id, (len, done)) in lengths.into_iter().zip(&received).enumerate() {
+            let flags = if wr_id % 2 == 0 { WcFlags::WITH_IMM } else { WcFlags::empty() };
+            assert_eq!((done.wr_id, done.byte_len, done.flags), (100 + wr_id as u64, len, flags), "{name}");
+            assert_eq!(done.word, if wr_id % 2 == 0 { wr_id as u32 } else { 0 });
+            let inbox = INBOX + wr_id as u64 * 16_384;
+            assert_eq!(pair.ends[1].bytes(inbox, len), pair.ends[0].bytes(BASE + at, len), "{name}: {len} bytes");
+            at += u64::from(len);
+        }
+        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+    }
+}
+
+#[test]
+fn reads_bring_bytes_of_any_length() {
+    for (name, _, mut pair) in pairs() {
+        let lengths = [0, 1, MTU, MTU + 1, 70_003, 8, 9, 10, 11];
+        let mut at = 0;
+        for (wr_id, len) in lengths.into_iter().enumerate() {
+            let remote = pair.remote(0, BASE + at);
+            pair.ends[0].post(wr_id as u64, SendOp::Read { remote }, INBOX + at, len);
+            at += u64::from(len);
+        }
+        finish(&mut pair);
+        let mut done = pair.ends[0].take();
+        done.sort_unstable_by_key(|(wr_id, _)| *wr_id);
+        let all: Vec<_> = (0..lengths.len() as u64).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+        assert_eq!(done, all, "{name}");
+        assert_eq!(pair.ends[0].bytes(INBOX, at as u32), pair.ends[1].bytes(BASE, at as u32), "{name}");
+    }
+}
+
+#[test]
+fn atomics_act_once() {
+    for (name, _, mut pair) in pairs() {
+        let target = BASE + 800;
+        let before = pair.ends[1].word(target);
+        for wr_id in 0..40 {
+            let remote = pair.remote(0, target);
+            pair.ends[0].post(wr_id, SendOp::FetchAdd { remote, add: 3 }, INBOX + wr_id * 8, 8);
+        }
+        finish(&mut pair);
+        let done = pair.ends[0].take();
+        assert_eq!(done.len(), 40, "{name}");
+        assert!(done.iter().all(|(_, status)| *status == WcStatus::Success), "{name}: {done:?}");
+        assert_eq!(pair.ends[1].word(target), before.wrapping_add(120), "{name}");
+        let mut found: Vec<u64> = (0..40).map(|at| pair.ends[0].word(INBOX + at * 8).wrapping_sub(before)).collect();
+        found.sort_unstable();
+        assert!(found.into_iter().eq((0..40).map(|nth| nth * 3)), "{name}: each found what the one before left");
+        let (remote, compare) = (pair.remote(0, target), before.wrapping_add(120));
+        pair.ends[0].post(1, SendOp::CompareSwap { remote, compare, swap: 5 }, INBOX, 8);
+        finish(&mut pair);
+        assert_eq!((pair.ends[0].word(INBOX), pair.ends[1].word(target)), (compare, 5), "{name}");
+    }
+}
+
+#[test]
+fn write_with_immediate_completes_a_receive_behind_its_data() {
+    for (name, unordered, mut pair) in pairs() {
+        let len = if unordered { MTU } else { 5 * MTU + 3 };
+        for wr_id in 0..8 {
+            pair.ends[1].post_recv(wr_id, INBOX, 0);
+        }
+        for wr_id in 0..8 {
+            let remote = pair.remote(0, INBOX + wr_id * 8_192);
+            let op = SendOp::Write { remote, immediate: Some(wr_id as u32) };
+            pair.ends[0].post(wr_id, op, BASE + wr_id * 8_192, len);
+        }
+        finish(&mut pair);
+        assert_eq!(pair.ends[0].take().len(), 8, "{name}");
+        let mut words: Vec<u32> = pair.ends[1].done.iter().map(|done| done.word).collect();
+        if unordered {
+            words.sort_unstable();
+        }
+        assert!(words.into_iter().eq(0..8), "{name}");
+        for done in &pair.ends[1].done {
+            assert_eq!((done.opcode, done.byte_len), (WcOpcode::RecvRdmaWithImm, len), "{name}");
+        }
+        for at in (0..8).map(|wr_id| wr_id * 8_192) {
+            assert_eq!(pair.ends[1].bytes(INBOX + at, len), pair.ends[0].bytes(BASE + at, len), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_holds_back_what_is_behind() {
+    for (name, _, mut pair) in pairs() {
+        for wr_id in 0..6 {
+            pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE + wr_id * 100, 100);
+        }
+        pair.run_for(Duration::from_ms(2));
+        assert_eq!(pair.ends[0].take(), [], "{name}");
+        for wr_id in 0..6 {
+            pair.ends[1].post_recv(wr_id, INBOX + wr_id * 100, 100);
+        }
+        finish(&mut pair);
+        let all: Vec<_> = (0..6).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+        let mut done = [pair.ends[0].take(), pair.ends[1].take()];
+        if name.contains("unordered") {
+            done.iter_mut().for_each(|done| done.sort_unstable_by_key(|(wr_id, _)| *wr_id));
+        } else {
+            assert_eq!(pair.ends[1].bytes(INBOX, 600), pair.ends[0].bytes(BASE, 600), "{name}");
+        }
+        assert_eq!(done, [all.clone(), all], "{name}");
+        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+    }
+}
+
+#[test]
+fn lists_of_memory_are_gathered_and_scattered() {
+    for (name, unordered, mut pair) in pairs() {
+        let lens: [u32; 4] = if unordered { [100, 0, 300, 7] } else { [1_000, 0, 3_000, 77] };
+        let list = |side: &crate::common::Side, base: u64| {
+            let mut at = base;
+            lens.map(|len| {
+                at += 5_000;
+                side.sge(at, len)
+            })
+        };
+        let (from, to) = (list(&pair.ends[0], BASE), list(&pair.ends[1], INBOX));
+        let qpn = pair.ends[1].qpn;
+        pair.ends[1].engine.post_recv(qpn, &RecvRequest { wr_id: 9, sges: &to }).expect("room");
+        pair.ends[0].try_post(1, SendOp::Send { immediate: None }, &from, SendFlags::empty()).expect("room");
+        let back = list(&pair.ends[0], INBOX);
+        let remote = pair.remote(0, BASE + 300_000);
+        pair.ends[0].try_post(2, SendOp::Read { remote }, &back, SendFlags::FENCE).expect("room");
+        finish(&mut pair);
+        assert_eq!(pair.ends[0].take().len(), 2, "{name}");
+        let mut at = BASE + 300_000;
+        for ((from, to), back) in from.iter().zip(&to).zip(&back) {
+            assert_eq!(pair.ends[1].bytes(to.addr, to.len), pair.ends[0].bytes(from.addr, from.len), "{name}");
+            assert_eq!(pair.ends[0].bytes(back.addr, back.len), pair.ends[1].bytes(at, back.len), "{name}");
+            at += u64::from(back.len);
+        }
+        assert!(at < BASE + MEMORY as u64);
+    }
+}

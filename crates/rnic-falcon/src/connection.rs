@@ -1,0 +1,259 @@
+//! One connection, whole: both layers, and the gates of its flows to the adaptive engine.
+//!
+//! Source: Falcon (SIGCOMM'25) figure 2. What the connections of a NIC share ([`Resources`], the adaptive engine, the
+//! wheel, the ring of those that can send) belongs to whoever drives them, and comes in with each call.
+//!
+//! Whoever drives it:
+//!
+//! * hands in requests with [`Connection::submit`] and what its upper layer answers with [`Connection::answer`];
+//! * gives it what arrives ([`Connection::receive`]), and calls [`Connection::transmit`] until nothing leaves;
+//! * calls [`Connection::expire`] at [`Connection::timeout`], and [`Connection::transmit`] at
+//!   [`Connection::departure`];
+//! * after each of these, calls [`Connection::consult`], and brings answers that come later ([`Connection::obey`]).
+//!
+//! What is settled above is told below before a call returns; a connection that is dead below dies above.
+
+use rnic_base::Time;
+use rnic_fae::{Event, FlowGate, record::Response};
+use rnic_policy::Cwnd;
+use rnic_policy::FlowActions;
+use rnic_policy::control::report::Carried;
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_wire::falcon::{NackCode, Rsn};
+
+use crate::adaptive::AdaptiveEngine;
+use crate::delivery::{Arrival, Delivery, DeliveryConfig, Departure, Reception};
+use crate::resources::Resources;
+use crate::resources::threshold::Alpha;
+use crate::seam::Context;
+use crate::transaction::{
+    Answer, AnswerError, Layer, Settled, Submission, SubmitError, TransactionConfig, Transactions, UpperLayer,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connection {
+    transactions: Transactions,
+    delivery: Delivery,
+    gates: [FlowGate; FLOWS_MAX],
+    /// How the adaptive engine knows it.
+    number: u32,
+    /// The adaptive engine has not heard of it.
+    is_fresh: bool,
+}
+
+/// What a connection is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionConfig {
+    /// Of the transaction layer.
+    pub transactions: TransactionConfig,
+    /// Of the packet delivery layer.
+    pub delivery: DeliveryConfig,
+    /// The number of our first request, and of the peer's.
+    pub first_rsn: [Rsn; 2],
+}
+
+impl Connection {
+    /// A connection on which nothing has happened, called `name` by its driver.
+    ///
+    /// # Errors
+    /// When the adaptive engine has no room for one more.
+    pub fn new(
+        config: &ConnectionConfig,
+        adaptive: &mut AdaptiveEngine,
+        name: u32,
+    ) -> Result<Self, rnic_fae::FaeError> {
+        let [ours, theirs] = config.first_rsn;
+        let number = adaptive.enter(name)?;
+        let mut connection = Self {
+            transactions: Transactions::between(config.transactions, ours, theirs),
+            delivery: Delivery::new(config.delivery),
+            gates: [FlowGate::default(); FLOWS_MAX],
+            number,
+            is_fresh: true,
+        };
+        let first = adaptive.first();
+        let flows = config.delivery.flows;
+        let share = Cwnd::from_fixed((first.fcwnd.fixed() / u64::from(flows)).max(1));
+        for flow in 0..flows {
+            connection.take_actions(flow, &FlowActions { fcwnd: share, ..*first });
+        }
+        Ok(connection)
+    }
+
+    /// The transaction layer, to look at.
+    #[inline]
+    pub const fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// The packet delivery layer, to look at.
+    #[inline]
+    pub const fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
+    /// See [`Delivery::set_attempts_max`].
+    pub fn set_attempts_max(&mut self, attempts_max: u16) {
+        self.delivery.set_attempts_max(attempts_max);
+    }
+
+    /// See [`Transactions::submit`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn submit(&mut self, resources: &mut Resources, submission: &Submission) -> Result<Rsn, SubmitError> {
+        self.transactions.submit(resources, submission)
+    }
+
+    /// See [`Transactions::answer`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn answer(&mut self, resources: &mut Resources, rsn: Rsn, answer: &Answer) -> Result<(), AnswerError> {
+        self.transactions.answer(resources, rsn, answer)
+    }
+
+    /// See [`Transactions::acknowledge`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acknowledge(&mut self, now: Time, rsn: Rsn) -> Result<(), AnswerError> {
+        self.transactions.acknowledge(rsn)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// See [`Transactions::refuse`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refuse(&mut self, now: Time, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
+        self.transactions.refuse(rsn, code)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// See [`Transactions::withdraw`].
+    pub fn withdraw(&mut self, context: Context) {
+        self.transactions.withdraw(context);
+    }
+
+    /// Takes in a packet that arrives now.
+    pub fn receive<U: UpperLayer>(
+        &mut self,
+        now: Time,
+        arrival: &Arrival<'_>,
+        resources: &mut Resources,
+        ulp: &mut U,
+    ) -> Reception {
+        let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
+        let reception = self.delivery.receive(now, arrival, &mut layer);
+        self.settle(now);
+        reception
+    }
+
+    /// The next packet that may leave now.
+    #[inline]
+    pub fn transmit<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) -> Option<Departure> {
+        let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
+        self.delivery.transmit(now, &mut layer)
+    }
+
+    /// Does what is due.
+    pub fn expire<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
+        let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
+        self.delivery.expire(now, &mut layer);
+        layer.tick(now);
+        if self.delivery.is_dead() && !layer.transactions.is_dead() {
+            layer.die(now);
+        }
+        self.settle(now);
+    }
+
+    /// The upper layer, which was busy, takes requests again.
+    pub fn resume<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
+        Layer { transactions: &mut self.transactions, resources, ulp }.resume(now);
+        self.settle(now);
+    }
+
+    /// Ends: every transaction of ours ends in error, what is held goes back, nothing more is sent or taken.
+    pub fn die<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
+        self.delivery.die();
+        if !self.transactions.is_dead() {
+            Layer { transactions: &mut self.transactions, resources, ulp }.die(now);
+        }
+    }
+
+    /// Gives the number back to the adaptive engine: nothing is asked of it after this.
+    pub fn leave(&mut self, adaptive: &mut AdaptiveEngine) {
+        adaptive.leave(self.number);
+    }
+
+    /// Whether it has failed for good.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.delivery.is_dead()
+    }
+
+    /// When [`Connection::expire`] is to be called; acknowledgements wait for it too.
+    #[inline]
+    pub fn timeout(&self) -> Option<Time> {
+        match (self.delivery.timeout(), self.transactions.next_timeout()) {
+            (Some(below), Some(above)) => Some(below.min(above)),
+            (below, above) => below.or(above),
+        }
+    }
+
+    /// When a packet that is ready and too early may leave.
+    #[inline]
+    pub fn departure(&self) -> Option<Time> {
+        self.delivery.departure()
+    }
+
+    /// What the upper layer has settled is told below.
+    fn settle(&mut self, now: Time) {
+        while let Some(settled) = self.transactions.settled() {
+            match settled {
+                Settled::Acknowledged(received) => self.delivery.acknowledge(now, received),
+                Settled::Refused(received, code) => self.delivery.refuse(received, code),
+            }
+        }
+    }
+
+    /// Takes reports to the adaptive engine; answers that come at once are heeded at once.
+    #[inline]
+    pub fn consult(&mut self, now: Time, resources: &Resources, adaptive: &mut AdaptiveEngine) {
+        while let Some(mut report) = self.delivery.signal() {
+            report.occupancy = resources.rx_level();
+            let flow = report.flow;
+            let event =
+                Event { connection: self.number, first: self.is_fresh, queue: 0, report, carried: Carried::default() };
+            let Ok(answer) = adaptive.offer(now, &mut self.gates[usize::from(flow)], &event) else { continue };
+            self.is_fresh = false;
+            if let Some(response) = answer {
+                self.take_actions(flow, &response.actions);
+            }
+        }
+    }
+
+    /// An answer of the adaptive engine has come.
+    pub fn obey(&mut self, response: &Response) {
+        self.gates[usize::from(response.flow)].answered();
+        self.take_actions(response.flow, &response.actions);
+    }
+
+    fn take_actions(&mut self, flow: u8, actions: &FlowActions) {
+        self.delivery.obey(flow, actions);
+        let alpha = |alpha: rnic_policy::control::report::Alpha| Alpha::from_shift(alpha.get());
+        self.transactions.set_alphas(alpha(actions.alpha_requests), alpha(actions.alpha_responses));
+    }
+
+    /// The connection's window, of all flows.
+    #[inline]
+    pub fn fcwnd(&self) -> Cwnd {
+        self.delivery.fcwnd()
+    }
+}
