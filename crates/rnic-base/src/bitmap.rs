@@ -5,7 +5,7 @@
 //! in memory when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose hardware
 //! twins need the same five operations: set, test, find first zero / one, popcount, advance.
 //!
-//! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter (DESIGN, conflict C1).
+//! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter.
 
 use core::fmt;
 

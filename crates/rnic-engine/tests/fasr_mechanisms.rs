@@ -505,7 +505,7 @@ fn r20_an_answer_that_cannot_be_placed_ends_both() {
     assert_eq!((pair.left.info().state, pair.right.info().state), (QpState::Error, QpState::Error));
 }
 
-/// Targets 5.D-2: a copy of what is here is dropped and acknowledged, on the fast path too.
+/// Our choice: a copy of what is here is dropped and acknowledged, on the fast path too.
 #[test]
 fn copies_are_acknowledged() {
     let mut pair = fasr();

@@ -142,7 +142,7 @@ pub struct ResourceConfig {
 }
 
 impl ResourceConfig {
-    /// A NIC of 200 Gbit/s as the public simulator's examples have it (targets 1.D, item 9).
+    /// A NIC of 200 Gbit/s as the public simulator's examples have it.
     pub const GBPS_200: Self = Self {
         capacity: [
             Amount { packets: 5_775, buffers: 5_775 },

@@ -12,12 +12,12 @@
 //! upper layer settles later comes out of [`Transactions::settled`], for `Delivery::acknowledge` and
 //! `Delivery::refuse`.
 //!
-//! Choices where the sources are silent or disagree (falcon.md section 9):
+//! Choices where the sources are silent or disagree:
 //!
 //! * an error of a Pull travels inside the upper layer's headers of an empty Pull Data (specification 6.6.5), whatever
-//!   kind of error it is: a Pull Request is acknowledged on receipt, so it could not be refused later (items 16, 21);
-//! * Pull Data shorter than asked is normal, longer ends the transaction with an operation error (item 16);
-//! * a Resync has the window of what it stands for (item 20);
+//!   kind of error it is: a Pull Request is acknowledged on receipt, so it could not be refused later;
+//! * Pull Data shorter than asked is normal, longer ends the transaction with an operation error;
+//! * a Resync has the window of what it stands for;
 //! * the transaction timeout runs from the first transmission: one that never left has no number that the other side
 //!   could miss.
 

@@ -86,7 +86,7 @@ fn f3_a_transaction_is_one_packet_at_most_and_completes_once() {
     assert_eq!(tags(&net), [0, 1]);
 }
 
-/// Probe 5 of falcon.md: RSN order across both windows.
+/// RSN order across both windows.
 #[test]
 fn f5_probe5_ordered_connections_deliver_and_complete_in_order_whatever_the_network_does() {
     for seed in 0..60 {
@@ -175,7 +175,7 @@ fn f7_a_pull_that_is_not_ready_waits_its_time_at_the_target() {
     assert_eq!(codes(&net), [CompletionCode::Ack]);
 }
 
-/// Probe 3 of falcon.md, the upper layer's part: a lost refusal is said again, and a Resync takes the packet's place.
+/// The upper layer's part of probe 3: a lost refusal is said again, and a Resync takes the packet's place.
 #[test]
 fn f8_probe3_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
     for world in [WORLD, UNORDERED] {

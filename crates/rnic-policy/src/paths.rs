@@ -1,6 +1,6 @@
 //! Path choice: the label that switches hash, per packet.
 //!
-//! A label is abstract (targets, conflict C12): a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number
+//! A label is abstract: a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number
 //! that the simulated switches mix into their hash.
 
 use bytemuck::Pod;

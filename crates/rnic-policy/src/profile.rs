@@ -34,7 +34,7 @@ impl Protocol {
     }
 }
 
-/// How many sequence spaces a direction has (targets, conflict C3).
+/// How many sequence spaces a direction has: the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceSpaces {
     /// Responses use the numbers of the requests that asked for them: RoCE.
@@ -46,7 +46,7 @@ pub enum SequenceSpaces {
     Scheduled,
 }
 
-/// What a receiver does with packets that arrive before their turn (targets, conflict C14).
+/// What a receiver does with packets that arrive before their turn: the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// Drops them: go-back-N.

@@ -172,7 +172,7 @@ pub trait Recovery: Pod {
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
     /// Whether a gap alone makes it retransmit. Such a policy must not be combined with paths that reorder, unless
-    /// [`Recovery::tolerates_reordering`] says that its parameters allow for it (targets, conflict C5).
+    /// [`Recovery::tolerates_reordering`] says that its parameters allow for it.
     const GAP_IS_LOSS: bool;
     /// What the receiver must do with packets that arrive early for this algorithm to make sense.
     const PLACEMENT: Placement;

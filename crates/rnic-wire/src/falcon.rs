@@ -47,9 +47,9 @@ mod timestamp;
 
 pub use crate::rnr::RnrTimer;
 pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow};
-pub use code::{CompletionCode, NackCode, ResyncCode};
+pub use code::{CompletionCode, NackCode, PacketType, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};
 pub use length::{Encapsulation, HEADERS_MAX};
-pub use packet::{Body, Cid, FlowLabel, Packet, PacketType, Rsn, Ulp, UlpProtocol, Window, WindowBases};
+pub use packet::{Body, Cid, FlowLabel, Packet, Rsn, Ulp, UlpProtocol, Window, WindowBases};
 pub use timestamp::Timestamp;

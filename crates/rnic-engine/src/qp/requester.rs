@@ -1,7 +1,7 @@
 //! The requester: from send queue entries to request packets.
 //!
 //! One call makes one packet. Packets that must be sent again go first, lowest number first; a new packet leaves when
-//! every part of the gate is open (targets, conflicts C9 and C13): queue pair state, fence, read limit, cap, congestion
+//! every part of the gate is open: queue pair state, fence, read limit, cap, congestion
 //! window, rate, room at the peer. When one is closed, it says which.
 
 mod build;

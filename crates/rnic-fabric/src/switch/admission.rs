@@ -1,6 +1,6 @@
 //! Is there room for a packet, and must its sender be silenced?
 //!
-//! Two models (targets, conflict C21; a figure may use only the one its paper used):
+//! Two models (a figure may use only the one its paper used):
 //!
 //! * *input-queued* (IRN section 4.1): every input port has a buffer of its own. PFC: above the threshold the neighbour
 //!   at that port is paused, at two full packets below it is let go on.

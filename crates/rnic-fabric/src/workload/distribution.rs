@@ -6,7 +6,7 @@
 //! the rule.
 //!
 //! Those that come along, by name. IRN's are half single packets of 32 B to 1 KB, 15 % of 200 KB to 3 MB, the rest
-//! between (section 4.1; log-uniform inside each, targets 2.D-2; mean 168 KB). The numbers of the second and third are
+//! between (section 4.1; log-uniform inside each is our choice; mean 168 KB). The numbers of the second and third are
 //! those that pFabric (SIGCOMM'13) and its successors publish.
 //!
 //! Two forms need no file: `uniform:500KB-5MB`, every size between the two equally likely, and `fixed:8KB`.

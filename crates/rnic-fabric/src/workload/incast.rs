@@ -1,8 +1,8 @@
 //! Many to one.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.4.3: a request of so many bytes, striped over M randomly chosen senders, to one
-//! fixed destination; what counts is when the last flow is done. Starts are spread over a few microseconds (targets
-//! 2.D-10).
+//! fixed destination; what counts is when the last flow is done. Starts are spread over a few microseconds
+//! (our choice).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Flows arrive at each host like raindrops, and go anywhere.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1: Poisson arrivals per host, destinations drawn at random among the others,
-//! sizes from a distribution. The load is that of the payload: headers come on top (targets 2.D-2 derives 20.8 thousand
-//! flows a second and host for 70 % of 40 Gbit/s that way).
+//! sizes from a distribution. The load is that of the payload: headers come on top (our choice: 20.8 thousand flows
+//! a second and host for 70 % of 40 Gbit/s).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
 //! What a connection is set up with, and stays.
 //!
-//! Defaults are those of the reference simulator where the paper is silent (targets 1.D); every choice that the
+//! Defaults are those of the reference simulator where the paper is silent; every choice that the
 //! paper and the specification make differently is a field here.
 
 use rnic_base::{Duration, Psn32, Time};
@@ -9,7 +9,7 @@ use rnic_wire::falcon::{Cid, FlowLabel, Window};
 
 use crate::delivery::ack_request::AckRequestRule;
 
-/// What a receiver does with a packet beyond its window (targets, conflict C4).
+/// What a receiver does with a packet beyond its window: paper and specification disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OutOfWindowRule {
     /// The paper's (section 4.1): keeps it when there are resources, up to [`TRACKED_MAX`] packets from the base. Where

@@ -1,7 +1,7 @@
 //! The timing wheel: which connection of a NIC may send next, when many wait for their departure.
 //!
-//! Source: Carousel (SIGCOMM'17), which Falcon (SIGCOMM'25) section 3.2 names; slots of 512 ns (falcon.md section 3.9),
-//! 65536 of them, as many as 16 bits of packet gap can ask for: 33.5 ms.
+//! Source: Carousel (SIGCOMM'17), which Falcon (SIGCOMM'25) section 3.2 names; slots of 512 ns (the specification's
+//! unit of gaps), 65536 of them, as many as 16 bits of packet gap can ask for: 33.5 ms.
 //!
 //! Own code, because the wheels that are to be had read a clock, allocate per entry or hold callbacks; this one takes
 //! `now`, and an entry is a connection's number, linked through one array. A connection waits at most once (its next

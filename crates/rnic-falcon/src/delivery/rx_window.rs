@@ -2,11 +2,11 @@
 //!
 //! Source: specification Rev 0.9, sections 9.2.1 and 9.2.2.4; Falcon (SIGCOMM'25) section 4.1 (F-9, F-10).
 //!
-//! Contradictions of the specification (falcon.md section 9), and the side taken:
+//! Contradictions of the specification, and the side taken:
 //!
-//! - 10: packet base + size is outside (base to base + size - 1 are the window's bits).
-//! - 12: a packet that was received and not acknowledged is a duplicate too (section 11, not 9.2.2.4).
-//! - 14: the base is the oldest packet that is not *acknowledged*.
+//! - 9 and 9.2.2.4: packet base + size is outside (base to base + size - 1 are the window's bits).
+//! - 9.2.2.4 and 11: a packet that was received and not acknowledged is a duplicate too (section 11, not 9.2.2.4).
+//! - 9.2.1: the base is the oldest packet that is not *acknowledged*.
 //!
 //! Beyond the window the paper keeps packets (F-10), so the ring is as wide as the widest bitmap there is, under either
 //! policy; what lies beyond the ring has no place to be remembered at, and is dropped. Acknowledgements carry the first

@@ -2,7 +2,7 @@
 //!
 //! Source: "Data Center TCP" (SIGCOMM'10) section 3.1 and RFC 8257; IRN (SIGCOMM'18) section 4.4.4 runs it on top of
 //! IRN's recovery. The receiver echoes each mark in the acknowledgement of its packet ([`ControlInterest::echo`]); the
-//! marking is the switch's: a step at some 65 KB at 40 Gbit/s (targets 2.C; section 3.4 of the source).
+//! marking is the switch's: a step at some 65 KB at 40 Gbit/s (section 3.4 of the source).
 //!
 //! Deviations and choices:
 //!

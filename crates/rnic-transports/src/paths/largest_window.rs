@@ -5,7 +5,7 @@
 //! less.
 //!
 //! Deviations: none; a choice: ties go round the flows from the one after the last that was chosen (the paper is
-//! silent; targets 1.D-3 asks for round robin). Nothing is random, so a replay chooses alike.
+//! silent). Nothing is random, so a replay chooses alike.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};

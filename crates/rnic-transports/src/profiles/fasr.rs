@@ -11,9 +11,9 @@
 //! Responses to Reads are Writes that the responder schedules, in its own sequence space. One consequence
 //! is not RoCE's: they wait behind a Send for which their receiver has posted no receive.
 //!
-//! Deviations: congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap
-//! (targets 5.D-4). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's `window/pool.rs`,
-//! `qp/fetch/scheduled.rs` and `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
+//! Deviations: congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap (our
+//! choice: the paper says nothing). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's
+//! `window/pool.rs`, `qp/fetch/scheduled.rs` and `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
 
 use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, PoolShape, Profile, Protocol};

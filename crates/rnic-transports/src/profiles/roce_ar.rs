@@ -1,6 +1,6 @@
 //! `roce-ar`: RoCE in adaptive-routing mode, for networks that reorder and do not lose.
 //!
-//! Source: Falcon (SIGCOMM'25) section 6.1.1, figure 12; targets 1.C and E1-10. Packets out of order are nothing to
+//! Source: Falcon (SIGCOMM'25) section 6.1.1, figure 12. Packets out of order are nothing to
 //! report, so a loss is found by timeout ([`crate::recovery::timeout_only`]). It may be sprayed over paths.
 //!
 //! Deviations: those of `roce-sr`, whose window, headers and acknowledgements it has, and those of the recovery. Which

@@ -1,8 +1,9 @@
 //! `roce-gbn`: RoCEv2 as shipped, with go-back-N.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1 and targets 1.C, 2.C: early packets are dropped and drawn to attention once per
-//! gap, nothing bounds the packets in flight, responses share the sequence space of requests, acknowledgements come at
-//! the end of messages (and every 64 packets, so that a long message frees its sender's timer).
+//! Source: IRN (SIGCOMM'18) section 4.1; Falcon (SIGCOMM'25) section 6.1: early packets are dropped and drawn to
+//! attention once per gap, nothing bounds the packets in flight, responses share the sequence space of requests,
+//! acknowledgements come at the end of messages (and every 64 packets, so that a long message frees its sender's
+//! timer).
 //!
 //! Deviations: IRN's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one
 //! sends a few, as hardware does. `roce-irnpaper` is that baseline.

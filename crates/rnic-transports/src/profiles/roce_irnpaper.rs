@@ -1,6 +1,6 @@
 //! `roce-irnpaper`: the RoCE of IRN's simulations.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1; targets 2.C and C20. Go-back-N; no acknowledgements at all, "modelling the
+//! Source: IRN (SIGCOMM'18) section 4.1. Go-back-N; no acknowledgements at all, "modelling the
 //! extreme case of all Reads"; nothing bounds the packets in flight; line rate from the first packet. With PFC the
 //! timeouts are disabled (`rto = "0"`), without it they are RTO_high.
 //!

@@ -1,6 +1,6 @@
 //! `roce-sr`: RoCE with ConnectX-7's selective repeat.
 //!
-//! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1; targets 1.C. Writes and Read responses are repaired one hole at a
+//! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1. Writes and Read responses are repaired one hole at a
 //! time, everything else goes back ([`crate::recovery::cx7_selective`] says what is known and what is chosen).
 //! Acknowledgements come when asked for, as with `roce-gbn`.
 //!

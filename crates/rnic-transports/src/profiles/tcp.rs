@@ -1,7 +1,7 @@
 //! `tcp`: a full TCP, iWARP's stand-in.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.6, where INET's TCP plays the part; targets 2.C: NewReno with SACK, a first
-//! window of ten, timeouts of 320 us and more for a fair tail. [`crate::recovery::tcp_sack`] and
+//! Source: IRN (SIGCOMM'18) section 4.6, where INET's TCP plays the part. Ours, to be fair to it: NewReno with SACK, a
+//! first window of ten, timeouts of 320 us and more for a fair tail. [`crate::recovery::tcp_sack`] and
 //! [`crate::control::new_reno`] say which RFC is where.
 //!
 //! Deviations: packets, headers and verbs are IRN's, so that only the transport's decisions differ: every packet is

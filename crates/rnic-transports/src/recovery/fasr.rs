@@ -17,11 +17,11 @@
 //! * a recovery ends when the cumulative acknowledgement has passed the highest SACK;
 //! * the count that an AACK brings is heeded as a SACK's is: otherwise a loss right behind a repair would leave the
 //!   count as it was;
-//! * timeouts as in IRN: a short one while few packets are in flight, else a long one (targets 5.D-3);
+//! * timeouts as in IRN: a short one while few packets are in flight, else a long one;
 //! * a NAK that reports no count comes from a receiver whose pool is empty, or that could not take the packet:
-//!   everything outstanding is sent again, once until the next new acknowledgement (5.D-8);
+//!   everything outstanding is sent again, once until the next new acknowledgement;
 //! * where the receiver never counts (another store than the pool), a gap alone is enough;
-//! * FNACKs, like gaps, are taken to mean loss: on paths that reorder they would not (5.D-9), so the profile's check
+//! * FNACKs, like gaps, are taken to mean loss: on paths that reorder they would not, so the profile's check
 //!   refuses those.
 
 use bytemuck::{Pod, Zeroable};

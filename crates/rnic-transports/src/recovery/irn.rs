@@ -22,7 +22,7 @@
 //!   losses at the very end of a message the NACK repairs the first, and a timeout begins the repair of the others.
 //!   Without the bitmap no such evidence exists, and every recovery goes by what was sent before it (as in RFC 6582);
 //! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
-//! * a lost retransmission is found by timeout only (targets 2.D-7); a timeout keeps the bitmap (2.D-8) and forgets
+//! * a lost retransmission is found by timeout only (our reading); a timeout keeps the bitmap and forgets
 //!   what was sent again, so that holes are sent once more;
 //! * "fewer than N in flight" is taken literally (their code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.

@@ -10,9 +10,9 @@
 //! | what the paper leaves open | here |
 //! |---|---|
 //! | `rack_rto` | age of the packet that arrived when that was known, plus 0.25 of its flow's smoothed round trip
-//! (RFC 8985's reordering window; targets 1.D-4) |
-//! | smoothing | three quarters of the old value, as Swift's (targets 1.D-1) |
-//! | when to probe | 2 round trips plus the receiver's coalescing time (targets 1.D-4) |
+//! (RFC 8985's reordering window) |
+//! | smoothing | three quarters of the old value, as Swift's |
+//! | when to probe | 2 round trips plus the receiver's coalescing time, as in the public simulator |
 //! | what to probe | the lowest that has not arrived; if all have, the lowest not acknowledged, for acknowledgements
 //! get lost too |
 //! | acknowledgements without bitmaps | judged like bitmaps of zeros: specification 3.3 has an EACK sent whenever

@@ -15,7 +15,7 @@
 //!   6675 would wait for more evidence; no rescue retransmission, no limited transmit beyond what the window allows;
 //! * a retransmission that is lost is found by timeout; a timeout keeps the scoreboard and takes all else that is
 //!   outstanding for lost (RFC 6675, section 5.1 allows it: our receivers never give packets back);
-//! * the timeout is at least `rto_min`, 320 us and not a second: IRN's RTO_high, for a fair tail (targets 2.C). It is
+//! * the timeout is at least `rto_min`, 320 us and not a second: IRN's RTO_high, for a fair tail (our choice). It is
 //!   also the first timeout. It doubles each time it runs out, up to `rto_max`, until a round trip is measured again
 //!   (sections 5.5 and 5.7); the clock has no granularity.
 

@@ -1,5 +1,5 @@
-//! Codes: why a packet is refused or replaced, how long to wait, how a transaction ended (OCP Falcon Transport
-//! Protocol, Rev 0.9, sections 7.6, 7.8 and 11).
+//! Codes: what a packet is, why it is refused or replaced, how a transaction ended (OCP Falcon Transport Protocol, Rev
+//! 0.9, sections 7.2, 7.6, 7.8 and 11).
 
 use crate::rnr::RnrTimer;
 
@@ -59,114 +59,109 @@ impl NackCode {
     }
 }
 
-/// Why a Resync takes the place of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum ResyncCode {
-    /// The target's upper layer completed it in error.
-    TargetCompleteInError = 1,
-    /// An xLR here.
-    LocalXlr = 2,
-    /// It was sent as often as it may.
-    RetransmissionExhausted = 3,
-    /// Its transaction took too long.
-    TransactionTimeout = 4,
-    /// An xLR there.
-    RemoteXlr = 5,
-    /// The target's upper layer has failed for good.
-    TargetNonRecoverable = 6,
-    /// The target's upper layer does not expect this connection.
-    TargetInvalidCid = 7,
-}
-
-impl ResyncCode {
-    /// All of them, in the order of their codes.
-    pub const ALL: [Self; 7] = [
-        Self::TargetCompleteInError,
-        Self::LocalXlr,
-        Self::RetransmissionExhausted,
-        Self::TransactionTimeout,
-        Self::RemoteXlr,
-        Self::TargetNonRecoverable,
-        Self::TargetInvalidCid,
-    ];
-
-    /// The code on the wire, 8 bits.
-    #[inline]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The reason with that code; none for reserved codes.
-    #[inline]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1..=7 => Some(Self::ALL[code as usize - 1]),
-            _ => None,
+/// An enum whose values are codes: `ALL` in their order, `code` and `from_code`, from one list. Lists are short and
+/// their codes close together, so `from_code` becomes a comparison or two.
+macro_rules! codes {
+    (
+        $(#[$of_type:meta])*
+        $name:ident, $bits:literal {
+            $($(#[$of_value:meta])* $value:ident = $code:literal,)*
         }
-    }
-}
+    ) => {
+        $(#[$of_type])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$of_value])* $value = $code,)*
+        }
 
-/// How a transaction ended, as its initiator's upper layer hears it (section 11; 4 bits between the layers, never in a
-/// packet).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum CompletionCode {
-    /// Well.
-    Ack = 0,
-    /// The target's upper layer completed it in error.
-    TargetCompleteInError = 1,
-    /// The target's upper layer has failed for good.
-    TargetNonRecoverable = 3,
-    /// The target's upper layer does not expect this connection.
-    TargetInvalidCid = 4,
-    /// It took too long.
-    LocalTimeout = 8,
-    /// Requests and data do not fit together.
-    OperationError = 9,
-    /// The connection is dead.
-    DeadConnection = 0xa,
-    /// No resources here.
-    LocalResource = 0xb,
-    /// The upper layer has used more than its credits.
-    UlpCreditError = 0xc,
-    /// The other side failed.
-    RemoteError = 0xd,
-    /// An xLR here.
-    LocalXlr = 0xf,
-}
+        impl $name {
+            /// All of them, in the order of their codes.
+            pub const ALL: [Self; [$($code),*].len()] = [$(Self::$value),*];
 
-impl CompletionCode {
-    /// All of them, in the order of their codes.
-    pub const ALL: [Self; 11] = [
-        Self::Ack,
-        Self::TargetCompleteInError,
-        Self::TargetNonRecoverable,
-        Self::TargetInvalidCid,
-        Self::LocalTimeout,
-        Self::OperationError,
-        Self::DeadConnection,
-        Self::LocalResource,
-        Self::UlpCreditError,
-        Self::RemoteError,
-        Self::LocalXlr,
-    ];
-
-    /// The code, 4 bits.
-    #[inline]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The ending with that code; none for reserved codes.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        let mut index = 0;
-        while index < Self::ALL.len() {
-            if Self::ALL[index] as u8 == code {
-                return Some(Self::ALL[index]);
+            #[doc = concat!("The code, ", $bits, " bits.")]
+            #[inline]
+            pub const fn code(self) -> u8 {
+                self as u8
             }
-            index += 1;
+
+            /// What has that code; none for reserved codes.
+            #[inline]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$value),)*
+                    _ => None,
+                }
+            }
         }
-        None
+    };
+}
+
+codes! {
+    /// The kinds of packets, with their codes on the wire (section 7.2).
+    PacketType, 4 {
+        /// Asks for data.
+        PullRequest = 0,
+        /// Data that was asked for.
+        PullData = 3,
+        /// Data that was not asked for.
+        PushData = 5,
+        /// Takes the place of a packet that will not be sent again.
+        Resync = 6,
+        /// Refuses a packet.
+        Nack = 8,
+        /// Acknowledges with the bases alone: BACK.
+        Ack = 9,
+        /// Acknowledges with bitmaps: EACK.
+        ExtendedAck = 10,
+    }
+}
+
+codes! {
+    /// Why a Resync takes the place of a packet.
+    ResyncCode, 8 {
+        /// The target's upper layer completed it in error.
+        TargetCompleteInError = 1,
+        /// An xLR here.
+        LocalXlr = 2,
+        /// It was sent as often as it may.
+        RetransmissionExhausted = 3,
+        /// Its transaction took too long.
+        TransactionTimeout = 4,
+        /// An xLR there.
+        RemoteXlr = 5,
+        /// The target's upper layer has failed for good.
+        TargetNonRecoverable = 6,
+        /// The target's upper layer does not expect this connection.
+        TargetInvalidCid = 7,
+    }
+}
+
+codes! {
+    /// How a transaction ended, as its initiator's upper layer hears it (section 11; between the layers, never in a
+    /// packet).
+    CompletionCode, 4 {
+        /// Well.
+        Ack = 0,
+        /// The target's upper layer completed it in error.
+        TargetCompleteInError = 1,
+        /// The target's upper layer has failed for good.
+        TargetNonRecoverable = 3,
+        /// The target's upper layer does not expect this connection.
+        TargetInvalidCid = 4,
+        /// It took too long.
+        LocalTimeout = 8,
+        /// Requests and data do not fit together.
+        OperationError = 9,
+        /// The connection is dead.
+        DeadConnection = 0xa,
+        /// No resources here.
+        LocalResource = 0xb,
+        /// The upper layer has used more than its credits.
+        UlpCreditError = 0xc,
+        /// The other side failed.
+        RemoteError = 0xd,
+        /// An xLR here.
+        LocalXlr = 0xf,
     }
 }

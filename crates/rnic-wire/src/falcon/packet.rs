@@ -4,7 +4,7 @@ use core::fmt;
 
 use rnic_base::{Psn32, Serial};
 
-use crate::falcon::{Acknowledgement, Bitmaps, Nack, ResyncCode, Timestamp, nvme, rdma};
+use crate::falcon::{Acknowledgement, Bitmaps, Nack, PacketType, ResyncCode, Timestamp, nvme, rdma};
 
 /// A connection identifier: 24 bits, chosen by the receiver of packets that carry it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -136,52 +136,7 @@ pub enum UlpProtocol {
     Nvme,
 }
 
-/// The kinds of packets, with their codes on the wire (section 7.2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum PacketType {
-    /// Asks for data.
-    PullRequest = 0,
-    /// Data that was asked for.
-    PullData = 3,
-    /// Data that was not asked for.
-    PushData = 5,
-    /// Takes the place of a packet that will not be sent again.
-    Resync = 6,
-    /// Refuses a packet.
-    Nack = 8,
-    /// Acknowledges with the bases alone: BACK.
-    Ack = 9,
-    /// Acknowledges with bitmaps: EACK.
-    ExtendedAck = 10,
-}
-
 impl PacketType {
-    /// All of them, in the order of their codes.
-    pub const ALL: [Self; 7] =
-        [Self::PullRequest, Self::PullData, Self::PushData, Self::Resync, Self::Nack, Self::Ack, Self::ExtendedAck];
-
-    /// The code on the wire, 4 bits.
-    #[inline]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The type with that code; none for reserved codes.
-    #[inline]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::PullRequest,
-            3 => Self::PullData,
-            5 => Self::PushData,
-            6 => Self::Resync,
-            8 => Self::Nack,
-            9 => Self::Ack,
-            10 => Self::ExtendedAck,
-            _ => return None,
-        })
-    }
-
     /// The window of packets of this type that belong to a transaction; none for acknowledgements, and for Resyncs,
     /// which stand for a packet of either.
     #[inline]

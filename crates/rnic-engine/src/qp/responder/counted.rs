@@ -3,8 +3,8 @@
 //! Source: FaSR (2025) sections III-B.1 and III-D; mechanisms. What is remembered where is the
 //! pool's business ([`crate::window`]).
 //!
-//! Choices: a copy of what is here is dropped and acknowledged (targets 5.D-2); a receiver that finds no room stops
-//! placing and reports the gap, once for each pass of the sender (5.D-8).
+//! Choices: a copy of what is here is dropped and acknowledged; a receiver that finds no room stops
+//! placing and reports the gap, once for each pass of the sender.
 
 use rnic_base::Seq;
 use rnic_wire::{LossCause, Packet};
