@@ -1,0 +1,166 @@
+//! Falcon's mechanisms as somebody sees them who uses verbs: F-2, F-3, F-5, F-6, F-8.
+
+#[path = "common/falcon.rs"]
+mod common;
+
+use common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
+use rnic_base::{Duration, RandomStreams, Time};
+use rnic_engine::*;
+use rnic_wire::falcon::PacketType;
+
+const UNORDERED: &[(&str, &str)] = &[("ordering", "unordered"), ("errors", "complete-in-error")];
+
+fn kinds(pair: &Pair, from: usize) -> Vec<PacketType> {
+    let is_answer = |kind: &PacketType| matches!(kind, PacketType::Ack | PacketType::ExtendedAck | PacketType::Nack);
+    let sent = pair.log.iter().filter(|sent| sent.from == from).map(|sent| sent.packet.body.packet_type());
+    sent.filter(|kind| !is_answer(kind)).collect()
+}
+
+fn write(pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
+    let remote = pair.remote(0, INBOX + offset);
+    pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE + offset, len);
+}
+
+/// F-2: what flows to the target is pushed, what it gives is pulled, packet by packet.
+#[test]
+fn f2_each_verb_is_pushes_or_pulls() {
+    use PacketType::{PullData, PullRequest, PushData};
+    let remote = |pair: &Pair| pair.remote(0, BASE + 64);
+    type Post = fn(&mut Pair, RemoteMemory);
+    let verbs: [(Post, Vec<PacketType>, Vec<PacketType>); 5] = [
+        (|pair, _| write(pair, 0, 0, 5 * MTU), vec![PushData; 5], vec![]),
+        (|pair, _| pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 3 * MTU), vec![PushData; 3], vec![]),
+        (
+            |pair, remote| pair.ends[0].post(0, SendOp::Read { remote }, INBOX, 4 * MTU),
+            vec![PullRequest; 4],
+            vec![PullData; 4],
+        ),
+        (
+            |pair, remote| pair.ends[0].post(0, SendOp::FetchAdd { remote, add: 1 }, INBOX, 8),
+            vec![PullRequest],
+            vec![PullData],
+        ),
+        (
+            |pair, remote| pair.ends[0].post(0, SendOp::CompareSwap { remote, compare: 1, swap: 2 }, INBOX, 8),
+            vec![PullRequest],
+            vec![PullData],
+        ),
+    ];
+    for (number, (post, there, back)) in verbs.into_iter().enumerate() {
+        let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
+        pair.ends[1].post_recv(7, INBOX, 8 * MTU);
+        let remote = remote(&pair);
+        post(&mut pair, remote);
+        pair.run_for(Duration::from_ms(2));
+        assert_eq!((kinds(&pair, 0), kinds(&pair, 1)), (there, back), "verb {number}");
+        assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success)], "verb {number}");
+    }
+}
+
+/// F-3: a Write of two MTUs is RSN r and r + 1, PSN p and p + 1, and completes once.
+#[test]
+fn f3_a_long_write_is_numbered_by_transactions_and_completes_once() {
+    let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
+    write(&mut pair, 9, 0, 2 * MTU);
+    pair.run_for(Duration::from_ms(2));
+    let data = pair.log.iter().filter(|sent| sent.from == 0 && sent.packet.body.rsn().is_some());
+    let numbers: Vec<_> =
+        data.map(|sent| (sent.packet.body.rsn().expect("it has one"), sent.packet.body.psn().expect("so"))).collect();
+    let [(rsn, psn), second] = numbers[..] else { panic!("two packets, not {numbers:?}") };
+    assert_eq!(second, (rsn.plus(1), psn.plus(1)));
+    assert!(pair.log.iter().all(|sent| sent.packet.payload_len <= MTU));
+    assert_eq!(pair.ends[0].take(), [(9, WcStatus::Success)]);
+}
+
+/// F-5: on one queue pair, whatever the wire does, operations of all kinds end in the order in which they were posted,
+/// and the receiver hears of them in that order.
+#[test]
+fn f5_mixed_operations_complete_in_post_order() {
+    for seed in 0..6 {
+        let random = RandomStreams::new(seed).stream("wire");
+        let mut pair =
+            Pair::new(&Setup::new(&[("flows", if seed % 2 == 0 { "1" } else { "4" })]), bad(random, 30, 30, 400));
+        pair.keeps_log = false;
+        for wr_id in 0..200 {
+            let remote = pair.remote(0, BASE + 300_000);
+            match wr_id % 4 {
+                0 => write(&mut pair, wr_id, wr_id * 1_000, 3 * MTU),
+                1 => pair.ends[0].post(wr_id, SendOp::Read { remote }, INBOX + 400_000, 2 * MTU + 5),
+                2 => pair.ends[0].post(wr_id, SendOp::FetchAdd { remote, add: 1 }, INBOX + 500_000, 8),
+                _ => {
+                    pair.ends[1].post_recv(wr_id, INBOX + 350_000, 2_000);
+                    pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE, 1_500);
+                }
+            }
+        }
+        pair.run_for(Duration::from_ms(500));
+        let done: Vec<u64> = pair.ends[0].take().into_iter().map(|(wr_id, _)| wr_id).collect();
+        assert!(done.into_iter().eq(0..200), "seed {seed}");
+        let received: Vec<u64> = pair.ends[1].take().into_iter().map(|(wr_id, _)| wr_id).collect();
+        assert!(received.into_iter().eq((3..200).step_by(4)), "seed {seed}");
+    }
+}
+
+/// Until then the first packet of the first Write does not arrive.
+const HELD_UNTIL: Time = Time::from_us(400);
+
+fn holding_the_first() -> impl FnMut(&Sent) -> Fate + 'static {
+    let mut first = None;
+    move |sent| {
+        let rsn = sent.packet.body.rsn().filter(|_| sent.from == 0);
+        first = first.or(rsn);
+        if rsn.is_some() && rsn == first && sent.at < HELD_UNTIL { LOST } else { DELIVERED }
+    }
+}
+
+/// F-6: the first of three Writes is late. What has become of the other two?
+#[test]
+fn f6_three_orders_of_placement_and_completion() {
+    let orders: [(&[(&str, &str)], bool, &[u64]); 3] =
+        [(&[], false, &[]), (&[("ordering", "weak")], true, &[]), (UNORDERED, true, &[1, 2])];
+    for (options, is_placed, complete) in orders {
+        let mut pair = Pair::new(&Setup::new(options), holding_the_first());
+        for wr_id in 0..3 {
+            write(&mut pair, wr_id, wr_id * 4_096, MTU);
+        }
+        pair.run_for(Duration::from_us(200));
+        assert!(pair.now < HELD_UNTIL);
+        for at in [4_096, 8_192] {
+            let equal = pair.ends[1].bytes(INBOX + at, MTU) == pair.ends[0].bytes(BASE + at, MTU);
+            assert_eq!(equal, is_placed, "{options:?}: at {at}");
+        }
+        assert_eq!(pair.ends[1].kept.len(), if is_placed { 0 } else { 2 }, "{options:?}: held in the NIC");
+        let done: Vec<u64> = pair.ends[0].take().into_iter().map(|(wr_id, _)| wr_id).collect();
+        assert_eq!(done, complete, "{options:?}");
+        pair.run_for(Duration::from_ms(20));
+        assert_eq!(pair.ends[0].take().len() + complete.len(), 3, "{options:?}");
+        assert_eq!(pair.ends[1].bytes(INBOX, MTU), pair.ends[0].bytes(BASE, MTU), "{options:?}");
+        assert!(pair.ends[1].kept.is_empty());
+    }
+}
+
+/// F-8: the fifth of ten Writes may not; it ends in error, the five behind it do not, and the queue pair lives.
+#[test]
+fn f8_the_fifth_of_ten_writes_ends_in_error_and_the_queue_pair_lives() {
+    for seed in 0..4 {
+        let random = RandomStreams::new(seed).stream("wire");
+        let mut pair = Pair::new(&Setup::new(UNORDERED), bad(random, seed * 30, 20, 200));
+        for wr_id in 0..10 {
+            let mut remote = pair.remote(0, INBOX + wr_id * 4_096);
+            remote.rkey ^= if wr_id == 4 { 0x55 } else { 0 };
+            pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE + wr_id * 4_096, MTU);
+        }
+        pair.run_for(Duration::from_ms(100));
+        let mut done = pair.ends[0].take();
+        done.sort_unstable_by_key(|(wr_id, _)| *wr_id);
+        let status = |wr_id| if wr_id == 4 { WcStatus::RemoteAccess } else { WcStatus::Success };
+        assert_eq!(done, (0..10).map(|wr_id| (wr_id, status(wr_id))).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!([0, 1].map(|end| pair.ends[end].state()), [QpState::ReadyToSend; 2]);
+        for at in (5..10).map(|wr_id| wr_id * 4_096) {
+            assert_eq!(pair.ends[1].bytes(INBOX + at, MTU), pair.ends[0].bytes(BASE + at, MTU));
+        }
+        write(&mut pair, 11, 0, 3 * MTU);
+        pair.run_for(Duration::from_ms(20));
+        assert_eq!(pair.ends[0].take(), [(11, WcStatus::Success)], "seed {seed}");
+    }
+}
