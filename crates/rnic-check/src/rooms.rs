@@ -88,7 +88,7 @@ pub const ROOMS: &[Room] = &[
     Room {
         name: "rnic-host",
         kind: Kind::Edge,
-        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine"],
+        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-psp"],
         tests_may_use: &[],
         unsafe_because: Some("sockets and shared memory are reached through system calls"),
     },

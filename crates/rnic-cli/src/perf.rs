@@ -27,6 +27,7 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if let (Wire::Sim, Some(host)) = (args.wire, &args.host) {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
     }
+    check_key(args)?;
     let machine = Machine::here();
     let outcome = match args.wire {
         Wire::Udp => udp::measure(args, machine)?,
@@ -34,6 +35,17 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     };
     console::result(&outcome.text(), args.json.then_some(&outcome));
     outcome.check()
+}
+
+/// A key that protects nothing is a mistake.
+fn check_key(args: &PerfArgs) -> Result<(), Failure> {
+    match &args.key {
+        Some(_) if args.wire == Wire::Sim => Err(Failure::input("--key: packets of a simulation are not encrypted")),
+        Some(_) if args.transport != "falcon" => {
+            Err(Failure::input(format!("--key: packets of {} are not encrypted, those of falcon are", args.transport)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes of each operation when nobody says.

@@ -31,6 +31,12 @@ impl Carrier {
         Self { state: prefix.state(), folds: can_fold() }
     }
 
+    /// Begins with nothing: a CRC-32 of what follows, as Falcon's packets have it that nothing protects.
+    #[inline]
+    pub(crate) fn plain() -> Self {
+        Self { state: 0, folds: can_fold() }
+    }
+
     /// Goes on with `headers`, a whole base transport header at least, and `payload`, which is copied to the front of
     /// `to`.
     ///

@@ -7,6 +7,7 @@ use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_wire::net::UDP_PORT;
 
 use crate::error::NicError;
+use crate::falcon::Protection;
 use crate::impair::Impairment;
 use crate::settings::{Settings, SettingsError, VARIABLES};
 
@@ -40,6 +41,11 @@ pub struct NicConfig {
     pub segmentation: bool,
     /// Let the kernel hand over trains of packets, if it can.
     pub receive_offload: bool,
+    /// With `shared`: packets of Falcon will go to its peers, which have longer headers. Peers tell each other nothing,
+    /// so the wire MTU must be known to allow for them before there is a queue pair.
+    pub carries_falcon: bool,
+    /// What Falcon's packets are protected with; `None` leaves them in clear.
+    pub protection: Option<Protection>,
     /// A bad network, on what this NIC sends.
     pub impairment: Impairment,
     /// Makes keys and queue pair numbers hard to guess; `None` draws one from the system. Tests give it.
@@ -60,6 +66,8 @@ impl Default for NicConfig {
             send_buffer_bytes: 4 << 20,
             segmentation: true,
             receive_offload: true,
+            carries_falcon: false,
+            protection: None,
             impairment: Impairment::default(),
             secret: None,
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-host (amber: change with a test on real sockets)
 //! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf and floor on top
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-psp
 //! Must not believe a byte of a peer; allocate per packet; lose what the engine hands out
 //! Add here a wire (shared memory), a socket option, a measurement
 //! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
@@ -63,6 +63,7 @@ mod credit;
 mod datagram;
 mod defaults;
 mod error;
+mod falcon;
 pub mod floor;
 mod grh;
 mod impair;
@@ -88,6 +89,7 @@ pub use config::NicConfig;
 pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};
 pub use defaults::{TransportChoice, default_transports, host_defaults};
 pub use error::{ConnectError, ListenError, NicError};
+pub use falcon::Protection;
 pub use impair::{Impairment, ImpairmentStats};
 pub use memory::Region;
 pub use nic::Nic;

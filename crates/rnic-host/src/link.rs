@@ -406,10 +406,10 @@ impl Link {
     /// Offers the trains from `first` on to the kernel.
     #[inline]
     fn offer(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
-        let lane_to = |train: &Train| self.lane_of(self.peers.get(train.peer).addresses.dst().ip());
+        let lane_to = |train: &Train| (self.lane_of(self.peers.get(train.peer).addresses.dst().ip()), train.path);
         let trains = &batch.trains()[first..];
-        let lane = lane_to(&trains[0]);
-        let count = trains.iter().take_while(|train| lane_to(train) == lane).count();
+        let (lane, path) = lane_to(&trains[0]);
+        let count = trains.iter().take_while(|train| lane_to(train) == (lane, path)).count();
         let trains = &trains[..count];
         let to: ArrayVec<socket2::SockAddr, MESSAGES_MAX> =
             trains.iter().map(|train| self.peers.get(train.peer).way(train.port).dst().into()).collect();
@@ -420,7 +420,7 @@ impl Link {
             let segment = (train.count > 1).then_some(train.segment as u16);
             messages.push(Outgoing { to, from: self.peers.get(train.peer).from, parts, segment });
         }
-        self.lanes[lane].sender().send(&messages)
+        self.lanes[lane].sender_on(path).send(&messages)
     }
 
     #[inline]

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
 
+use crate::falcon::Kept;
 use crate::grh::{self, Grh};
 
 /// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
@@ -234,6 +235,8 @@ pub(crate) struct Placement<'a> {
     /// A datagram's global route header, which counts as the beginning of its payload.
     pub(crate) grh: Option<&'a Grh>,
     pub(crate) payload: Arrived<'a>,
+    /// Where Falcon's payload waits for its turn; the RoCE family's never does.
+    pub(crate) kept: Option<&'a mut Kept>,
 }
 
 /// Bytes that have come in. Those in memory that another process can write to may change at any time, so they are never
@@ -326,6 +329,20 @@ impl Dma for Placement<'_> {
         self.grh.is_some_and(grh::is_ipv4)
     }
 
+    fn keep(&mut self, handle: u64) {
+        self.kept.as_mut().expect(KEPT_BY_FALCON).keep(handle, self.payload);
+    }
+
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+        let bytes = self.kept.as_ref().expect(KEPT_BY_FALCON).get(handle);
+        let from = offset as usize;
+        self.memory.place(target, bytes[from..from + target.len as usize].into());
+    }
+
+    fn release(&mut self, handle: u64) {
+        self.kept.as_mut().expect(KEPT_BY_FALCON).release(handle);
+    }
+
     fn store(&mut self, local: u64, value: u64) {
         self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, value.to_ne_bytes()[..].into());
     }
@@ -338,6 +355,8 @@ impl Dma for Placement<'_> {
         self.memory.change_word(local, |word| Some(word.wrapping_add(add)))
     }
 }
+
+const KEPT_BY_FALCON: &str = "payload is kept by Falcon's door alone";
 
 /// A local address is a slot above and an offset below: 24 bits of slots are as many as the engine has keys.
 const OFFSET_BITS: u32 = 40;
@@ -375,7 +394,7 @@ mod tests {
     #[test]
     fn what_is_placed_is_gathered() {
         let (mut memory, local) = memory(100);
-        let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh"[..].into() };
+        let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh"[..].into(), kept: None };
         placement.place(2, Segment { local: local + 97, len: 3 });
         placement.store(local + 8, 0x1122_3344_5566_7788);
         assert_eq!(memory.gather(Segment { local: local + 96, len: 4 }), b"\0cde");
@@ -387,7 +406,8 @@ mod tests {
         let grh: Grh = std::array::from_fn(|at| at as u8);
         for (offset, len) in [(0, 48), (0, 40), (0, 8), (36, 8), (40, 8), (44, 4)] {
             let (mut memory, local) = memory(100);
-            let mut placement = Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh"[..].into() };
+            let mut placement =
+                Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh"[..].into(), kept: None };
             placement.place(offset, Segment { local, len });
             let all: Vec<u8> = grh.iter().chain(b"abcdefgh").copied().collect();
             let (from, len) = (offset as usize, len as usize);
@@ -400,7 +420,7 @@ mod tests {
     fn atomics_change_words_aligned_or_not() {
         for at in [8, 13] {
             let (mut memory, local) = memory(64);
-            let mut placement = Placement { memory: &mut memory, grh: None, payload: [][..].into() };
+            let mut placement = Placement { memory: &mut memory, grh: None, payload: [][..].into(), kept: None };
             assert_eq!(placement.fetch_add(local + at, 5), 0);
             assert_eq!(placement.fetch_add(local + at, u64::MAX), 5, "wraps");
             assert_eq!(placement.compare_swap(local + at, 3, 9), 4, "differs: stays");

@@ -9,12 +9,22 @@
 //! memory to 77, 92, 77, 82 and 87 (short packets let the reader begin earlier). `benches/wire.rs` measures it.
 
 use rnic_base::limits::MTU_MIN;
+use rnic_wire::falcon::psp;
 use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, IpVersion, net};
 
 /// The largest wire MTU for a path that carries IP packets of `path_mtu_bytes`, at most `limit`; `None` when it carries
 /// too little.
 pub(crate) fn wire_mtu(path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
-    let payload = path_mtu_bytes.checked_sub(ip.header_len() + net::UDP_LEN + OVERHEAD_BYTES)?;
+    wire_mtu_beside(OVERHEAD_BYTES, path_mtu_bytes, ip, limit)
+}
+
+/// The same for Falcon's packets, whose headers are longer.
+pub(crate) fn falcon_wire_mtu(path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
+    wire_mtu_beside(FALCON_OVERHEAD_BYTES, path_mtu_bytes, ip, limit)
+}
+
+fn wire_mtu_beside(overhead_bytes: u32, path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
+    let payload = path_mtu_bytes.checked_sub(ip.header_len() + net::UDP_LEN + overhead_bytes)?;
     let mtu = payload.min(limit) & !3;
     (mtu >= MTU_MIN).then_some(mtu)
 }
@@ -26,6 +36,10 @@ pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
 
 /// Headers, at most, and ICRC. Payload that is a multiple of four needs no padding.
 const OVERHEAD_BYTES: u32 = (DATA_HEADERS_MAX + ICRC_LEN) as u32;
+
+/// PSP's header with a cookie and its check value, and 64 bytes of Falcon's and RDMA's headers: those of the end of a
+/// Write with immediate.
+const FALCON_OVERHEAD_BYTES: u32 = (psp::LEN_MAX + psp::ICV_LEN) as u32 + 64;
 
 #[cfg(test)]
 mod tests {

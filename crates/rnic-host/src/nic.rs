@@ -5,6 +5,7 @@
 
 mod connect;
 mod credit;
+mod falcon;
 mod liveness;
 mod receive;
 mod shared;
@@ -33,6 +34,7 @@ use crate::cm::{ConnectionId, Manager};
 use crate::config::NicConfig;
 use crate::connection::ConnectionEvent;
 use crate::error::NicError;
+use crate::falcon::Falcon;
 use crate::impair::{Impairment, PeerImpairment};
 use crate::link::batch::{Acks, Batch, SLAB_BYTES, Wrapping};
 use crate::link::lane::Lane;
@@ -56,6 +58,7 @@ pub struct Nic {
     memory: Memory,
     rx: Receiver,
     link: Link,
+    falcon: Falcon,
     /// Something has been posted since packets left last.
     has_posts: bool,
     /// Nothing but acknowledgements of what came in last can be ready to leave.
@@ -110,6 +113,7 @@ impl Nic {
             memory: Memory::default(),
             rx: Receiver::new(),
             link,
+            falcon: Falcon::new(config.protection.clone(), RandomStreams::new(secret).stream("psp")),
             has_posts: false,
             acks_may_wait: false,
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
@@ -470,10 +474,13 @@ impl Nic {
     /// Acknowledgements go to the end: behind data to the same peer one of them joins the train instead of beginning
     /// one. They are about the other direction, so that nobody can tell.
     fn send_batch(&mut self, now: Time) -> u32 {
-        let Self { engine, memory, link, slab, .. } = self;
+        let Self { engine, memory, link, slab, falcon, clock, .. } = self;
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
         let mut given = 0;
+        // Falcon's clocks are compared with those of others: they show when packets leave.
+        let has_falcon = engine.has_falcon_packets();
+        let now = if has_falcon { clock.now() } else { now };
         while batch.has_room(&acks) && given < FLUSH_PACKETS && !link.is_held_up() {
             let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
@@ -485,6 +492,10 @@ impl Nic {
             if matches!(transmit.format, Format::UnreliableConnection | Format::UnreliableDatagram) {
                 link.count_unacknowledged(&transmit, is_safe);
             }
+        }
+        if has_falcon {
+            let mut out = falcon::Out { engine, memory, link, falcon, clock: *clock, batch: &mut batch };
+            given += out.add_packets(&acks, FLUSH_PACKETS - given);
         }
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);

@@ -18,6 +18,7 @@ pub use variables::{VARIABLES, Variable};
 
 use crate::config::NicConfig;
 use crate::defaults::TransportChoice;
+use crate::falcon::Protection;
 use crate::impair::Impairment;
 
 /// What a program was started with.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub impairment: Impairment,
     /// Largest wire MTU: payload bytes of a full packet; `None` is as much as the path carries.
     pub mtu_max_bytes: Option<u32>,
+    /// What Falcon's packets are protected with.
+    pub protection: Option<Protection>,
     /// Where to capture; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
     /// Peers are adapters of other makes.
@@ -57,6 +60,7 @@ impl Default for Settings {
             options: Vec::new(),
             impairment: Impairment { rate_queue_bytes: RATE_QUEUE_BYTES, ..Impairment::default() },
             mtu_max_bytes: None,
+            protection: None,
             capture: None,
             real_roce_peers,
             lids_are_loopback: false,
@@ -183,7 +187,14 @@ impl Settings {
 
     /// What no single variable can say: that they fit together.
     fn check(&self) -> Result<(), SettingsError> {
-        self.transport_choice()?;
+        let choice = self.transport_choice()?;
+        if self.protection.is_some() && choice.profile.protocol.falcon().is_none() {
+            return Err(SettingsError::Transport {
+                transport: self.transport.clone(),
+                options: String::new(),
+                reason: "RNIC_KEY protects packets of falcon only".to_owned(),
+            });
+        }
         if self.real_roce_peers && self.transport != ROCE_TRANSPORT {
             return Err(SettingsError::Transport {
                 transport: self.transport.clone(),
@@ -217,9 +228,16 @@ impl Settings {
             bypass: self.allows_bypass(),
             segmentation: self.segmentation,
             receive_offload: self.receive_offload,
+            carries_falcon: self.carries_falcon(),
+            protection: self.protection.clone(),
             impairment: self.impairment,
             ..config
         }
+    }
+
+    /// Whether reliable connections speak Falcon.
+    fn carries_falcon(&self) -> bool {
+        self.transport_choice().is_ok_and(|choice| choice.profile.protocol.falcon().is_some())
     }
 
     /// Whether processes on one host may go past UDP: not when packets shall be impaired or seen.

@@ -14,7 +14,7 @@ pub enum RxDrop {
     Truncated,
     /// From an address that no connection leads to.
     UnknownPeer,
-    /// The invariant CRC is wrong.
+    /// The invariant CRC is wrong, or the CRC of a Falcon packet that nothing protects.
     Icrc,
     /// Its headers make no sense; [`NicStats::wire_errors`] says in what way.
     Malformed,
@@ -24,14 +24,29 @@ pub enum RxDrop {
     /// From an address that it may come from, but neither from port 4791 nor from that of the queue pair at the other
     /// end.
     ForeignPort,
+    /// A Falcon packet that is not protected as agreed on, or with another key.
+    Protection,
+    /// A Falcon packet that left too long ago: somebody may have recorded it.
+    Replay,
+    /// A Falcon packet that is not authentic.
+    Forged,
 }
 
 impl RxDrop {
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 9;
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Truncated, Self::UnknownPeer, Self::Icrc, Self::Malformed, Self::Management, Self::ForeignPort];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Truncated,
+        Self::UnknownPeer,
+        Self::Icrc,
+        Self::Malformed,
+        Self::Management,
+        Self::ForeignPort,
+        Self::Protection,
+        Self::Replay,
+        Self::Forged,
+    ];
 }
 
 /// Counters of one NIC.
@@ -83,7 +98,7 @@ pub struct NicStats {
     pub bypass_broken: u64,
     /// Datagrams dropped, by [`RxDrop`].
     pub drops: [u64; RxDrop::COUNT],
-    /// Of these malformed, by kind, in the order of [`WIRE_ERRORS`].
+    /// Of these malformed and of the RoCE family, by kind, in the order of [`WIRE_ERRORS`].
     pub wire_errors: [u64; WIRE_ERRORS.len()],
     /// Of these management datagrams, by kind, in the order of [`CM_ERRORS`].
     pub cm_errors: [u64; CM_ERRORS.len()],

@@ -418,6 +418,12 @@ impl ReceiveBatch {
         self.incoming.iter().zip(self.buffers.iter()).map(|(incoming, buffer)| (incoming, &buffer[..incoming.len]))
     }
 
+    /// The same, to be changed where they are.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Incoming, &mut [u8])> {
+        let pairs = self.incoming.iter().zip(self.buffers.iter_mut());
+        pairs.map(|(incoming, buffer)| (incoming, &mut buffer[..incoming.len]))
+    }
+
     /// Makes the headers lead to the buffers.
     fn connect(&mut self) {
         let slots = self.buffers.iter_mut().zip(&mut self.names).zip(&mut self.parts).zip(&mut self.controls);

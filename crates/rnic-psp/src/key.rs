@@ -17,7 +17,7 @@ use rnic_wire::falcon::psp::{Cipher, Header, ICV_LEN, Layout};
 pub const MASTER_KEY_BYTES: usize = 32;
 
 /// What both ends hold, given to them by whoever runs them.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; MASTER_KEY_BYTES]);
 
 impl Secret {

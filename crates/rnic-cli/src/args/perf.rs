@@ -25,6 +25,11 @@ pub struct PerfArgs {
     #[arg(long, value_name = "NAME", default_value = "irn")]
     pub transport: String,
 
+    /// On udp with transport falcon, encrypt and authenticate packets with keys made from the secret in FILE: 32 random
+    /// bytes, or 64 hexadecimal digits; both ends need the same
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+
     /// Operation to repeat
     #[arg(long, value_enum, default_value = "write")]
     pub op: Op,
@@ -111,6 +116,7 @@ const EXAMPLES: &str = "\
 Examples:
   rnic perf                                     both ends here, two processes over UDP
   rnic perf --loss 1% --transport roce-gbn      the same through a lossy network
+  rnic perf --transport falcon --set flows=4    Falcon on four paths, Swift for congestion control
   rnic perf --op send --size 8 --depth 1        latency of small messages
   rnic perf --wire sim --loss 1% --json         the same operations on a simulated 100 Gbit/s link
   rnic perf --listen 10.0.0.1:4791              on one machine, and on another:

@@ -33,7 +33,7 @@ pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run,
 }
 
 fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) -> Result<Run, Failure> {
-    let neighbour = Neighbour::start(MTU)?;
+    let neighbour = Neighbour::start(MTU, None)?;
     let bind = near_side_of(neighbour.address);
     let config = NicConfig { name: "demo".to_owned(), mtu_max_bytes: MTU, ..NicConfig::at(bind) };
     let mut nic = Nic::open(config.with_environment().map_err(Failure::input)?).map_err(Failure::input)?;

@@ -1,7 +1,9 @@
 //! The other process: this program once more, listening on loopback.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,22 +20,24 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it, with packets of at most `mtu` payload bytes, and waits until it listens: at the port of RoCEv2, so
-    /// that captures show what it is, on a loopback address of our own; or else at any free port.
+    /// Starts it, with packets of at most `mtu` payload bytes and the secret in `key`, and waits till it listens: at
+    /// the port of RoCEv2, so that captures show what it is, on a loopback address of our own; or else at any free port.
     ///
     /// # Errors
     /// When it cannot be started or does not come to listen; in its words.
-    pub fn start(mtu: u32) -> Result<Self, Failure> {
+    pub fn start(mtu: u32, key: Option<&Path>) -> Result<Self, Failure> {
         let [.., high, low] = process::id().to_be_bytes();
         let own = SocketAddr::from(([127, high, low, 2], PORT));
-        Self::start_at(own, mtu).or_else(|_| Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), mtu))
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_at(own, mtu, key).or_else(|_| Self::start_at(any, mtu, key))
     }
 
-    fn start_at(bind: SocketAddr, mtu: u32) -> Result<Self, Failure> {
+    fn start_at(bind: SocketAddr, mtu: u32, key: Option<&Path>) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::input(format!("cannot start a second process: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args(["perf", "--attached", "--listen", &bind.to_string(), "--mtu", &mtu.to_string()])
+            .args(key.into_iter().flat_map(|key| [OsStr::new("--key"), key.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

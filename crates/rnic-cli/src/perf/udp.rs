@@ -22,7 +22,7 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let (neighbour, far) = match &args.host {
         Some(host) => (None, address::resolve(host)?),
         None => {
-            let neighbour = Neighbour::start(args.mtu)?;
+            let neighbour = Neighbour::start(args.mtu, args.key.as_deref())?;
             let address = neighbour.address;
             (Some(neighbour), address)
         }

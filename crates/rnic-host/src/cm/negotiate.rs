@@ -1,9 +1,10 @@
 //! What two NICs of ours tell each other when they connect, in the private data of REQ and REP.
 //!
 //! ```text
-//!   0 "ORN" and version 1         4 bytes of application data    5 bytes of names
+//!   0 "ORN" and version 2         4 bytes of application data    5 bytes of names
 //!   6 wire MTU, bytes             8 receive window, packets      12 cap on packets in flight (0: none)
-//!  16 names of transports, best first, separated by commas; 24 bytes, padded with zeros
+//!  16 names of transports, best first, separated by commas; 20 bytes, padded with zeros
+//!  36 what must be the same for Falcon ([`falcon_word`]), 0 without it
 //!  40 the application's data
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! bitmap reaches.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
+use rnic_policy::Profile;
 
 /// Bytes of the block.
 pub(crate) const BLOCK_BYTES: usize = 40;
@@ -36,6 +38,8 @@ pub(crate) struct Terms {
     pub(crate) receive_window: Option<u32>,
     /// Packets that it has in flight at most, per queue pair; `None` when only its memory bounds them.
     pub(crate) cap_packets: Option<u32>,
+    /// What must be the same for Falcon: [`falcon_word`]; 0 when it does not speak it.
+    pub(crate) falcon: u32,
     /// Transports that it speaks, best first; in a REP, the one that it has chosen.
     pub(crate) transports: Vec<String>,
 }
@@ -43,13 +47,13 @@ pub(crate) struct Terms {
 impl Terms {
     /// What somebody else's stack means who says nothing.
     pub(crate) fn of_others(wire_mtu: u32) -> Self {
-        Self { wire_mtu, receive_window: None, cap_packets: None, transports: vec![FALLBACK.to_owned()] }
+        Self { wire_mtu, receive_window: None, cap_packets: None, falcon: 0, transports: vec![FALLBACK.to_owned()] }
     }
 
     /// The block, with `data` behind it.
     ///
     /// # Panics
-    /// When `data` is longer than 255 bytes or the names are longer than 24: callers check.
+    /// When `data` is longer than 255 bytes or the names are longer than 20: callers check.
     pub(crate) fn emit(&self, data: &[u8]) -> Vec<u8> {
         let names = self.names();
         let mut block = Vec::with_capacity(BLOCK_BYTES + data.len());
@@ -60,7 +64,8 @@ impl Terms {
         block.extend_from_slice(&self.receive_window.unwrap_or(0).to_be_bytes());
         block.extend_from_slice(&self.cap_packets.unwrap_or(0).to_be_bytes());
         block.extend_from_slice(names.as_bytes());
-        block.resize(BLOCK_BYTES, 0);
+        block.resize(FALCON_AT, 0);
+        block.extend_from_slice(&self.falcon.to_be_bytes());
         block.extend_from_slice(data);
         block
     }
@@ -72,7 +77,7 @@ impl Terms {
             return None;
         }
         let data = rest.get(..usize::from(block[4]))?;
-        let names = block[NAMES_AT..].get(..usize::from(block[5]))?;
+        let names = block[NAMES_AT..FALCON_AT].get(..usize::from(block[5]))?;
         let names = std::str::from_utf8(names).ok()?;
         let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
         if !names.split(',').all(is_name) {
@@ -88,6 +93,7 @@ impl Terms {
             wire_mtu,
             receive_window: some(word(8)),
             cap_packets: some(word(12)),
+            falcon: word(FALCON_AT),
             transports: names.split(',').map(str::to_owned).collect(),
         };
         Some((terms, data))
@@ -98,7 +104,7 @@ impl Terms {
         let mut names = String::new();
         for name in &self.transports {
             let more = name.len() + usize::from(!names.is_empty());
-            if names.len() + more > BLOCK_BYTES - NAMES_AT {
+            if names.len() + more > FALCON_AT - NAMES_AT {
                 break;
             }
             if !names.is_empty() {
@@ -110,13 +116,35 @@ impl Terms {
     }
 }
 
+/// What both ends of a Falcon connection must have alike, in one word: order, errors, flows, protection. 0 for other
+/// transports.
+pub(crate) fn falcon_word(profile: &Profile, is_protected: bool) -> u32 {
+    let Some(shape) = profile.protocol.falcon() else { return 0 };
+    let parts = [1, shape.ordering as u8, shape.errors as u8, shape.flows | u8::from(is_protected) << 7];
+    u32::from_be_bytes(parts)
+}
+
+/// What a word of [`falcon_word`] says, for people.
+pub(crate) fn falcon_text(word: u32) -> String {
+    let [version, ordering, errors, flows] = word.to_be_bytes();
+    if version != 1 {
+        return "falcon of another version".to_owned();
+    }
+    let name = |words: &[&'static str], index: u8| words.get(usize::from(index)).copied().unwrap_or("unknown");
+    let ordering = name(&["ordered", "weak", "unordered"], ordering);
+    let errors = name(&["verbs", "complete-in-error"], errors);
+    let protection = if flows >> 7 == 1 { "with a key" } else { "without a key" };
+    format!("falcon with ordering={ordering}, errors={errors}, flows={}, {protection}", flows & 0x7f)
+}
+
 /// The smaller of two bounds of which either may be absent.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
 
-const MAGIC: &[u8; 4] = b"ORN\x01";
+const MAGIC: &[u8; 4] = b"ORN\x02";
 const NAMES_AT: usize = 16;
+const FALCON_AT: usize = 36;
 
 #[cfg(test)]
 mod tests {
@@ -124,14 +152,15 @@ mod tests {
 
     fn terms() -> Terms {
         let transports = vec!["irn".to_owned(), "roce-gbn".to_owned()];
-        Terms { wire_mtu: 1_424, receive_window: Some(700), cap_packets: Some(110), transports }
+        Terms { wire_mtu: 1_424, receive_window: Some(700), cap_packets: Some(110), falcon: 0x0102_0084, transports }
     }
 
     #[test]
     fn golden_and_back() {
         let bytes = terms().emit(b"hello");
-        let mut expected = b"ORN\x01\x05\x0c\x05\x90\0\0\x02\xbc\0\0\0\x6eirn,roce-gbn".to_vec();
-        expected.resize(BLOCK_BYTES, 0);
+        let mut expected = b"ORN\x02\x05\x0c\x05\x90\0\0\x02\xbc\0\0\0\x6eirn,roce-gbn".to_vec();
+        expected.resize(FALCON_AT, 0);
+        expected.extend_from_slice(&[1, 2, 0, 0x84]);
         expected.extend_from_slice(b"hello");
         assert_eq!(bytes, expected);
         // Private data are padded.
@@ -146,7 +175,7 @@ mod tests {
         let good = terms().emit(b"hello");
         assert_eq!(Terms::parse(&good[..BLOCK_BYTES]), None, "application data missing");
         assert_eq!(Terms::parse(&[0; 56]), None);
-        for (at, value) in [(0, b'X'), (3, 2), (4, 200), (5, 25), (5, 0), (6, 0xff), (7, 0x91), (16, b','), (17, 0xff)]
+        for (at, value) in [(0, b'X'), (3, 1), (4, 200), (5, 21), (5, 0), (6, 0xff), (7, 0x91), (16, b','), (17, 0xff)]
         {
             let mut bad = good.clone();
             bad[at] = value;
@@ -159,11 +188,25 @@ mod tests {
         let transports = ["a-long-name", "another-one", "x", "short"].map(str::to_owned).to_vec();
         let bytes = Terms { transports, ..terms() }.emit(&[]);
         let (read, _) = Terms::parse(&bytes).expect("a legal block");
-        assert_eq!(read.transports, ["a-long-name", "another-one"]);
+        assert_eq!(read.transports, ["a-long-name"]);
     }
 
     #[test]
     fn the_smaller_bound_counts() {
         assert_eq!([smaller(None, None), smaller(Some(3), None), smaller(Some(3), Some(2))], [None, Some(3), Some(2)]);
+    }
+
+    #[test]
+    fn ends_of_falcon_that_differ_differ_in_their_word() {
+        let word = |options: &[(&str, &str)], is_protected| {
+            let profile = rnic_transports::select("falcon", options.iter().copied()).expect("a transport");
+            falcon_word(&profile, is_protected)
+        };
+        let plain = word(&[], false);
+        assert_eq!(falcon_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, without a key");
+        let other = word(&[("ordering", "weak"), ("flows", "8"), ("errors", "complete-in-error")], true);
+        assert_eq!(falcon_text(other), "falcon with ordering=weak, errors=complete-in-error, flows=8, with a key");
+        assert_eq!(word(&[("coalesce_count", "3")], false), plain, "what each end may choose for itself");
+        assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), true), 0);
     }
 }

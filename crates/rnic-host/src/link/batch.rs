@@ -13,6 +13,7 @@ use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;
 use rnic_engine::{PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
+use rnic_wire::falcon::{self, psp};
 use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
 use crate::carry::Carrier;
@@ -24,6 +25,8 @@ use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
     pub(crate) port: u16,
+    /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
+    pub(crate) path: u8,
     /// Where it begins.
     start: usize,
     /// Bytes of every packet but the last.
@@ -42,6 +45,16 @@ impl Train {
     fn has_room(&self, len: u32) -> bool {
         self.open && len <= self.segment && self.count < SEGMENTS_MAX as u32 && self.bytes + len <= net::UDP_PAYLOAD_MAX
     }
+}
+
+/// Whom a packet goes to, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    pub(crate) peer: PeerId,
+    /// The peer's UDP port.
+    pub(crate) port: u16,
+    /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
+    pub(crate) path: u8,
 }
 
 /// What is around a packet.
@@ -96,9 +109,8 @@ impl<'a> Batch<'a> {
     #[inline]
     pub(crate) fn add(&mut self, transmit: &Transmit, payload: &[Segment], memory: &Memory, wrapping: Wrapping) {
         let Wrapping { len, prefix, .. } = wrapping;
-        if !self.couple(transmit.peer, wrapping.port, len) {
-            self.start_train(transmit.peer, wrapping);
-        }
+        let way = Way { peer: transmit.peer, port: wrapping.port, path: 0 };
+        self.make_room(way, len, wrapping.couple);
         let free = &mut self.slab[self.end..];
         let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
         let headers_len =
@@ -122,22 +134,47 @@ impl<'a> Batch<'a> {
         self.packets += 1;
     }
 
+    /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train. It is left
+    /// out when `write` says no; answers what it says.
+    #[inline]
+    pub(crate) fn add_with(&mut self, way: Way, len: u32, couple: bool, write: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let written = write(&mut self.slab[self.end..self.end + len as usize]);
+        if written {
+            self.make_room(way, len, couple);
+            self.end += len as usize;
+            self.packets += 1;
+        }
+        written
+    }
+
+    #[inline]
+    fn make_room(&mut self, way: Way, len: u32, couple: bool) {
+        if !self.couple(way, len) {
+            let Way { peer, port, path } = way;
+            self.trains.push(Train {
+                peer,
+                port,
+                path,
+                start: self.end,
+                segment: len,
+                count: 1,
+                bytes: len,
+                open: couple,
+            });
+        }
+    }
+
     /// Couples a packet of `len` bytes to the last train, if it fits there.
     #[inline]
-    fn couple(&mut self, peer: PeerId, port: u16, len: u32) -> bool {
+    fn couple(&mut self, way: Way, len: u32) -> bool {
         let Some(train) = self.trains.last_mut() else { return false };
-        let fits = train.peer == peer && train.port == port && train.has_room(len);
+        let fits = way == Way { peer: train.peer, port: train.port, path: train.path } && train.has_room(len);
         if fits {
             train.count += 1;
             train.bytes += len;
             train.open = len == train.segment;
         }
         fits
-    }
-
-    fn start_train(&mut self, peer: PeerId, wrapping: Wrapping) {
-        let Wrapping { len, port, couple: open, .. } = wrapping;
-        self.trains.push(Train { peer, port, start: self.end, segment: len, count: 1, bytes: len, open });
     }
 
     /// Whether there is nothing to send.
@@ -245,7 +282,11 @@ const BYTES_ENOUGH: usize = 240_000;
 pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + net::UDP_PAYLOAD_MAX as usize + ACKS_BYTES_MAX;
 
 /// A packet, at most, and the room that its headers want while they are written.
-const PACKET_BYTES_MAX: usize = 2 * HEADERS_MAX + MTU_MAX as usize + ICRC_LEN;
+const PACKET_BYTES_MAX: usize = {
+    let roce = 2 * HEADERS_MAX + ICRC_LEN;
+    let falcon = psp::LEN_MAX + falcon::HEADERS_MAX + psp::ICV_LEN;
+    MTU_MAX as usize + if roce > falcon { roce } else { falcon }
+};
 
 /// Acknowledgements of a batch, and the room that the last one's headers want while they are written.
 const ACKS_BYTES_MAX: usize = (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);

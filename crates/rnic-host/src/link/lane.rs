@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::sys::{DeferredError, UdpSocket};
+use crate::falcon::PATHS_MAX;
+use crate::sys::{DeferredError, SocketOptions, UdpSocket};
 
 /// Sockets of one IP version.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Lane {
     source: Option<UdpSocket>,
     /// What comes to `source` is for us.
     hears_source: bool,
+    /// Sockets that Falcon's packets leave from on other paths, opened when first used.
+    paths: [Option<UdpSocket>; PATHS_MAX],
     /// Calls of progress since something came in, and calls to skip.
     quiet: u32,
     skipped: u32,
@@ -20,13 +23,38 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(receiver: UdpSocket, source: Option<UdpSocket>, hears_source: bool) -> Self {
-        Self { receiver, source, hears_source, quiet: 0, skipped: 0 }
+        let paths = [const { None }; PATHS_MAX];
+        Self { receiver, source, hears_source, paths, quiet: 0, skipped: 0 }
     }
 
     /// Where packets leave from.
     #[inline]
     pub(crate) fn sender(&self) -> &UdpSocket {
         self.source.as_ref().unwrap_or(&self.receiver)
+    }
+
+    /// Where packets on the path `path` leave from: 0 is [`Lane::sender`].
+    #[inline]
+    pub(crate) fn sender_on(&self, path: u8) -> &UdpSocket {
+        let path = usize::from(path).checked_sub(1).and_then(|index| self.paths.get(index)?.as_ref());
+        path.unwrap_or(self.sender())
+    }
+
+    /// Makes the path `path` if need be. Where the system has no more sockets, its packets leave with the others.
+    #[inline]
+    pub(crate) fn open_path(&mut self, path: u8) {
+        if let Some(index) = usize::from(path).checked_sub(1)
+            && self.paths.get(index).is_some_and(Option::is_none)
+        {
+            self.paths[index] = self.new_path().ok();
+        }
+    }
+
+    #[cold]
+    fn new_path(&self) -> io::Result<UdpSocket> {
+        let bind = SocketAddr::new(self.sender().local_addr().ip(), 0);
+        let options = SocketOptions::at(bind, PATH_RECEIVE_BYTES, PATH_SEND_BYTES, false);
+        UdpSocket::open(&SocketOptions { is_deaf: true, ..options })
     }
 
     fn sender_mut(&mut self) -> &mut UdpSocket {
@@ -63,7 +91,8 @@ impl Lane {
 
     /// Takes one error that was reported late.
     pub(crate) fn take_deferred_error(&self) -> Option<DeferredError> {
-        self.sender().take_deferred_error().or_else(|| self.receiver.take_deferred_error())
+        let known = self.sender().take_deferred_error().or_else(|| self.receiver.take_deferred_error());
+        known.or_else(|| self.paths.iter().flatten().find_map(UdpSocket::take_deferred_error))
     }
 
     /// Whether to look for packets in this turn: a lane on which nothing comes is looked at now and then, because
@@ -95,6 +124,12 @@ impl Lane {
 
 /// Looks in vain after which a lane counts as quiet: some microseconds' worth.
 const QUIET_AFTER: u32 = 64;
+
+/// Nothing comes to a path but reported errors.
+const PATH_RECEIVE_BYTES: usize = 64 << 10;
+
+/// What a path may hand to the kernel before it has left.
+const PATH_SEND_BYTES: usize = 4 << 20;
 
 /// A quiet lane is looked at in every so-manieth turn: the first packet after a pause comes some microseconds late.
 const LOOK_EVERY: u32 = 16;

@@ -13,11 +13,12 @@ use rnic_wire::cm::{RejectInfo, RejectReason, Request, ServiceId};
 use rnic_wire::{Addresses, Qpn};
 
 use super::Nic;
-use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
+use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms, falcon_text, falcon_word};
 use crate::cm::{ConnectionId, ServiceKind};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
+use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
-use crate::mtu::wire_mtu;
+use crate::mtu::{falcon_wire_mtu, wire_mtu};
 use crate::window;
 
 use messages::{
@@ -126,17 +127,23 @@ impl Nic {
         check_private_data(config, REQUEST_DATA_BYTES)?;
         let first = config.transports.first().ok_or(ConnectError::NoCommonTransport { to, theirs: String::new() })?;
         let transport = self.transport_of(&first.profile)?;
-        let (addresses, wire_mtu) = self.narrow_way_to(to)?;
+        let (addresses, wire_mtu) = self.narrow_way_to(to, config)?;
         let peer = self.acquire_peer_at(&addresses)?;
         let terms = Terms {
             wire_mtu,
             receive_window: Some(window::share(self.receive_window(wire_mtu), self.link.peers.len())),
             cap_packets: config.transports.iter().find_map(|choice| choice.profile.cap_packets),
+            falcon: config
+                .transports
+                .iter()
+                .map(|choice| self.falcon_word(choice))
+                .find(|word| *word != 0)
+                .unwrap_or(0),
             transports: config.transports.iter().map(|choice| choice.profile.name.to_owned()).collect(),
         };
         let psn = self.draw_psn();
         let attributes = attributes(config, &transport, None);
-        let asked = self.engine.create_qp(&attributes).map_err(ConnectError::from).and_then(|qpn| {
+        let asked = self.make_engine_qp(&attributes).map_err(ConnectError::from).and_then(|qpn| {
             self.engine.modify_to_init(qpn)?;
             let asking = Asking { qpn, peer, transport, config: config.clone(), psn, terms };
             let request = request(&addresses, port, self.guid, &asking);
@@ -144,7 +151,7 @@ impl Nic {
             match self.cm.connect(now, addresses, request, config.timeout) {
                 Some(id) => Ok((id, asking)),
                 None => {
-                    let _ = self.engine.destroy_qp(qpn);
+                    let _ = self.destroy_engine_qp(qpn);
                     Err(ConnectError::TooMany)
                 }
             }
@@ -188,20 +195,14 @@ impl Nic {
         config: &ConnectionConfig,
     ) -> Result<Connection, ConnectError> {
         let to = addresses.dst();
-        let (_, mtu_here) = self.narrow_way_to(to)?;
+        let (_, mtu_here) = self.narrow_way_to(to, config)?;
         let (theirs, private_data) = terms_of_request(request);
         // Somebody else's stack cannot be told a smaller one.
         if theirs.wire_mtu == 0 || (theirs.wire_mtu > mtu_here && is_others(request)) {
             return Err(ConnectError::PathTooNarrow { to, mtu_bytes: mtu_here });
         }
         let wire_mtu = theirs.wire_mtu.min(mtu_here);
-        let speaks = |name: &String| config.transports.iter().find(|choice| choice.profile.name == name);
-        let choice = theirs
-            .transports
-            .iter()
-            .find_map(speaks)
-            .ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
-        let choice = capped(choice, theirs.cap_packets);
+        let choice = capped(self.choose(to, &theirs, config)?, theirs.cap_packets);
         let transport = self.transport_of(&choice.profile)?;
         let peer = self.acquire_peer_at(addresses)?;
         let psn = self.draw_psn();
@@ -223,6 +224,7 @@ impl Nic {
                 return Err(error);
             }
         };
+        self.know_first_psn(qpn, psn);
         self.set_window(peer, theirs.receive_window);
         let reads_max = u32::from(config.reads().min(request.responder_resources));
         let timing = timing(config, &choice, psn, reads_max);
@@ -230,6 +232,7 @@ impl Nic {
             wire_mtu,
             receive_window: Some(window::share(self.receive_window(wire_mtu), self.link.peers.len())),
             cap_packets: choice.profile.cap_packets,
+            falcon: self.falcon_word(&choice),
             transports: vec![choice.profile.name.to_owned()],
         };
         let now = self.clock.now();
@@ -249,6 +252,21 @@ impl Nic {
         self.attached.insert(id, Attached { addresses: *addresses, stage });
         self.by_qpn.insert(qpn, id);
         Ok(connection)
+    }
+
+    /// The first of the transports that the other end asks for that this end has too.
+    fn choose<'a>(
+        &self,
+        to: SocketAddr,
+        theirs: &Terms,
+        config: &'a ConnectionConfig,
+    ) -> Result<&'a TransportChoice, ConnectError> {
+        let speaks = |name: &String| config.transports.iter().find(|choice| choice.profile.name == name);
+        let choice = theirs.transports.iter().find_map(speaks);
+        let choice =
+            choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
+        self.check_falcon(to, choice, theirs.falcon)?;
+        Ok(choice)
     }
 
     /// Refuses a connection, with a word to the program that asks.
@@ -320,18 +338,18 @@ impl Nic {
     fn release_qp(&mut self, qpn: Qpn, peer: PeerId) {
         self.by_qpn.remove(&qpn);
         // The program may have destroyed it itself.
-        let _ = self.engine.destroy_qp(qpn);
+        let _ = self.destroy_engine_qp(qpn);
         self.release_peer(peer);
     }
 
     /// Makes a queue pair that can receive.
     fn make_qp(&mut self, attributes: &QpAttributes, connection: &QpConnection) -> Result<Qpn, ConnectError> {
-        let qpn = self.engine.create_qp(attributes)?;
-        let ready = self.engine.modify_to_init(qpn).and_then(|()| self.engine.modify_to_rtr(qpn, connection));
+        let qpn = self.make_engine_qp(attributes)?;
+        let ready = self.engine.modify_to_init(qpn).and_then(|()| self.connect_engine_qp(qpn, connection));
         match ready {
             Ok(()) => Ok(qpn),
             Err(error) => {
-                let _ = self.engine.destroy_qp(qpn);
+                let _ = self.destroy_engine_qp(qpn);
                 Err(error.into())
             }
         }
@@ -342,12 +360,14 @@ impl Nic {
     }
 
     /// The way to `to`, and the largest wire MTU on it.
-    fn narrow_way_to(&self, to: SocketAddr) -> Result<(Addresses, u32), ConnectError> {
+    fn narrow_way_to(&self, to: SocketAddr, config: &ConnectionConfig) -> Result<(Addresses, u32), ConnectError> {
         let (addresses, route) = self.way_to(to).map_err(|error| match error {
             NicError::System { error, .. } => ConnectError::Unreachable { to, reason: error.to_string() },
             error => error.into(),
         })?;
-        let mtu = wire_mtu(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
+        let offers_falcon = config.transports.iter().any(|choice| choice.profile.protocol.falcon().is_some());
+        let mtu_of = if offers_falcon { falcon_wire_mtu } else { wire_mtu };
+        let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
         let mtu = mtu.ok_or(ConnectError::PathTooNarrow { to, mtu_bytes: route.mtu_bytes })?;
         Ok((addresses, mtu))
     }
@@ -372,6 +392,19 @@ impl Nic {
         }
         self.transports.push(Arc::clone(&transport));
         Ok(transport)
+    }
+
+    /// See [`falcon_word`].
+    fn falcon_word(&self, choice: &TransportChoice) -> u32 {
+        falcon_word(&choice.profile, self.config.protection.is_some())
+    }
+
+    /// Both ends must have the same Falcon; `theirs` is the other end's word on it.
+    fn check_falcon(&self, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
+        if self.falcon_word(choice) == 0 || self.falcon_word(choice) == theirs {
+            return Ok(());
+        }
+        Err(ConnectError::NoCommonTransport { to, theirs: falcon_text(theirs) })
     }
 
     fn draw_psn(&mut self) -> Psn {

@@ -9,10 +9,11 @@ use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
 use super::credit::take_in_credit;
-use super::{Nic, liveness};
+use super::{Nic, falcon, liveness};
 use crate::bypass::{Broken, Incoming, Record};
 use crate::carry;
 use crate::cm::Manager;
+use crate::falcon::Falcon;
 use crate::grh::grh;
 use crate::link::{Link, Ports};
 use crate::memory::{Arrived, Memory, Placement};
@@ -92,7 +93,7 @@ impl Nic {
     }
 
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
-        let Self { engine, memory, link, cm, .. } = self;
+        let Self { engine, memory, link, cm, falcon, .. } = self;
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, link.local_addr().port());
         for _ in 0..RECORDS_AT_ONCE {
@@ -100,8 +101,12 @@ impl Nic {
             let peer = link.peers.find(link.peer_at(*source), local.ip());
             let way = Way { source: *source, local, peer: peer.filter(|peer| link.peers.get(*peer).is_local) };
             if record.is_sealed || link.capture.is_some() {
-                let bytes = as_datagram(&record, &way);
-                take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
+                let mut bytes = as_datagram(&record, &way);
+                if crate::falcon::is_falcon(&bytes) {
+                    take_in_falcon(engine, memory, link, falcon, now, &way, &mut bytes);
+                } else {
+                    take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
+                }
             } else {
                 take_in_record(engine, memory, link, now, &way, record.bytes);
             }
@@ -143,9 +148,9 @@ impl Nic {
     }
 
     fn take_in(&mut self, now: Time, bound: SocketAddr) {
-        let Self { rx, engine, memory, link, cm, .. } = self;
+        let Self { rx, engine, memory, link, cm, falcon, clock, .. } = self;
         link.stats.receive_calls += 1;
-        for (incoming, bytes) in rx.batch.iter() {
+        for (incoming, bytes) in rx.batch.iter_mut() {
             link.stats.bytes_received += bytes.len() as u64;
             let local = SocketAddr::new(incoming.local.unwrap_or(bound.ip()), bound.port());
             if incoming.truncated {
@@ -157,6 +162,14 @@ impl Nic {
             let way = Way { source: incoming.source, local, peer };
             if bytes.is_empty() {
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
+            }
+            if crate::falcon::is_falcon(bytes) {
+                // When it has come, as near as can be: its sender and we compare clocks.
+                let now = clock.now();
+                for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
+                    take_in_falcon(engine, memory, link, falcon, now, &way, datagram);
+                }
+                continue;
             }
             for datagram in bytes.chunks(incoming.segment.max(1)) {
                 take_in_datagram(engine, memory, link, cm, now, &way, datagram);
@@ -226,10 +239,29 @@ fn take_in_datagram(
     {
         return link.stats.drop_datagram(RxDrop::ForeignPort);
     }
-    let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into() };
+    let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
     let meta = RxMeta { peer, congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+}
+
+/// A datagram of Falcon, or of a train of them.
+#[inline]
+fn take_in_falcon(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    link: &mut Link,
+    falcon: &mut Falcon,
+    now: Time,
+    way: &Way,
+    datagram: &mut [u8],
+) {
+    if link.capture.is_some()
+        && let Ok(addresses) = Addresses::new(way.source, way.local)
+    {
+        link.capture(now, &addresses, datagram);
+    }
+    falcon::take_in(engine, memory, link, falcon, now, way.source.ip(), datagram);
 }
 
 /// What a record would be on the UDP wire.
@@ -263,7 +295,7 @@ fn take_in_record(engine: &mut Engine, memory: &mut Memory, link: &mut Link, now
         return link.stats.drop_datagram(RxDrop::UnknownPeer);
     }
     let grh = is_datagram.then(|| grh(&way.addresses(), len as u32));
-    let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload) };
+    let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
@@ -288,7 +320,7 @@ fn take_in_stranger(
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     let grh = grh(&addresses, len);
-    let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into() };
+    let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into(), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);

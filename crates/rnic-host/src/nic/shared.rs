@@ -16,7 +16,7 @@ use crate::bypass::{is_own_address, ring_window};
 use crate::error::NicError;
 use crate::link::Link;
 use crate::link::lane::Lane;
-use crate::mtu::wire_mtu;
+use crate::mtu::{falcon_wire_mtu, wire_mtu};
 use crate::ports::{QUEUE_PAIRS_OF_PORT, number_on, port_of};
 use crate::sys;
 use crate::window;
@@ -48,7 +48,8 @@ impl Nic {
         let route = sys::route(SocketAddr::new(from, 0), to).map_err(system)?;
         let addresses = Addresses::new(SocketAddr::new(route.source, source.port()), to);
         let addresses = addresses.map_err(|_| NicError::IpVersion(to))?;
-        let mtu = wire_mtu(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
+        let mtu_of = if self.config.carries_falcon { falcon_wire_mtu } else { wire_mtu };
+        let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
         let mtu = mtu.ok_or(NicError::PathTooNarrow { to: remote, mtu_bytes: route.mtu_bytes })?;
         let mtu = if self.config.real_roce_peers { ib_mtu(mtu) } else { mtu };
         let peer = self.acquire_peer_at(&addresses)?;
@@ -90,7 +91,7 @@ impl Nic {
     /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
     pub fn next_deadline(&self) -> Option<Duration> {
         let now = self.clock.now();
-        if self.engine.has_packets() && !self.link.is_held_up() {
+        if (self.engine.has_packets() || self.engine.has_falcon_packets()) && !self.link.is_held_up() {
             return Some(Duration::ZERO);
         }
         let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);
@@ -136,7 +137,7 @@ impl Nic {
             // Drawn anew at first, then one after the other, so that the last free number is found too.
             let index = if step < DRAWS { self.random.bits() as u32 } else { first.wrapping_add(step) };
             attributes.number = Some(number_on(port, index));
-            match self.engine.create_qp(&attributes) {
+            match self.make_engine_qp(&attributes) {
                 Err(ResourceError::NumberTaken(_)) => {}
                 made => return made,
             }

@@ -79,7 +79,7 @@ impl Nic {
         if self.config.shared && attributes.number.is_none() {
             return self.create_numbered_qp(attributes);
         }
-        self.engine.create_qp(attributes)
+        self.make_engine_qp(attributes)
     }
 
     /// See [`rnic_engine::Engine::destroy_qp`]. Acknowledgements that are owed leave before, and the last one more than
@@ -96,7 +96,7 @@ impl Nic {
             }
             self.doorbell();
         }
-        self.engine.destroy_qp(qpn)
+        self.destroy_engine_qp(qpn)
     }
 
     /// See [`rnic_engine::Engine::modify_to_init`].
@@ -113,7 +113,7 @@ impl Nic {
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         self.prepare_bypass(connection.peer, connection.dest_qpn);
-        self.engine.modify_to_rtr(qpn, connection)?;
+        self.connect_engine_qp(qpn, connection)?;
         self.watch_life();
         Ok(())
     }
@@ -148,7 +148,9 @@ impl Nic {
     /// When the state or an attribute forbids it.
     pub fn modify_to_rts(&mut self, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
         let now = self.now();
-        self.engine.modify_to_rts(now, qpn, timing)
+        self.engine.modify_to_rts(now, qpn, timing)?;
+        self.know_first_psn(qpn, timing.sq_psn);
+        Ok(())
     }
 
     /// See [`rnic_engine::Engine::modify_to_sqd`].

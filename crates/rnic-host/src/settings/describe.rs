@@ -42,6 +42,7 @@ impl Settings {
     /// What is otherwise than by default.
     fn other_parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
+        parts.extend(self.protection.is_some().then(|| "encrypted".to_owned()));
         parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
         parts.extend(self.real_roce_peers.then(|| "peers of other makes".to_owned()));
         parts.extend(self.lids_are_loopback.then(|| "addresses without GID lead to this host".to_owned()));

@@ -1,5 +1,7 @@
 //! Settings as people write them.
 
+use std::io::Write;
+
 use rnic_base::{BitRate, Duration, Probability};
 
 use super::*;
@@ -50,8 +52,15 @@ fn every_variable_is_read() {
             && !settings.receive_offload
             && settings.quiet
     );
-    // None was forgotten: each of them differs from the default.
+}
+
+/// None was forgotten: each of them differs from the default.
+#[test]
+fn every_variable_sets_something() {
     let default = Settings::default();
+    let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
+    secret.write_all(&[7; 32]).expect("32 bytes");
+    let secret = secret.path().to_str().expect("a plain path");
     for variable in VARIABLES {
         let mut one = default.clone();
         let value = [("RNIC_TRANSPORT", "roce-gbn"), ("RNIC_SET", "a=b"), ("RNIC_RATE", "1Gbps"), ("RNIC_SEED", "9")];
@@ -62,6 +71,7 @@ fn every_variable_is_read() {
             ("RNIC_PEERS", "roce"),
             ("RNIC_LIDS", "loopback"),
             ("RNIC_QUIET", "on"),
+            ("RNIC_KEY", secret),
         ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
@@ -102,6 +112,8 @@ fn mistakes_are_one_line_that_names_the_variable() {
         ("RNIC_TRANSPORT", "quic", "roce-gbn"),
         ("RNIC_SET", "rto_high=soon", "rto_high"),
         ("RNIC_PEERS", "mlx5", "rnic or roce"),
+        ("RNIC_KEY", "/nowhere", "cannot read the secret"),
+        ("RNIC_KEY", "/dev/null", "64 hexadecimal digits"),
     ];
     for (name, value, says) in cases {
         let error = read(&[(name, value)]).expect_err(value).to_string();

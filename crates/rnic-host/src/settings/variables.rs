@@ -1,10 +1,12 @@
 //! The table of variables: name, meaning, how a value is read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
+
+use crate::falcon::Protection;
 
 use super::{Progress, Settings, SettingsError};
 
@@ -61,6 +63,18 @@ pub const VARIABLES: &[Variable] = &[
         default: "",
         meaning: "Options of the transport, such as rto_high=2ms; see `rnic list`",
         read: read_options,
+    },
+    Variable {
+        name: "RNIC_KEY",
+        option: "key",
+        value: "FILE",
+        default: "in clear",
+        meaning: "Encrypt and authenticate packets of transport falcon with keys made from the secret in FILE: 32 \
+                  random bytes, or 64 hexadecimal digits. Both ends need the same",
+        read: |settings, text| {
+            settings.protection = Some(Protection::from_file(Path::new(text.trim()))?);
+            Ok(())
+        },
     },
     Variable {
         name: "RNIC_LOSS",

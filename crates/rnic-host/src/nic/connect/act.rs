@@ -126,16 +126,17 @@ impl Nic {
         let choice = config.transports.iter().find(|choice| chosen.is_some_and(|name| choice.profile.name == name));
         let choice =
             choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
+        self.check_falcon(to, choice, theirs.falcon)?;
         let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip);
         let agreed = self.transport_of(&choice.profile)?;
         if !Arc::ptr_eq(&agreed, transport) {
             // Nobody knows the queue pair yet but the other end, by its number.
-            self.engine.destroy_qp(*qpn)?;
-            self.engine.create_qp(&attributes(config, &agreed, Some(*qpn)))?;
+            self.destroy_engine_qp(*qpn)?;
+            self.make_engine_qp(&attributes(config, &agreed, Some(*qpn)))?;
             self.engine.modify_to_init(*qpn)?;
         }
         let wire_mtu = terms.wire_mtu.min(theirs.wire_mtu);
-        self.engine.modify_to_rtr(
+        self.connect_engine_qp(
             *qpn,
             &QpConnection {
                 peer: *peer,
@@ -147,6 +148,7 @@ impl Nic {
             },
         )?;
         let reads = config.reads().min(reply.responder_resources);
+        self.know_first_psn(*qpn, *psn);
         let now = self.clock.now();
         self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, *psn, reads.into()))?;
         self.set_window(*peer, theirs.receive_window);

@@ -1,0 +1,239 @@
+//! Falcon's packets on sockets: what is around them, where they come from, who may send them.
+//!
+//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP over UDP) and 9.2.2 (what a receiver checks);
+//! Falcon (SIGCOMM'25) section 4.3 (paths). Deviations, because this is a process and not an adapter:
+//!
+//! - Packets go to the NIC's own UDP port, where those of the RoCE family go too, and not to PSP's port 1000, which
+//!   needs privileges and which one process of a machine could have. Their first byte tells them apart: 252, PSP's next
+//!   header, is an opcode that no packet of the RoCE family has.
+//! - Without a secret, packets name no key, and their check value is a CRC-32 of all before it in its last four bytes:
+//!   the ICRC's place. UDP's own checksum is too weak, and loopback has none.
+//! - The paths of a connection with several flows are source ports, over IPv6 too, where asking the kernel for a flow
+//!   label is as dear as a socket. The low bits of the label travel in PSP's vector ([`rnic_psp::Vector`]), so what a
+//!   network does to ports does not matter.
+//! - A packet must come from its peer's address, from whatever port; with a secret it must be authentic. Without one,
+//!   any process at the peer's address could forge one.
+
+mod guard;
+mod kept;
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::Path;
+
+use rnic_base::{Psn, RandomStream, Time};
+use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
+use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
+use rnic_wire::falcon::psp::{self, Cipher, Header};
+use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet, codec};
+use rnic_wire::{Addresses, IpVersion, Qpn};
+
+use crate::carry::Carrier;
+use crate::memory::Memory;
+use crate::stats::RxDrop;
+
+use guard::Guard;
+pub(crate) use kept::Kept;
+
+/// What Falcon's packets are protected with; both ends need the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Protection {
+    /// What keys are made of.
+    pub secret: Secret,
+    /// How packets are protected.
+    pub cipher: Cipher,
+}
+
+impl Protection {
+    /// AES-GCM with keys of 128 bits, made from the secret in the file at `path`: 32 random bytes, or 64 hexadecimal
+    /// digits.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and what would do.
+    pub fn from_file(path: &Path) -> Result<Self, String> {
+        let bytes = fs::read(path).map_err(|error| format!("cannot read the secret: {error}"))?;
+        let secret = secret_of(&bytes).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
+        Ok(Self { secret: Secret::new(secret), cipher: Cipher::Gcm128 })
+    }
+}
+
+fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
+    if let Ok(raw) = bytes.try_into() {
+        return Some(raw);
+    }
+    let digits = bytes.trim_ascii();
+    let mut secret = [0; MASTER_KEY_BYTES];
+    if digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(secret)
+}
+
+/// What a NIC knows of its Falcon queue pairs, beside what the engine knows.
+#[derive(Debug)]
+pub(crate) struct Falcon {
+    protection: Option<Protection>,
+    /// Draws the cookies.
+    random: RandomStream,
+    /// By queue pair. Never iterated.
+    guards: HashMap<Qpn, Guard>,
+    /// Of packets without a key.
+    vectors: Vectors,
+    /// Payload that has come before its turn.
+    pub(crate) kept: Kept,
+}
+
+/// A packet that may be handed to the engine.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) packet: Packet,
+    /// Where in the datagram.
+    pub(crate) payload: Range<usize>,
+    pub(crate) peer: PeerId,
+    pub(crate) label: FlowLabel,
+}
+
+/// Whether a datagram can be one of Falcon's, and of nobody else.
+#[inline]
+pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&psp::NEXT_HEADER)
+}
+
+impl Falcon {
+    pub(crate) fn new(protection: Option<Protection>, random: RandomStream) -> Self {
+        let (guards, vectors, kept) = (HashMap::new(), Vectors::default(), Kept::default());
+        Self { protection, random, guards, vectors, kept }
+    }
+
+    /// Notes a queue pair that has been made, if it is one of Falcon's.
+    pub(crate) fn add(&mut self, qpn: Qpn, transport: &Transport) {
+        if let Some(shape) = transport.profile().protocol.falcon() {
+            self.guards.insert(qpn, Guard::new(shape.flows > 1));
+        }
+    }
+
+    /// A queue pair is gone.
+    pub(crate) fn remove(&mut self, qpn: Qpn) {
+        self.guards.remove(&qpn);
+    }
+
+    /// Notes whom a queue pair is connected to, on the way `addresses`.
+    pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
+        if let Some(guard) = self.guards.get_mut(&qpn) {
+            guard.connect(qpn, connection, addresses);
+        }
+    }
+
+    /// Notes the first sequence number of a connected queue pair: now both ends know all that keys are made of.
+    pub(crate) fn protect(&mut self, qpn: Qpn, sq_psn: Psn) {
+        let Self { protection: Some(protection), random, guards, .. } = self else { return };
+        if let Some(guard) = guards.get_mut(&qpn) {
+            guard.protect(protection, sq_psn, random.bits());
+        }
+    }
+
+    /// Bytes of the datagram that `packet` travels in.
+    #[inline]
+    pub(crate) fn datagram_len(&self, packet: &Packet, ip: IpVersion) -> u32 {
+        packet.udp_payload_len(Encapsulation { ip, cookie: self.protection.is_some() })
+    }
+
+    /// Which of the peer's paths a packet takes: 0 from the NIC's port, others from ports of their own.
+    #[inline]
+    pub(crate) fn path_of(&self, transmit: &FalconTransmit) -> u8 {
+        let spreads = self.guards.get(&transmit.from).is_some_and(Guard::spreads);
+        if spreads { 1 + transmit.label.get() as u8 % PATHS_MAX as u8 } else { 0 }
+    }
+
+    /// Writes the datagram of a packet that leaves at `now` to `out`, which has its length. Answers whether it may
+    /// leave: not without a key where there should be one.
+    pub(crate) fn write(
+        &mut self,
+        now: Time,
+        transmit: &FalconTransmit,
+        payload: &[Segment],
+        memory: &Memory,
+        out: &mut [u8],
+    ) -> bool {
+        let mut headers = [0; HEADERS_MAX];
+        let len = codec::encode_headers(&transmit.packet, &mut headers).expect("the engine keeps to the format");
+        let pad = &[0; 3][..transmit.packet.pad_len() as usize];
+        let pieces = || payload.iter().map(|segment| memory.gather(*segment)).chain([pad]);
+        if self.protection.is_none() {
+            let iv = self.vectors.next(now, transmit.label).write();
+            let header = Header { iv, ..Header::default() };
+            let mut around = [0; psp::LEN_MAX];
+            let around_len = header.emit(&mut around);
+            let pieces = [&around[..around_len], &headers[..len]].into_iter().chain(pieces());
+            write_in_clear(pieces, out);
+            return true;
+        }
+        let Some(guard) = self.guards.get_mut(&transmit.from) else { return false };
+        let mut at = psp::LEN_MAX;
+        for piece in [&headers[..len]].into_iter().chain(pieces()) {
+            out[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        guard.seal(now, transmit.label, out)
+    }
+
+    /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.
+    #[inline]
+    pub(crate) fn admit(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
+        let (header, layout) = psp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
+        let message = layout.message();
+        let [_, high, middle, low] = *datagram[message.clone()].first_chunk().ok_or(RxDrop::Malformed)?;
+        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        let guard = self.guards.get_mut(&qpn).ok_or(RxDrop::UnknownPeer)?;
+        let peer = guard.peer_at(source).ok_or(RxDrop::UnknownPeer)?;
+        let vector = if self.protection.is_some() {
+            guard.open(&header, layout, datagram)?
+        } else {
+            check_in_clear(&header, datagram)?;
+            Vector::read(header.iv)
+        };
+        let decoded = codec::decode(&datagram[message.clone()], header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
+        let payload = decoded.payload.start + message.start..decoded.payload.end + message.start;
+        Ok(Admitted { packet: decoded.packet, payload, peer, label: FlowLabel::new(vector.label.into()) })
+    }
+}
+
+/// Copies `pieces` to `out`, and their CRC to its end.
+fn write_in_clear<'a>(pieces: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
+    let (covered, icv) = out.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("a datagram has a check value");
+    let mut carrier = Carrier::plain();
+    let mut rest = covered;
+    for piece in pieces.filter(|piece| !piece.is_empty()) {
+        carrier.more(piece, rest);
+        rest = &mut rest[piece.len()..];
+    }
+    *icv = [0; psp::ICV_LEN];
+    icv[CRC_AT..].copy_from_slice(&carrier.finish());
+}
+
+/// Checks a datagram without a key.
+#[inline]
+fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
+    if header.is_protected() {
+        return Err(RxDrop::Protection);
+    }
+    let (covered, icv) = datagram.split_last_chunk::<{ psp::ICV_LEN }>().ok_or(RxDrop::Malformed)?;
+    let crc = crc32fast::hash(covered).to_le_bytes();
+    if icv[..CRC_AT] == [0; CRC_AT] && icv[CRC_AT..] == crc { Ok(()) } else { Err(RxDrop::Icrc) }
+}
+
+/// Where the CRC of a datagram in clear stands in its check value.
+const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
+
+/// Paths that packets of connections with several flows take: two for each of the eight flows that there can be, so
+/// that a flow that is moved comes to another one. Which, the low bits of the label say.
+pub(crate) const PATHS_MAX: usize = 16;
+
+#[cfg(test)]
+#[path = "falcon/tests.rs"]
+mod tests;

@@ -1,0 +1,66 @@
+//! Payload that has come before its turn: the buffers that Falcon's resources count.
+
+use std::collections::HashMap;
+
+use crate::memory::Arrived;
+
+/// Payload by the engine's names for it. Buffers are used again: in steady state nothing is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Never iterated. How many there are, the engine's resources bound.
+    by_handle: HashMap<u64, Vec<u8>>,
+    free: Vec<Vec<u8>>,
+}
+
+impl Kept {
+    /// Copies `payload`.
+    pub(crate) fn keep(&mut self, handle: u64, payload: Arrived<'_>) {
+        let mut buffer = self.free.pop().unwrap_or_default();
+        buffer.resize(payload.len(), 0);
+        payload.copy_front(&mut buffer);
+        self.by_handle.insert(handle, buffer);
+    }
+
+    /// What is kept as `handle`.
+    ///
+    /// # Panics
+    /// When nothing is: the engine names what it has told us to keep.
+    pub(crate) fn get(&self, handle: u64) -> &[u8] {
+        self.by_handle.get(&handle).expect("payload is kept until it is released")
+    }
+
+    /// Forgets what is kept as `handle`.
+    pub(crate) fn release(&mut self, handle: u64) {
+        if let Some(buffer) = self.by_handle.remove(&handle)
+            && self.free.len() < FREE_MAX
+        {
+            self.free.push(buffer);
+        }
+    }
+
+    /// How many payloads are kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_handle.len()
+    }
+}
+
+/// Buffers that wait to be used again, at most: some windows' worth, a few megabytes.
+const FREE_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_is_kept_until_it_is_released() {
+        let mut kept = Kept::default();
+        kept.keep(7, b"seven"[..].into());
+        kept.keep(8, b""[..].into());
+        assert_eq!((kept.get(7), kept.get(8), kept.len()), (&b"seven"[..], &b""[..], 2));
+        kept.release(7);
+        kept.release(7);
+        kept.keep(9, b"ninety"[..].into());
+        assert_eq!((kept.get(9), kept.len(), kept.free.len()), (&b"ninety"[..], 2, 0));
+    }
+}

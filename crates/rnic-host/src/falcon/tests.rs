@@ -1,0 +1,199 @@
+//! Datagrams of two NICs that know each other, without engines.
+
+use std::sync::Arc;
+
+use rnic_base::{Psn32, RandomStreams, Serial};
+use rnic_engine::{RnrTimer, TransmitKind};
+use rnic_wire::falcon::rdma::{self, Operation};
+use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
+use rnic_wire::{Position, Reth};
+
+use super::*;
+
+const LEFT: (&str, u32, u32) = ("10.0.0.1:4791", 0x11, 0x100);
+const RIGHT: (&str, u32, u32) = ("10.0.0.2:4791", 0x22, 0x200);
+
+fn protection(cipher: Cipher) -> Option<Protection> {
+    Some(Protection { secret: Secret::new([3; 32]), cipher })
+}
+
+/// The Falcon of one end, connected to the other.
+fn end(protection: Option<Protection>, seed: u64, here: (&str, u32, u32), there: (&str, u32, u32)) -> Falcon {
+    let mut falcon = Falcon::new(protection, RandomStreams::new(seed).stream("psp"));
+    let profile = rnic_transports::select("falcon", [("flows", "4")]).expect("a transport");
+    let transport = Arc::new(Transport::new(profile).expect("whole"));
+    let (qpn, sq_psn) = (Qpn::new(here.1), Psn::new(here.2));
+    falcon.add(qpn, &transport);
+    let addresses = Addresses::new(here.0.parse().expect("an address"), there.0.parse().expect("an address"));
+    let connection = QpConnection {
+        peer: PeerId(7),
+        dest_qpn: Qpn::new(there.1),
+        rq_psn: Psn::new(there.2),
+        mtu: 1_024,
+        min_rnr_timer: RnrTimer::from_code(1),
+        max_dest_rd_atomic: 1,
+    };
+    falcon.connect(qpn, &connection, &addresses.expect("both IPv4"));
+    falcon.protect(qpn, sq_psn);
+    falcon
+}
+
+fn ends(protection: Option<Protection>) -> (Falcon, Falcon) {
+    (end(protection.clone(), 1, LEFT, RIGHT), end(protection, 2, RIGHT, LEFT))
+}
+
+/// A Write of `payload_len` bytes from the left to the right.
+fn write(payload_len: u32) -> FalconTransmit {
+    let reth = Reth { va: 0x1000, rkey: 5, dma_len: payload_len };
+    let operation = Operation::Write { position: Position::Only, reth, tail: None };
+    let (dest_qpn, sn) = (Qpn::new(RIGHT.1), rdma::Sn::new(9));
+    let ulp = Ulp::Rdma(rdma::Header { dest_qpn, sn, solicited: false, complete_in_error: false, operation });
+    let length = ulp.request_len(payload_len) as u16;
+    let body = Body::PushData { psn: Psn32::new(3), rsn: Serial::new(4), length, ulp };
+    let packet = Packet {
+        cid: Cid::new(RIGHT.1),
+        function: 0,
+        protocol: UlpProtocol::Rdma,
+        ack_request: true,
+        bases: WindowBases::default(),
+        timestamp: rnic_wire::falcon::Timestamp::default(),
+        payload_len,
+        body,
+    };
+    let (from, kind) = (Qpn::new(LEFT.1), TransmitKind::Request);
+    FalconTransmit { packet, peer: PeerId(7), label: FlowLabel::new(0xa_bcd6), from, kind }
+}
+
+/// Its datagram, with a payload of ascending bytes.
+fn datagram(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
+    let mut memory = Memory::default();
+    let slot = memory.allocate(payload_len.max(1)).expect("a few bytes");
+    memory.bytes_mut(slot).iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+    let transmit = write(payload_len as u32);
+    let mut out = vec![0xee; falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize];
+    // In two pieces.
+    let cut = (payload_len / 3) as u32;
+    let local = Memory::local(slot);
+    let rest = Segment { local: local + u64::from(cut), len: payload_len as u32 - cut };
+    let segments = [Segment { local, len: cut }, rest];
+    assert!(falcon.write(now, &transmit, &segments, &memory, &mut out));
+    out
+}
+
+fn source() -> IpAddr {
+    "10.0.0.1".parse().expect("an address")
+}
+
+const NOW: Time = Time::from_ps(77_000_000_000);
+
+#[test]
+fn f42_what_is_written_is_admitted_in_clear_and_under_every_cipher() {
+    let protections = [None].into_iter().chain(Cipher::ALL.map(protection));
+    for protection in protections {
+        let (mut left, mut right) = ends(protection.clone());
+        for len in [0, 1, 5, 64, 1_024, 4_096] {
+            let mut bytes = datagram(&mut left, NOW, len);
+            assert!(is_falcon(&bytes));
+            let admitted = right.admit(source(), &mut bytes).expect("from its peer");
+            let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            assert_eq!(bytes[admitted.payload], payload, "{protection:?}");
+            assert_eq!(admitted.packet.timestamp, rnic_wire::falcon::Timestamp::at(NOW), "when it left");
+            assert_eq!((admitted.peer, admitted.packet.body), (PeerId(7), write(len as u32).packet.body));
+            assert_eq!(admitted.label.flow(2), write(1).label.flow(2));
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    for protection in [None, protection(Cipher::Gcm128)] {
+        let (mut left, mut right) = ends(protection);
+        let good = datagram(&mut left, NOW, 40);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(right.admit(source(), &mut bad).is_err(), "bit {bit}");
+        }
+        assert!(right.admit(source(), &mut good.clone()).is_ok());
+    }
+}
+
+#[test]
+fn who_is_not_the_peer_or_has_no_key_is_refused() {
+    let secret = protection(Cipher::Gcm128);
+    let other = Some(Protection { secret: Secret::new([4; 32]), cipher: Cipher::Gcm128 });
+    let refusal = |sender: &Option<Protection>, receiver: &Option<Protection>| {
+        let (mut left, mut right) = (ends(sender.clone()).0, ends(receiver.clone()).1);
+        right.admit(source(), &mut datagram(&mut left, NOW, 40)).err()
+    };
+    assert_eq!(refusal(&None, &secret), Some(RxDrop::Protection));
+    assert_eq!(refusal(&secret, &None), Some(RxDrop::Protection));
+    assert_eq!(refusal(&secret, &protection(Cipher::Gmac128)), Some(RxDrop::Protection));
+    assert_eq!(refusal(&other, &secret), Some(RxDrop::Forged));
+    assert_eq!(refusal(&secret, &secret), None);
+    let (mut left, mut right) = ends(secret);
+    let mut good = datagram(&mut left, NOW, 40);
+    let elsewhere = "10.0.0.3".parse().expect("an address");
+    assert_eq!(right.admit(elsewhere, &mut good.clone()).err(), Some(RxDrop::UnknownPeer));
+    right.remove(Qpn::new(RIGHT.1));
+    assert_eq!(right.admit(source(), &mut good).err(), Some(RxDrop::UnknownPeer));
+}
+
+#[test]
+fn a_queue_pair_without_a_key_sends_nothing() {
+    let mut left = Falcon::new(protection(Cipher::Gcm128), RandomStreams::new(1).stream("psp"));
+    let (memory, transmit) = (Memory::default(), write(0));
+    let mut out = vec![0; left.datagram_len(&transmit.packet, IpVersion::V4) as usize];
+    assert!(!left.write(NOW, &transmit, &[], &memory, &mut out));
+}
+
+#[test]
+fn flows_take_paths_of_their_own() {
+    let (left, _) = ends(None);
+    let path =
+        |index, entropy| left.path_of(&FalconTransmit { label: FlowLabel::of_flow(index, 2, entropy), ..write(0) });
+    let mut paths: Vec<u8> = (0..4).map(|flow| path(flow, 9)).collect();
+    assert!(paths.iter().all(|path| (1..=PATHS_MAX as u8).contains(path)));
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), 4);
+    assert_ne!(path(1, 9), path(1, 10), "a flow that is moved");
+    let mut single = end(None, 1, LEFT, RIGHT);
+    single.guards.insert(Qpn::new(LEFT.1), Guard::new(false));
+    assert_eq!(single.path_of(&write(0)), 0);
+}
+
+/// Whatever comes: no panic, and what is admitted is what was sent.
+#[test]
+fn hostile_datagrams_are_refused() {
+    let mut random = RandomStreams::new(5).stream("hostile");
+    for protection in [None, protection(Cipher::Gcm128)] {
+        let (mut left, mut right) = ends(protection);
+        for _ in 0..50_000 {
+            let good = datagram(&mut left, NOW, random.below(50) as usize);
+            let mut bytes = good.clone();
+            match random.below(3) {
+                0 => bytes[1..].iter_mut().for_each(|byte| *byte = random.bits() as u8),
+                1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+                _ => {}
+            }
+            if let Some(byte) = bytes.get_mut(random.below(good.len() as u64) as usize) {
+                *byte = random.bits() as u8;
+            }
+            let same = bytes == good;
+            assert_eq!(right.admit(source(), &mut bytes).is_ok(), same);
+        }
+    }
+}
+
+#[test]
+fn secrets_are_bytes_or_digits() {
+    let digits = "00ff".repeat(16);
+    let expected = [0, 0xff].repeat(16);
+    assert_eq!(secret_of(digits.as_bytes()).map(|secret| secret.to_vec()), Some(expected.clone()));
+    assert_eq!(secret_of(format!("{digits}\n").as_bytes()).map(|secret| secret.to_vec()), Some(expected));
+    assert_eq!(secret_of(&[7; 32]), Some([7; 32]));
+    for wrong in [&b""[..], &[7; 31], &[7; 64], &digits.as_bytes()[1..], "+f".repeat(32).as_bytes()] {
+        assert_eq!(secret_of(wrong), None);
+    }
+}

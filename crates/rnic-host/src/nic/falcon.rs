@@ -1,0 +1,129 @@
+//! Falcon's packets between the engine and the sockets, both ways.
+
+use rnic_base::{Psn, Time};
+use rnic_engine::{Engine, FalconArrival, FalconTransmit, ModifyError, QpAttributes, QpConnection, ResourceError};
+use rnic_wire::Qpn;
+
+use super::Nic;
+use crate::clock::Clock;
+use crate::falcon::Falcon;
+use crate::link::Link;
+use crate::link::batch::{Acks, Batch, Way};
+use crate::memory::{Memory, Placement};
+
+impl Nic {
+    /// Makes a queue pair in the engine.
+    pub(super) fn make_engine_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        let qpn = self.engine.create_qp(attributes)?;
+        self.falcon.add(qpn, &attributes.transport);
+        Ok(qpn)
+    }
+
+    /// Destroys a queue pair of the engine.
+    pub(super) fn destroy_engine_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
+        self.engine.destroy_qp(qpn)?;
+        self.falcon.remove(qpn);
+        Ok(())
+    }
+
+    /// Connects a queue pair of the engine.
+    pub(super) fn connect_engine_qp(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        self.engine.modify_to_rtr(qpn, connection)?;
+        if let Some(peer) = self.link.peers.look_up(connection.peer) {
+            self.falcon.connect(qpn, connection, &peer.addresses);
+        }
+        Ok(())
+    }
+
+    /// Notes the first sequence number of what a connected queue pair will send, as early as it is known.
+    pub(super) fn know_first_psn(&mut self, qpn: Qpn, sq_psn: Psn) {
+        self.falcon.protect(qpn, sq_psn);
+    }
+}
+
+/// What packets are made from.
+pub(super) struct Out<'a, 'slab> {
+    pub(super) engine: &'a mut Engine,
+    pub(super) memory: &'a Memory,
+    pub(super) link: &'a mut Link,
+    pub(super) falcon: &'a mut Falcon,
+    pub(super) clock: Clock,
+    pub(super) batch: &'a mut Batch<'slab>,
+}
+
+impl Out<'_, '_> {
+    /// Adds packets of the engine to the batch, at most `at_most`; answers how many it gave.
+    pub(super) fn add_packets(&mut self, acks: &Acks, at_most: u32) -> u32 {
+        let mut given = 0;
+        while given < at_most && self.batch.has_room(acks) && !self.link.is_held_up() {
+            let now = self.clock.now();
+            let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
+            given += 1;
+            self.add(now, &transmit);
+        }
+        given
+    }
+
+    /// Adds a packet to the batch, unless something else becomes of it.
+    #[inline]
+    fn add(&mut self, now: Time, transmit: &FalconTransmit) {
+        let Self { engine, memory, link, falcon, batch, .. } = self;
+        let payload = engine.segments();
+        let peer = link.peers.get(transmit.peer);
+        let len = falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
+        let port = link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
+        if peer.is_special() {
+            // An impairment wants it in one piece, or a narrow path.
+            let mut bytes = vec![0; len as usize];
+            if !falcon.write(now, transmit, payload, memory, &mut bytes) {
+                link.stats.datagrams_refused += 1;
+                return;
+            }
+            if !link.impair(now, (transmit.peer, port), len, |_| bytes.clone()) {
+                return;
+            }
+            if link.is_still_narrow(now, transmit.peer, len) {
+                let addresses = link.peers.get(transmit.peer).way(port);
+                return link.send_fragmentable(now, &addresses, bytes);
+            }
+        }
+        let path = falcon.path_of(transmit);
+        if path > 0 {
+            let lane = link.lane_of(link.peers.get(transmit.peer).addresses.dst().ip());
+            link.lanes[lane].open_path(path);
+        }
+        let couple = link.segmentation;
+        let way = Way { peer: transmit.peer, port, path };
+        let written = batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
+        link.stats.datagrams_refused += u64::from(!written);
+    }
+}
+
+/// Takes in a datagram that may be Falcon's; its bytes are a stranger's.
+#[inline]
+pub(super) fn take_in(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    link: &mut Link,
+    falcon: &mut Falcon,
+    now: Time,
+    source: std::net::IpAddr,
+    datagram: &mut [u8],
+) {
+    link.stats.datagrams_received += 1;
+    let admitted = match falcon.admit(source, datagram) {
+        Ok(admitted) => admitted,
+        Err(reason) => return link.stats.drop_datagram(reason),
+    };
+    let payload = datagram[admitted.payload].into();
+    let mut dma = Placement { memory, grh: None, payload, kept: Some(&mut falcon.kept) };
+    let arrival = FalconArrival {
+        packet: &admitted.packet,
+        peer: admitted.peer,
+        label: admitted.label,
+        congested: false,
+        hops: 0,
+    };
+    // The engine counts what became of it.
+    let _ = engine.receive_falcon(now, &arrival, &mut dma);
+}
