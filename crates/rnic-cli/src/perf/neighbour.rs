@@ -20,8 +20,9 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it, with packets of at most `mtu` payload bytes and the secret in `key`, and waits till it listens: at
-    /// the port of RoCEv2, so that captures show what it is, on a loopback address of our own; or else at any free port.
+    /// Starts it, with packets of at most `mtu` payload bytes and the secret in `key`, and waits until it listens: at
+    /// the port of RoCEv2, so that captures show what it is, on a loopback address of our own; or else at any free
+    /// port.
     ///
     /// # Errors
     /// When it cannot be started or does not come to listen; in its words.
