@@ -5,12 +5,13 @@
 //! before the present one is handled, so that it has come when its turn comes.
 
 use rnic_base::{BitRate, Time};
+use rnic_policy::control::lanes::{Answers, LANES, LaneSet, StateLanes};
 use rnic_policy::control::report::{Carried, FlowActions, FlowReport, Ticks};
 use rnic_policy::{ControlActions, ControlEvent, ControlView};
 
 use crate::program::Program;
-use crate::record::{CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
-use crate::table::Table;
+use crate::record::{self, CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
+use crate::table::{States, Table};
 
 /// Where the program's state lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,9 @@ pub enum Form {
 
 /// Furthest that state is fetched ahead: lines fetched earlier would push each other out of the first-level cache.
 pub const AHEAD_MAX: usize = 64;
+
+/// So many events side by side take as long as one by one.
+const FEW: u32 = 4;
 
 impl Form {
     /// The distance that did best where it was measured, for states of one line and of eight: between 4 and 16 it
@@ -79,6 +83,8 @@ pub struct Processor<P: Program> {
     connections: u32,
     ahead: Option<usize>,
     is_stateless: bool,
+    has_lanes: bool,
+    distinct: Distinct,
 }
 
 impl<P: Program> Processor<P> {
@@ -110,7 +116,9 @@ impl<P: Program> Processor<P> {
         let connections = if is_stateless { 0 } else { config.connections as usize };
         let table = Table::new(connections, &fresh);
         let connections = config.connections;
-        Ok(Self { program, view, ticks: 0, first, fresh, table, connections, ahead, is_stateless })
+        let (has_lanes, distinct) = (program.has_lanes(), Distinct::new());
+        let ticks = 0;
+        Ok(Self { program, view, ticks, first, fresh, table, connections, ahead, is_stateless, has_lanes, distinct })
     }
 
     /// From now on, connections are numbered from zero to below `connections`, if that is more than before.
@@ -184,16 +192,67 @@ impl<P: Program> Processor<P> {
             events.iter().for_each(|event| respond(self.handle_carried(event)));
             return;
         }
-        let ahead = self.ahead.unwrap_or(events.len());
+        let ahead = self.ahead.map_or(events.len(), |ahead| if self.has_lanes { ahead.max(LANES) } else { ahead });
         if self.ahead.is_some() {
             events.iter().take(ahead).for_each(|event| self.fetch(event));
         }
-        for (index, event) in events.iter().enumerate() {
-            if let Some(later) = events.get(index + ahead) {
+        let (batches, rest) = if self.has_lanes { events.as_chunks::<LANES>() } else { (&[][..], events) };
+        let mut responses = [ResponseRecord::default(); LANES];
+        for (index, batch) in batches.iter().enumerate() {
+            let later = events.get(index * LANES + ahead..).unwrap_or_default();
+            self.handle_batch(batch, later, &mut responses, &mut respond);
+        }
+        let done = batches.len() * LANES;
+        for (index, event) in rest.iter().enumerate() {
+            if let Some(later) = events.get(done + index + ahead) {
                 self.fetch(later);
             }
             respond(self.handle_kept(event));
         }
+    }
+
+    /// Handles events side by side as far as they are acknowledgements of different connections; the others one by
+    /// one, behind them, in their order. So events of one connection keep their order.
+    #[inline(always)]
+    fn handle_batch(
+        &mut self,
+        events: &[EventRecord; LANES],
+        later: &[EventRecord],
+        responses: &mut [ResponseRecord; LANES],
+        respond: &mut impl FnMut(ResponseRecord),
+    ) {
+        let mut connections = [0; LANES];
+        let set = self.distinct.of(events, &mut connections);
+        // For a few it does not pay.
+        let done = if set.count_ones() > FEW { self.work_on(events, &connections, set, responses) } else { 0 };
+        for (lane, event) in events.iter().enumerate() {
+            if let Some(later) = later.get(lane) {
+                self.fetch(later);
+            }
+            if done & (1 << lane) != 0 {
+                self.advance(event.now());
+                respond(responses[lane]);
+            } else {
+                respond(self.handle_kept(event));
+            }
+        }
+    }
+
+    /// Puts the responses of lanes in `set` into `responses`; answers which lanes it has dealt with.
+    #[inline(always)]
+    fn work_on(
+        &mut self,
+        events: &[EventRecord; LANES],
+        connections: &[u32; LANES],
+        set: LaneSet,
+        responses: &mut [ResponseRecord; LANES],
+    ) -> LaneSet {
+        let acks = record::acks(events);
+        let mut states = TableLanes { states: self.table.states(), connections };
+        let mut answers = Answers::default();
+        let done = self.program.on_acks(&mut states, &acks, set, &mut answers);
+        record::responses(events, &acks, &answers, responses);
+        done
     }
 
     /// How far ahead [`Processor::fetch`] should be called.
@@ -214,6 +273,54 @@ impl<P: Program> Processor<P> {
         let step = now.since_or_zero(Ticks::new(self.ticks as u32));
         self.ticks += u64::from(step.get());
         self.view.now = Time::from_ps(self.ticks << 17);
+    }
+}
+
+/// The states of a batch's connections.
+struct TableLanes<'a> {
+    states: States<'a>,
+    connections: &'a [u32; LANES],
+}
+
+impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_> {
+    #[inline(always)]
+    fn state(&mut self, lane: usize) -> &mut S {
+        self.states.get_mut(self.connections[lane] as usize)
+    }
+}
+
+/// Finds events that can be handled side by side: no two of one connection. One in a hundred that could is not found.
+struct Distinct {
+    /// By low bits of the connection: the batch that it was last in.
+    seen: [u16; Self::PLACES],
+    batch: u16,
+}
+
+impl Distinct {
+    const PLACES: usize = 1 << 10;
+
+    const fn new() -> Self {
+        Self { seen: [0; Self::PLACES], batch: 0 }
+    }
+
+    /// The connections of `events`, and the set of those that are acknowledgements, not the first of their
+    /// connection, and with none of their connection before them.
+    #[inline(always)]
+    fn of(&mut self, events: &[EventRecord; LANES], connections: &mut [u32; LANES]) -> LaneSet {
+        self.batch = self.batch.wrapping_add(1);
+        if self.batch == 0 {
+            // Numbers of batches come again.
+            *self = Self { batch: 1, ..Self::new() };
+        }
+        let mut set = 0;
+        for (lane, event) in events.iter().enumerate() {
+            connections[lane] = event.connection();
+            let place = &mut self.seen[connections[lane] as usize % Self::PLACES];
+            let is_alone = *place != self.batch;
+            *place = self.batch;
+            set |= LaneSet::from(is_alone & event.is_plain_ack()) << lane;
+        }
+        set
     }
 }
 

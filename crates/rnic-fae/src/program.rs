@@ -7,6 +7,7 @@
 use core::marker::PhantomData;
 
 use bytemuck::Pod;
+use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{Carried, FlowReport};
 use rnic_policy::profile::Configured;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Params, PolicyState};
@@ -19,11 +20,23 @@ pub trait Program {
     /// Whether it understands reports; without that it cannot run here.
     fn understands_reports(&self) -> bool;
 
+    /// Whether it works on several reports side by side.
+    fn has_lanes(&self) -> bool;
+
     /// The state of a fresh connection, and the first word on it.
     fn start(&self, view: &ControlView) -> (Self::State, ControlActions);
 
     /// Reacts to a report.
     fn on_event(&self, state: &mut Self::State, event: &ControlEvent, view: &ControlView) -> ControlActions;
+
+    /// Reacts to the acknowledgements of the lanes in `set`; answers which it has dealt with.
+    fn on_acks(
+        &self,
+        states: &mut impl StateLanes<Self::State>,
+        acks: &Acks,
+        set: LaneSet,
+        answers: &mut Answers,
+    ) -> LaneSet;
 
     /// What of the state travels; `None` when it needs a memory.
     fn carry(&self, state: &mut Self::State) -> Option<Carried>;
@@ -43,6 +56,10 @@ impl Program for Erased {
         (self.0.policy.interest)(&self.0.params).reports
     }
 
+    fn has_lanes(&self) -> bool {
+        (self.0.policy.interest)(&self.0.params).lanes
+    }
+
     fn start(&self, view: &ControlView) -> (PolicyState, ControlActions) {
         (self.0.policy.start)(&self.0.params, view)
     }
@@ -50,6 +67,17 @@ impl Program for Erased {
     #[inline(always)]
     fn on_event(&self, state: &mut PolicyState, event: &ControlEvent, view: &ControlView) -> ControlActions {
         (self.0.policy.on_event)(state, event, view, &self.0.params)
+    }
+
+    #[inline(always)]
+    fn on_acks(
+        &self,
+        states: &mut impl StateLanes<PolicyState>,
+        acks: &Acks,
+        set: LaneSet,
+        answers: &mut Answers,
+    ) -> LaneSet {
+        (self.0.policy.on_acks)(states, acks, set, &self.0.params, answers)
     }
 
     #[inline(always)]
@@ -84,6 +112,10 @@ impl<C: Control> Program for Typed<C> {
         C::interest(&self.params).reports
     }
 
+    fn has_lanes(&self) -> bool {
+        C::interest(&self.params).lanes
+    }
+
     fn start(&self, view: &ControlView) -> (C, ControlActions) {
         C::start(&self.params, view)
     }
@@ -91,6 +123,11 @@ impl<C: Control> Program for Typed<C> {
     #[inline(always)]
     fn on_event(&self, state: &mut C, event: &ControlEvent, view: &ControlView) -> ControlActions {
         state.on_event(event, view, &self.params)
+    }
+
+    #[inline(always)]
+    fn on_acks(&self, states: &mut impl StateLanes<C>, acks: &Acks, set: LaneSet, answers: &mut Answers) -> LaneSet {
+        C::on_acks(states, acks, set, &self.params, answers)
     }
 
     #[inline(always)]

@@ -18,11 +18,13 @@
 mod bits;
 
 use rnic_policy::control::Cwnd;
+use rnic_policy::control::lanes::{Acks, Answers, LANES};
 use rnic_policy::control::report::{
-    AckRate, Alpha, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks,
+    AckRate, Alpha, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks, Times,
 };
 
-use bits::{get, put};
+use bits::{LaneWords, get, get_short, put, put_lanes};
+use multiversion::multiversion;
 
 /// Connections that 24 bits can name.
 pub const CONNECTIONS_MAX: u32 = 1 << 24;
@@ -150,6 +152,19 @@ impl EventRecord {
         get::<263, 2>(&self.0) as u8
     }
 
+    /// [`FlowReport::t4`] alone.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> Ticks {
+        Ticks::new(get_short::<98, 24>(&self.0))
+    }
+
+    /// Whether it is an acknowledgement, and not the first event of its connection.
+    #[inline(always)]
+    pub(crate) fn is_plain_ack(&self) -> bool {
+        let kind = get_short::<24, 2>(&self.0);
+        (kind != 1) & (kind != 2) & !self.is_first()
+    }
+
     /// The bit that flips each time round a ring.
     #[inline(always)]
     pub fn generation(&self) -> bool {
@@ -216,6 +231,66 @@ impl EventRecord {
     /// The record that lies in memory as `bytes`.
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         Self(bits::from_bytes(bytes))
+    }
+}
+
+/// The reports of `events`, as far as lanes have places for them.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
+pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
+    let mut acks = Acks::default();
+    let (mut t1, mut t2, mut t3) = ([Ticks::ZERO; LANES], [Ticks::ZERO; LANES], [Ticks::ZERO; LANES]);
+    let mut select = [0; LANES];
+    for (lane, EventRecord(words)) in events.iter().enumerate() {
+        t1[lane] = Ticks::new(get_short::<26, 24>(words));
+        t2[lane] = Ticks::new(get_short::<50, 24>(words));
+        t3[lane] = Ticks::new(get_short::<74, 24>(words));
+        acks.now[lane] = Ticks::new(get_short::<98, 24>(words));
+        acks.hops[lane] = get_short::<134, 4>(words);
+        acks.rx_level[lane] = get_short::<138, 5>(words);
+        acks.acked[lane] = get_short::<243, 10>(words);
+        acks.flow[lane] = get_short::<404, 3>(words);
+        select[lane] = get_short::<265, 2>(words);
+    }
+    for lane in 0..LANES {
+        let times = Times { t1: t1[lane], t2: t2[lane], t3: t3[lane], t4: acks.now[lane] };
+        acks.rtt[lane] = times.rtt();
+        acks.delay[lane] = times.delay(delay_select(select[lane].into()));
+    }
+    acks
+}
+
+/// The records of `answers` to `events`, without state that travels. What a lane outside of the set that was worked on
+/// holds means nothing.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
+pub(crate) fn responses(
+    events: &[EventRecord; LANES],
+    acks: &Acks,
+    answers: &Answers,
+    records: &mut [ResponseRecord; LANES],
+) {
+    let (mut connections, mut queues_and_delays) = ([0; LANES], [0; LANES]);
+    for (lane, EventRecord(words)) in events.iter().enumerate() {
+        connections[lane] = get_short::<0, 24>(words);
+        queues_and_delays[lane] = get_short::<263, 4>(words);
+    }
+    let ticks = |lanes: &[Ticks; LANES]| lanes.map(Ticks::get);
+    let mut words: LaneWords<10> = Default::default();
+    put_lanes::<0, 24, _>(&mut words, &connections);
+    put_lanes::<24, 1, _>(&mut words, &answers.repath);
+    put_lanes::<49, 21, _>(&mut words, &answers.fcwnd);
+    put_lanes::<70, 20, _>(&mut words, &answers.gap);
+    put_lanes::<90, 11, _>(&mut words, &answers.ncwnd);
+    put_lanes::<101, 24, _>(&mut words, &ticks(&answers.rto));
+    put_lanes::<125, 4, _>(&mut words, &queues_and_delays);
+    put_lanes::<256, 24, _>(&mut words, &ticks(&answers.rack));
+    put_lanes::<280, 24, _>(&mut words, &ticks(&answers.tlp));
+    put_lanes::<304, 4, _>(&mut words, &answers.alpha_requests);
+    put_lanes::<308, 4, _>(&mut words, &answers.alpha_responses);
+    put_lanes::<312, 4, _>(&mut words, &answers.ack_rate);
+    put_lanes::<316, 3, _>(&mut words, &acks.flow);
+    for (lane, record) in records.iter_mut().enumerate() {
+        let word = |index: usize| u64::from(words[2 * index][lane]) | u64::from(words[2 * index + 1][lane]) << 32;
+        *record = ResponseRecord([word(0), word(1), word(2), 0, word(4), 0, 0, 0]);
     }
 }
 

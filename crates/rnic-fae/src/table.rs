@@ -33,6 +33,24 @@ const fn lines<S>() -> usize {
     size_of::<S>().div_ceil(size_of::<Line>())
 }
 
+/// A table's states.
+pub(crate) struct States<'a>(&'a mut [Line]);
+
+impl States<'_> {
+    /// State `number`.
+    #[inline(always)]
+    pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
+        state_mut(self.0, number)
+    }
+}
+
+#[inline(always)]
+fn state_mut<S: Pod>(all: &mut [Line], number: usize) -> &mut S {
+    let first = number * lines::<S>();
+    let lines = &mut all[first..first + lines::<S>()];
+    bytemuck::from_bytes_mut(&mut bytemuck::cast_slice_mut(lines)[..size_of::<S>()])
+}
+
 impl Table {
     /// `count` states, each `fresh`.
     pub(crate) fn new<S: Pod>(count: usize, fresh: &S) -> Self {
@@ -50,9 +68,13 @@ impl Table {
     /// State `number`.
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
-        let first = number * lines::<S>();
-        let lines = &mut self.lines_mut()[first..first + lines::<S>()];
-        bytemuck::from_bytes_mut(&mut bytemuck::cast_slice_mut(lines)[..size_of::<S>()])
+        state_mut(self.lines_mut(), number)
+    }
+
+    /// All states, for several look-ups.
+    #[inline(always)]
+    pub(crate) fn states(&mut self) -> States<'_> {
+        States(self.lines_mut())
     }
 
     /// Asks for state `number`.

@@ -8,11 +8,13 @@
 //! and an answer of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. A controller that understands both
 //! kinds of events runs on both kinds of datapath.
 
+pub mod lanes;
 pub mod report;
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
 
+use self::lanes::{Acks, Answers, LaneSet, StateLanes};
 use self::report::{Carried, FlowActions, FlowReport};
 
 use crate::params::{ParamSpec, Params};
@@ -132,6 +134,8 @@ pub struct ControlInterest {
     pub resent: bool,
     /// Understands [`ControlEvent::Reported`].
     pub reports: bool,
+    /// Works on several reports side by side ([`Control::on_acks`]).
+    pub lanes: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.
@@ -151,6 +155,19 @@ pub trait Control: Pod {
 
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
+
+    /// Optional, with [`ControlInterest::lanes`]: reacts to the acknowledgements `acks` of the lanes in `set` as to so
+    /// many reports, and says what it wants in `answers`. Answers which lanes it has dealt with; the state of all
+    /// others is as it was, and they are reported one by one.
+    fn on_acks<L: StateLanes<Self> + ?Sized>(
+        _states: &mut L,
+        _acks: &Acks,
+        _set: LaneSet,
+        _params: &Params,
+        _answers: &mut Answers,
+    ) -> LaneSet {
+        0
+    }
 
     /// Optional, with [`Control::restore`]: what of the state travels with the events of a connection's only flow.
     /// `None`, the default: this controller needs a memory.
@@ -182,6 +199,8 @@ pub struct ControlPolicy {
     pub interest: fn(&Params) -> ControlInterest,
     /// See [`Control::on_event`].
     pub on_event: fn(&mut PolicyState, &ControlEvent, &ControlView, &Params) -> ControlActions,
+    /// See [`Control::on_acks`].
+    pub on_acks: fn(&mut dyn StateLanes<PolicyState>, &Acks, LaneSet, &Params, &mut Answers) -> LaneSet,
     /// See [`Control::carry`].
     pub carry: fn(&mut PolicyState) -> Option<Carried>,
     /// See [`Control::restore`].
@@ -202,9 +221,20 @@ impl ControlPolicy {
             },
             interest: T::interest,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            on_acks: |states, acks, set, params, answers| T::on_acks(&mut Typed(states), acks, set, params, answers),
             carry: |state| state.get_mut::<T>().carry(),
             restore: |carried, report, params| T::restore(carried, report, params).map(PolicyState::of),
         }
+    }
+}
+
+/// States whose type is known again.
+struct Typed<'a>(&'a mut dyn StateLanes<PolicyState>);
+
+impl<T: Pod> StateLanes<T> for Typed<'_> {
+    #[inline]
+    fn state(&mut self, lane: usize) -> &mut T {
+        self.0.state(lane).get_mut::<T>()
     }
 }
 

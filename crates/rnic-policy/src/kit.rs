@@ -9,6 +9,7 @@
 //! ```
 
 mod control;
+mod lanes;
 mod paths;
 mod recovery;
 mod reports;

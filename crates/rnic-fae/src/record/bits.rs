@@ -1,5 +1,7 @@
 //! Fields of a record: so many bits from such a place on, the places being constants.
 
+use rnic_policy::control::lanes::LANES;
+
 /// The `WIDTH` bits from bit `AT` on.
 #[inline(always)]
 pub(super) const fn get<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -> u64 {
@@ -8,6 +10,19 @@ pub(super) const fn get<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     let low = words[word] >> shift;
     let all = if shift + WIDTH > 64 { low | words[word + 1] << (64 - shift) } else { low };
     all & ((1 << WIDTH) - 1)
+}
+
+/// The same for at most 25 bits: with one load and one shift, wherever they lie.
+#[inline(always)]
+pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -> u32 {
+    const { assert!(WIDTH <= 25 && AT / 8 + 4 <= 64) };
+    if cfg!(target_endian = "big") {
+        return get::<AT, WIDTH>(words) as u32;
+    }
+    let bytes: &[u8; 64] = bytemuck::cast_ref(words);
+    let from = AT / 8;
+    let word = u32::from_le_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]]);
+    word >> (AT % 8) & ((1 << WIDTH) - 1)
 }
 
 /// Puts the low `WIDTH` bits of `value` at bit `AT`, where zeros are.
@@ -19,6 +34,26 @@ pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8
     words[word] |= value << shift;
     if shift + WIDTH > 64 {
         words[word + 1] |= value >> (64 - shift);
+    }
+}
+
+/// Words of 32 bits, lane by lane.
+pub(super) type LaneWords<const WORDS: usize> = [[u32; LANES]; WORDS];
+
+/// Puts the low `WIDTH` bits of each lane of `values` at bit `AT` of that lane, where zeros are.
+#[inline(always)]
+pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>(
+    words: &mut LaneWords<WORDS>,
+    values: &[u32; LANES],
+) {
+    const { assert!(WIDTH < 32 && AT + WIDTH <= 32 * WORDS) };
+    let (word, shift) = (AT / 32, AT % 32);
+    for (lane, value) in values.iter().enumerate() {
+        let value = value & ((1 << WIDTH) - 1);
+        words[word][lane] |= value << shift;
+        if shift + WIDTH > 32 {
+            words[word + 1][lane] |= value >> (32 - shift);
+        }
     }
 }
 

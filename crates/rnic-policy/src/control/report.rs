@@ -265,23 +265,62 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// The round trip: t4 - t1. A coalesced acknowledgement makes it longer.
+    /// The four times.
+    #[inline]
+    pub const fn times(&self) -> Times {
+        Times { t1: self.t1, t2: self.t2, t3: self.t3, t4: self.t4 }
+    }
+
+    /// See [`Times::rtt`].
     #[inline]
     pub const fn rtt(&self) -> Ticks {
+        self.times().rtt()
+    }
+
+    /// See [`Times::fabric_delay`].
+    #[inline]
+    pub const fn fabric_delay(&self) -> Ticks {
+        self.times().fabric_delay()
+    }
+
+    /// The delay to go by.
+    #[inline]
+    pub const fn delay(&self) -> Ticks {
+        self.times().delay(self.delay)
+    }
+}
+
+/// When a packet and its acknowledgement left and arrived; see [`FlowReport::t1`] and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// The packet left (the sender's clock).
+    pub t1: Ticks,
+    /// It arrived (the receiver's clock).
+    pub t2: Ticks,
+    /// The acknowledgement left (the receiver's clock).
+    pub t3: Ticks,
+    /// It arrived (the sender's clock).
+    pub t4: Ticks,
+}
+
+impl Times {
+    /// The round trip: t4 - t1. A coalesced acknowledgement makes it longer.
+    #[inline]
+    pub const fn rtt(self) -> Ticks {
         self.t4.since_or_zero(self.t1)
     }
 
     /// What the fabric took there and back: (t4 - t1) - (t3 - t2), whatever the receiver's clock shows and however long
     /// it waited (paper, section 4.2).
     #[inline]
-    pub const fn fabric_delay(&self) -> Ticks {
+    pub const fn fabric_delay(self) -> Ticks {
         self.t4.since(self.t1).since_or_zero(self.t3.since(self.t2))
     }
 
-    /// The delay to go by.
+    /// The delay that `select` names.
     #[inline]
-    pub const fn delay(&self) -> Ticks {
-        match self.delay {
+    pub const fn delay(self, select: DelaySelect) -> Ticks {
+        match select {
             DelaySelect::Full => self.rtt(),
             DelaySelect::Fabric => self.fabric_delay(),
             DelaySelect::Forward => self.t2.since_or_zero(self.t1),

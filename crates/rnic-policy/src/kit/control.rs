@@ -3,6 +3,7 @@
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
+use crate::control::lanes::LANES;
 use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
 
 /// Drives `policy` through `steps` random events from `seed`.
@@ -41,6 +42,10 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         }
         if (policy.interest)(&params).reports {
             super::reports::check_reports(policy, &params, seed, steps)?;
+        }
+        if (policy.interest)(&params).lanes {
+            // So many reports in all.
+            super::lanes::check_lanes(policy, &params, seed, steps.div_ceil(LANES as u64))?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::check_control;
+use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
 use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, Ticks};
 use crate::control::{Control, ControlActions, ControlEvent, ControlInterest, ControlPolicy, ControlView, Cwnd};
 use crate::params::{ParamSpec, Params};
@@ -21,6 +22,9 @@ enum Fault {
     PacesWideWindow,
     ForgetsWhatTravels,
     HasHiddenState,
+    LanesSayMore,
+    LanesForget,
+    LanesTakeAll,
 }
 
 /// Counts reports, gives a window of as many packets, and has one fault.
@@ -41,7 +45,7 @@ macro_rules! faulty {
             }
 
             fn interest(_: &Params) -> ControlInterest {
-                ControlInterest { reports: true, ..ControlInterest::default() }
+                ControlInterest { reports: true, lanes: true, ..ControlInterest::default() }
             }
 
             fn on_event(&mut self, event: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
@@ -49,6 +53,22 @@ macro_rules! faulty {
                 self.0 += 1;
                 let flow = (speaks && $fault != Fault::NoAnswer).then(|| answer($fault, self.0));
                 ControlActions { flow, ..ControlActions::default() }
+            }
+
+            fn on_acks<L: StateLanes<Self> + ?Sized>(
+                states: &mut L,
+                _: &Acks,
+                set: LaneSet,
+                _: &Params,
+                answers: &mut Answers,
+            ) -> LaneSet {
+                let done = if $fault == Fault::LanesTakeAll { LaneSet::MAX >> 16 } else { set & 0x0fff };
+                for lane in (0..LANES).filter(|lane| done >> lane & 1 != 0) {
+                    let count = states.state(lane).0 + 1;
+                    put_answer(answers, lane, count + u64::from($fault == Fault::LanesSayMore));
+                    states.state(lane).0 = if $fault == Fault::LanesForget { 0 } else { count };
+                }
+                done
             }
 
             fn carry(&self) -> Option<Carried> {
@@ -74,6 +94,9 @@ faulty!(TimeoutOfZero, Fault::TimeoutOfZero);
 faulty!(PacesWideWindow, Fault::PacesWideWindow);
 faulty!(ForgetsWhatTravels, Fault::ForgetsWhatTravels);
 faulty!(HasHiddenState, Fault::HasHiddenState);
+faulty!(LanesSayMore, Fault::LanesSayMore);
+faulty!(LanesForget, Fault::LanesForget);
+faulty!(LanesTakeAll, Fault::LanesTakeAll);
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -95,6 +118,16 @@ fn answer(fault: Fault, count: u64) -> FlowActions {
         alpha_responses: Alpha::code(6),
         ack_rate: AckRate::ALL,
     }
+}
+
+fn put_answer(answers: &mut Answers, lane: usize, count: u64) {
+    let flow = answer(Fault::None, count);
+    answers.fcwnd[lane] = (flow.fcwnd.fixed() >> 6) as u32;
+    (answers.ncwnd[lane], answers.gap[lane], answers.repath[lane]) = (flow.ncwnd.into(), flow.gap.get(), 0);
+    (answers.rto[lane], answers.rack[lane], answers.tlp[lane]) = (flow.rto, flow.rack, flow.tlp);
+    let [requests, responses] = [flow.alpha_requests, flow.alpha_responses].map(|alpha| u32::from(alpha.get()));
+    (answers.alpha_requests[lane], answers.alpha_responses[lane]) = (requests, responses);
+    answers.ack_rate[lane] = flow.ack_rate.get().into();
 }
 
 fn verdict<T: Control>() -> Result<(), String> {
@@ -119,6 +152,9 @@ fn check_control_finds_each_fault() {
         (verdict::<PacesWideWindow>(), "leaves a gap"),
         (verdict::<ForgetsWhatTravels>(), "when the state had travelled"),
         (verdict::<HasHiddenState>(), "once and"),
+        (verdict::<LanesSayMore>(), "among others"),
+        (verdict::<LanesForget>(), "among others"),
+        (verdict::<LanesTakeAll>(), "was given lanes"),
     ];
     for (verdict, says) in found {
         let what = verdict.expect_err(says);

@@ -37,15 +37,15 @@ pub(super) fn check_reports(policy: &ControlPolicy, params: &Params, seed: u64, 
     Ok(())
 }
 
-fn violation(policy: &ControlPolicy, seed: u64, step: u64, what: String) -> Violation {
+pub(super) fn violation(policy: &ControlPolicy, seed: u64, step: u64, what: String) -> Violation {
     Violation { policy: policy.name, seed, step, what }
 }
 
-struct Run<'a> {
+pub(super) struct Run<'a> {
     policy: &'a ControlPolicy,
     params: &'a Params,
-    view: ControlView,
-    state: PolicyState,
+    pub(super) view: ControlView,
+    pub(super) state: PolicyState,
     twin: PolicyState,
     carried: Option<Carried>,
     in_force: Vec<InForce>,
@@ -53,7 +53,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn start(policy: &'a ControlPolicy, params: &'a Params, flows: u64) -> Result<Self, String> {
+    pub(super) fn start(policy: &'a ControlPolicy, params: &'a Params, flows: u64) -> Result<Self, String> {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
         let (mut state, first) = (policy.start)(params, &view);
         let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
@@ -87,15 +87,20 @@ impl<'a> Run<'a> {
             }
             self.carried = (self.policy.carry)(&mut rebuilt);
         }
-        let shared = in_force(&flow);
-        for other in &mut self.in_force {
-            *other = InForce { fcwnd: other.fcwnd, ..shared };
-        }
-        self.in_force[usize::from(report.flow)].fcwnd = flow.fcwnd;
+        self.apply(usize::from(report.flow), &flow);
         Ok(())
     }
 
-    fn draw(&mut self, random: &mut RandomStream) -> FlowReport {
+    /// Does what was said in answer to a report on flow `index`.
+    pub(super) fn apply(&mut self, index: usize, flow: &FlowActions) {
+        let shared = in_force(flow);
+        for other in &mut self.in_force {
+            *other = InForce { fcwnd: other.fcwnd, ..shared };
+        }
+        self.in_force[index].fcwnd = flow.fcwnd;
+    }
+
+    pub(super) fn draw(&mut self, random: &mut RandomStream) -> FlowReport {
         let flow = random.below(self.in_force.len() as u64) as usize;
         let now = Ticks::at(self.view.now);
         let skew = random.below(1 << Ticks::BITS) as u32;

@@ -36,10 +36,12 @@
 mod ack_rate;
 mod alpha;
 mod fabric;
+mod lanes;
 mod nic;
 mod plain;
 mod plb;
 mod prr;
+mod quotient;
 mod scaling;
 mod state;
 mod timers;
@@ -47,7 +49,8 @@ mod timers;
 use bytemuck::Zeroable;
 use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{AckRate, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks};
+use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
+use rnic_policy::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks};
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
 pub use state::Swift;
@@ -77,7 +80,7 @@ const fn time(name: &'static str, default: Duration, help: &'static str) -> Para
 }
 
 /// The window towards the receiving NIC begins here.
-const NCWND_INITIAL: u16 = 64;
+const NCWND_INITIAL: u32 = 64;
 
 impl Control for Swift {
     const NAME: &'static str = "swift";
@@ -103,7 +106,7 @@ impl Control for Swift {
         let window = initial_window(params);
         let flow = FlowActions {
             fcwnd: cwnd(window),
-            ncwnd: state.nic().packets,
+            ncwnd: state.nic().packets as u16,
             gap: Gap::NONE,
             rto: timers::UNMEASURED,
             rack: timers::UNMEASURED,
@@ -118,7 +121,7 @@ impl Control for Swift {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, reports: true, ..ControlInterest::default() }
+        ControlInterest { acked: true, reports: true, lanes: true, ..ControlInterest::default() }
     }
 
     #[inline(always)]
@@ -129,6 +132,17 @@ impl Control for Swift {
             }
             _ => self.on_plain_event(event, view, params),
         }
+    }
+
+    #[inline(always)]
+    fn on_acks<L: StateLanes<Self> + ?Sized>(
+        states: &mut L,
+        acks: &Acks,
+        set: LaneSet,
+        params: &Params,
+        answers: &mut Answers,
+    ) -> LaneSet {
+        lanes::on_acks(states, acks, set, params, answers)
     }
 
     #[inline]
@@ -156,7 +170,7 @@ impl Control for Swift {
             plb: plb::Plb::from_bits(carried.delay_state),
         };
         state.set_flow(0, flow);
-        let packets = report.in_force.ncwnd;
+        let packets = report.in_force.ncwnd.into();
         state.set_nic(nic::NicWindow { packets, marker: carried.nic_marker, grew: carried.nic_grew });
         Some(state)
     }
@@ -192,45 +206,91 @@ impl Swift {
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
-        let total = self.totals(index, &flow);
+        let total = self.others(index).and(&flow);
         let gap = timers::gap(total.fcwnd, total.srtt);
-        let outcome_alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
+        let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
         FlowActions {
             fcwnd: cwnd(flow.fcwnd),
-            ncwnd: nic.packets,
+            ncwnd: nic.packets as u16,
             gap,
             rto: timers::rto(total.srtt, gap, ticks(params, RTO_MIN)),
             rack: timers::rack(outcome.rtt, flow.srtt),
-            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR)),
+            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32),
             repath: outcome.repath,
-            alpha_requests: outcome_alphas.requests(),
-            alpha_responses: outcome_alphas.responses(),
+            alpha_requests: Alpha::code(alphas.requests()),
+            alpha_responses: Alpha::code(alphas.responses()),
             ack_rate: ack_rate::choose(total.fcwnd, nic.packets),
         }
     }
 }
 
+/// What an acknowledgement or a NACK says.
+#[derive(Clone, Copy)]
+struct Answer {
+    now: Ticks,
+    rtt: Ticks,
+    delay: Ticks,
+    acked: u32,
+    level: u32,
+}
+
+/// What follows from it and the windows before, and needs divisions or tables.
+#[derive(Clone, Copy)]
+struct Ready {
+    target: Ticks,
+    moves: fabric::Moves,
+    /// What the window towards the NIC is lowered to, if it is.
+    lowered: u32,
+}
+
 /// An acknowledgement or a NACK: a sample of delays and of the receiver's buffers.
 #[inline(always)]
 fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, params: &Params) -> Outcome {
-    let (now, rtt, delay) = (report.t4, report.rtt(), report.delay());
-    flow.srtt = timers::smooth(flow.srtt, rtt);
-    let target = target_delay(flow.fcwnd, u32::from(report.hops), params);
-    let repath = report.kind == ReportKind::Acked && {
-        let window = (flow.fcwnd / WINDOW_ONE).min(u32::from(nic.packets));
-        flow.plb.on_ack(u32::from(report.acked), plb::is_congested(delay, target), window, params.get(PLB_ROUNDS))
+    let (acked, level) = (u32::from(report.acked), u32::from(report.rx_level));
+    let answer = Answer { now: report.t4, rtt: report.rtt(), delay: report.delay(), acked, level };
+    let ready = Ready {
+        target: target_delay(flow.fcwnd, report.hops.into(), params),
+        moves: fabric::Moves::of(flow.fcwnd, acked, answer.delay, params.get(INCREASE)),
+        lowered: nic::lowered(nic.packets, level, params.get(RX_TARGET) as u32),
     };
-    let sample = fabric::Sample { now, delay, target, acked: u32::from(report.acked) };
-    fabric::adapt(flow, &sample, params.get(INCREASE), window_max_fixed(params));
-    let is_open = timers::is_gate_open(now, nic.marker, flow.srtt);
-    if report.kind == (ReportKind::Nacked { code: NACK_RESOURCES }) {
-        nic.on_refusal(now, is_open, flow.srtt);
+    let refused = report.kind == (ReportKind::Nacked { code: NACK_RESOURCES });
+    let repath = if report.kind == ReportKind::Acked {
+        on_sample::<true>(flow, nic, &answer, &ready, refused, params)
     } else {
-        let level = u32::from(report.rx_level);
-        nic.on_level(level, params.get(RX_TARGET) as u32, now, is_open, flow.srtt, window_max(params));
+        on_sample::<false>(flow, nic, &answer, &ready, refused, params)
+    };
+    let alphas = alpha::Alphas::measured(answer.delay, ready.target, answer.level, params);
+    Outcome { repath, rtt: answer.rtt, alphas }
+}
+
+/// Takes `answer` into account; answers whether the flow is to take another path. With nothing in it that a processor
+/// could not do for several connections side by side, but for what only NACKs lead to.
+#[inline(always)]
+fn on_sample<const ACKED: bool>(
+    flow: &mut Flow,
+    nic: &mut nic::NicWindow,
+    answer: &Answer,
+    ready: &Ready,
+    refused: bool,
+    params: &Params,
+) -> bool {
+    flow.srtt = timers::smooth(flow.srtt, answer.rtt);
+    let repath = ACKED && {
+        let window = (flow.fcwnd / WINDOW_ONE).min(nic.packets);
+        let is_congested = plb::is_congested(answer.delay, ready.target);
+        flow.plb.on_ack(answer.acked, is_congested, window, params.get(PLB_ROUNDS) as u32)
+    };
+    let sample = fabric::Sample { now: answer.now, delay: answer.delay, target: ready.target, moves: ready.moves };
+    fabric::adapt(flow, &sample, window_max_fixed(params));
+    let is_open = timers::is_gate_open(answer.now, nic.marker, flow.srtt);
+    let times = nic::Times { now: answer.now, srtt: flow.srtt };
+    if !ACKED && refused {
+        nic.on_refusal(times, is_open);
+    } else {
+        let is_below = answer.level < params.get(RX_TARGET) as u32;
+        nic.on_level(is_below, ready.lowered, times, is_open, window_max(params));
     }
-    let alphas = alpha::Alphas::measured(delay, target, u32::from(report.rx_level), params);
-    Outcome { repath, rtt, alphas }
+    repath
 }
 
 /// A packet of the flow was sent again, for the `count`th time.
@@ -249,13 +309,13 @@ fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Pa
 #[inline(always)]
 fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
     let [base, hop, range] = [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| ticks(params, index));
-    Ticks::new((base + u64::from(hops) * hop + scaling::extra(fcwnd, range)) as u32)
+    Ticks::new(base + hops * hop + scaling::extra(fcwnd, range))
 }
 
 /// Parameter `index`, a time of at most [`TIME_MAX`], in ticks.
 #[inline(always)]
-const fn ticks(params: &Params, index: usize) -> u64 {
-    (params.get(index) + (1 << 16)) >> 17
+const fn ticks(params: &Params, index: usize) -> u32 {
+    ((params.get(index) + (1 << 16)) >> 17) as u32
 }
 
 /// A window with 10 fractional bits as the contract has it.
@@ -264,8 +324,8 @@ const fn cwnd(fcwnd: u32) -> Cwnd {
     Cwnd::from_fixed((fcwnd as u64) << 6)
 }
 
-fn window_max(params: &Params) -> u16 {
-    params.get(MAXIMUM_WINDOW) as u16
+fn window_max(params: &Params) -> u32 {
+    params.get(MAXIMUM_WINDOW) as u32
 }
 
 fn window_max_fixed(params: &Params) -> u32 {

@@ -14,7 +14,7 @@ const SELDOM: u32 = 4;
 
 /// The rate for a connection with these windows.
 #[inline(always)]
-pub(super) fn choose(fcwnd: u32, ncwnd: u16) -> AckRate {
-    let is_small = fcwnd <= SMALL_WINDOW * WINDOW_ONE || u32::from(ncwnd) <= SMALL_WINDOW;
+pub(super) fn choose(fcwnd: u32, ncwnd: u32) -> AckRate {
+    let is_small = fcwnd <= SMALL_WINDOW * WINDOW_ONE || ncwnd <= SMALL_WINDOW;
     AckRate::code(if is_small { 0 } else { SELDOM })
 }

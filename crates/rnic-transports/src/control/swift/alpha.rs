@@ -9,6 +9,8 @@
 //! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
 //! to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is needed.
 
+use core::hint::select_unpredictable;
+
 use rnic_policy::control::report::{Alpha, Ticks};
 use rnic_policy::Params;
 
@@ -17,6 +19,9 @@ use super::{ALPHA, INITIAL_WINDOW, NCWND_INITIAL, RX_TARGET};
 
 /// On retransmissions: 1/16, whatever the delay.
 const LOSSY: u32 = 7;
+
+/// The largest code.
+const CODE_MAX: u32 = 15;
 
 /// Codes (each one more halves the share) for requests and responses.
 #[derive(Clone, Copy)]
@@ -50,13 +55,13 @@ impl Alphas {
 
     /// No more than the windows are worth.
     #[inline(always)]
-    pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u16, params: &Params) -> Self {
+    pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u32, params: &Params) -> Self {
         if self.is_fixed {
             return self;
         }
         let code = params.get(ALPHA) as u32;
         let by_fabric = halvings(params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE, fcwnd);
-        let by_nic = halvings(u32::from(NCWND_INITIAL), u32::from(ncwnd));
+        let by_nic = halvings(NCWND_INITIAL, ncwnd);
         Self {
             requests: self.requests.max(code + by_fabric.max(by_nic)),
             responses: self.responses.max(code + by_fabric),
@@ -65,24 +70,30 @@ impl Alphas {
     }
 
     #[inline(always)]
-    pub(super) fn requests(self) -> Alpha {
-        Alpha::code(self.requests)
+    pub(super) fn requests(self) -> u32 {
+        self.requests.min(CODE_MAX)
     }
 
     #[inline(always)]
-    pub(super) fn responses(self) -> Alpha {
-        Alpha::code(self.responses)
+    pub(super) fn responses(self) -> u32 {
+        self.responses.min(CODE_MAX)
     }
 }
 
-/// How often `small` can be doubled without exceeding `large`, both below 2^31; zero when it is larger already.
+/// How often `small` can be doubled without exceeding `large`, both below 2^31, but no more than 15 times, which is all
+/// that a code holds; zero when it is larger already.
+///
+/// By halves, with nothing that is not done to several connections side by side.
 #[inline(always)]
 fn halvings(large: u32, small: u32) -> u32 {
-    let (large, small) = (large | u32::from(large == 0), small | u32::from(small == 0));
-    // By the places of their highest bits, and one less where the digits below say so.
-    let most = small.leading_zeros().wrapping_sub(large.leading_zeros());
-    let is_less = small.wrapping_shl(most) > large;
-    most.wrapping_sub(u32::from(is_less)).cast_signed().max(0).cast_unsigned()
+    let (mut large, small) = (large.max(1).cast_signed(), small.max(1).cast_signed());
+    let mut count = 0;
+    for step in [8, 4, 2, 1] {
+        let still = large >> step >= small;
+        count = select_unpredictable(still, count + step, count);
+        large = select_unpredictable(still, large >> step, large);
+    }
+    count
 }
 
 #[cfg(test)]
@@ -90,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halvings_round_the_ratio_down_to_a_power_of_two() {
+    fn halvings_round_the_ratio_down_to_a_power_of_two_up_to_fifteen() {
         for large in (0..400).chain([1 << 20, (1 << 24) - 1]) {
             for small in 0..400 {
                 let ratio = f64::from(large.max(1)) / f64::from(small.max(1));
-                let exact = if ratio < 1.0 { 0 } else { ratio.log2().floor() as u32 };
+                let exact = if ratio < 1.0 { 0 } else { (ratio.log2().floor() as u32).min(15) };
                 assert_eq!(halvings(large, small), exact, "{large} / {small}");
             }
         }

@@ -11,19 +11,20 @@ use core::hint::select_unpredictable;
 
 use rnic_policy::control::report::Ticks;
 
+use super::quotient::quotient;
 use super::state::{Flow, WINDOW_ONE};
 use super::timers;
 
 /// The smallest window: 0.01 packets, as 10/1024.
 pub(super) const FCWND_MIN: u32 = 10;
 /// Multiplicative decrease, 0.8, in 1/1024.
-const DECREASE: u64 = 819;
+const DECREASE: u32 = 819;
 /// A window is never cut to less than half at a time: max_md is 0.5.
 const DECREASE_MAX_LOG2: u32 = 1;
 /// From this retransmission of a packet on, its flow's window is the smallest.
 const RETRANSMIT_LIMIT: u32 = 3;
 /// `increase` is given in thousandths.
-const WHOLE: u64 = 1_000;
+pub(super) const WHOLE: u64 = 1_000;
 
 /// One measurement.
 #[derive(Clone, Copy)]
@@ -31,53 +32,75 @@ pub(super) struct Sample {
     pub(super) now: Ticks,
     pub(super) delay: Ticks,
     pub(super) target: Ticks,
-    /// Packets of the flow acknowledged since the last.
-    pub(super) acked: u32,
+    pub(super) moves: Moves,
 }
 
-/// Takes `sample` into account; `flow.srtt` has it already.
+/// What a change of the window needs that has to be divided.
 ///
-/// All three outcomes are computed and one is taken: nobody can predict which, and a misprediction costs more than both
-/// divisions.
-#[inline(always)]
-pub(super) fn adapt(flow: &mut Flow, sample: &Sample, increase: u64, largest: u32) {
-    let before = flow.fcwnd;
-    let is_above = sample.delay > sample.target;
-    let cuts = is_above & timers::is_gate_open(sample.now, flow.marker, flow.srtt);
-    let grown = before + grown_by(before, sample.acked, increase);
-    let cut = before - cut_of(before, sample.delay, sample.target);
-    let above = select_unpredictable(cuts, cut, before);
-    flow.fcwnd = select_unpredictable(is_above, above, grown).clamp(FCWND_MIN, largest);
-    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == FCWND_MIN));
+/// Both are computed and one is used: nobody can predict which, and a misprediction costs more than both divisions.
+#[derive(Clone, Copy)]
+pub(super) struct Moves {
+    /// `ai * acked / fcwnd` packets, or `ai * acked` below one packet: how much the window grows, when the delay is not above the target.
+    pub(super) up: u32,
+    /// 2^32 by the delay, for a cut.
+    pub(super) inverse: u32,
 }
 
-/// `ai * acked / fcwnd` packets, or `ai * acked` below one packet.
-#[inline(always)]
-fn grown_by(fcwnd: u32, acked: u32, increase: u64) -> u32 {
-    // At most 16 * 1023 packets.
-    let most = if increase == WHOLE {
-        acked * WINDOW_ONE
-    } else {
-        (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
-    };
-    // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several
-    // times faster than one of 64 bits.
-    let divisor = fcwnd.max(WINDOW_ONE);
-    match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(divisor / 2)) {
-        Some(scaled) => scaled / divisor,
-        None => ((u64::from(most) * u64::from(WINDOW_ONE) + u64::from(divisor / 2)) / u64::from(divisor)) as u32,
+impl Moves {
+    /// Of a window `fcwnd`, after `acked` packets of the flow were acknowledged with `delay`.
+    #[inline(always)]
+    pub(super) fn of(fcwnd: u32, acked: u32, delay: Ticks, increase: u64) -> Self {
+        // At most 16 * 1023 packets.
+        let most = if increase == WHOLE {
+            acked * WINDOW_ONE
+        } else {
+            (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
+        };
+        // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several
+        // times faster than one of 64 bits.
+        let divisor = fcwnd.max(WINDOW_ONE);
+        let up = match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(divisor / 2)) {
+            Some(scaled) => scaled / divisor,
+            None => ((u64::from(most) * u64::from(WINDOW_ONE) + u64::from(divisor / 2)) / u64::from(divisor)) as u32,
+        };
+        Self { up, inverse: u32::MAX / divided(delay) }
+    }
+
+    /// The same for an increase of one packet, side by side.
+    #[inline(always)]
+    pub(super) fn of_one(fcwnd: u32, acked: u32, delay: Ticks) -> Self {
+        let divisor = fcwnd.max(WINDOW_ONE);
+        // 1023 packets, with 20 fractional bits, and half of 21 bits.
+        let up = quotient(acked * WINDOW_ONE * WINDOW_ONE + divisor / 2, divisor);
+        Self { up, inverse: quotient(u32::MAX, divided(delay)) }
     }
 }
 
-/// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
-///
-/// The division waits for the delay alone, which is there before anything else is.
+/// The delay as a divisor.
 #[inline(always)]
-fn cut_of(fcwnd: u32, delay: Ticks, target: Ticks) -> u32 {
-    let inverse = u64::from(u32::MAX / delay.get().max(1));
-    let excess = u64::from(delay.get().saturating_sub(target.get()));
-    let share = (excess * inverse) >> 16;
-    let cut = (u64::from(fcwnd) * DECREASE * share) >> (10 + 16);
+fn divided(delay: Ticks) -> u32 {
+    delay.get().max(1)
+}
+
+/// Takes `sample` into account; `flow.srtt` has it already.
+#[inline(always)]
+pub(super) fn adapt(flow: &mut Flow, sample: &Sample, largest: u32) {
+    let before = flow.fcwnd;
+    let is_above = sample.delay > sample.target;
+    let cuts = is_above & timers::is_gate_open(sample.now, flow.marker, flow.srtt);
+    let cut = before - cut_of(before, sample);
+    let above = select_unpredictable(cuts, cut, before);
+    flow.fcwnd = select_unpredictable(is_above, above, before + sample.moves.up).max(FCWND_MIN).min(largest);
+    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == FCWND_MIN));
+}
+
+/// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
+#[inline(always)]
+fn cut_of(fcwnd: u32, sample: &Sample) -> u32 {
+    let excess = sample.delay.get().saturating_sub(sample.target.get());
+    let share = (u64::from(excess) * u64::from(sample.moves.inverse)) >> 16;
+    // 21 bits by 10, by 17.
+    let cut = (u64::from(fcwnd * DECREASE) * (share & u64::from(u32::MAX))) >> (10 + 16);
     (cut as u32).min(fcwnd >> DECREASE_MAX_LOG2)
 }
 

@@ -18,51 +18,64 @@ use super::timers;
 /// nic_md, 0.8, in tenths.
 const DECREASE_TENTHS: u32 = 8;
 /// max_nic_md is 0.5.
-const DECREASE_MAX_LOG2: u16 = 1;
-const NCWND_MIN: u16 = 1;
+const DECREASE_MAX_LOG2: u32 = 1;
+const NCWND_MIN: u32 = 1;
 
 /// The window and when it last changed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NicWindow {
-    pub(super) packets: u16,
+    pub(super) packets: u32,
     /// When it changed or could not change, or a round trip ago.
     pub(super) marker: Ticks,
     /// The last change was an increase.
     pub(super) grew: bool,
 }
 
+/// Now, and the smoothed round trip.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) now: Ticks,
+    pub(super) srtt: Ticks,
+}
+
+/// What a window of `packets` is cut to when the buffers stand at `level`, at or above `target`; anything below it.
+#[inline(always)]
+pub(super) fn lowered(packets: u32, level: u32, target: u32) -> u32 {
+    if level < target {
+        return packets;
+    }
+    let whole = level * 10;
+    let left = packets * (whole - DECREASE_TENTHS * (level - target)) / whole.max(1);
+    left.max(packets - (packets >> DECREASE_MAX_LOG2)).max(NCWND_MIN)
+}
+
 impl NicWindow {
-    /// The receiver's buffers stand at `level`; `is_open` says that the marker is a round trip old.
+    /// The receiver's buffers stand at a level that is below the target or not; `is_open` says that the marker is a
+    /// round trip old, `lowered` is what [`lowered`] says.
     #[inline(always)]
-    pub(super) fn on_level(&mut self, level: u32, target: u32, now: Ticks, is_open: bool, srtt: Ticks, largest: u16) {
+    pub(super) fn on_level(&mut self, is_below: bool, lowered: u32, times: Times, is_open: bool, largest: u32) {
         let before = self.packets;
-        let end = select_unpredictable(level < target, largest, NCWND_MIN);
-        if level < target {
-            let grows = !self.grew | is_open;
-            self.packets = select_unpredictable(grows, (before + 1).min(largest), before);
-            self.grew = true;
-        } else if is_open {
-            let whole = level * 10;
-            let left = u32::from(before) * (whole - DECREASE_TENTHS * (level - target)) / whole.max(1);
-            self.packets = (left as u16).max(before - (before >> DECREASE_MAX_LOG2)).max(NCWND_MIN);
-            self.grew = false;
-        }
-        self.settle(before, now, srtt, end);
+        let (grows, falls) = (is_below & (!self.grew | is_open), !is_below & is_open);
+        let raised = select_unpredictable(grows, (before + 1).min(largest), before);
+        self.packets = select_unpredictable(falls, lowered, raised);
+        self.grew = is_below | (self.grew & !falls);
+        self.settle(before, times, select_unpredictable(is_below, largest, NCWND_MIN));
     }
 
     /// The receiver had no resources for a packet.
     #[inline(always)]
-    pub(super) fn on_refusal(&mut self, now: Ticks, is_open: bool, srtt: Ticks) {
+    pub(super) fn on_refusal(&mut self, times: Times, is_open: bool) {
         let before = self.packets;
         if self.grew || is_open {
             self.packets = (before - (before >> DECREASE_MAX_LOG2)).max(NCWND_MIN);
             self.grew = false;
         }
-        self.settle(before, now, srtt, NCWND_MIN);
+        self.settle(before, times, NCWND_MIN);
     }
 
     #[inline(always)]
-    fn settle(&mut self, before: u16, now: Ticks, srtt: Ticks, end: u16) {
-        timers::settle(&mut self.marker, now, srtt, (self.packets != before) | (self.packets == end));
+    fn settle(&mut self, before: u32, times: Times, end: u32) {
+        let is_at_end = self.packets == end;
+        timers::settle(&mut self.marker, times.now, times.srtt, (self.packets != before) | is_at_end);
     }
 }

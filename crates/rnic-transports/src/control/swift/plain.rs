@@ -36,8 +36,9 @@ impl Swift {
                 flow.srtt = timers::smooth(flow.srtt, rtt);
                 let target = target_delay(flow.fcwnd, 0, params);
                 let acked = u32::from(core::mem::take(&mut self.waiting));
-                let sample = fabric::Sample { now, delay: rtt, target, acked };
-                fabric::adapt(&mut flow, &sample, params.get(INCREASE), window_max_fixed(params));
+                let moves = fabric::Moves::of(flow.fcwnd, acked, rtt, params.get(INCREASE));
+                let sample = fabric::Sample { now, delay: rtt, target, moves };
+                fabric::adapt(&mut flow, &sample, window_max_fixed(params));
             }
             ControlEvent::Nacked { lost: true } => lose(&mut flow, now, 1),
             ControlEvent::TimedOut => {

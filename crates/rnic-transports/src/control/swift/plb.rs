@@ -15,11 +15,11 @@ use rnic_policy::control::report::Ticks;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Plb {
     /// Packets of this round that met congestion, up to 1023.
-    pub(super) congested: u16,
+    pub(super) congested: u32,
     /// Packets of this round, up to 1023.
-    pub(super) acked: u16,
+    pub(super) acked: u32,
     /// Congested rounds in a row, up to 15.
-    pub(super) rounds: u8,
+    pub(super) rounds: u32,
 }
 
 const COUNT_MAX: u32 = 1_023;
@@ -35,30 +35,30 @@ impl Plb {
     /// The state in 24 bits.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
-        u32::from(self.congested) | u32::from(self.acked) << COUNT_BITS | u32::from(self.rounds) << (2 * COUNT_BITS)
+        self.congested | self.acked << COUNT_BITS | self.rounds << (2 * COUNT_BITS)
     }
 
     /// The state from its 24 bits.
     #[inline(always)]
     pub(super) fn from_bits(bits: u32) -> Self {
-        let count = |bits: u32| (bits & COUNT_MAX) as u16;
-        Self { congested: count(bits), acked: count(bits >> COUNT_BITS), rounds: (bits >> (2 * COUNT_BITS) & 15) as u8 }
+        let count = |bits: u32| bits & COUNT_MAX;
+        Self { congested: count(bits), acked: count(bits >> COUNT_BITS), rounds: bits >> (2 * COUNT_BITS) & 15 }
     }
 
     /// `packets` were acknowledged, of a flow that may have `window` packets under way. Answers whether to change the
     /// path: after `rounds_max` congested rounds, or never when that is zero.
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, packets: u32, is_congested: bool, window: u32, rounds_max: u64) -> bool {
-        let acked = (u32::from(self.acked) + packets).min(COUNT_MAX);
-        let congested = (u32::from(self.congested) + packets * u32::from(is_congested)).min(COUNT_MAX);
+    pub(super) fn on_ack(&mut self, packets: u32, is_congested: bool, window: u32, rounds_max: u32) -> bool {
+        let acked = (self.acked + packets).min(COUNT_MAX);
+        let congested = (self.congested + select_unpredictable(is_congested, packets, 0)).min(COUNT_MAX);
         let ends = acked >= window.clamp(1, COUNT_MAX);
         // When a round ends is as good as random; no branch depends on it.
         let is_bad = (rounds_max != 0) & (congested * 2 >= acked);
-        let rounds = (self.rounds + 1) * u8::from(is_bad);
-        let moves = ends & is_bad & (u64::from(rounds) >= rounds_max);
-        self.rounds = select_unpredictable(ends, rounds * u8::from(!moves), self.rounds);
-        self.acked = select_unpredictable(ends, 0, acked as u16);
-        self.congested = select_unpredictable(ends, 0, congested as u16);
+        let rounds = select_unpredictable(is_bad, self.rounds + 1, 0);
+        let moves = ends & is_bad & (rounds >= rounds_max);
+        self.rounds = select_unpredictable(ends, select_unpredictable(moves, 0, rounds), self.rounds);
+        self.acked = select_unpredictable(ends, 0, acked);
+        self.congested = select_unpredictable(ends, 0, congested);
         moves
     }
 }

@@ -8,6 +8,9 @@
 //! and drawn straight between two of them. The error of 1/sqrt is at most 1/10000 of its value, that of the extra delay
 //! with it at most one tick and 1/10000 of it.
 
+use core::hint::select_unpredictable;
+
+use super::TIME_MAX;
 use super::state::{WINDOW_MAX, WINDOW_ONE};
 
 /// Steps of the table for one unit of the argument.
@@ -17,13 +20,16 @@ const LOW_BITS: u32 = 14;
 /// Fractional bits of 1/sqrt.
 const ROOT_BITS: u32 = 16;
 
-/// 1/sqrt(index / STEPS) for arguments of 1 to 4.
-const TABLE: [u32; 3 * STEPS + 1] = table();
+/// Its length: a power of two, so that no index needs a check. Behind argument 4 nothing is read.
+const PLACES: usize = 256;
 
-const fn table() -> [u32; 3 * STEPS + 1] {
-    let mut table = [0; 3 * STEPS + 1];
+/// 1/sqrt(index / STEPS) for arguments of 1 to 4.
+const TABLE: [u32; PLACES] = table();
+
+const fn table() -> [u32; PLACES] {
+    let mut table = [0; PLACES];
     let mut index = 0;
-    while index < table.len() {
+    while index < 3 * STEPS + 1 {
         // 2^16 / sqrt(i/64) = sqrt(2^38 / i), rounded to the nearest by one more bit on the way.
         let square = (1u64 << 40) / (STEPS + index) as u64;
         table[index] = (square.isqrt() as u32 + 1) >> 1;
@@ -34,6 +40,8 @@ const fn table() -> [u32; 3 * STEPS + 1] {
 
 /// 1/sqrt of a window of 0.1 packets (3.16228) less that of 256 packets (1/16), inverted: 0.32261, times 2^16.
 const INVERSE_SPAN: u64 = 21_143;
+/// Bits of the range times that which do without.
+const SPARE_BITS: u32 = 3;
 /// 1/sqrt of 256 packets.
 const ROOT_OF_LARGEST: u32 = (1 << ROOT_BITS) / 16;
 
@@ -44,8 +52,8 @@ pub(super) fn inverse_root(fcwnd: u32) -> u32 {
     // An even shift takes the highest bit to place 20 or 21; every two places double the root.
     let half_shift = (fcwnd.leading_zeros() - (u32::BITS - 22)) / 2;
     let argument = fcwnd << (2 * half_shift);
-    let step = (argument >> LOW_BITS) as usize - STEPS;
-    let (left, right) = (TABLE[step], TABLE[step + 1]);
+    let step = ((argument >> LOW_BITS) as usize).wrapping_sub(STEPS);
+    let (left, right) = (TABLE[step % PLACES], TABLE[(step + 1) % PLACES]);
     let root = left - (((left - right) * (argument & ((1 << LOW_BITS) - 1))) >> LOW_BITS);
     // Places 20 and 10 (of a window of one packet) differ by 2^10: by 2^5 for the root.
     const { assert!(WINDOW_ONE == 1 << 10) };
@@ -54,10 +62,14 @@ pub(super) fn inverse_root(fcwnd: u32) -> u32 {
 
 /// What flow scaling adds to the target of a flow with window `fcwnd`, of at most `range` (both in ticks).
 #[inline(always)]
-pub(super) fn extra(fcwnd: u32, range: u64) -> u64 {
-    let above = u64::from(inverse_root(fcwnd).saturating_sub(ROOT_OF_LARGEST));
-    // 24 bits by 22 by 15.
-    ((range * above * INVERSE_SPAN + (1 << (2 * ROOT_BITS - 1))) >> (2 * ROOT_BITS)).min(range)
+pub(super) fn extra(fcwnd: u32, range: u32) -> u32 {
+    // A product of 20 bits (a parameter's longest time) by 15, in 32; and one of 32 by 22.
+    const { assert!((TIME_MAX.as_ps() >> 17) < 1 << 20) };
+    let scale = (u64::from(range) * INVERSE_SPAN) >> SPARE_BITS;
+    let above = inverse_root(fcwnd).saturating_sub(ROOT_OF_LARGEST);
+    let shift = 2 * ROOT_BITS - SPARE_BITS;
+    let extra = ((scale * u64::from(above) + (1 << (shift - 1))) >> shift) as u32;
+    select_unpredictable(extra < range, extra, range)
 }
 
 #[cfg(test)]
@@ -81,7 +93,7 @@ mod tests {
         assert!((alpha - 246.2).abs() < 0.2, "falcon.md 4.3");
         for fcwnd in 1..=WINDOW_MAX {
             let exact = (alpha / (f64::from(fcwnd) / 1_024.0).sqrt() - alpha / 16.0).clamp(0.0, range);
-            let made = extra(fcwnd, 763) as f64;
+            let made = f64::from(extra(fcwnd, 763));
             assert!((made - exact).abs() <= 1.0 + exact / 10_000.0, "{fcwnd}: {made} for {exact}");
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Widths are those of Falcon's records (specification 10.6.2): 21 bits of window, 24 of a time, 24 of PLB.
 
+use core::hint::select_unpredictable;
+
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::report::Ticks;
 
@@ -75,36 +77,51 @@ const THREE_BITS: u32 = 7;
 impl Swift {
     #[inline(always)]
     pub(super) fn flow(&self, index: usize) -> Flow {
-        let bits = self.flows[index];
-        let plb = Plb {
-            congested: self.congested[index],
-            acked: (bits.window >> WINDOW_BITS) as u16,
-            rounds: (bits.rtt >> Ticks::BITS) as u8,
-        };
-        Flow { fcwnd: bits.window & WINDOW_MAX, srtt: Ticks::new(bits.rtt), marker: Ticks::new(bits.marker), plb }
+        Flow::from_words(&self.words(index))
     }
 
     #[inline(always)]
     pub(super) fn set_flow(&mut self, index: usize, flow: Flow) {
-        self.flows[index] = FlowBits {
-            window: flow.fcwnd | u32::from(flow.plb.acked) << WINDOW_BITS,
-            rtt: flow.srtt.get() | u32::from(flow.plb.rounds) << Ticks::BITS,
-            marker: flow.marker.get(),
-        };
-        self.congested[index] = flow.plb.congested;
+        self.set_flow_words(index, &flow.to_words());
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS).max(index as u32 + 1);
         self.nic = self.nic & !(THREE_BITS << SEEN_SHIFT) | seen << SEEN_SHIFT;
     }
 
+    /// Flow `index` as it lies in memory.
+    #[inline(always)]
+    pub(super) fn words(&self, index: usize) -> FlowWords {
+        let FlowBits { window, rtt, marker } = self.flows[index];
+        FlowWords { window, rtt, marker, congested: self.congested[index].into() }
+    }
+
+    /// Writes a flow that was written before.
+    #[inline(always)]
+    pub(super) fn set_flow_words(&mut self, index: usize, words: &FlowWords) {
+        let &FlowWords { window, rtt, marker, congested } = words;
+        self.flows[index] = FlowBits { window, rtt, marker };
+        self.congested[index] = congested as u16;
+    }
+
     #[inline(always)]
     pub(super) fn nic(&self) -> NicWindow {
-        NicWindow { packets: self.ncwnd, marker: Ticks::new(self.nic), grew: self.nic & GREW != 0 }
+        NicWindow::from_words(self.nic_words())
     }
 
     #[inline(always)]
     pub(super) fn set_nic(&mut self, nic: NicWindow) {
-        self.ncwnd = nic.packets;
-        self.nic = self.nic & !(TIME_MASK | GREW) | nic.marker.get() | u32::from(nic.grew) << Ticks::BITS;
+        self.set_nic_words(nic.to_words(self.nic));
+    }
+
+    /// The window towards the NIC as it lies in memory.
+    #[inline(always)]
+    pub(super) fn nic_words(&self) -> NicWords {
+        NicWords { packets: self.ncwnd.into(), bits: self.nic }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_nic_words(&mut self, words: NicWords) {
+        self.ncwnd = words.packets as u16;
+        self.nic = words.bits;
     }
 
     /// Timeouts in a row, up to 7; for transports that do not count them.
@@ -116,18 +133,76 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
-    /// All flows together, of which `flow` is the state in hand of number `index`.
+    /// All flows but number `index` together.
     #[inline(always)]
-    pub(super) fn totals(&self, index: usize, flow: &Flow) -> Totals {
+    pub(super) fn others(&self, index: usize) -> Totals {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
-        let only = Totals { fcwnd: flow.fcwnd, srtt: flow.srtt };
+        let none = Totals { fcwnd: 0, srtt: Ticks::ZERO };
         if seen <= 1 && index == 0 {
-            return only;
+            return none;
         }
         let others = self.flows.iter().take(seen).enumerate().filter(|(other, _)| *other != index);
-        others.fold(only, |sum, (_, flow)| Totals {
+        others.fold(none, |sum, (_, flow)| Totals {
             fcwnd: sum.fcwnd + (flow.window & WINDOW_MAX),
             srtt: sum.srtt.max(Ticks::new(flow.rtt)),
         })
+    }
+}
+
+impl Totals {
+    /// With `flow` too.
+    #[inline(always)]
+    pub(super) fn and(self, flow: &Flow) -> Self {
+        Self { fcwnd: self.fcwnd + flow.fcwnd, srtt: self.srtt.max(flow.srtt) }
+    }
+}
+
+/// A flow as it lies in memory.
+#[derive(Clone, Copy)]
+pub(super) struct FlowWords {
+    pub(super) window: u32,
+    pub(super) rtt: u32,
+    pub(super) marker: u32,
+    pub(super) congested: u32,
+}
+
+impl Flow {
+    #[inline(always)]
+    pub(super) fn from_words(words: &FlowWords) -> Self {
+        let &FlowWords { window, rtt, marker, congested } = words;
+        let plb = Plb { congested, acked: window >> WINDOW_BITS, rounds: rtt >> Ticks::BITS };
+        Self { fcwnd: window & WINDOW_MAX, srtt: Ticks::new(rtt), marker: Ticks::new(marker), plb }
+    }
+
+    #[inline(always)]
+    pub(super) fn to_words(self) -> FlowWords {
+        FlowWords {
+            window: self.fcwnd | self.plb.acked << WINDOW_BITS,
+            rtt: self.srtt.get() | self.plb.rounds << Ticks::BITS,
+            marker: self.marker.get(),
+            congested: self.plb.congested,
+        }
+    }
+}
+
+/// The window towards the NIC as it lies in memory.
+#[derive(Clone, Copy)]
+pub(super) struct NicWords {
+    pub(super) packets: u32,
+    /// With bits that are not the window's.
+    pub(super) bits: u32,
+}
+
+impl NicWindow {
+    #[inline(always)]
+    pub(super) fn from_words(words: NicWords) -> Self {
+        Self { packets: words.packets, marker: Ticks::new(words.bits), grew: words.bits & GREW != 0 }
+    }
+
+    /// Beside what else is in `bits`.
+    #[inline(always)]
+    pub(super) fn to_words(self, bits: u32) -> NicWords {
+        let grew = select_unpredictable(self.grew, GREW, 0);
+        NicWords { packets: self.packets, bits: bits & !(TIME_MASK | GREW) | self.marker.get() | grew }
     }
 }

@@ -17,11 +17,11 @@ use super::state::WINDOW_ONE;
 pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
 
 /// Retransmission timeout in smoothed round trips.
-const RTO_FACTOR: u64 = 2;
+const RTO_FACTOR: u32 = 2;
 /// How long a receiver coalesces acknowledgements: 8 us.
-const ACK_COALESCING: u64 = 61;
+const ACK_COALESCING: u32 = 61;
 /// `tlp_factor` is given in thousandths.
-const WHOLE: u64 = 1_000;
+const WHOLE: u32 = 1_000;
 
 /// Whether a round trip has passed since `marker`. Always, before one was measured.
 #[inline(always)]
@@ -54,30 +54,31 @@ pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     Gap::of_ticks((u64::from(srtt.get()) * (u64::from(WINDOW_ONE) - fcwnd)).div_ceil(fcwnd))
 }
 
-/// The retransmission timeout.
+/// The retransmission timeout: no less than `least`.
 #[inline(always)]
-pub(super) fn rto(srtt: Ticks, gap: Gap, least: u64) -> Ticks {
-    if srtt == Ticks::ZERO {
-        return UNMEASURED;
-    }
-    Ticks::saturating((RTO_FACTOR * u64::from(srtt.get()) + gap.ticks()).max(least).max(1))
+pub(super) fn rto(srtt: Ticks, gap: Gap, least: u32) -> Ticks {
+    // 25 bits and 23.
+    let span = (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(least).max(1).min(Ticks::MAX.get());
+    measured(srtt, span)
+}
+
+/// `span`, once there was a sample.
+#[inline(always)]
+fn measured(srtt: Ticks, span: u32) -> Ticks {
+    Ticks::new(select_unpredictable(srtt == Ticks::ZERO, UNMEASURED.get(), span))
 }
 
 /// RACK's timeout of a flow whose newest round trip is `rtt`.
 #[inline(always)]
 pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
-    if srtt == Ticks::ZERO {
-        return UNMEASURED;
-    }
     // A round trip is less than half of the circle, so this is less than all of it.
-    Ticks::new(rtt.get() + srtt.get().div_ceil(4))
+    measured(srtt, rtt.get() + srtt.get().div_ceil(4))
 }
 
 /// The time of inactivity after which a probe is sent.
 #[inline(always)]
-pub(super) fn tlp(srtt: Ticks, factor: u64) -> Ticks {
-    if srtt == Ticks::ZERO {
-        return UNMEASURED;
-    }
-    Ticks::saturating(u64::from(srtt.get()) * factor / WHOLE + ACK_COALESCING)
+pub(super) fn tlp(srtt: Ticks, factor: u32) -> Ticks {
+    // srtt * factor / 1000 in 32 bits: the factor is 16,000 at most.
+    let (whole, rest) = (srtt.get() / WHOLE, srtt.get() % WHOLE);
+    measured(srtt, (whole * factor + rest * factor / WHOLE + ACK_COALESCING).min(Ticks::MAX.get()))
 }

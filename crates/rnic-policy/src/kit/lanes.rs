@@ -1,0 +1,83 @@
+//! The contract of a controller that works on several reports side by side: nothing it decides may show it.
+
+use rnic_base::{Duration, RandomStream, RandomStreams};
+
+use super::Violation;
+use super::reports::{Run, violation};
+use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use crate::control::report::{FlowReport, ReportKind};
+use crate::control::{ControlEvent, ControlPolicy};
+use crate::params::Params;
+use crate::state::PolicyState;
+
+/// Flows of a connection in every other run.
+const FLOWS: u64 = 4;
+
+/// Drives [`LANES`] connections through `steps` reports each.
+///
+/// Checks: lanes that were not given, or that the controller leaves, keep their state; in all others state and answer
+/// are those of the report alone.
+///
+/// # Errors
+/// The first violation, with what replays it.
+pub(super) fn check_lanes(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
+    let streams = RandomStreams::new(seed);
+    for flows in [1, FLOWS] {
+        let mut random = streams.stream(if flows == 1 { "kit/lanes/one" } else { "kit/lanes/four" });
+        let fail = |step| move |what| violation(policy, seed, step, what);
+        let mut runs = Vec::with_capacity(LANES);
+        for _ in 0..LANES {
+            runs.push(Run::start(policy, params, flows).map_err(fail(0))?);
+        }
+        for step in 1..=steps {
+            check_batch(policy, params, &mut runs, &mut random).map_err(fail(step))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies of the lanes' states.
+struct Copies(Vec<PolicyState>);
+
+impl StateLanes<PolicyState> for Copies {
+    fn state(&mut self, lane: usize) -> &mut PolicyState {
+        &mut self.0[lane]
+    }
+}
+
+fn check_batch(
+    policy: &ControlPolicy,
+    params: &Params,
+    runs: &mut [Run<'_>],
+    random: &mut RandomStream,
+) -> Result<(), String> {
+    let (mut acks, mut answers, mut set) = (Acks::default(), Answers::default(), 0);
+    let mut reports: Vec<FlowReport> = Vec::with_capacity(LANES);
+    for (lane, run) in runs.iter_mut().enumerate() {
+        run.view.now += Duration::from_ns(random.between(1, 60_000));
+        let report = run.draw(random);
+        acks.put(lane, &report);
+        let is_given = report.kind == ReportKind::Acked && random.below(8) != 0;
+        set |= LaneSet::from(is_given) << lane;
+        reports.push(report);
+    }
+    let mut copies = Copies(runs.iter().map(|run| run.state).collect());
+    let done = (policy.on_acks)(&mut copies, &acks, set, params, &mut answers);
+    if done & !set != 0 {
+        return Err(format!("was given lanes {set:#x} and worked on {done:#x}"));
+    }
+    for (lane, run) in runs.iter_mut().enumerate() {
+        let is_done = done >> lane & 1 != 0;
+        if !is_done && copies.0[lane] != run.state {
+            return Err(format!("changed the state of lane {lane}, with which it did not deal"));
+        }
+        let event = ControlEvent::Reported(reports[lane]);
+        let actions = (policy.on_event)(&mut run.state, &event, &run.view, params);
+        let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
+        if is_done && (answers.actions(lane) != flow || copies.0[lane] != run.state) {
+            return Err(format!("{event:?} gave {flow:?} alone, and {:?} among others", answers.actions(lane)));
+        }
+        run.apply(usize::from(reports[lane].flow), &flow);
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Acknowledgements on several connections side by side.
+//!
+//! Our choice; no source has it. The rules are those of [`super`], called for lane after lane in loops that do one kind
+//! of work each: state from memory; the target delay; quotients; what follows, without a branch; the gap, which needs a
+//! division where a window is below one; timeouts; state back to memory. The compiler does several lanes of most of
+//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report is left to the ordinary way.
+
+use multiversion::multiversion;
+use rnic_policy::Params;
+use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use rnic_policy::control::report::{Gap, Ticks};
+
+use super::nic::NicWindow;
+use super::state::{self, Flow, FlowWords, NicWords, Totals};
+use super::{Answer, INCREASE, RTO_MIN, RX_TARGET, Ready, Swift, TLP_FACTOR};
+use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay, ticks, timers};
+
+type Lanes = [u32; LANES];
+
+/// A word of each lane for what a connection keeps.
+#[derive(Default)]
+struct Kept {
+    window: Lanes,
+    rtt: Lanes,
+    marker: Lanes,
+    congested: Lanes,
+    ncwnd: Lanes,
+    nic: Lanes,
+    /// The other flows' windows, and the longest of their round trips.
+    others: Lanes,
+    slowest: [Ticks; LANES],
+}
+
+/// [`Ready`], by its fields.
+#[derive(Default)]
+struct Prepared {
+    target: [Ticks; LANES],
+    up: Lanes,
+    inverse: Lanes,
+    lowered: Lanes,
+}
+
+/// [`Totals`], by their fields.
+#[derive(Default)]
+struct AllTotals {
+    fcwnd: Lanes,
+    srtt: [Ticks; LANES],
+}
+
+/// See [`rnic_policy::Control::on_acks`]; compiled twice, the processor decides.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
+pub(super) fn on_acks<L: StateLanes<Swift> + ?Sized>(
+    states: &mut L,
+    acks: &Acks,
+    set: LaneSet,
+    params: &Params,
+    answers: &mut Answers,
+) -> LaneSet {
+    work(states, acks, set, params, answers)
+}
+
+#[inline(always)]
+fn work<L: StateLanes<Swift> + ?Sized>(
+    states: &mut L,
+    acks: &Acks,
+    set: LaneSet,
+    params: &Params,
+    answers: &mut Answers,
+) -> LaneSet {
+    let mut kept = Kept::default();
+    let mut done = 0;
+    for lane in 0..LANES {
+        let is_known = kept.read(lane, states.state(lane), index(acks, lane));
+        done |= LaneSet::from(is_known) << lane;
+    }
+    let mut prepared = Prepared::default();
+    for lane in 0..LANES {
+        let fcwnd = kept.window[lane] & state::WINDOW_MAX;
+        prepared.target[lane] = target_delay(fcwnd, acks.hops[lane], params);
+    }
+    prepared.divide(&kept, acks, params);
+    let mut totals = AllTotals::default();
+    for lane in 0..LANES {
+        let (mut flow, mut nic) = (kept.flow(lane), kept.nic(lane));
+        let (answer, ready) = (answer(acks, lane), prepared.ready(lane));
+        let repath = on_sample::<true>(&mut flow, &mut nic, &answer, &ready, false, params);
+        let total = Totals { fcwnd: kept.others[lane], srtt: kept.slowest[lane] }.and(&flow);
+        (totals.fcwnd[lane], totals.srtt[lane]) = (total.fcwnd, total.srtt);
+        let alphas = alpha::Alphas::measured(answer.delay, ready.target, answer.level, params);
+        let alphas = alphas.for_windows(total.fcwnd, nic.packets, params);
+        answers.fcwnd[lane] = flow.fcwnd;
+        answers.ncwnd[lane] = nic.packets;
+        answers.rack[lane] = timers::rack(answer.rtt, flow.srtt);
+        answers.tlp[lane] = timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32);
+        answers.repath[lane] = repath.into();
+        answers.alpha_requests[lane] = alphas.requests();
+        answers.alpha_responses[lane] = alphas.responses();
+        answers.ack_rate[lane] = ack_rate::choose(total.fcwnd, nic.packets).get().into();
+        kept.take(lane, flow, nic);
+    }
+    for lane in 0..LANES {
+        answers.gap[lane] = timers::gap(totals.fcwnd[lane], totals.srtt[lane]).get();
+    }
+    for lane in 0..LANES {
+        let gap = Gap::slots(answers.gap[lane].into());
+        answers.rto[lane] = timers::rto(totals.srtt[lane], gap, ticks(params, RTO_MIN));
+    }
+    done &= set;
+    for lane in 0..LANES {
+        if done & (1 << lane) != 0 {
+            kept.store(lane, states.state(lane), index(acks, lane));
+        }
+    }
+    done
+}
+
+#[inline(always)]
+fn index(acks: &Acks, lane: usize) -> usize {
+    acks.flow[lane] as usize % state::FLOWS
+}
+
+#[inline(always)]
+fn answer(acks: &Acks, lane: usize) -> Answer {
+    Answer {
+        now: acks.now[lane],
+        rtt: acks.rtt[lane],
+        delay: acks.delay[lane],
+        acked: acks.acked[lane],
+        level: acks.rx_level[lane],
+    }
+}
+
+impl Kept {
+    /// Takes in `state`; answers whether its flow `index` has reported before.
+    #[inline(always)]
+    fn read(&mut self, lane: usize, state: &Swift, index: usize) -> bool {
+        let (words, nic, others) = (state.words(index), state.nic_words(), state.others(index));
+        self.window[lane] = words.window;
+        self.rtt[lane] = words.rtt;
+        self.marker[lane] = words.marker;
+        self.congested[lane] = words.congested;
+        self.ncwnd[lane] = nic.packets;
+        self.nic[lane] = nic.bits;
+        self.others[lane] = others.fcwnd;
+        self.slowest[lane] = others.srtt;
+        words.window & state::WINDOW_MAX != 0
+    }
+
+    #[inline(always)]
+    fn flow_words(&self, lane: usize) -> FlowWords {
+        let [window, rtt, marker] = [&self.window, &self.rtt, &self.marker].map(|lanes| lanes[lane]);
+        FlowWords { window, rtt, marker, congested: self.congested[lane] }
+    }
+
+    #[inline(always)]
+    fn nic_words(&self, lane: usize) -> NicWords {
+        NicWords { packets: self.ncwnd[lane], bits: self.nic[lane] }
+    }
+
+    #[inline(always)]
+    fn flow(&self, lane: usize) -> Flow {
+        Flow::from_words(&self.flow_words(lane))
+    }
+
+    #[inline(always)]
+    fn nic(&self, lane: usize) -> NicWindow {
+        NicWindow::from_words(self.nic_words(lane))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, lane: usize, flow: Flow, nic: NicWindow) {
+        let (words, nic) = (flow.to_words(), nic.to_words(self.nic[lane]));
+        self.window[lane] = words.window;
+        self.rtt[lane] = words.rtt;
+        self.marker[lane] = words.marker;
+        self.congested[lane] = words.congested;
+        self.ncwnd[lane] = nic.packets;
+        self.nic[lane] = nic.bits;
+    }
+
+    #[inline(always)]
+    fn store(&self, lane: usize, state: &mut Swift, index: usize) {
+        state.set_flow_words(index, &self.flow_words(lane));
+        state.set_nic_words(self.nic_words(lane));
+    }
+}
+
+impl Prepared {
+    #[inline(always)]
+    fn divide(&mut self, kept: &Kept, acks: &Acks, params: &Params) {
+        let increase = params.get(INCREASE);
+        for lane in 0..LANES {
+            let (fcwnd, acked, delay) = (kept.window[lane] & state::WINDOW_MAX, acks.acked[lane], acks.delay[lane]);
+            let moves = if increase == fabric::WHOLE {
+                fabric::Moves::of_one(fcwnd, acked, delay)
+            } else {
+                fabric::Moves::of(fcwnd, acked, delay, increase)
+            };
+            (self.up[lane], self.inverse[lane]) = (moves.up, moves.inverse);
+        }
+        let target = params.get(RX_TARGET) as u32;
+        for lane in 0..LANES {
+            self.lowered[lane] = nic::lowered(kept.ncwnd[lane], acks.rx_level[lane], target);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&self, lane: usize) -> Ready {
+        Ready {
+            target: self.target[lane],
+            moves: fabric::Moves { up: self.up[lane], inverse: self.inverse[lane] },
+            lowered: self.lowered[lane],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::{Pod, Zeroable};
+    use rnic_policy::control::ControlInterest;
+    use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, ParamSpec};
+
+    use super::*;
+
+    /// Swift, with lanes as any processor does them.
+    #[derive(Clone, Copy, Pod, Zeroable)]
+    #[repr(transparent)]
+    struct Plain(Swift);
+
+    /// Where the states of [`Plain`] lie.
+    struct Inner<'a, L: ?Sized>(&'a mut L);
+
+    impl<L: StateLanes<Plain> + ?Sized> StateLanes<Swift> for Inner<'_, L> {
+        fn state(&mut self, lane: usize) -> &mut Swift {
+            &mut self.0.state(lane).0
+        }
+    }
+
+    impl Control for Plain {
+        const NAME: &'static str = Swift::NAME;
+        const SUMMARY: &'static str = Swift::SUMMARY;
+        const PARAMS: &'static [ParamSpec] = Swift::PARAMS;
+
+        fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
+            let (swift, actions) = Swift::start(params, view);
+            (Self(swift), actions)
+        }
+
+        fn interest(params: &Params) -> ControlInterest {
+            Swift::interest(params)
+        }
+
+        fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+            self.0.on_event(event, view, params)
+        }
+
+        fn on_acks<L: StateLanes<Self> + ?Sized>(
+            states: &mut L,
+            acks: &Acks,
+            set: LaneSet,
+            params: &Params,
+            answers: &mut Answers,
+        ) -> LaneSet {
+            work(&mut Inner(states), acks, set, params, answers)
+        }
+    }
+
+    #[test]
+    fn f40_side_by_side_is_as_alone_on_any_processor() {
+        for seed in 1..=4 {
+            for policy in [ControlPolicy::of::<Plain>(), ControlPolicy::of::<Swift>()] {
+                assert_eq!(rnic_policy::kit::check_control(&policy, seed, 2_000), Ok(()));
+            }
+        }
+    }
+}
