@@ -5,9 +5,11 @@
 //! the target delay: so all rows take the same branches equally often, and what differs is memory. A state larger than
 //! Swift's has counters in every further line, one of which every event raises.
 //!
-//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look, numbers of connections
-//! for those rows alone. A figure is that of the median batch
-//! of the best of several rounds: a batch takes a fraction of a time slice, so other programs interrupt few of them.
+//! The last table is what memory alone gives: the same lines asked for as far ahead and raised by one, with no program.
+//!
+//! Run `taskset -c 3 cargo bench -p rnic-fae`; add `-- --quick` for a first look, numbers of connections for those rows
+//! alone. A figure is that of the median batch of the best of several rounds: a batch takes a fraction of a time slice,
+//! so other programs interrupt few of them. What the paper shows stands at the end beside what was measured.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
 use std::hint::black_box;
@@ -15,6 +17,7 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
+use prefetch_index::prefetch_index;
 use rnic_base::{BitRate, RandomStream, RandomStreams};
 use rnic_fae::{Erased, Event, EventRecord, Form, Processor, ProcessorConfig, Program, ResponseRecord, Typed};
 use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
@@ -222,28 +225,86 @@ fn main() {
         "{:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "connections", "stateless", "table", "prefetch", "stateless", "table", "prefetch"
     );
+    let mut measured = Vec::new();
     for connections in sizes.iter().copied() {
         let named = FORMS.map(|(_, form)| measure(by_name, connections, form, effort));
         let typed = FORMS.map(|(_, form)| measure(Typed::<Swift>::new(params), connections, form, effort));
         let row: Vec<String> = named.iter().chain(&typed).map(|rate| format!("{rate:10.2}")).collect();
         println!("{connections:>12} {}", row.join(" "));
+        measured.push((connections, typed));
     }
-    if !asked.is_empty() {
-        return;
+    if asked.is_empty() {
+        verdicts(&measured, &sizes_of_state(&params, effort));
     }
-    println!("bytes of state; program by type; table, then prefetch, per number of connections");
-    let sizes = [1_000, 128_000, 1_000_000];
-    println!("{:>12} {}", "bytes", sizes.map(|size| format!("{size:>10} {:>10}", "")).join(" "));
-    for bytes in [64, 128, 256, 512] {
-        let row = sizes.map(|connections| {
+}
+
+/// Connections for which sizes of state are compared.
+const COMPARED: [u32; 3] = [1_000, 128_000, 1_000_000];
+const STATE_BYTES: [usize; 4] = [64, 128, 256, 512];
+
+/// Prints rates by bytes of state; answers those with prefetch, by size, then by number of connections.
+fn sizes_of_state(params: &Params, effort: (u32, usize)) -> [[f64; 3]; 4] {
+    println!("bytes of state; program by type; table, then prefetch, then memory alone, per number of connections");
+    println!("{:>12} {}", "bytes", COMPARED.map(|size| format!("{size:>10} {:>21}", "")).join(" "));
+    STATE_BYTES.map(|bytes| {
+        let rates = COMPARED.map(|connections| {
             let rate = |form| match bytes {
-                64 => measure(Typed::<Swift>::new(params), connections, form, effort),
-                128 => measure(Typed::<Wide128>::new(params), connections, form, effort),
-                256 => measure(Typed::<Wide256>::new(params), connections, form, effort),
-                _ => measure(Typed::<Wide512>::new(params), connections, form, effort),
+                64 => measure(Typed::<Swift>::new(*params), connections, form, effort),
+                128 => measure(Typed::<Wide128>::new(*params), connections, form, effort),
+                256 => measure(Typed::<Wide256>::new(*params), connections, form, effort),
+                _ => measure(Typed::<Wide512>::new(*params), connections, form, effort),
             };
-            format!("{:10.2} {:10.2}", rate(Form::Table), rate(Form::PREFETCHING))
+            let alone = memory_alone(connections as usize, bytes / 64, effort);
+            (rate(Form::Table), rate(Form::PREFETCHING), alone)
         });
+        let row = rates.map(|(table, prefetch, alone)| format!("{table:10.2} {prefetch:10.2} {alone:10.2}"));
         println!("{bytes:>12} {}", row.join(" "));
+        rates.map(|(_, prefetch, _)| prefetch)
+    })
+}
+
+/// Millions of states a second whose `lines` lines are fetched ahead and raised by one.
+fn memory_alone(connections: usize, lines: usize, (rounds, batches): (u32, usize)) -> f64 {
+    const AHEAD: usize = 16;
+    let mut random = RandomStreams::new(2).stream("memory");
+    let mut table = memmap2::MmapMut::map_anon((connections * lines * 64).next_multiple_of(2 << 20)).expect("memory");
+    // Without huge pages it is slower, as the table would be.
+    #[cfg(target_os = "linux")]
+    drop(table.advise(memmap2::Advice::HugePage));
+    let table: &mut [[u64; 8]] = bytemuck::cast_slice_mut(&mut table);
+    table.iter_mut().for_each(|line| line[0] = 1);
+    let mut spent = Vec::new();
+    for _ in 0..rounds as usize * batches {
+        let firsts: Vec<usize> = (0..BATCH).map(|_| random.below(connections as u64) as usize * lines).collect();
+        let begin = Instant::now();
+        for (index, first) in firsts.iter().copied().enumerate() {
+            if let Some(later) = firsts.get(index + AHEAD).copied() {
+                (later..later + lines).for_each(|line| prefetch_index(&*table, line));
+            }
+            table[first..first + lines].iter_mut().for_each(|line| line[0] += 1);
+        }
+        spent.push(begin.elapsed().as_secs_f64());
     }
+    spent.sort_unstable_by(f64::total_cmp);
+    BATCH as f64 / spent[spent.len() / 2] / 1e6
+}
+
+/// The paper's rows, on this processor.
+fn verdicts(by_connections: &[(u32, [f64; 3])], by_size: &[[f64; 3]; 4]) {
+    let rates = |wanted| by_connections.iter().find(|(connections, _)| *connections == wanted).expect("it is a row").1;
+    let ([_, few_table, few], [_, many_table, many]) = (rates(1_000), rates(128_000));
+    let flat = (few / many - 1.0).abs();
+    let wide = by_size[3][1];
+    let cost = 1.0 - wide / by_size[0][1];
+    let line = |row: &str, what: String, holds: bool| {
+        println!("{row:>6} {} {what}", if holds { "holds" } else { "FAILS" });
+    };
+    println!("the paper's rows (figures 22a and 23: one Neoverse-N1; here one core of this machine), program by type");
+    line("F-R19", format!("20 M/s with 128,000 connections and prefetch: {many:.1} M/s"), many >= 20.0);
+    line("F-R19", format!("flat within 15 % from 1,000 to 128,000: {:.1} %", flat * 100.0), flat <= 0.15);
+    let (loss, fall) = (1.0 - many_table / few_table, 1.0 - many / few);
+    let what = format!("without prefetch it falls by more: {:.0} %, {:.0} % with", loss * 100.0, fall * 100.0);
+    line("F-R19", what, loss > fall);
+    line("F-R21", format!("15 M/s with 512 bytes of state: {wide:.1} M/s"), wide >= 15.0);
+    line("F-R21", format!("eight times the state costs less than 40 %: {:.0} %", cost * 100.0), cost < 0.4);
 }

@@ -50,7 +50,9 @@ use bytemuck::Zeroable;
 use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
 use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
-use rnic_policy::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks};
+use rnic_policy::control::report::{
+    AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks,
+};
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
 pub use state::Swift;

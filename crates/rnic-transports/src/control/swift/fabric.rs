@@ -40,7 +40,8 @@ pub(super) struct Sample {
 /// Both are computed and one is used: nobody can predict which, and a misprediction costs more than both divisions.
 #[derive(Clone, Copy)]
 pub(super) struct Moves {
-    /// `ai * acked / fcwnd` packets, or `ai * acked` below one packet: how much the window grows, when the delay is not above the target.
+    /// `ai * acked / fcwnd` packets, or `ai * acked` below one packet: how much the window grows, when the delay is not
+    /// above the target.
     pub(super) up: u32,
     /// 2^32 by the delay, for a cut.
     pub(super) inverse: u32,

@@ -3,7 +3,8 @@
 //! Our choice; no source has it. The rules are those of [`super`], called for lane after lane in loops that do one kind
 //! of work each: state from memory; the target delay; quotients; what follows, without a branch; the gap, which needs a
 //! division where a window is below one; timeouts; state back to memory. The compiler does several lanes of most of
-//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report is left to the ordinary way.
+//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report is left to the
+//! ordinary way.
 
 use multiversion::multiversion;
 use rnic_policy::Params;
