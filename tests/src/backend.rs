@@ -1,5 +1,6 @@
 //! What the body needs of a network with NICs: verbs, memory, time. It does not know which network it is.
 
+mod engines;
 mod fabric;
 mod sockets;
 
@@ -10,6 +11,7 @@ use rnic_engine::{
 };
 use rnic_wire::Qpn;
 
+pub use engines::Engines;
 pub use fabric::Fabric;
 pub use sockets::Sockets;
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::backend::Engines;
 use crate::body::{Body, Tally};
 use crate::scenario::{Place, Scenario};
 
@@ -87,6 +88,7 @@ impl Campaign {
         let scenario = self.scenario(seed);
         let outcome = match self.place {
             Place::Fabric => self.run_on_fabric(&scenario),
+            Place::Engines => Body::run(&mut Engines::new(&scenario), &scenario),
             Place::Sockets => crate::sockets(&scenario).and_then(|mut sockets| Body::run(&mut sockets, &scenario)),
         };
         outcome.map_err(|what| format!("{what}\n{scenario:#?}\nrun it again: {}", self.replay(seed)))
@@ -107,6 +109,7 @@ impl Campaign {
     pub fn replay(&self, seed: u64) -> String {
         let place = match self.place {
             Place::Fabric => "fabric",
+            Place::Engines => "engines",
             Place::Sockets => "sockets",
         };
         format!(

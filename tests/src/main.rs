@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use rnic_conformance::Place;
 use rnic_conformance::campaign::{Campaign, Summary};
 
-const TRANSPORTS: [&str; 7] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic"];
+const TRANSPORTS: [&str; 8] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon"];
 
 /// Random verbs work over bad networks, checked from outside.
 #[derive(Parser, Debug)]
@@ -47,6 +47,8 @@ struct Args {
 enum Backend {
     /// The simulated network
     Fabric,
+    /// Engines alone, with links between them
+    Engines,
     /// Real UDP sockets on loopback
     Sockets,
 }
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let place = match args.backend {
         Backend::Fabric => Place::Fabric,
+        Backend::Engines => Place::Engines,
         Backend::Sockets => Place::Sockets,
     };
     let Args { transport, seed, runs, packets, packets_per_run, pcap, .. } = args;

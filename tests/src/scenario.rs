@@ -16,6 +16,8 @@ pub use traffic::{Doom, Mix, Op, Receives};
 pub enum Place {
     /// Simulated.
     Fabric,
+    /// Engines alone, with links between them.
+    Engines,
     /// Real sockets on loopback.
     Sockets,
 }

@@ -14,6 +14,12 @@ fn run(place: Place, transport: &str, packets: u64) {
 }
 
 #[test]
+#[ignore = "ten million packets; run by `make long-test`"]
+fn falcon_between_engines() {
+    run(Place::Engines, "falcon", 10_000_000);
+}
+
+#[test]
 #[ignore = "minutes; see `make long-test`"]
 fn irn_on_the_fabric() {
     run(Place::Fabric, "irn", 10_000_000);

@@ -42,6 +42,22 @@ fn sockets_keep_what_verbs_promise() {
 }
 
 #[test]
+fn engines_alone_keep_what_verbs_promise() {
+    for transport in ["irn", "falcon"] {
+        let run =
+            || campaign(Place::Engines, transport, 9_000, 30).run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+        let summary = run();
+        assert!(summary.packets > 20_000 && summary.packets_repeated > 1_000, "{summary:?}");
+        assert!(summary.requests > 3_000 && summary.receives > 500, "{summary:?}");
+        assert!(summary.requests_failed > 20 && summary.connections_failed > 2, "{summary:?}");
+    }
+    let campaign = campaign(Place::Engines, "falcon", 0, 1);
+    let hash = |seed| campaign.run_one(seed).unwrap_or_else(|what| panic!("{what}")).trace_hash;
+    assert_eq!(hash(3), hash(3), "the same seed gives the same trace");
+    assert_ne!(hash(3), hash(4), "and another one another");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_on_the_fabric() {
     for transport in TRANSPORTS {
         let campaign = campaign(Place::Fabric, transport, 0, 1);

@@ -60,10 +60,12 @@ mod request;
 mod serve;
 mod upper;
 
+use rnic_base::Seq;
 use rnic_falcon::connection::Connection;
 use rnic_policy::{FalconErrors, FalconOrdering};
 
 use crate::PeerId;
+use crate::qp::QpInfo;
 use request::Requests;
 use serve::Serving;
 
@@ -102,6 +104,14 @@ struct Mapping {
 }
 
 impl FalconQp {
+    /// What can be asked about the queue pair, with transactions for packets.
+    pub(crate) fn fill(&self, info: QpInfo, first_sent: Seq, first_received: Seq) -> QpInfo {
+        let stats = self.link.as_ref().map(|link| *link.connection.transactions().stats()).unwrap_or_default();
+        let una = first_sent + stats.completed;
+        let (next, expected) = (first_sent + stats.submitted, first_received + stats.delivered);
+        QpInfo { una, next, expected, response_expected: una, ..info }
+    }
+
     pub(crate) fn new() -> Self {
         Self { peer: PeerId::NOBODY, queued: false, waits: false, link: None }
     }

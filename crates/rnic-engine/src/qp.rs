@@ -179,7 +179,7 @@ impl Qp {
 
     pub(crate) fn info(&self) -> QpInfo {
         let una = self.requester.window.una;
-        QpInfo {
+        let info = QpInfo {
             number: self.number,
             state: self.state,
             service: self.transport.service,
@@ -196,6 +196,10 @@ impl Qp {
                 _ => una,
             },
             stats: self.stats,
+        };
+        match &self.falcon {
+            None => info,
+            Some(falcon) => falcon.fill(info, self.requester.start, self.responder.start),
         }
     }
 

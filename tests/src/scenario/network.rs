@@ -103,7 +103,7 @@ impl Trouble {
         let (loss, ack_loss, burst) = (chance(200), chance(300), chance(10));
         let (corrupt, ack_corrupt, duplicate, reorder) = (chance(100), chance(200), chance(300), chance(500));
         let us = |random: &mut RandomStream, fabric: &[u64], sockets: &[u64]| {
-            Duration::from_us(pick(random, if place == Place::Fabric { fabric } else { sockets }))
+            Duration::from_us(pick(random, if place == Place::Sockets { sockets } else { fabric }))
         };
         let from = Time::from_us(random.below(400));
         Self {

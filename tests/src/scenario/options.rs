@@ -30,6 +30,7 @@ impl Transport {
             // Repairs are IRN's; what differs is where bitmaps lie, which the plan of the fabric knows.
             "irn" | "srnic" => irn(place, random),
             "fasr" => fasr(place, random),
+            "falcon" => falcon(random),
             "tcp" => tcp(place, random),
             _ => roce(place, random),
         };
@@ -44,7 +45,7 @@ impl Transport {
 
 /// A time in microseconds, longer on sockets.
 fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]) -> String {
-    let us = pick(random, if place == Place::Fabric { fabric } else { sockets });
+    let us = pick(random, if place == Place::Sockets { sockets } else { fabric });
     format!("{us}us")
 }
 
@@ -131,6 +132,31 @@ fn fasr(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> 
     if one_in(random, 3) {
         options.push(("pool_block_bits", pick(random, &["1", "7", "16", "64"]).to_owned()));
     }
+    options
+}
+
+/// Half of the NICs have so little room that it runs out all the time.
+fn falcon(random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    let mut add = |name, value: &str| options.push((name, value.to_owned()));
+    add("ordering", pick(random, &["ordered", "weak"]));
+    add("resources", pick(random, &["100", "100", "1", "3"]));
+    add("isolation", pick(random, &["none", "static", "dynamic"]));
+    add("isolation_packets", pick(random, &["1", "4", "64"]));
+    add("outstanding", pick(random, &["4", "16", "256"]));
+    add("out_of_window", pick(random, &["keep", "drop"]));
+    add("request_window", pick(random, &["64", "128", "512"]));
+    add("data_window", pick(random, &["64", "128", "512"]));
+    if one_in(random, 3) {
+        add("recovery", "ooo-distance");
+    }
+    add("flows", pick(random, &["1", "1", "2", "4"]));
+    if one_in(random, 3) {
+        add("fae_interface", "234ns");
+        add("fae_work", pick(random, &["66ns", "2us"]));
+    }
+    add("base_target", pick(random, &["25us", "1ms", "1ms"]));
+    add("initial_window", pick(random, &["1", "8", "32", "200"]));
     options
 }
 

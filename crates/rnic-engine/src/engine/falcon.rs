@@ -55,6 +55,17 @@ pub struct FalconTransmit {
     pub kind: TransmitKind,
 }
 
+/// What Falcon's connections share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FalconStats {
+    /// Nothing is held.
+    pub is_idle: bool,
+    /// Room that was asked for and not there: for packets that came, requests that were to leave, and answers.
+    pub refused: u64,
+    /// How full the room for the requests of others is, 0 to 31.
+    pub rx_level: u8,
+}
+
 impl Engine {
     /// Takes a Falcon packet in. Its payload is what `dma` copies from.
     pub fn receive_falcon<D: Dma>(&mut self, now: Time, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
@@ -94,6 +105,11 @@ impl Engine {
             self.fail_overrun();
         }
         self.core.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
+    }
+
+    /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.
+    pub fn falcon_stats(&self) -> Option<FalconStats> {
+        self.core.falcon.as_ref().map(|nic| nic.stats())
     }
 
     /// Whether [`Engine::transmit_falcon`] may have something to hand out.

@@ -14,7 +14,7 @@ use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp
 
 use crate::PeerId;
 use crate::dma::Dma;
-use crate::engine::{FalconTransmit, TransmitKind};
+use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
 use crate::fifo::Fifo;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
@@ -119,6 +119,14 @@ impl Nic {
     pub(crate) fn release_ended<D: Dma>(&mut self, dma: &mut D) {
         for handle in self.released.drain(..) {
             dma.release(handle);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> FalconStats {
+        FalconStats {
+            is_idle: self.resources.is_idle(),
+            refused: self.resources.refused(),
+            rx_level: self.resources.rx_level(),
         }
     }
 

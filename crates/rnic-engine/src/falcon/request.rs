@@ -151,13 +151,17 @@ impl Qp {
                 return Handed::NoRoom(any);
             }
             if starts {
-                self.start_falcon_entry(mapping, counter);
+                *mapping.requests.of(counter) = Progress::default();
+                self.start_falcon_entry(counter);
             }
             let Some(submission) = self.submission(core, counter, mapping.requests.next_sn) else {
                 self.fail_entry(core, mapping, counter, WcStatus::LocalProtection);
                 break;
             };
             if connection.submit(&mut nic.resources, &submission).is_err() {
+                if starts {
+                    self.put_entry_back(counter);
+                }
                 core.count_wait(WaitReason::Window);
                 return Handed::NoRoom(any);
             }
@@ -181,10 +185,6 @@ impl Qp {
         if self.state == QpState::SendQueueDrained {
             return Some(None);
         }
-        if wqe.first != rnic_base::Seq::UNSET {
-            // It has begun, and found no room.
-            return None;
-        }
         if wqe.flags.contains(SendFlags::FENCE) && self.requester.fetches > 0 {
             return Some(Some(WaitReason::Fence));
         }
@@ -192,13 +192,9 @@ impl Qp {
             .then_some(Some(WaitReason::ReadLimit))
     }
 
-    fn start_falcon_entry(&mut self, mapping: &mut Mapping, counter: u32) {
-        *mapping.requests.of(counter) = Progress::default();
+    fn start_falcon_entry(&mut self, counter: u32) {
         let requester = &mut self.requester;
         let entry = requester.queue.get(counter);
-        if entry.first != rnic_base::Seq::UNSET {
-            return;
-        }
         let mut sn = 0;
         if entry.op.consumes_receive() {
             sn = requester.take_recv_sn();
@@ -208,6 +204,15 @@ impl Qp {
         }
         let entry = requester.queue.get_mut(counter);
         (entry.first, entry.sn) = (requester.start, sn);
+    }
+
+    /// The entry has found no room, and begins another time.
+    fn put_entry_back(&mut self, counter: u32) {
+        let requester = &mut self.requester;
+        let entry = requester.queue.get_mut(counter);
+        entry.first = rnic_base::Seq::UNSET;
+        let op = entry.op;
+        requester.return_sn(op);
     }
 
     /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say.

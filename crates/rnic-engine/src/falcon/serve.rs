@@ -43,6 +43,9 @@ pub(super) struct Serving {
     turns: Box<[Turn]>,
     /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
     pub(super) settled: VecDeque<(Rsn, Option<NackCode>)>,
+    /// In verbs' way of errors: the peer has given up a request, so its queue pair has failed, and the rest is nothing
+    /// to execute. Ours goes on until it finds out by itself.
+    abandoned: bool,
     /// The rest of the present message is refused as its first part was.
     refusing: Option<NakCode>,
 }
@@ -84,6 +87,7 @@ impl Serving {
             pending: VecDeque::new(),
             turns: Box::default(),
             settled: VecDeque::new(),
+            abandoned: false,
             refusing: None,
         }
     }
@@ -136,6 +140,9 @@ impl Qp {
         };
         if header.dest_qpn != self.number || !self.state.receives() {
             return PushReply::InvalidCid;
+        }
+        if mapping.serving.abandoned {
+            return PushReply::NonRecoverable(header::code_of(NakCode::RemoteOperationalError));
         }
         self.note_first_packet(core);
         let Some(packet) = header::request(&header, request.payload_len, self.mtu()) else {
@@ -381,7 +388,8 @@ impl Qp {
             let answer = Answer { payload_len: 0, length: 0, ulp: request.ulp };
             return mapping.serving.pending.push_back((request.rsn, answer));
         };
-        if mapping.ordering == FalconOrdering::Weak && self.responder.refused.is_none() {
+        let executes = self.responder.refused.is_none() && !mapping.serving.abandoned;
+        if mapping.ordering == FalconOrdering::Weak && executes {
             *mapping.serving.turn(request.rsn) = Turn::Pull { header, length: request.length };
             return self.take_turns(core, mapping, dma);
         }
@@ -401,12 +409,14 @@ impl Qp {
     ) -> Answer {
         let fetched = match self.responder.refused {
             Some(code) => Err(code),
+            None if mapping.serving.abandoned => Err(NakCode::RemoteOperationalError),
             None => self.fetch_for(core, mapping, rsn, header, length, dma),
         };
         let (payload_len, operation, complete_in_error) = match fetched {
             Ok((payload_len, operation)) => (payload_len, operation, false),
             Err(code) => {
-                if mapping.errors == FalconErrors::Verbs && self.responder.refused.is_none() {
+                let fails = mapping.errors == FalconErrors::Verbs && !mapping.serving.abandoned;
+                if fails && self.responder.refused.is_none() {
                     self.fail_as_responder(core, code);
                 }
                 (0, refused_fetch(header, code), true)
@@ -495,6 +505,10 @@ impl Qp {
 
     /// The peer has given up its request `rsn`.
     pub(super) fn skip_request<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
+        if mapping.errors == FalconErrors::Verbs {
+            mapping.serving.abandoned = true;
+            return;
+        }
         match mapping.ordering {
             FalconOrdering::Ordered if self.responder.message != Message::None => {
                 self.responder.message = Message::None;

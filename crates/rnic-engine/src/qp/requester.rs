@@ -89,6 +89,16 @@ impl Requester {
         sn
     }
 
+    /// The last entry that was given a number, one of `op`, does not begin after all.
+    pub(crate) fn return_sn(&mut self, op: WqeOp) {
+        if op.consumes_receive() {
+            self.next_recv_sn = self.next_recv_sn.wrapping_sub(1);
+        } else if op.is_fetch() {
+            self.next_read_sn = self.next_read_sn.wrapping_sub(1);
+            self.fetches -= 1;
+        }
+    }
+
     /// The number of the next read or atomic.
     pub(crate) fn take_read_sn(&mut self) -> u32 {
         let sn = self.next_read_sn;

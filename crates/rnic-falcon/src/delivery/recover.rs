@@ -124,7 +124,9 @@ impl Delivery {
 
     /// When a probe is due: after silence, while something is under way that nothing else will move first.
     pub(super) fn probe_due(&self) -> Time {
-        if self.tx.iter().all(|tx| tx.is_idle()) {
+        // What waits to leave again, for its pacing, draws an answer as well; a probe would only take its place.
+        let leaves_anyway = self.tx.iter().any(|tx| tx.first_marked().is_some());
+        if leaves_anyway || self.tx.iter().all(|tx| tx.is_idle()) {
             return NEVER;
         }
         let Some(wait) = self.waits.probe.or_else(|| self.flows.probe_after()) else { return NEVER };

@@ -3,8 +3,8 @@
 //! Source: specification Rev 0.9, sections 9.1.2 and 9.1.3; Falcon (SIGCOMM'25) section 4.3.
 //!
 //! On ordered connections packets are sent again in RSN order across both windows ("UR rule"), in PSN order within one.
-//! Pull Data has RSNs of the other direction and goes first. What `ncwnd` holds back does not hold back Pull Data
-//! behind it (F-19).
+//! Pull Data has RSNs of the other direction and goes first. On unordered ones, what left longest ago goes first. What
+//! `ncwnd` holds back does not hold back Pull Data behind it (F-19).
 //!
 //! Every packet carries both bases of its sender as a receiver. If they tell all there is to tell, acknowledgements
 //! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
@@ -120,8 +120,12 @@ impl Delivery {
 
     /// Of two packets to be sent again, one in each window, whether that in the data window goes first.
     pub(super) fn data_goes_first(&self, request: Seq, data: Seq) -> bool {
-        let data = self.tx[1].sent(data);
-        data.kind == Kind::PullData || !self.config.ordered || data.rsn.is_before(self.tx[0].sent(request).rsn)
+        let (request, data) = (self.tx[0].sent(request), self.tx[1].sent(data));
+        if !self.config.ordered {
+            // No window may starve the other while packets are paced.
+            return data.last <= request.last;
+        }
+        data.kind == Kind::PullData || data.rsn.is_before(request.rsn)
     }
 
     fn send_again(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) -> Departure {

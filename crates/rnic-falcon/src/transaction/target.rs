@@ -233,7 +233,7 @@ impl Target {
         if let Some(rx) = entry.rx.take() {
             with.resources.release(rx);
         }
-        let was_taken = matches!(entry.state, State::Taken | State::Done);
+        let was_taken = matches!(entry.state, State::Taken | State::Refused(_) | State::Done);
         entry.state = State::Done;
         if !was_taken {
             with.ulp.skipped(with.now, seq.wire());

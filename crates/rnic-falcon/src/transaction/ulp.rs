@@ -110,8 +110,8 @@ pub trait UpperLayer {
         let _ = (now, tag);
     }
 
-    /// The peer has given up its request `rsn`, which had not been taken or was refused: on ordered connections, what
-    /// is behind goes on.
+    /// The peer has given up its request `rsn`, which was neither taken nor refused: on ordered connections, what is
+    /// behind goes on.
     fn skipped(&mut self, now: Time, rsn: Rsn) {
         let _ = (now, rsn);
     }

@@ -1,0 +1,452 @@
+//! Engines alone, as a backend: links without switches from every host to every other, nothing else in between.
+//!
+//! Here are fewer things than on the fabric, so that more packets fit into an hour, and payload that Falcon keeps is
+//! counted: whatever is kept is let go once.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+use rnic_engine::{
+    Access, AsyncEvent, Completion, CqId, Dma, Engine, EngineConfig, EngineStats, FalconArrival, Key, MemoryRegion,
+    PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, RxMeta, Segment, SendRequest,
+    SrqId, TransmitKind,
+};
+use rnic_wire::falcon::{self, FlowLabel, codec};
+use rnic_wire::{Format, Packet, Qpn};
+
+use super::{Backend, RegionId};
+use crate::scenario::{Scenario, Trouble};
+
+struct Region {
+    bytes: Vec<u8>,
+    key: Key,
+}
+
+struct Host {
+    engine: Engine,
+    pd: PdId,
+    regions: Vec<Region>,
+    /// Payload that has come before its turn.
+    kept: BTreeMap<u64, Vec<u8>>,
+    /// The link is busy until then.
+    busy_until: Time,
+    trouble: Trouble,
+    in_burst: bool,
+    random: RandomStream,
+}
+
+/// A packet of either family.
+#[derive(Clone)]
+enum Any {
+    Roce { format: Format, packet: Packet },
+    Falcon { packet: falcon::Packet, label: FlowLabel },
+}
+
+struct Flying {
+    from: usize,
+    to: usize,
+    packet: Any,
+    payload: Vec<u8>,
+}
+
+enum Event {
+    Arrive(Box<Flying>),
+    Free(usize),
+}
+
+/// Hosts with links between them.
+pub struct Engines {
+    now: Time,
+    hosts: Vec<Host>,
+    events: BTreeMap<(Time, u64), Event>,
+    count: u64,
+    rate: BitRate,
+    delay: Duration,
+    is_well: bool,
+    hash: DefaultHasher,
+}
+
+/// Where a region's bytes are for the engine: each has its own range.
+const REGION_STRIDE: u64 = 1 << 32;
+
+impl Engines {
+    /// The hosts of `scenario`.
+    pub fn new(scenario: &Scenario) -> Self {
+        let streams = RandomStreams::new(scenario.seed);
+        let rate = BitRate::gbps(scenario.wiring.rate_gbps);
+        let hosts = scenario.troubles.iter().enumerate().map(|(host, trouble)| {
+            let secret = scenario.seed.wrapping_mul(31).wrapping_add(host as u64);
+            let mut engine = Engine::new(EngineConfig { line_rate: rate, secret });
+            let pd = engine.create_pd();
+            Host {
+                engine,
+                pd,
+                regions: Vec::new(),
+                kept: BTreeMap::new(),
+                busy_until: Time::ZERO,
+                trouble: *trouble,
+                in_burst: false,
+                random: streams.stream(&format!("engines/host-{host}")),
+            }
+        });
+        Self {
+            now: Time::from_us(1),
+            hosts: hosts.collect(),
+            events: BTreeMap::new(),
+            count: 0,
+            rate,
+            delay: scenario.wiring.delay,
+            is_well: false,
+            hash: DefaultHasher::new(),
+        }
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), event);
+    }
+
+    /// Lets everything leave that may.
+    fn pump(&mut self, from: usize) {
+        while self.hosts[from].busy_until <= self.now {
+            let Some((to, kind, flying)) = self.hosts[from].next_packet(self.now, from) else { return };
+            let bytes = flying.payload.len() as u64 + FRAME_BYTES;
+            let host = &mut self.hosts[from];
+            host.busy_until = self.now + self.rate.serialize(bytes);
+            let (free, is_ack) = (host.busy_until, kind == TransmitKind::Ack);
+            self.schedule(free, Event::Free(from));
+            let fates = if self.is_well { [Some(Duration::ZERO), None] } else { self.hosts[from].fate(free, is_ack) };
+            for late in fates.into_iter().flatten() {
+                let Flying { ref packet, ref payload, .. } = flying;
+                let copy = Flying { from, to, packet: packet.clone(), payload: payload.clone() };
+                self.schedule(free + self.delay + late, Event::Arrive(Box::new(copy)));
+            }
+        }
+    }
+
+    fn arrive(&mut self, flying: &Flying) {
+        let Flying { from, to, packet, payload } = flying;
+        let Host { engine, regions, kept, .. } = &mut self.hosts[*to];
+        let mut ram = Ram { regions, payload, kept };
+        let peer = PeerId(*from as u32);
+        match packet {
+            Any::Roce { format, packet } => {
+                (self.now, to, packet.psn, packet.dest_qpn).hash(&mut self.hash);
+                let meta = RxMeta { peer, congested: false };
+                engine.receive(self.now, *format, packet, meta, &mut ram);
+            }
+            Any::Falcon { packet, label } => {
+                (self.now, to, packet).hash(&mut self.hash);
+                let arrival = FalconArrival { packet, peer, label: *label, congested: false, hops: 1 };
+                engine.receive_falcon(self.now, &arrival, &mut ram);
+            }
+        }
+    }
+
+    /// What happens next, if it does by `until`.
+    fn step(&mut self, until: Time) -> bool {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        let timers = self.hosts.iter().map(|host| host.engine.next_timeout().map(|at| at.max(self.now)));
+        let timer = timers.enumerate().filter_map(|(host, at)| at.map(|at| (at, host))).min();
+        let next = [event, timer.map(|(at, _)| at)].into_iter().flatten().min();
+        let Some(next) = next.filter(|next| *next <= until) else { return false };
+        self.now = next;
+        if event == Some(next) {
+            let Some((_, event)) = self.events.pop_first() else { return false };
+            match event {
+                Event::Free(host) => self.pump(host),
+                Event::Arrive(flying) => {
+                    self.arrive(&flying);
+                    self.pump(flying.to);
+                }
+            }
+        } else if let Some((_, host)) = timer {
+            self.hosts[host].engine.tick(next);
+            self.pump(host);
+        }
+        true
+    }
+
+    fn with_engine<T>(&mut self, host: usize, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
+        let now = self.now;
+        let answer = act(&mut self.hosts[host].engine, now);
+        self.pump(host);
+        answer
+    }
+}
+
+impl Host {
+    /// The next packet, whom it is for and what sort it is.
+    fn next_packet(&mut self, now: Time, from: usize) -> Option<(usize, TransmitKind, Flying)> {
+        let (to, kind, packet) = if let Some(transmit) = self.engine.transmit(now) {
+            let packet = Any::Roce { format: transmit.format, packet: transmit.packet };
+            (transmit.peer, transmit.kind, packet)
+        } else {
+            let transmit = self.engine.transmit_falcon(now)?;
+            let packet = Any::Falcon { packet: transmit.packet, label: transmit.label };
+            (transmit.peer, transmit.kind, packet)
+        };
+        let mut payload = Vec::new();
+        for segment in self.engine.segments() {
+            let (region, range) = place(segment);
+            payload.extend_from_slice(&self.regions[region].bytes[range]);
+        }
+        let packet = match packet {
+            Any::Falcon { packet, label } => Any::Falcon { packet: encode_and_decode(&packet, &payload), label },
+            roce @ Any::Roce { .. } => roce,
+        };
+        let to = to.0 as usize;
+        Some((to, kind, Flying { from, to, packet, payload }))
+    }
+
+    /// By how much a packet that leaves at `at` is late, once or twice; never when it is lost.
+    fn fate(&mut self, at: Time, is_ack: bool) -> [Option<Duration>; 2] {
+        let Self { trouble, random, in_burst, .. } = self;
+        *in_burst = if *in_burst { random.below(8) > 0 } else { random.chance(trouble.burst) };
+        let is_down = trouble.down.is_some_and(|down| down.from <= at && at < down.until);
+        let mut is_lost = *in_burst || is_down || random.chance(trouble.loss) || random.chance(trouble.corrupt);
+        is_lost |= is_ack && (random.chance(trouble.ack_loss) || random.chance(trouble.ack_corrupt));
+        let twice = random.chance(trouble.duplicate);
+        [!is_lost, !is_lost && twice].map(|arrives| {
+            arrives.then(|| {
+                let jitter = trouble.jitter.as_ps();
+                let held = if random.chance(trouble.reorder) { trouble.hold } else { Duration::ZERO };
+                trouble.delay + held + Duration::from_ps(if jitter > 0 { random.below(jitter) } else { 0 })
+            })
+        })
+    }
+}
+
+/// The packet as it comes out of bytes.
+fn encode_and_decode(packet: &falcon::Packet, payload: &[u8]) -> falcon::Packet {
+    let mut headers = [0; falcon::HEADERS_MAX];
+    let len = codec::encode_headers(packet, &mut headers).expect("the engine's packets can be encoded");
+    let mut message = headers[..len].to_vec();
+    message.extend_from_slice(payload);
+    message.resize(message.len() + packet.pad_len() as usize, 0);
+    let decoded = codec::decode(&message, packet.timestamp).expect("and decoded");
+    assert_eq!(decoded.packet, *packet, "and nothing is lost by that");
+    decoded.packet
+}
+
+fn place(segment: &Segment) -> (usize, core::ops::Range<usize>) {
+    let start = (segment.local % REGION_STRIDE) as usize;
+    ((segment.local / REGION_STRIDE) as usize, start..start + segment.len as usize)
+}
+
+/// A received packet's way into memory.
+struct Ram<'a> {
+    regions: &'a mut [Region],
+    payload: &'a [u8],
+    kept: &'a mut BTreeMap<u64, Vec<u8>>,
+}
+
+impl Ram<'_> {
+    fn word(&mut self, local: u64) -> &mut [u8; 8] {
+        let (region, range) = place(&Segment { local, len: 8 });
+        (&mut self.regions[region].bytes[range]).try_into().expect("eight bytes")
+    }
+}
+
+impl Dma for Ram<'_> {
+    fn place(&mut self, offset: u32, target: Segment) {
+        let ((region, range), from) = (place(&target), offset as usize);
+        self.regions[region].bytes[range].copy_from_slice(&self.payload[from..from + target.len as usize]);
+    }
+
+    fn store(&mut self, local: u64, value: u64) {
+        *self.word(local) = value.to_ne_bytes();
+    }
+
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        if original == compare {
+            *word = swap.to_ne_bytes();
+        }
+        original
+    }
+
+    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+        let word = self.word(local);
+        let original = u64::from_ne_bytes(*word);
+        *word = original.wrapping_add(add).to_ne_bytes();
+        original
+    }
+
+    fn keep(&mut self, handle: u64) {
+        let before = self.kept.insert(handle, self.payload.to_vec());
+        assert!(before.is_none(), "{handle:#x} is kept twice");
+    }
+
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+        let ((region, range), from) = (place(&target), offset as usize);
+        let payload = self.kept.get(&handle).expect("it is kept");
+        self.regions[region].bytes[range].copy_from_slice(&payload[from..from + target.len as usize]);
+    }
+
+    fn release(&mut self, handle: u64) {
+        assert!(self.kept.remove(&handle).is_some(), "{handle:#x} is not kept");
+    }
+}
+
+impl Backend for Engines {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn advance(&mut self, span: Duration) {
+        let until = self.now + span;
+        for host in 0..self.hosts.len() {
+            self.pump(host);
+        }
+        let mut steps_now = (self.now, 0);
+        while self.step(until) {
+            steps_now = if steps_now.0 == self.now { (self.now, steps_now.1 + 1) } else { (self.now, 0) };
+            assert!(steps_now.1 < STEPS_MAX, "something happens again and again at {}", self.now);
+        }
+        self.now = until;
+    }
+
+    fn end_faults(&mut self) {
+        self.is_well = true;
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn domain(&self, host: usize) -> PdId {
+        self.hosts[host].pd
+    }
+
+    fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
+        let Host { engine, pd, regions, .. } = &mut self.hosts[host];
+        let number = regions.len();
+        let local = number as u64 * REGION_STRIDE;
+        let region = MemoryRegion { pd: *pd, addr: ADDRESS + local, len: len as u64, local, access };
+        let key = engine.register(region).expect("a legal region");
+        regions.push(Region { bytes: vec![0; len], key });
+        RegionId(number)
+    }
+
+    fn region(&self, host: usize, region: RegionId) -> (u64, u32) {
+        (ADDRESS + region.0 as u64 * REGION_STRIDE, self.hosts[host].regions[region.0].key.0)
+    }
+
+    fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
+        &mut self.hosts[host].regions[region.0].bytes
+    }
+
+    fn deregister(&mut self, host: usize, region: RegionId) {
+        let key = self.hosts[host].regions[region.0].key;
+        // A peer may have taken it back.
+        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+    }
+
+    fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
+        self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
+    }
+
+    fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
+        let pd = self.domain(host);
+        self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges)).expect("legal sizes")
+    }
+
+    fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
+        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
+    }
+
+    fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
+        let connection = QpConnection { peer: PeerId(to as u32), ..*connection };
+        self.with_engine(host, |engine, now| {
+            engine.modify_to_init(qpn).expect("from reset");
+            engine.modify_to_rtr(qpn, &connection).expect("legal attributes");
+            engine.modify_to_rts(now, qpn, timing).expect("legal attributes");
+        });
+    }
+
+    fn fail_qp(&mut self, host: usize, qpn: Qpn) {
+        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
+    }
+
+    fn reset_qp(&mut self, host: usize, qpn: Qpn) {
+        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
+    }
+
+    fn drain_qp(&mut self, host: usize, qpn: Qpn) {
+        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
+    }
+
+    fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
+        self.with_engine(host, |engine, now| engine.modify_to_rts(now, qpn, timing)).expect("it was drained");
+    }
+
+    fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
+        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
+    }
+
+    fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
+        self.with_engine(host, |engine, _| engine.set_peer_limit(PeerId(to as u32), packets));
+    }
+
+    fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.with_engine(host, |engine, _| engine.post_send(qpn, request))
+    }
+
+    fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.with_engine(host, |engine, _| engine.post_recv(qpn, request))
+    }
+
+    fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.with_engine(host, |engine, _| engine.post_srq_recv(srq, request))
+    }
+
+    fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
+        self.with_engine(host, |engine, _| engine.poll_cq_one(cq))
+    }
+
+    fn event(&mut self, host: usize) -> Option<AsyncEvent> {
+        self.with_engine(host, |engine, _| engine.poll_event())
+    }
+
+    fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {
+        self.hosts[host].engine.query_qp(qpn)
+    }
+
+    fn stats(&self, host: usize) -> EngineStats {
+        *self.hosts[host].engine.stats()
+    }
+
+    fn finish(&mut self) -> Result<Option<String>, String> {
+        let until = self.now + REST;
+        self.advance(until.since(self.now));
+        if !self.events.is_empty() {
+            return Err(format!("packets are still under way after {REST}"));
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            if !host.engine.falcon_stats().is_none_or(|stats| stats.is_idle) {
+                return Err(format!("host {number} is quiet, and holds resources: {:?}", host.engine.falcon_stats()));
+            }
+        }
+        Ok(Some(format!("{:016x}", self.hash.finish())))
+    }
+}
+
+/// First address of the first region.
+const ADDRESS: u64 = 0x1000_0000;
+
+/// Around a payload, about.
+const FRAME_BYTES: u64 = 100;
+
+/// Things that can happen in an instant.
+const STEPS_MAX: u32 = 1_000_000;
+
+/// Swift may leave so much between two packets where delays are a hundred times its target: a round trip of 400 us by a
+/// window of 1/1024. Dozens of those.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Longer than any delay that scenarios draw.
+const REST: Duration = Duration::from_secs(2);
