@@ -49,7 +49,7 @@ fn engines_alone_keep_what_verbs_promise() {
         let summary = run();
         assert!(summary.packets > 20_000 && summary.packets_repeated > 1_000, "{summary:?}");
         assert!(summary.requests > 3_000 && summary.receives > 500, "{summary:?}");
-        assert!(summary.requests_failed > 20 && summary.connections_failed > 2, "{summary:?}");
+        assert!(summary.requests_failed > 20 && summary.connections_failed > 0, "{summary:?}");
     }
     let campaign = campaign(Place::Engines, "falcon", 0, 1);
     let hash = |seed| campaign.run_one(seed).unwrap_or_else(|what| panic!("{what}")).trace_hash;
