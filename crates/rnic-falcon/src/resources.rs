@@ -143,6 +143,10 @@ pub struct ResourceConfig {
 
 impl ResourceConfig {
     /// A NIC of 200 Gbit/s as the public simulator's examples have it.
+    ///
+    /// Payload to be sent stays in the host's memory until its packet leaves: to send, a transaction of any length
+    /// takes one buffer, for its headers and the list of where its payload lies. That is how the examples come to
+    /// have as many buffers as contexts to send with; they count 64 bytes of what is written inline.
     pub const GBPS_200: Self = Self {
         capacity: [
             Amount { packets: 5_775, buffers: 5_775 },
@@ -152,7 +156,7 @@ impl ResourceConfig {
         ],
         carving: Carving::Full,
         zones: Zones { green: Amount { packets: 7_943, buffers: 10_678 }, head_of_line_only: true },
-        units: cost::Units { tx: 64, rx: 256 },
+        units: cost::Units { tx: TX_UNIT, rx: 256 },
     };
 
     /// [`Self::GBPS_200`] with receive buffers, for requests and for responses, of what is under way on a path of that
@@ -174,6 +178,9 @@ impl ResourceConfig {
         Self { capacity, zones: Zones { green, ..like.zones }, ..like }
     }
 }
+
+/// Longer than any transaction.
+const TX_UNIT: u32 = 1 << 16;
 
 /// Buffers of a part, at most: 4 GB of them.
 const BUFFERS_MAX: u32 = 1 << 24;

@@ -108,7 +108,8 @@ fn f33_nothing_leaks() {
 fn f35_thresholds_move_with_what_is_free() {
     let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
     let mut resources = Resources::new(config);
-    let usage = |packets| Usage { tx: Amount { packets, buffers: 0 }, ..Usage::default() };
+    let request_alpha = Alpha::from_shift(6);
+    let usage = |packets| Usage { tx: Amount { packets, buffers: 0 }, request_alpha, ..Usage::default() };
     let pauses = |resources: &Resources, packets| usage(packets).pauses_requests(Isolation::Dynamic, resources);
     assert_eq!([pauses(&resources, 7), pauses(&resources, 8)], [false, true], "an eighth of 64");
     let others = resources.hold(Part::RequestTx, Amount { packets: 32, buffers: 0 }).unwrap();

@@ -47,9 +47,11 @@ impl Alpha {
 }
 
 impl Default for Alpha {
-    /// 1/8: the base value of the public simulator.
+    /// 1, as in the shared buffers of switches: a connection alone may hold half of everything, which is a round trip's
+    /// worth at line rate. The paper tells no value; the public simulator's 1/8, where thresholds are off unless
+    /// asked for, would stop a connection at a tenth of the line rate.
     fn default() -> Self {
-        Self::from_shift(6)
+        Self::from_shift(3)
     }
 }
 

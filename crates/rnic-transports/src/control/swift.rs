@@ -99,7 +99,7 @@ impl Control for Swift {
         ParamSpec::count("tlp_factor", 2_000, 1_000, 16_000, "tail loss probe after so many thousandths of the rtt"),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never"),
         ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never"),
-        ParamSpec::count("alpha", 6, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)"),
+        ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)"),
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -304,7 +304,7 @@ fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Pa
     let repath = prr::is_outage(count, early, is_open, params.get(PRR_TIMEOUTS));
     let cuts = fabric::on_loss(&mut flow, u32::from(count), is_open);
     timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == fabric::FCWND_MIN);
-    (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy() })
+    (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy(params) })
 }
 
 /// The delay that a flow with window `fcwnd` may see over `hops` hops.

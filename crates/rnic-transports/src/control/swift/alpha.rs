@@ -2,8 +2,8 @@
 //!
 //! Source: paper, section 4.6: `alpha_c = beta_c alpha`, where `beta_c` is proportional to fcwnd and ncwnd and
 //! inversely proportional to fabric delay and buffer occupancy; it gives no formula. The public simulator has `min(1,
-//! target/delay, target_level/level)` for requests, the first two for responses, 1/16 on retransmissions, and powers of
-//! two (falcon.md 2.5).
+//! target/delay, target_level/level)` for requests, the first two for responses, half of alpha on retransmissions, and
+//! powers of two.
 //!
 //! Ours: the simulator's, and for the paper's windows the term `window / initial window` for each of the two, where
 //! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
@@ -16,9 +16,6 @@ use rnic_policy::Params;
 
 use super::state::WINDOW_ONE;
 use super::{ALPHA, INITIAL_WINDOW, NCWND_INITIAL, RX_TARGET};
-
-/// On retransmissions: 1/16, whatever the delay.
-const LOSSY: u32 = 7;
 
 /// The largest code.
 const CODE_MAX: u32 = 15;
@@ -47,10 +44,11 @@ impl Alphas {
         Self { requests: code + by_delay.max(by_level), responses: code + by_delay, is_fixed: false }
     }
 
-    /// After a retransmission.
+    /// After a retransmission: half of an uncongested connection's, whatever the delay.
     #[inline(always)]
-    pub(super) fn lossy() -> Self {
-        Self { requests: LOSSY, responses: LOSSY, is_fixed: true }
+    pub(super) fn lossy(params: &Params) -> Self {
+        let code = params.get(ALPHA) as u32 + 1;
+        Self { requests: code, responses: code, is_fixed: true }
     }
 
     /// No more than the windows are worth.
