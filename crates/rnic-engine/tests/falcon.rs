@@ -5,3 +5,6 @@ mod common;
 
 #[path = "falcon/verbs.rs"]
 mod verbs;
+
+#[path = "falcon/errors.rs"]
+mod errors;

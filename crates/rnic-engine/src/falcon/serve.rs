@@ -48,6 +48,8 @@ pub(super) struct Serving {
     abandoned: bool,
     /// The rest of the present message is refused as its first part was.
     refusing: Option<NakCode>,
+    /// With weak order: its receive has completed in error already.
+    has_failed_receive: bool,
 }
 
 /// Memory that is read.
@@ -89,6 +91,7 @@ impl Serving {
             settled: VecDeque::new(),
             abandoned: false,
             refusing: None,
+            has_failed_receive: false,
         }
     }
 
@@ -220,7 +223,11 @@ impl Qp {
     ) -> PushReply {
         let seq = rsn.extend(self.responder.window.expected);
         let (ends, consumes) = ends(&packet.headers);
-        let (turn, reply) = match self.accept(core, seq, packet, dma) {
+        let oldest = self.responder.queue.head;
+        let accepted = self.accept(core, seq, packet, dma);
+        // In turn, a receive that cannot take its message fails at once.
+        mapping.serving.has_failed_receive |= self.responder.queue.head != oldest;
+        let (turn, reply) = match accepted {
             Ok(()) if !ends => (Turn::Quiet, PushReply::Done),
             Ok(()) => (Turn::Ends { consumes }, if consumes { PushReply::Later } else { PushReply::Done }),
             Err(Refusal::NotReady) => return self.put_off(core),
@@ -283,7 +290,8 @@ impl Qp {
         mapping.serving.refusing = (!ends).then_some(code);
         if ends {
             self.responder.message_start = self.responder.window.expected + 1;
-            if consumes {
+            let has_failed = std::mem::take(&mut mapping.serving.has_failed_receive);
+            if consumes && !has_failed {
                 self.fail_oldest(core, code);
             }
         }

@@ -1,0 +1,397 @@
+//! What goes wrong, in verbs' way and in that of completing in error; what ends a connection.
+
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::*;
+use rnic_wire::falcon::{Body, PacketType};
+
+use crate::common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
+
+const VERBS: [&[(&str, &str)]; 2] = [&[], &[("ordering", "weak")]];
+const ALONE: [&[(&str, &str)]; 3] = [
+    &[("errors", "complete-in-error")],
+    &[("ordering", "weak"), ("errors", "complete-in-error")],
+    &[("ordering", "unordered"), ("errors", "complete-in-error")],
+];
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_ms(ms)
+}
+
+/// A good wire and a bad one.
+fn on_wires(options: &[(&'static str, &'static str)], mut test: impl FnMut(&str, Pair)) {
+    for wire in 0..3 {
+        let setup = Setup::new(options);
+        let random = RandomStreams::new(wire).stream("wire");
+        let pair = match wire {
+            0 => Pair::new(&setup, |_| DELIVERED),
+            1 => Pair::new(&setup, bad(random, 150, 0, 0)),
+            _ => Pair::new(&setup, bad(random, 50, 100, 300)),
+        };
+        test(&format!("{options:?}, wire {wire}"), pair);
+    }
+}
+
+/// Requests that the peer refuses, and how they end.
+fn refused(pair: &Pair) -> Vec<(SendOp, u32, WcStatus)> {
+    let nowhere = RemoteMemory { addr: 0x7000, rkey: pair.ends[1].key };
+    let no_key = RemoteMemory { addr: INBOX, rkey: pair.ends[1].key ^ 0x1357 };
+    let crooked = RemoteMemory { addr: INBOX + 4, rkey: pair.ends[1].key };
+    vec![
+        (SendOp::Write { remote: nowhere, immediate: None }, 3 * MTU, WcStatus::RemoteAccess),
+        (SendOp::Write { remote: no_key, immediate: None }, 1, WcStatus::RemoteAccess),
+        (SendOp::Read { remote: nowhere }, 2 * MTU, WcStatus::RemoteAccess),
+        (SendOp::FetchAdd { remote: no_key, add: 1 }, 8, WcStatus::RemoteAccess),
+        (SendOp::CompareSwap { remote: crooked, compare: 0, swap: 1 }, 8, WcStatus::RemoteInvalidRequest),
+        (SendOp::Send { immediate: None }, 900, WcStatus::RemoteInvalidRequest),
+        (SendOp::SendInvalidate { rkey: 0x1234 }, 10, WcStatus::RemoteAccess),
+    ]
+}
+
+#[test]
+fn a_refused_request_fails_both_queue_pairs() {
+    for options in VERBS {
+        for case in 0..7 {
+            on_wires(options, |name, mut pair| {
+                let (op, len, status) = refused(&pair)[case];
+                let name = format!("{name}, {op:?}");
+                pair.ends[1].post_recv(50, INBOX, 100);
+                let remote = pair.remote(0, INBOX + 1_000);
+                pair.ends[0].post(0, SendOp::Write { remote, immediate: None }, BASE, 2 * MTU + 1);
+                pair.ends[0].post(1, op, BASE, len);
+                for wr_id in 2..6 {
+                    pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE + 50_000, 3_000);
+                }
+                pair.run_for(ms(100));
+                let flushed = (2..6).map(|wr_id| (wr_id, WcStatus::WrFlushed));
+                let all: Vec<_> = [(0, WcStatus::Success), (1, status)].into_iter().chain(flushed).collect();
+                assert_eq!(pair.ends[0].take(), all, "{name}");
+                let expected = if status == WcStatus::RemoteInvalidRequest && len == 900 {
+                    WcStatus::LocalLength
+                } else {
+                    WcStatus::WrFlushed
+                };
+                let receives = pair.ends[1].take();
+                assert!(
+                    receives == [(50, expected)] || options.len() == 1 && receives.len() == 1,
+                    "{name}: {receives:?}"
+                );
+                assert_eq!([pair.ends[0].state(), pair.ends[1].state()], [QpState::Error; 2], "{name}");
+                let [from, to] = [BASE, INBOX + 1_000].map(|at| at - BASE);
+                let (sent, got) = (&pair.ends[0].memory[from as usize..], &pair.ends[1].memory[to as usize..]);
+                // With weak order, data is placed as it comes.
+                let is_untouched = sent[..2_049] == got[..2_049];
+                assert!(is_untouched || options.len() == 1, "{name}: what is behind the failure has not happened");
+                assert!(pair.ends.iter().all(|end| end.kept.is_empty() || end.engine.falcon_stats().is_some()));
+            });
+        }
+    }
+}
+
+#[test]
+fn completing_in_error_a_request_fails_alone() {
+    for options in ALONE {
+        let unordered = options.contains(&("ordering", "unordered"));
+        on_wires(options, |name, mut pair| {
+            let cases = refused(&pair);
+            for wr_id in 0..14 {
+                pair.ends[1].post_recv(100 + wr_id, INBOX + 400_000, 100);
+            }
+            let mut expected = Vec::new();
+            for (nth, (op, len, status)) in cases.into_iter().enumerate() {
+                let (wr_id, at) = (nth as u64 * 3, nth as u64 * 10_000);
+                pair.ends[0].post(wr_id, op, BASE, len);
+                let remote = pair.remote(0, INBOX + at);
+                pair.ends[0].post(wr_id + 1, SendOp::Write { remote, immediate: None }, BASE + at, 2 * MTU + 9);
+                pair.ends[0].post(wr_id + 2, SendOp::Send { immediate: None }, BASE + at, 100);
+                expected.extend([(wr_id, status), (wr_id + 1, WcStatus::Success), (wr_id + 2, WcStatus::Success)]);
+            }
+            pair.run_for(ms(200));
+            let mut done = pair.ends[0].take();
+            if unordered {
+                done.sort_unstable_by_key(|(wr_id, _)| *wr_id);
+            }
+            assert_eq!(done, expected, "{name}");
+            assert_eq!([pair.ends[0].state(), pair.ends[1].state()], [QpState::ReadyToSend; 2], "{name}");
+            for at in (0..7).map(|nth| nth * 10_000) {
+                let got = pair.ends[1].bytes(INBOX + at, 2 * MTU + 9);
+                assert_eq!(got, pair.ends[0].bytes(BASE + at, 2 * MTU + 9), "{name}");
+            }
+            let received = pair.ends[1].take();
+            let well = received.iter().filter(|(_, status)| *status == WcStatus::Success).count();
+            let short = received.iter().filter(|(_, status)| *status == WcStatus::LocalLength).count();
+            assert_eq!((well, short), (7, 1), "{name}: {received:?}");
+            assert!(pair.ends[1].kept.is_empty(), "{name}");
+            pair.run_for(ms(50));
+            for end in &pair.ends {
+                assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}: something is held");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_message_of_several_packets_is_refused_whole() {
+    for options in &ALONE[..2] {
+        on_wires(options, |name, mut pair| {
+            for wr_id in 0..4 {
+                pair.ends[1].post_recv(wr_id, INBOX + wr_id * 10_000, 2 * MTU);
+            }
+            for (wr_id, len) in [(0, 2 * MTU), (1, 5 * MTU), (2, 2 * MTU), (3, 0)] {
+                pair.ends[0].post(wr_id, SendOp::Send { immediate: Some(7) }, BASE + wr_id * 10_000, len);
+            }
+            pair.run_for(ms(200));
+            let failed = (1, WcStatus::RemoteInvalidRequest);
+            let [first, third, fourth] = [0, 2, 3].map(|wr_id| (wr_id, WcStatus::Success));
+            assert_eq!(pair.ends[0].take(), [first, failed, third, fourth], "{name}");
+            assert_eq!(pair.ends[1].take(), [first, (1, WcStatus::LocalLength), third, fourth], "{name}");
+            let inbox = |nth: u64| INBOX + nth * 10_000;
+            for nth in [0, 2] {
+                let sent = pair.ends[0].bytes(BASE + nth * 10_000, 2 * MTU);
+                assert_eq!(pair.ends[1].bytes(inbox(nth), 2 * MTU), sent, "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn local_memory_that_no_key_covers_fails_the_request_and_the_queue_pair() {
+    for options in VERBS {
+        on_wires(options, |name, mut pair| {
+            let remote = pair.remote(0, INBOX);
+            pair.ends[0].post(0, SendOp::Write { remote, immediate: None }, BASE, 4 * MTU);
+            let wrong = Sge { addr: BASE, len: 10, lkey: 1 };
+            let op = SendOp::Write { remote, immediate: None };
+            pair.ends[0].try_post(1, op, &[wrong], SendFlags::empty()).expect("shows in the completion");
+            pair.ends[0].post(2, op, BASE, 10);
+            pair.run_for(ms(100));
+            let statuses = [WcStatus::Success, WcStatus::LocalProtection, WcStatus::WrFlushed];
+            let all: Vec<_> = (0..3).zip(statuses).collect();
+            assert_eq!(pair.ends[0].take(), all, "{name}");
+            assert_eq!(pair.ends[0].state(), QpState::Error, "{name}");
+        });
+    }
+}
+
+/// Everything is lost that one end sends, from some moment on.
+fn silent(end: usize) -> impl FnMut(&Sent) -> Fate {
+    move |sent| if sent.from == end && sent.at > rnic_base::Time::from_us(150) { LOST } else { DELIVERED }
+}
+
+#[test]
+fn a_peer_that_is_silent_is_given_up() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        for (nth, read) in [(0, false), (1, true)] {
+            let mut pair = Pair::new(&Setup::new(options), silent(1));
+            pair.run_for(Duration::from_us(100));
+            let remote = pair.remote(0, INBOX);
+            let op = if read { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
+            for wr_id in 0..3 {
+                pair.ends[0].post(wr_id, op, BASE, 100);
+            }
+            pair.run_for(ms(2_000));
+            let name = format!("{options:?}, {nth}");
+            let all = [(0, WcStatus::RetryExceeded), (1, WcStatus::WrFlushed), (2, WcStatus::WrFlushed)];
+            assert_eq!(pair.ends[0].take(), all, "{name}");
+            assert_eq!(pair.ends[0].state(), QpState::Error, "{name}");
+            let stats = pair.ends[0].engine.falcon_stats().expect("there is one");
+            assert!(stats.is_idle, "{name}: what was held is back");
+        }
+    }
+}
+
+/// The request is acknowledged, and its data never comes.
+#[test]
+fn a_peer_that_owes_data_and_is_silent_is_given_up() {
+    let data = |sent: &Sent| if matches!(sent.packet.body, Body::PullData { .. }) { LOST } else { DELIVERED };
+    let mut pair = Pair::new(&Setup::new(&[]), data);
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post(0, SendOp::Read { remote }, BASE, 100);
+    pair.run_for(ms(2_000));
+    let done = pair.ends[0].take();
+    assert!(matches!(done[..], [(0, WcStatus::RemoteOperational | WcStatus::RetryExceeded)]), "{done:?}");
+    assert_eq!(pair.ends[0].state(), QpState::Error);
+}
+
+#[test]
+fn a_receiver_that_is_never_ready_is_given_up_after_so_many_times() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        let mut setup = Setup::new(options);
+        setup.rnr_retry = Some(3);
+        let mut pair = Pair::new(&setup, |_| DELIVERED);
+        pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
+        pair.run_for(ms(100));
+        assert_eq!(pair.ends[0].take(), [(0, WcStatus::RnrRetryExceeded)], "{options:?}");
+        let sent = |sent: &&Sent| sent.from == 0 && sent.packet.body.packet_type() == PacketType::PushData;
+        assert_eq!(pair.log.iter().filter(sent).count(), 4, "{options:?}: once, and three times again");
+    }
+}
+
+#[test]
+fn a_queue_pair_in_the_error_state_flushes_and_gives_everything_back() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        on_wires(options, |name, mut pair| {
+            let remote = pair.remote(0, INBOX);
+            for wr_id in 0..20 {
+                pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE, 5 * MTU);
+                pair.ends[1].post_recv(wr_id, INBOX, 10);
+            }
+            pair.run_for(Duration::from_us(12));
+            for end in [0, 1] {
+                let qpn = pair.ends[end].qpn;
+                pair.ends[end].engine.modify_to_error(qpn).expect("it lives");
+            }
+            pair.poll();
+            let done = pair.ends[0].take();
+            assert_eq!(done.len(), 20, "{name}");
+            assert!(done.iter().any(|(_, status)| *status == WcStatus::WrFlushed), "{name}");
+            assert_eq!(pair.ends[1].take().len(), 20, "{name}");
+            pair.run_for(ms(50));
+            assert_eq!(pair.ends[0].take(), [], "{name}");
+            for end in &pair.ends {
+                assert!(end.engine.falcon_stats().is_none_or(|stats| stats.is_idle), "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_queue_pair_can_be_destroyed_with_traffic_under_way_and_its_slot_used_again() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        on_wires(options, |name, mut pair| {
+            let setup = Setup::new(options);
+            for round in 0..4 {
+                let remote = pair.remote(0, INBOX);
+                for wr_id in 0..20 {
+                    let op = if wr_id % 2 == 0 {
+                        SendOp::Write { remote, immediate: None }
+                    } else {
+                        SendOp::Read { remote }
+                    };
+                    pair.ends[0].post(wr_id, op, BASE, 5 * MTU);
+                }
+                pair.run_for(Duration::from_us(13 + 7 * round));
+                for end in [0, 1] {
+                    let qpn = pair.ends[end].qpn;
+                    pair.ends[end].engine.modify_to_reset(qpn).expect("it lives");
+                }
+                pair.poll();
+                pair.run_for(ms(1));
+                for end in &mut pair.ends {
+                    end.done.clear();
+                    assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}, round {round}");
+                }
+                let numbers = [0, 1].map(|end| pair.ends[end].qpn);
+                for end in [0, 1] {
+                    pair.ends[end].begin_receiving(&setup, numbers[1 - end], end);
+                    pair.ends[end].begin_sending(pair.now, &setup, end);
+                }
+            }
+            let remote = pair.remote(0, INBOX);
+            pair.ends[0].post(99, SendOp::Write { remote, immediate: None }, BASE, 9 * MTU);
+            pair.run_for(ms(50));
+            assert_eq!(pair.ends[0].take(), [(99, WcStatus::Success)], "{name}");
+            assert_eq!(pair.ends[1].bytes(INBOX, 9 * MTU), pair.ends[0].bytes(BASE, 9 * MTU), "{name}");
+            assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+        });
+    }
+}
+
+#[test]
+fn a_send_queue_drains_and_goes_on() {
+    for options in VERBS {
+        on_wires(options, |name, mut pair| {
+            let (setup, remote, qpn) = (Setup::new(options), pair.remote(0, INBOX), pair.ends[0].qpn);
+            for wr_id in 0..30 {
+                pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE, 20 * MTU);
+            }
+            pair.run_for(Duration::from_us(1));
+            pair.ends[0].engine.modify_to_sqd(qpn).expect("it was ready");
+            pair.run_for(ms(50));
+            let done = pair.ends[0].take().len();
+            assert!(0 < done && done < 30, "{name}: {done}");
+            let mut events = std::iter::from_fn(|| pair.ends[0].engine.poll_event());
+            assert!(events.any(|event| event == AsyncEvent::SendQueueDrained(qpn)), "{name}");
+            pair.ends[0].begin_sending(pair.now, &setup, 0);
+            pair.run_for(ms(100));
+            assert_eq!(pair.ends[0].take().len(), 30 - done, "{name}");
+        });
+    }
+}
+
+/// A queue pair that only serves never needs to send (and learns where its numbers begin from its peer).
+#[test]
+fn reads_are_served_before_the_target_is_ready_to_send() {
+    for options in VERBS {
+        let setup = Setup::new(options);
+        let mut pair = Pair::unconnected(&setup, bad(RandomStreams::new(4).stream("wire"), 50, 50, 100));
+        let numbers = [0, 1].map(|end| pair.ends[end].qpn);
+        for end in [0, 1] {
+            pair.ends[end].begin_receiving(&setup, numbers[1 - end], end);
+        }
+        pair.ends[0].begin_sending(pair.now, &setup, 0);
+        let remote = pair.remote(0, BASE);
+        for wr_id in 0..10 {
+            pair.ends[0].post(wr_id, SendOp::Read { remote }, INBOX, 10_000);
+        }
+        pair.run_for(ms(50));
+        assert_eq!(pair.ends[0].take().len(), 10, "{options:?}");
+        assert_eq!(pair.ends[0].bytes(INBOX, 10_000), pair.ends[1].bytes(BASE, 10_000), "{options:?}");
+        pair.ends[1].begin_sending(pair.now, &setup, 1);
+        let remote = pair.remote(1, INBOX);
+        pair.ends[1].post(7, SendOp::Write { remote, immediate: None }, BASE, 10_000);
+        pair.run_for(ms(50));
+        assert_eq!(pair.ends[1].take(), [(7, WcStatus::Success)], "{options:?}");
+    }
+}
+
+#[test]
+fn without_order_what_needs_it_is_not_taken() {
+    let mut pair = Pair::new(&Setup::new(ALONE[2]), |_| DELIVERED);
+    let (sge, remote) = (pair.ends[0].sge(BASE, MTU + 1), pair.remote(0, INBOX));
+    let long = Err(PostError::TooLongWithoutOrder { bytes: MTU + 1, mtu: MTU });
+    let flags = SendFlags::empty();
+    assert_eq!(pair.ends[0].try_post(0, SendOp::Send { immediate: None }, &[sge], flags), long);
+    assert_eq!(pair.ends[0].try_post(0, SendOp::Write { remote, immediate: Some(1) }, &[sge], flags), long);
+    assert_eq!(pair.ends[0].try_post(0, SendOp::Write { remote, immediate: None }, &[sge], flags), Ok(()));
+    assert_eq!(pair.ends[0].try_post(0, SendOp::Read { remote }, &[sge], flags), Ok(()));
+}
+
+/// Resources for hardly more than a packet, both ways at once, over a bad wire.
+#[test]
+fn small_pools_make_it_slow_and_nothing_worse() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        let unordered = options.contains(&("ordering", "unordered"));
+        for isolation in ["none", "static", "dynamic"] {
+            let mut all = options.to_vec();
+            all.extend([("resources", "1"), ("isolation", isolation), ("isolation_packets", "3")]);
+            let setup = Setup::new(&all);
+            let mut pair = Pair::new(&setup, bad(RandomStreams::new(9).stream("wire"), 30, 30, 100));
+            for end in [0, 1] {
+                let remote = pair.remote(end, INBOX);
+                for wr_id in 0..60 {
+                    pair.ends[end].post_recv(1_000 + wr_id, INBOX + 400_000, 6 * MTU);
+                    let op = match wr_id % 4 {
+                        0 => SendOp::Write { remote, immediate: None },
+                        1 => SendOp::Read { remote },
+                        2 => SendOp::Send { immediate: None },
+                        _ => SendOp::FetchAdd { remote, add: 1 },
+                    };
+                    let len = match wr_id % 4 {
+                        2 if unordered => MTU,
+                        3 => 8,
+                        _ => 6 * MTU,
+                    };
+                    pair.ends[end].post(wr_id, op, BASE, len);
+                }
+            }
+            pair.run_for(ms(2_000));
+            for end in [0, 1] {
+                let done = pair.ends[end].take();
+                assert_eq!(done.len(), 75, "{all:?}: {done:?}");
+                assert!(done.iter().all(|(_, status)| *status == WcStatus::Success), "{all:?}: {done:?}");
+                let stats = pair.ends[end].engine.falcon_stats().expect("there is one");
+                assert!(stats.is_idle && pair.ends[end].kept.is_empty(), "{all:?}: {stats:?}");
+            }
+        }
+    }
+}
