@@ -116,8 +116,8 @@ fn holding_the_first() -> impl FnMut(&Sent) -> Fate + 'static {
 /// F-6: the first of three Writes is late. What has become of the other two?
 #[test]
 fn f6_three_orders_of_placement_and_completion() {
-    let orders: [(&[(&str, &str)], bool, &[u64]); 3] =
-        [(&[], false, &[]), (&[("ordering", "weak")], true, &[]), (UNORDERED, true, &[1, 2])];
+    type Order<'o> = (&'o [(&'o str, &'o str)], bool, &'o [u64]);
+    let orders: [Order<'_>; 3] = [(&[], false, &[]), (&[("ordering", "weak")], true, &[]), (UNORDERED, true, &[1, 2])];
     for (options, is_placed, complete) in orders {
         let mut pair = Pair::new(&Setup::new(options), holding_the_first());
         for wr_id in 0..3 {
