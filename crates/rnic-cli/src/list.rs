@@ -208,7 +208,7 @@ const WORKLOADS: &[[&str; 3]] = &[
         "senders, bytes, to, jitter, repeats, interval, background",
         "many hosts send to one at once, beside other flows if asked for",
     ],
-    ["permutation", "bytes, op, message, depth", "every host sends to one other"],
+    ["permutation", "bytes, connections, op, message, depth", "every host sends to one other, or to several"],
     [
         "closed-loop",
         "op, message, depth, count or duration, queue_pairs, from or clients, to",

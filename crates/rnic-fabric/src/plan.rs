@@ -77,7 +77,7 @@
 //! |---|---|
 //! | `poisson` | `load`; `sizes`, or `size`; `duration` |
 //! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval`, `start`; `background` |
-//! | `permutation` | `bytes` of each host, `op` (write-imm), `message` (all in one), `depth` (1) |
+//! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
 //! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs`, `from` (0), `to`, `clients` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |

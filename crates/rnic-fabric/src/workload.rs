@@ -180,8 +180,10 @@ pub enum WorkloadPlan {
     },
     /// Every host sends to one other and receives from one other.
     Permutation {
-        /// Bytes that each sends.
+        /// Bytes that each sends, of all its connections.
         bytes: u64,
+        /// Connections of each: so many circles.
+        connections: u32,
         /// In messages of this kind.
         traffic: Traffic,
     },
@@ -249,8 +251,9 @@ impl WorkloadPlan {
                 let flows = poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams);
                 Box::new(merged::Merged::new(requests, Box::new(flows)))
             }
-            Self::Permutation { bytes, traffic } => {
-                Box::new(List::new(permutation::flows(hosts, *bytes, &Arc::new(*traffic), streams)))
+            Self::Permutation { bytes, connections, traffic } => {
+                let each = *bytes / u64::from(*connections);
+                Box::new(List::new(permutation::flows(hosts, each, *connections, &Arc::new(*traffic), streams)))
             }
             Self::ClosedLoop { from, clients, to, queue_pairs, jitter, alternate, count, traffic } => {
                 let bytes = traffic.message_bytes * u64::from(*count);

@@ -287,6 +287,7 @@ pub(super) struct Workload {
     pub(super) message: Option<Unit<Bytes>>,
     pub(super) depth: Option<u32>,
     pub(super) queue_pairs: Option<u32>,
+    pub(super) connections: Option<u32>,
     pub(super) clients: Option<u32>,
     pub(super) count: Option<u32>,
     pub(super) file: Option<String>,

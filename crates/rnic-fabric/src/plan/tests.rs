@@ -288,6 +288,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
     (
         "workload",
+        r#"{ kind = "permutation", bytes = 9, connections = 10 }"#,
+        "workload.connections: must be 1 to 131072, each with a byte to send",
+    ),
+    (
+        "workload",
         r#"{ kind = "closed-loop", op = "fly", message = 1, count = 1 }"#,
         "workload.op: unknown operation `fly`",
     ),

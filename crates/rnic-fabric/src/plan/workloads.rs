@@ -38,7 +38,7 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
         }),
         Kind::Permutation => {
             let (bytes, traffic) = (need!(raw.bytes).0.get(), traffic(&raw, Operation::WriteImmediate)?);
-            Ok(WorkloadPlan::Permutation { bytes, traffic })
+            Ok(WorkloadPlan::Permutation { bytes, connections: raw.connections.unwrap_or(1), traffic })
         }
         Kind::ClosedLoop => closed_loop(&raw),
         Kind::Trace => {
@@ -150,7 +150,7 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
     use Kind::{ClosedLoop, Incast, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 20] = [
+    let keys: [(&'static str, bool, &[Kind]); 21] = [
         ("workload.load", raw.load.is_some(), &[Poisson]),
         ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
         ("workload.size", raw.size.is_some(), &[Poisson]),
@@ -168,6 +168,7 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
         ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop]),
         ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop]),
         ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop]),
+        ("workload.connections", raw.connections.is_some(), &[Permutation]),
         ("workload.clients", raw.clients.is_some(), &[ClosedLoop]),
         ("workload.count", raw.count.is_some(), &[ClosedLoop]),
         ("workload.file", raw.file.is_some(), &[Trace]),
@@ -200,9 +201,13 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             }
             message("workload.bytes", bytes.div_ceil(u64::from(*senders)))
         }
-        WorkloadPlan::Permutation { bytes, traffic } => {
+        WorkloadPlan::Permutation { bytes, connections, traffic } => {
             if *bytes == 0 {
                 return Err(PlanError::value("workload.bytes", "must be above zero"));
+            }
+            if !(1..=CONNECTIONS_MAX).contains(connections) || u64::from(*connections) > *bytes {
+                let what = format!("must be 1 to {CONNECTIONS_MAX}, each with a byte to send");
+                return Err(PlanError::value("workload.connections", what));
             }
             check_traffic(traffic, plan)
         }
@@ -261,3 +266,6 @@ fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
 
 /// Memory of one end of a flow whose bytes are checked.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
+
+/// Of a host, in a permutation: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and more.
+const CONNECTIONS_MAX: u32 = 1 << 17;

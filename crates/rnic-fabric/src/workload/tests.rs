@@ -166,11 +166,23 @@ fn an_incast_with_background_is_both() {
 
 #[test]
 fn a_permutation_has_everybody_once_on_each_side() {
-    let plan = WorkloadPlan::Permutation { bytes: 5, traffic: Traffic::ONE_MESSAGE };
+    let plan = WorkloadPlan::Permutation { bytes: 5, connections: 1, traffic: Traffic::ONE_MESSAGE };
     for seed in 0..20 {
         let flows = all(&plan, 128, seed);
         assert_eq!(flows.iter().map(|flow| flow.src).collect::<BTreeSet<_>>().len(), 128);
         assert_eq!(flows.iter().map(|flow| flow.dst).collect::<BTreeSet<_>>().len(), 128);
+    }
+}
+
+#[test]
+fn a_permutation_with_several_connections_is_so_many_circles() {
+    let plan = WorkloadPlan::Permutation { bytes: 640, connections: 64, traffic: Traffic::ONE_MESSAGE };
+    let flows = all(&plan, 16, 3);
+    for host in 0..16 {
+        let sent: Vec<_> = flows.iter().filter(|flow| flow.src == host).collect();
+        assert_eq!((sent.len(), flows.iter().filter(|flow| flow.dst == host).count()), (64, 64));
+        assert!(sent.iter().all(|flow| flow.bytes == 10 && flow.dst != host));
+        assert!(sent.iter().map(|flow| flow.dst).collect::<BTreeSet<_>>().len() > 8, "to several others");
     }
 }
 
