@@ -1,5 +1,6 @@
 //! What a run has measured.
 
+mod falcon;
 mod fields;
 mod parquet_file;
 mod percentile;
@@ -11,6 +12,8 @@ use serde::Serialize;
 
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
+pub(crate) use falcon::FalconCounts;
+pub use falcon::FalconFigures;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;
@@ -133,6 +136,8 @@ pub struct Report {
     pub recoveries: Option<Recoveries>,
     /// What pools shared by queue pairs have done, where there are any and something was lost.
     pub pool: Option<PoolFigures>,
+    /// What left hosts that speak Falcon.
+    pub falcon: Option<FalconFigures>,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
     /// NACKs taken by senders.

@@ -312,8 +312,8 @@ impl Builder<'_> {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
             node.set_nic(Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream));
         }
-        if self.plan.transport.protocol.falcon().is_some() {
-            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances)));
+        if let Some(shape) = self.plan.transport.protocol.falcon() {
+            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows));
         }
         node
     }

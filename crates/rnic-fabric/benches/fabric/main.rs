@@ -1,7 +1,8 @@
 //! Packet-hops per second on one core, beside a bare event loop; bytes per idle connection.
 //!
 //! * `k8_permutation/*`: `plans/k8-permutation.toml`, 128 hosts each sending 10 MB to one other at 100 Gbit/s, with
-//!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not.
+//!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not. With Falcon
+//!   also with 64 connections a host.
 //! * `event_loop`: the same network and the same number of packets without engines, buffers or trace: the floor.
 //!
 //! The summary at the end measures all of them in turns, takes the fastest of each, and gives the ratio to the floor.
@@ -27,11 +28,18 @@ const ROCE: (&str, &str) = ("transport", "{ name = \"roce-gbn\", rto = \"0\" }")
 const PFC: (&str, &str) = ("switch.pfc.enabled", "true");
 const SMALL: (&str, &str) = ("mtu", "1024");
 
-const CASES: [Case; 4] = [
+const FALCON: (&str, &str) = ("transport", "{ name = \"falcon\" }");
+/// 64 connections a host, to as many others as chance has it; the same bytes in all.
+const MANY: (&str, &str) = ("workload.connections", "64");
+
+const CASES: [Case; 7] = [
     ("irn, 4096 B", &[]),
     ("irn, 1024 B", &[SMALL]),
     ("roce-gbn with PFC, 4096 B", &[ROCE, PFC]),
     ("roce-gbn with PFC, 1024 B", &[ROCE, PFC, SMALL]),
+    ("falcon, 4096 B", &[FALCON]),
+    ("falcon, 1024 B", &[FALCON, SMALL]),
+    ("falcon, 64 each, 4096 B", &[FALCON, MANY]),
 ];
 
 fn plan(overrides: &[(&str, &str)]) -> Plan {
@@ -87,7 +95,7 @@ fn summary() {
         println!("  {name:<28}{best:6.1} ({:.2})", best / floor);
     }
     println!("bytes per idle connection (a queue pair at each end): connected, and after a message of one queue entry");
-    for transport in ["irn", "roce-gbn"] {
+    for transport in ["irn", "roce-gbn", "falcon"] {
         let idle = idle::idle_bytes(&format!("{{ name = \"{transport}\" }}"));
         println!("  {transport:<28}{:6.0} {:6.0}", idle.connected, idle.used);
     }

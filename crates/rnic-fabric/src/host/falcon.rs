@@ -12,17 +12,22 @@ use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::packets::FalconEnds;
 use crate::port::Network;
+use crate::report::FalconCounts;
 use crate::topology::distance::Distances;
 
 /// What a host has for Falcon.
 #[derive(Debug)]
 pub(crate) struct FalconSide {
     distances: Distances,
+    /// Flows of each connection.
+    flows: u8,
+    counts: FalconCounts,
 }
 
 impl FalconSide {
-    pub(crate) fn new(distances: Distances) -> Self {
-        Self { distances }
+    /// That of a host with these distances to others, for connections of `flows` flows.
+    pub(crate) fn new(distances: Distances, flows: u8) -> Self {
+        Self { distances, flows, counts: FalconCounts::default() }
     }
 }
 
@@ -122,12 +127,20 @@ impl Host {
     fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
         let transmit = self.engine.transmit_falcon(now)?;
         let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);
+        if let Some(side) = &mut self.falcon {
+            side.counts.count(transmit, side.flows);
+        }
         if self.carriage.wants_bytes() {
             let transmit: FalconTransmit = *transmit;
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
             self.carriage.load_falcon_bytes(now, &transmit, memory, entry.packet, &mut network.falcon_packets);
         }
         Some(entry)
+    }
+
+    /// What it has sent.
+    pub(crate) fn falcon_counts(&self) -> Option<&FalconCounts> {
+        self.falcon.as_ref().map(|side| &side.counts)
     }
 
     /// A packet of the RoCE family: only unreliable queue pairs have any here.

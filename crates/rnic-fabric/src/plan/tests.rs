@@ -284,6 +284,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, clients = 2 }"#,
         "workload.to: must be another host than `from` and the clients",
     ),
+    ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: workloads wait for"),
     ("workload.clients", "2", "workload.clients: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
     (

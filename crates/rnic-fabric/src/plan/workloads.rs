@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
 use rnic_base::{Duration, Probability, Time};
+use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
 use super::{FileReader, Plan, PlanError};
@@ -188,6 +189,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         }
         Err(PlanError::value(key, format!("there is no host {number}; there are 0 to {}", hosts - 1)))
     };
+    let ordering = plan.transport.protocol.falcon().map(|shape| shape.ordering);
+    if ordering == Some(FalconOrdering::Unordered) && !matches!(plan.workload, WorkloadPlan::Manual) {
+        let what = "workloads wait for completions in order: use ordered or weak, or post work by hand";
+        return Err(PlanError::value("transport.ordering", what));
+    }
     match &plan.workload {
         WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
         WorkloadPlan::Poisson { load_ppm, .. } => load("workload.load", *load_ppm),

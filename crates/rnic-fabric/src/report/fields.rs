@@ -1,6 +1,6 @@
 //! What a report can be asked for.
 
-use super::{Drops, FlowFigures, NicFigures, PoolFigures, Recoveries, Report, Spread};
+use super::{Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, Recoveries, Report, Spread};
 
 impl Report {
     /// The numbers that reports have, as paths with dots: `goodput_gbps`, `drops.buffer`. Some are there in some runs
@@ -23,6 +23,7 @@ impl Report {
             nic: Some(NicFigures::default()),
             recoveries: Some(Recoveries::default()),
             pool: Some(PoolFigures::default()),
+            falcon: Some(FalconFigures::default()),
             wall_s: Some(0.0),
             ..Self::empty()
         };

@@ -6,7 +6,7 @@ use super::connect::Flow;
 use super::{NEVER, Simulation};
 use crate::host::{Host, Recoveries};
 use crate::ideal::{Family, ideal_time};
-use crate::report::{Drops, FlowRecord, PoolFigures, Report, Spread};
+use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, Report, Spread};
 use crate::workload::WorkloadPlan;
 
 impl Simulation {
@@ -86,6 +86,7 @@ impl Simulation {
 
     fn count_hosts(&mut self, report: &mut Report) {
         let (mut latencies, mut recoveries, mut steady_bytes) = (Vec::new(), Recoveries::default(), 0);
+        let mut falcon = FalconCounts::default();
         for host in &mut self.hosts {
             let engine = host.engine.stats();
             report.packets_sent += engine.packets_sent;
@@ -102,10 +103,15 @@ impl Simulation {
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
+            if let Some(counts) = host.falcon_counts() {
+                falcon.add(counts);
+            }
             steady_bytes += host.sessions.steady_bytes;
             latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));
             count_port(host.port_stats(self.now), report);
         }
+        let shape = self.plan.transport.protocol.falcon();
+        report.falcon = shape.map(|shape| falcon.figures(shape.flows));
         report.latency_us = Spread::of(&mut latencies);
         report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
         report.steady_goodput_gbps = self
@@ -211,6 +217,7 @@ impl Report {
             nic: None,
             recoveries: None,
             pool: None,
+            falcon: None,
             timeouts: 0,
             nacks: 0,
             pauses: 0,

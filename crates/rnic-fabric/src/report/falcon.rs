@@ -1,0 +1,99 @@
+//! What leaves hosts that speak Falcon, by kind and by path.
+
+use rnic_engine::FalconTransmit;
+use rnic_wire::falcon::{Body, NackCode};
+use serde::Serialize;
+
+/// Packets of all hosts together, what is sent again counted again.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct FalconFigures {
+    /// Pull Requests.
+    pub pull_requests: u64,
+    /// Pull Data.
+    pub pull_data: u64,
+    /// Push Data.
+    pub push_data: u64,
+    /// Resyncs.
+    pub resyncs: u64,
+    /// Of all these, those that ask for an acknowledgement at once.
+    pub ack_requests: u64,
+    /// Acknowledgements without bitmaps.
+    pub acks: u64,
+    /// Acknowledgements with bitmaps.
+    pub extended_acks: u64,
+    /// NACKs for want of resources.
+    pub resource_nacks: u64,
+    /// NACKs of receivers that were not ready.
+    pub rnr_nacks: u64,
+    /// NACKs of other kinds.
+    pub other_nacks: u64,
+    /// Share of packets with data or requests on the flow, of those of a connection, that has the most of them:
+    /// flow 0 of every connection, flow 1 of every one, and so on.
+    pub busiest_flow_share: f64,
+    /// The same of the flow that has the fewest.
+    pub idlest_flow_share: f64,
+}
+
+/// Counts what one host sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FalconCounts {
+    figures: FalconFigures,
+    by_flow: [u64; 1 << rnic_wire::falcon::FlowLabel::INDEX_BITS_MAX],
+}
+
+impl FalconCounts {
+    /// Counts a packet of a connection with `flows` flows.
+    #[inline]
+    pub(crate) fn count(&mut self, transmit: &FalconTransmit, flows: u8) {
+        let figures = &mut self.figures;
+        let packet = &transmit.packet;
+        let place = match &packet.body {
+            Body::PullRequest { .. } => &mut figures.pull_requests,
+            Body::PullData { .. } => &mut figures.pull_data,
+            Body::PushData { .. } => &mut figures.push_data,
+            Body::Resync { .. } => &mut figures.resyncs,
+            Body::Ack(_) => &mut figures.acks,
+            Body::ExtendedAck(..) => &mut figures.extended_acks,
+            Body::Nack(nack) => match nack.code {
+                NackCode::Resource => &mut figures.resource_nacks,
+                NackCode::NotReady { .. } => &mut figures.rnr_nacks,
+                _ => &mut figures.other_nacks,
+            },
+        };
+        *place += 1;
+        if packet.body.psn().is_some() {
+            figures.ack_requests += u64::from(packet.ack_request);
+            self.by_flow[usize::from(transmit.label.flow(index_bits(flows)))] += 1;
+        }
+    }
+
+    /// Adds those of another host.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let (sum, more) = (&mut self.figures, &other.figures);
+        sum.pull_requests += more.pull_requests;
+        sum.pull_data += more.pull_data;
+        sum.push_data += more.push_data;
+        sum.resyncs += more.resyncs;
+        sum.ack_requests += more.ack_requests;
+        sum.acks += more.acks;
+        sum.extended_acks += more.extended_acks;
+        sum.resource_nacks += more.resource_nacks;
+        sum.rnr_nacks += more.rnr_nacks;
+        sum.other_nacks += more.other_nacks;
+        self.by_flow.iter_mut().zip(other.by_flow).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// With connections of `flows` flows.
+    pub(crate) fn figures(&self, flows: u8) -> FalconFigures {
+        let by_flow = &self.by_flow[..usize::from(flows)];
+        let all = by_flow.iter().sum::<u64>().max(1) as f64;
+        let share = |count: Option<&u64>| count.copied().unwrap_or(0) as f64 / all;
+        let (busiest_flow_share, idlest_flow_share) = (share(by_flow.iter().max()), share(by_flow.iter().min()));
+        FalconFigures { busiest_flow_share, idlest_flow_share, ..self.figures }
+    }
+}
+
+/// Bits of a label that name the flow: as few as tell them apart.
+const fn index_bits(flows: u8) -> u32 {
+    flows.next_power_of_two().trailing_zeros()
+}

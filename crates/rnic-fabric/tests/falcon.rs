@@ -1,0 +1,148 @@
+//! Falcon on the fabric: same plan and seed, same trace; what its promises are under faults; paths, hops, captures.
+
+mod common;
+
+use common::*;
+
+/// Completions in order, on ordered and unordered connections; one path and several; the adaptive engine at once and
+/// behind its latency.
+const FALCONS: [&str; 4] = [
+    "{ name = \"falcon\" }",
+    "{ name = \"falcon\", ordering = \"weak\", flows = 2 }",
+    "{ name = \"falcon\", flows = 4, recovery = \"ooo-distance\" }",
+    "{ name = \"falcon\", flows = 8, fae_interface = \"234ns\", fae_work = \"66ns\", out_of_window = \"drop\" }",
+];
+
+/// Faults of every kind.
+const FAULTS: (&str, &str) = (
+    "fault",
+    r#"[
+        { kind = "drop", probability = "1%" },
+        { kind = "burst", probability = "0.1%", length = 4, packets = "data" },
+        { kind = "reorder", probability = "1%", displacement = 3 },
+        { kind = "duplicate", probability = "1%" },
+        { kind = "corrupt", probability = "1%" },
+        { kind = "delay", jitter = "300ns", packets = "acks" },
+        { kind = "down", from = "20us", until = "40us", links = "host-1>*" },
+        { kind = "slow", rate = "20Gbps", from = "30us", until = "60us", links = "host-1>*" },
+    ]"#,
+);
+
+/// Name, text, what is replaced.
+type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
+
+fn cases() -> Vec<Case> {
+    let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "50KB", pmax = "10%" }"#);
+    let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
+    let loop_of = |op: &'static str| ("workload", op);
+    vec![
+        ("wire", WIRE, vec![]),
+        ("wire with faults", WIRE, vec![FAULTS]),
+        (
+            "reads with faults",
+            WIRE,
+            vec![FAULTS, loop_of(r#"{ kind = "closed-loop", op = "read", message = "10KB", depth = 4, count = 50 }"#)],
+        ),
+        (
+            "sends with faults",
+            WIRE,
+            vec![FAULTS, loop_of(r#"{ kind = "closed-loop", op = "send", message = "1KB", depth = 9, count = 400 }"#)],
+        ),
+        (
+            "atomics with faults",
+            WIRE,
+            vec![FAULTS, loop_of(r#"{ kind = "closed-loop", op = "fetch-add", depth = 3, count = 100 }"#)],
+        ),
+        ("star that drops", STAR, vec![ecn]),
+        ("star with faults", STAR, vec![FAULTS]),
+        ("star with a shared buffer", STAR, vec![shared, ecn]),
+        ("tree", TREE, vec![("workload.duration", "300us")]),
+    ]
+}
+
+fn each(mut check: impl FnMut(&str, &str, &[(&'static str, &'static str)])) {
+    for (name, text, overrides) in cases() {
+        for transport in FALCONS {
+            let with = [&overrides[..], &[("transport", transport)]].concat();
+            check(&format!("{name}, {transport}"), text, &with);
+        }
+    }
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    each(|name, text, with| {
+        let first = run(text, with, 7);
+        let second = run(text, with, 7);
+        assert_eq!(first.trace_hash, second.trace_hash, "{name}");
+        assert_eq!(first.to_json(), second.to_json(), "{name}");
+        assert_ne!(first.trace_hash, run(text, with, 8).trace_hash, "{name}: another seed, another run");
+    });
+}
+
+#[test]
+fn the_order_of_nodes_does_not_matter() {
+    each(|name, text, with| assert_eq!(run(text, with, 7).trace_hash, hash_backwards(text, with, 7), "{name}"));
+}
+
+/// The simulation knows nothing that the wire does not carry; with payload, every byte is checked.
+#[test]
+fn bytes_on_the_wire_change_nothing() {
+    each(|name, text, with| {
+        let plain = run(text, with, 7).trace_hash;
+        for more in
+            [&[("wire", "encoded")][..], &[("payload", "checked")], &[("payload", "checked"), ("wire", "encoded")]]
+        {
+            let other = run(text, &[with, more].concat(), 7);
+            assert_eq!(plain, other.trace_hash, "{name} with {more:?}");
+        }
+    });
+}
+
+/// Falcon (SIGCOMM'25) section 6.1.1, without loss: one queue pair fills a link of 200 Gbit/s with 8 KB operations.
+/// Of a full packet's 4270 bytes and 20 more on the link, 4096 are payload; 8192 make two.
+#[test]
+fn one_queue_pair_fills_a_link() {
+    for op in ["write", "send", "read"] {
+        let workload = r#"{ kind = "closed-loop", op = "write", message = "8KiB", depth = 128, count = 3000 }"#;
+        let with = [
+            ("workload", workload),
+            ("workload.op", op),
+            ("mtu", "4096"),
+            ("links.rate", "200Gbps"),
+            ("transport", FALCONS[0]),
+        ];
+        let report = run(WIRE, &with, 1);
+        assert!(report.goodput_gbps > 0.98 * 200.0 * 4_096.0 / 4_290.0, "{op}: {}", report.goodput_gbps);
+        assert_eq!((report.packets_retransmitted, report.packets_dropped), (0, 0), "{op}");
+        let figures = report.falcon.expect("hosts speak Falcon");
+        let (pulls, pushes) = (figures.pull_requests + figures.pull_data, figures.push_data);
+        assert_eq!((pulls, pushes), if op == "read" { (12_000, 0) } else { (0, 6_000) }, "{op}: F-2");
+        assert!(figures.acks + figures.extended_acks < 2_000, "{op}: acknowledgements are coalesced");
+    }
+}
+
+/// Four flows of one connection over four spines: all carry something, by how far their windows are open; with one
+/// spine cut, nothing is lost for good, and the flow that was there moves away (PRR).
+#[test]
+fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
+    let text = r#"
+        name = "four paths"
+        mtu = 4096
+        topology = { kind = "leaf-spine", spines = 4, leaves = 2, hosts_per_leaf = 1 }
+        links = { rate = "200Gbps", delay = "1us" }
+        switch = { model = "shared-buffer", buffer = "9MB" }
+        transport = { name = "falcon", flows = 4 }
+        workload = { kind = "closed-loop", op = "write", message = "64KiB", depth = 16, duration = "8ms", to = 1 }
+    "#;
+    let whole = run(text, &[], 2);
+    let figures = whole.falcon.expect("hosts speak Falcon");
+    assert!(figures.idlest_flow_share > 0.03 && figures.busiest_flow_share < 0.6, "{figures:?}");
+    let down = r#"[{ kind = "down", links = "leaf-*>spine-1, spine-1>leaf-*", from = "500us", until = "1s" }]"#;
+    for seed in 0..3 {
+        let cut = run(text, &[("fault", down)], seed);
+        assert!(cut.goodput_gbps > 0.7 * whole.goodput_gbps, "{} of {}", cut.goodput_gbps, whole.goodput_gbps);
+        let latency = cut.latency_us.expect("a closed loop has latencies");
+        assert!(latency.max < 2_500.0, "an operation took {} us", latency.max);
+    }
+}
