@@ -6,7 +6,7 @@ mod common;
 use common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
 use rnic_base::{Duration, RandomStreams, Time};
 use rnic_engine::*;
-use rnic_wire::falcon::PacketType;
+use rnic_wire::falcon::{Body, NackCode, PacketType};
 
 const UNORDERED: &[(&str, &str)] = &[("ordering", "unordered"), ("errors", "complete-in-error")];
 
@@ -27,7 +27,8 @@ fn f2_each_verb_is_pushes_or_pulls() {
     use PacketType::{PullData, PullRequest, PushData};
     let remote = |pair: &Pair| pair.remote(0, BASE + 64);
     type Post = fn(&mut Pair, RemoteMemory);
-    let verbs: [(Post, Vec<PacketType>, Vec<PacketType>); 5] = [
+    type Verb = (Post, Vec<PacketType>, Vec<PacketType>);
+    let verbs: [Verb; 5] = [
         (|pair, _| write(pair, 0, 0, 5 * MTU), vec![PushData; 5], vec![]),
         (|pair, _| pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 3 * MTU), vec![PushData; 3], vec![]),
         (
@@ -89,14 +90,15 @@ fn f5_mixed_operations_complete_in_post_order() {
                 2 => pair.ends[0].post(wr_id, SendOp::FetchAdd { remote, add: 1 }, INBOX + 500_000, 8),
                 _ => {
                     pair.ends[1].post_recv(wr_id, INBOX + 350_000, 2_000);
-                    pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE, 1_500);
+                    let immediate = Some(wr_id as u32);
+                    pair.ends[0].post(wr_id, SendOp::Send { immediate }, BASE, 1_500);
                 }
             }
         }
         pair.run_for(Duration::from_ms(500));
         let done: Vec<u64> = pair.ends[0].take().into_iter().map(|(wr_id, _)| wr_id).collect();
         assert!(done.into_iter().eq(0..200), "seed {seed}");
-        let received: Vec<u64> = pair.ends[1].take().into_iter().map(|(wr_id, _)| wr_id).collect();
+        let received: Vec<u32> = pair.ends[1].done.iter().map(|done| done.word).collect();
         assert!(received.into_iter().eq((3..200).step_by(4)), "seed {seed}");
     }
 }
@@ -156,6 +158,12 @@ fn f8_the_fifth_of_ten_writes_ends_in_error_and_the_queue_pair_lives() {
         let status = |wr_id| if wr_id == 4 { WcStatus::RemoteAccess } else { WcStatus::Success };
         assert_eq!(done, (0..10).map(|wr_id| (wr_id, status(wr_id))).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!([0, 1].map(|end| pair.ends[end].state()), [QpState::ReadyToSend; 2]);
+        let refusals = pair.log.iter().filter_map(|sent| match sent.packet.body {
+            Body::Nack(nack) => Some(nack.code),
+            _ => None,
+        });
+        let is_refused = |code| matches!(code, NackCode::CompleteInError { .. });
+        assert!(refusals.filter(|code| is_refused(*code)).count() > 0, "seed {seed}");
         for at in (5..10).map(|wr_id| wr_id * 4_096) {
             assert_eq!(pair.ends[1].bytes(INBOX + at, MTU), pair.ends[0].bytes(BASE + at, MTU));
         }
