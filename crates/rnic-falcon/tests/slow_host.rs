@@ -25,16 +25,9 @@ fn room_for(packets: u32) -> ResourceConfig {
     resources
 }
 
-/// A NIC that can always send.
-fn sender() -> ResourceConfig {
-    let mut resources = ResourceConfig::GBPS_200;
-    resources.capacity[Part::RequestTx as usize].buffers = 1 << 20;
-    resources
-}
-
 /// The sender sends without end, to a receiver with room for 128 packets.
 fn endless() -> Link<'static, Host> {
-    let hosts = [Host::new(sender(), u64::MAX), Host::new(room_for(128), 0)];
+    let hosts = [Host::new(ResourceConfig::GBPS_200, u64::MAX), Host::new(room_for(128), 0)];
     let mut link = Link::of(hosts, config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
     link.packet_time = PACKET;
     link.ends.iter_mut().for_each(|end| end.keeps_log = false);
@@ -88,7 +81,7 @@ fn f18_a_host_that_slows_down_closes_ncwnd_instead_of_losing_packets() {
 /// Microseconds until 20,000 Pushes are complete, when one packet in `lost` is lost and there is room for `packets`.
 fn time_to_finish(packets: u32, lost: u64) -> u64 {
     const PUSHES: u64 = 20_000;
-    let hosts = [Host::new(sender(), PUSHES), Host::new(room_for(packets), 0)];
+    let hosts = [Host::new(ResourceConfig::GBPS_200, PUSHES), Host::new(room_for(packets), 0)];
     let mut random = RandomStreams::new(5).stream("losses");
     let rule = move |_, from, departure: &Departure| {
         let is_lost = from == 0 && departure.context.is_some() && random.below(lost) == 0;
