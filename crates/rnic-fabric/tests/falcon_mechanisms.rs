@@ -17,7 +17,7 @@ fn f24_labels_of_one_queue_pair_take_several_uplinks() {
             ("transport", transport.as_str()),
             (
                 "workload",
-                r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 16, duration = "3ms", from = 0, to = 12 }"#,
+                r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 16, duration = "3ms", to = 12 }"#,
             ),
             ("run", r#"{ warmup = "1ms" }"#),
         ];
