@@ -98,15 +98,14 @@ pub(super) struct Initiator {
 impl Initiator {
     pub(super) fn new(config: &TransactionConfig, first: Rsn) -> Self {
         let first = Seq::start(first);
-        let room = config.outstanding as usize;
         Self {
             ordering: config.ordering,
             timeout: config.timeout,
             ring: Ring::new(config.outstanding, first),
             next: first,
             untold: first,
-            pulls: VecDeque::with_capacity(room),
-            pushes: VecDeque::with_capacity(room),
+            pulls: VecDeque::new(),
+            pushes: VecDeque::new(),
             next_deadline: None,
         }
     }

@@ -104,8 +104,8 @@ impl Target {
             arrived: first,
             turn: first,
             data_turn: first,
-            answers: VecDeque::with_capacity(size as usize),
-            settled: VecDeque::with_capacity(size as usize),
+            answers: VecDeque::new(),
+            settled: VecDeque::new(),
             next_retry: None,
         }
     }
@@ -120,7 +120,7 @@ impl Target {
 
     pub(super) fn is_empty(&self) -> bool {
         let mut seq = self.ring.base();
-        while seq < self.ring.end() {
+        while seq < self.ring.end_of_entries() {
             if self.ring[seq].state != State::Blank {
                 return false;
             }
@@ -150,7 +150,7 @@ impl Target {
 
     /// Those for which [`Target::keeps`] holds.
     pub(super) fn kept(&self) -> impl Iterator<Item = Rsn> {
-        let (base, size) = (self.ring.base(), self.ring.end().since(self.ring.base()));
+        let (base, size) = (self.ring.base(), self.ring.end_of_entries().since(self.ring.base()));
         let all = (0..size).map(move |offset| base + offset);
         all.filter(|seq| self.is_kept(*seq)).map(Seq::wire)
     }
@@ -359,7 +359,7 @@ impl Target {
         }
         self.next_retry = None;
         let mut seq = self.ring.base();
-        while seq < self.ring.end() {
+        while seq < self.ring.end_of_entries() {
             if let State::NotReady { until: Some(until), .. } = self.ring[seq].state {
                 if until <= with.now {
                     self.ring[seq].state = State::Kept;
@@ -379,7 +379,7 @@ impl Target {
             Ordering::Ordered => self.offer_turn(self.turn, None, with),
             Ordering::Unordered => {
                 let mut seq = self.ring.base();
-                while seq < self.ring.end() {
+                while seq < self.ring.end_of_entries() {
                     if self.ring[seq].state == State::Kept && !self.hand_over(seq, None, with) {
                         break;
                     }
@@ -517,7 +517,7 @@ impl Target {
     /// The connection is dead: everything held goes back.
     pub(super) fn die(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
-        while seq < self.ring.end() {
+        while seq < self.ring.end_of_entries() {
             let entry = std::mem::take(&mut self.ring[seq]);
             if let Some(rx) = entry.rx {
                 resources.release(rx);
