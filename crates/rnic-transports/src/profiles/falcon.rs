@@ -12,10 +12,6 @@
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
 //!
-//! Swift's base share of free resources (`alpha`) is 2 here, not the public simulator's 1/8. There, payload that waits
-//! to be sent takes nothing; with the specification's costs, which we have, it takes buffers, and with a ninth of them
-//! a connection alone could not fill a link (section 6.1.1: one queue pair does).
-//!
 //! Deviations: the parts' own are in their heads (`control/swift.rs` and `recovery/rack_tlp.rs` here, the files of
 //! `rnic-falcon`, and the engine's `falcon.rs`). The adaptive engine answers at once unless `fae_interface` and
 //! `fae_work` say how long it takes.
@@ -34,7 +30,7 @@ pub(super) fn profile() -> Profile {
     let control = ControlPolicy::of::<Swift>();
     let paths = PathPolicy::of::<LargestWindow>();
     let schedule = SchedulePolicy::of::<RoundRobin>();
-    let mut profile = Profile {
+    Profile {
         name: "falcon",
         summary: "Falcon: transactions, RACK-TLP, Swift in an adaptive engine, several paths, no PFC",
         protocol: Protocol::Falcon(FalconShape::DEFAULT),
@@ -50,7 +46,5 @@ pub(super) fn profile() -> Profile {
         control: Configured { policy: control, params: Params::defaults(control.params) },
         paths: Configured { policy: paths, params: Params::defaults(paths.params) },
         schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
-    };
-    profile.set("alpha", "2").expect("swift has this parameter");
-    profile
+    }
 }
