@@ -18,7 +18,7 @@ use two_ends::config_of;
 fn an_idle_delivery_layer_is_small() {
     // Beside it: two rings of 32 contexts, two windows of what arrived, and the reports that can wait.
     let size = size_of::<Delivery>();
-    assert!((3_000..=3_200).contains(&size), "{size} bytes; NOTES.md says 3.2 KB");
+    assert!((3_100..3_250).contains(&size), "{size} bytes; NOTES.md says 3.2 KB");
     let before = heap::live_bytes();
     let delivery = Delivery::new(config_of("rack-tlp", "ecmp"));
     let beside = heap::live_bytes() - before;

@@ -73,7 +73,9 @@ pub fn default_transports() -> Vec<TransportChoice> {
 /// # Errors
 /// When the result cannot be right, which takes odd options.
 pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Result<Profile, SelectError> {
-    for (option, value) in DEFAULTS {
+    let falcons = if profile.protocol.falcon().is_some() { FALCON_DEFAULTS } else { &[] };
+    let general = DEFAULTS.iter().filter(|(option, _)| falcons.iter().all(|(own, _)| own != option));
+    for (option, value) in falcons.iter().chain(general) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
             // A cap is part of what a transport is, for those that have one.
@@ -107,6 +109,25 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("cap_packets", "256"),
 ];
 
+/// What Falcon has otherwise. A round trip between processes is 200 us when they are busy, ten times that of the
+/// hardware that Falcon's own defaults are for, and some milliseconds when one of them is off its core: what nobody has
+/// caused who could send less.
+const FALCON_DEFAULTS: &[(&str, &str)] = &[
+    // Delay to aim at: a few trains at each end. With the 25 us of hardware goodput is a fiftieth.
+    ("base_target", "1ms"),
+    // Packets under way that a NIC has room for: of the size of a host's memory, not of a chip's.
+    ("resources", "1000"),
+    // As many packets as a full congestion window has.
+    ("data_window", "512"),
+    // Packets a round trip that the window grows by, and how small it may become: a loss halves it, three of one packet
+    // close it, and on a host they say little about the network.
+    ("increase", "16000"),
+    ("window_min", "16384"),
+    // A process that is off its core for a tick has lost nothing.
+    ("rto", "4ms"),
+    ("rto_min", "4ms"),
+];
+
 /// Options that are timeouts.
 const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", "rto_min"];
 
@@ -135,6 +156,15 @@ mod tests {
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
         assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
+    }
+
+    #[test]
+    fn falcon_has_defaults_of_its_own() {
+        let plain = TransportChoice::named("falcon", &[]).expect("a transport");
+        assert_eq!(option(&plain, "base_target"), Duration::from_ms(1).as_ps());
+        assert_eq!(option(&plain, "rto_min"), Duration::from_ms(4).as_ps(), "and TCP's floor is another");
+        let given = TransportChoice::named("falcon", &[("base_target", "25us")]).expect("legal");
+        assert_eq!(option(&given, "base_target"), Duration::from_us(25).as_ps());
     }
 
     #[test]

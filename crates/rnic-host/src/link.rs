@@ -457,9 +457,19 @@ impl Link {
 
     fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
         for train in batch.trains() {
-            let addresses = self.peers.get(train.peer).way(train.port);
+            let addresses = self.way_of(train);
             batch.packets(train).for_each(|bytes| self.capture(now, &addresses, bytes));
         }
+    }
+
+    /// From which port to which the packets of a train go.
+    fn way_of(&self, train: &Train) -> Addresses {
+        let way = self.peers.get(train.peer).way(train.port);
+        if train.path == 0 {
+            return way;
+        }
+        let port = self.lanes[self.lane_of(way.dst().ip())].sender_on(train.path).local_addr().port();
+        Addresses::new(SocketAddr::new(way.src().ip(), port), way.dst()).expect("the IP versions are those of a peer")
     }
 
     /// Sends what is ready, or what is ready and may be fragmented; answers whether anything left.

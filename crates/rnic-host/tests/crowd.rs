@@ -11,7 +11,7 @@ use rnic_base::Duration;
 use rnic_host::perf::{Length, Op, PerfConfig, PerfReport, ServeConfig, measure, serve};
 use rnic_host::{Nic, NicConfig};
 
-const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 const QPS: u32 = 64;
 /// Operations of each queue pair.
 const OPS: u64 = 12;
@@ -60,7 +60,7 @@ fn crowd(transport: &str, op: Op, receive_buffer_bytes: usize) -> PerfReport {
 #[test]
 fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
     for receive_buffer_bytes in [64 << 10, 212_992] {
-        for transport in BOTH {
+        for transport in ALL {
             for op in [Op::Write, Op::Send, Op::Read] {
                 let report = crowd(transport, op, receive_buffer_bytes);
                 assert!(report.verified, "{receive_buffer_bytes} bytes: {report:?}");

@@ -8,7 +8,7 @@ use rnic_base::{BitRate, Duration, Probability};
 use rnic_engine::{SendOp, WcOpcode, WcStatus};
 use rnic_host::{Impairment, RxDrop};
 
-const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
 fn percent(percent: u64) -> Probability {
     Probability::ratio(percent, 100)
@@ -80,7 +80,7 @@ fn count_up(pair: &mut Pair, count: u64) {
 
 #[test]
 fn every_operation_survives_a_bad_network() {
-    for transport in BOTH {
+    for transport in ALL {
         for seed in 1..=3 {
             let impairment = Impairment {
                 seed,
@@ -106,7 +106,7 @@ fn every_operation_survives_a_bad_network() {
 
 #[test]
 fn delay_and_jitter_only_take_time() {
-    for transport in BOTH {
+    for transport in ALL {
         let (delay, jitter) = (Duration::from_ms(2), Duration::from_us(300));
         let mut pair = Pair::impaired(transport, Impairment { delay, jitter, ..Impairment::default() });
         let round_trip = pair.from.round_trip.expect("this side has asked");

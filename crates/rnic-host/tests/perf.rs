@@ -12,7 +12,7 @@ use rnic_host::perf::{LatencyKind, Length, Op, PerfConfig, PerfError, ServeConfi
 use rnic_host::transfer::{TransferConfig, send_bytes, send_file};
 use rnic_host::{ConnectError, Impairment, Nic, NicConfig};
 
-const BOTH: [&str; 2] = ["irn", "roce-gbn"];
+const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
 fn open(name: &str) -> Nic {
     let bind = "127.0.0.1:0".parse().expect("an address");
@@ -53,10 +53,10 @@ fn quick(op: Op) -> PerfConfig {
 }
 
 #[test]
-fn every_operation_is_measured_and_verified_with_both_transports() {
+fn every_operation_is_measured_and_verified_with_every_transport() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
-    for transport in BOTH {
+    for transport in ALL {
         for op in Op::ALL {
             let config = PerfConfig { transport: transport.to_owned(), qps: 3, ..quick(op) };
             let report = measure(&mut nic, server.address, &config).expect("the server serves");
@@ -70,7 +70,7 @@ fn every_operation_is_measured_and_verified_with_both_transports() {
         }
     }
     let sessions = server.stop();
-    assert_eq!(sessions.len(), 2 * Op::ALL.len());
+    assert_eq!(sessions.len(), ALL.len() * Op::ALL.len());
     assert!(sessions.iter().all(|session| session.problem.is_none()), "{sessions:?}");
 }
 
@@ -79,7 +79,7 @@ fn verification_holds_through_a_bad_network() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     let percent = |percent| Probability::ratio(percent, 100);
-    for transport in BOTH {
+    for transport in ALL {
         for op in Op::ALL {
             let impairment = Impairment {
                 seed: 9,
@@ -196,7 +196,7 @@ fn a_file_arrives_as_it_is() {
     let mut nic = open("client");
     let path = std::env::current_exe().expect("a test has a file");
     let len = std::fs::metadata(&path).expect("it is there").len();
-    for transport in BOTH {
+    for transport in ALL {
         let percent = |percent| Probability::ratio(percent, 100);
         let impairment = Impairment { loss: percent(1), reorder: percent(1), ..Impairment::default() };
         let config = TransferConfig { transport: transport.to_owned(), impairment, ..TransferConfig::default() };

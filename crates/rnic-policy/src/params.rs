@@ -8,7 +8,7 @@ use core::str::FromStr;
 use rnic_base::{BitRate, Bytes, Duration, UnitError};
 
 /// Tunables of one policy, at most.
-pub const PARAMS_MAX: usize = 12;
+pub const PARAMS_MAX: usize = 13;
 
 /// What a parameter's word means and how people write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

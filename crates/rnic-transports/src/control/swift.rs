@@ -23,7 +23,7 @@
 //!   file;
 //! * the round trip that gates changes is the smoothed one. Without a sample (a fresh flow) the gate is open. A flow
 //!   that was silent for 2.199 s and more may find its gate closed by accident, for one round trip at most;
-//! * ten parameters are constants, to leave a dozen for people: additive increase, decreases and smoothing are what
+//! * ten parameters are constants, to leave some for people: additive increase, decreases and smoothing are what
 //!   everybody uses, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
 //! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
@@ -69,7 +69,8 @@ const RTO_MIN: usize = 7;
 const TLP_FACTOR: usize = 8;
 const PLB_ROUNDS: usize = 9;
 const PRR_TIMEOUTS: usize = 10;
-const ALPHA: usize = 11;
+const WINDOW_MIN: usize = 11;
+const ALPHA: usize = 12;
 
 /// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
 const TIME_MAX: Duration = Duration::from_ms(100);
@@ -99,6 +100,7 @@ impl Control for Swift {
         ParamSpec::count("tlp_factor", 2_000, 1_000, 16_000, "tail loss probe after so many thousandths of the rtt"),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never"),
         ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never"),
+        ParamSpec::count("window_min", fabric::FCWND_MIN as u64, 1, 65_536, "fcwnd at least, in 1/1024 of a packet"),
         ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)"),
     ];
 
@@ -195,7 +197,7 @@ impl Swift {
         if flow.fcwnd == 0 {
             // The first report on this flow: the datapath says what its share of the first window was.
             let share = (report.in_force.fcwnd.fixed() >> 6).min(u64::from(WINDOW_MAX)) as u32;
-            flow.fcwnd = share.clamp(fabric::FCWND_MIN, window_max_fixed(params));
+            flow.fcwnd = share.clamp(window_min(params), window_max_fixed(params));
         }
         let mut nic = self.nic();
         let outcome = match report.kind {
@@ -283,7 +285,7 @@ fn on_sample<const ACKED: bool>(
         flow.plb.on_ack(answer.acked, is_congested, window, params.get(PLB_ROUNDS) as u32)
     };
     let sample = fabric::Sample { now: answer.now, delay: answer.delay, target: ready.target, moves: ready.moves };
-    fabric::adapt(flow, &sample, window_max_fixed(params));
+    fabric::adapt(flow, &sample, window_min(params), window_max_fixed(params));
     let is_open = timers::is_gate_open(answer.now, nic.marker, flow.srtt);
     let times = nic::Times { now: answer.now, srtt: flow.srtt };
     if !ACKED && refused {
@@ -302,8 +304,9 @@ fn on_sample<const ACKED: bool>(
 fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Params) -> (Flow, Outcome) {
     let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
     let repath = prr::is_outage(count, early, is_open, params.get(PRR_TIMEOUTS));
-    let cuts = fabric::on_loss(&mut flow, u32::from(count), is_open);
-    timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == fabric::FCWND_MIN);
+    let least = window_min(params);
+    let cuts = fabric::on_loss(&mut flow, u32::from(count), is_open, least);
+    timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == least);
     (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy(params) })
 }
 
@@ -328,6 +331,12 @@ const fn cwnd(fcwnd: u32) -> Cwnd {
 
 fn window_max(params: &Params) -> u32 {
     params.get(MAXIMUM_WINDOW) as u32
+}
+
+/// With 10 fractional bits; not above the largest.
+#[inline(always)]
+fn window_min(params: &Params) -> u32 {
+    (params.get(WINDOW_MIN) as u32).min(window_max_fixed(params))
 }
 
 fn window_max_fixed(params: &Params) -> u32 {

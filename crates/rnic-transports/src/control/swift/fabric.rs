@@ -15,7 +15,7 @@ use super::quotient::quotient;
 use super::state::{Flow, WINDOW_ONE};
 use super::timers;
 
-/// The smallest window: 0.01 packets, as 10/1024.
+/// The smallest window unless somebody says another: 0.01 packets, as 10/1024.
 pub(super) const FCWND_MIN: u32 = 10;
 /// Multiplicative decrease, 0.8, in 1/1024.
 const DECREASE: u32 = 819;
@@ -83,16 +83,16 @@ fn divided(delay: Ticks) -> u32 {
     delay.get().max(1)
 }
 
-/// Takes `sample` into account; `flow.srtt` has it already.
+/// Takes `sample` into account; `flow.srtt` has it already. The window stays between `least` and `largest`.
 #[inline(always)]
-pub(super) fn adapt(flow: &mut Flow, sample: &Sample, largest: u32) {
+pub(super) fn adapt(flow: &mut Flow, sample: &Sample, least: u32, largest: u32) {
     let before = flow.fcwnd;
     let is_above = sample.delay > sample.target;
     let cuts = is_above & timers::is_gate_open(sample.now, flow.marker, flow.srtt);
     let cut = before - cut_of(before, sample);
     let above = select_unpredictable(cuts, cut, before);
-    flow.fcwnd = select_unpredictable(is_above, above, before + sample.moves.up).max(FCWND_MIN).min(largest);
-    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == FCWND_MIN));
+    flow.fcwnd = select_unpredictable(is_above, above, before + sample.moves.up).max(least).min(largest);
+    timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == least));
 }
 
 /// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
@@ -107,14 +107,14 @@ fn cut_of(fcwnd: u32, sample: &Sample) -> u32 {
 
 /// A packet was sent again for the `count`th time; answers whether the window was cut for it.
 #[inline]
-pub(super) fn on_loss(flow: &mut Flow, count: u32, is_open: bool) -> bool {
+pub(super) fn on_loss(flow: &mut Flow, count: u32, is_open: bool, least: u32) -> bool {
     let cut = match count {
         1 => flow.fcwnd - (flow.fcwnd >> DECREASE_MAX_LOG2),
-        RETRANSMIT_LIMIT.. => FCWND_MIN,
+        RETRANSMIT_LIMIT.. => least,
         _ => return false,
     };
     if is_open {
-        flow.fcwnd = cut.max(FCWND_MIN);
+        flow.fcwnd = cut.max(least);
     }
     is_open
 }

@@ -8,7 +8,7 @@ use rnic_policy::control::report::Ticks;
 use rnic_policy::{ControlActions, ControlEvent, ControlView, Params};
 
 use super::state::{Swift, WINDOW_ONE};
-use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, window_max_fixed};
+use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, window_max_fixed, window_min};
 
 /// What the 10 bits of a report hold.
 const ACKED_MAX: u64 = 1_023;
@@ -38,12 +38,12 @@ impl Swift {
                 let acked = u32::from(core::mem::take(&mut self.waiting));
                 let moves = fabric::Moves::of(flow.fcwnd, acked, rtt, params.get(INCREASE));
                 let sample = fabric::Sample { now, delay: rtt, target, moves };
-                fabric::adapt(&mut flow, &sample, window_max_fixed(params));
+                fabric::adapt(&mut flow, &sample, window_min(params), window_max_fixed(params));
             }
-            ControlEvent::Nacked { lost: true } => lose(&mut flow, now, 1),
+            ControlEvent::Nacked { lost: true } => lose(&mut flow, now, 1, window_min(params)),
             ControlEvent::TimedOut => {
                 self.set_timeouts(self.timeouts() + 1);
-                lose(&mut flow, now, self.timeouts());
+                lose(&mut flow, now, self.timeouts(), window_min(params));
             }
             _ => return ControlActions::default(),
         }
@@ -57,10 +57,10 @@ impl Swift {
     }
 }
 
-fn lose(flow: &mut super::Flow, now: Ticks, count: u32) {
+fn lose(flow: &mut super::Flow, now: Ticks, count: u32, least: u32) {
     let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
-    let cuts = fabric::on_loss(flow, count, is_open);
-    timers::settle(&mut flow.marker, now, flow.srtt, cuts || flow.fcwnd == fabric::FCWND_MIN);
+    let cuts = fabric::on_loss(flow, count, is_open, least);
+    timers::settle(&mut flow.marker, now, flow.srtt, cuts || flow.fcwnd == least);
 }
 
 /// The rate of one full packet every rtt/fcwnd.

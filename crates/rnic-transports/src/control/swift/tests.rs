@@ -405,3 +405,18 @@ fn from_round_trips_alone_it_regulates_a_transport_without_reports() {
     let open = tell(1_000, acked(1, Some(20)));
     assert_eq!(open.rate, Some(VIEW.line_rate), "above one packet it is not");
 }
+
+#[test]
+fn no_window_is_smaller_than_it_may_be() {
+    for (text, least) in [("10", 10), ("4096", 4_096)] {
+        let mut driver = Driver::new(&[("window_min", text), ("plb_rounds", "0")]);
+        for _ in 0..200 {
+            driver.ack(5_000, 0, 1_000);
+        }
+        assert_eq!(driver.swift.flow(0).fcwnd, least, "by delay");
+        driver.again(5_000, 0, 3, false);
+        assert_eq!(driver.swift.flow(0).fcwnd, least, "by losses");
+    }
+    let narrow = Driver::new(&[("window_min", "65536"), ("window_max", "2"), ("initial_window", "1")]);
+    assert!(packets(&narrow.last) <= 2.0, "the largest is the largest");
+}

@@ -1,0 +1,185 @@
+//! Falcon on real sockets: every order, several paths, protection, and what both ends must agree on.
+
+mod common;
+
+use common::{HALF, PORT, Pair, SharedFile, Side, drive};
+use rnic_base::Probability;
+use rnic_engine::{SendOp, WcStatus};
+use rnic_host::TransportChoice;
+use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, NicConfig, Protection, RxDrop};
+use rnic_psp::Secret;
+use rnic_wire::falcon::psp::Cipher;
+
+fn protection(byte: u8, cipher: Cipher) -> Option<Protection> {
+    Some(Protection { secret: Secret::new([byte; 32]), cipher })
+}
+
+fn side(name: &str, protection: Option<Protection>, impairment: Impairment) -> Side {
+    let bind = "127.0.0.1:0".parse().expect("an address");
+    Side::open(NicConfig { name: name.to_owned(), protection, impairment, ..NicConfig::at(bind) })
+}
+
+fn config(side: &Side, options: &[(&str, &str)]) -> ConnectionConfig {
+    let choice = TransportChoice::named("falcon", options).expect("legal options");
+    ConnectionConfig::new(side.pd, side.cq).with_transports(vec![choice])
+}
+
+fn pair(options: &[(&str, &str)], protection: Option<Protection>, impairment: Impairment) -> Pair {
+    let (left, right) = (side("left", protection.clone(), impairment), side("right", protection, impairment));
+    let (from, to) = (config(&left, options), config(&right, options));
+    Pair::connected_with(left, right, &from, &to)
+}
+
+/// Writes, Reads and Sends that arrive whole.
+fn exchange(pair: &mut Pair) {
+    let (slots, len) = (8, 30_001);
+    for slot in 0..slots {
+        let (sge, remote) = (pair.left.sge(slot * len, len as u32), pair.right.region.remote(HALF + slot * len));
+        pair.left.post(pair.from.qpn, slot as u64, SendOp::Write { remote, immediate: None }, &[sge]);
+    }
+    pair.succeed(slots);
+    let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+    pair.left.nic.bytes_mut(&pair.left.region)[HALF..].fill(0xaa);
+    for slot in 0..slots {
+        let (sge, remote) = (pair.left.sge(HALF + slot * len, len as u32), pair.right.region.remote(slot * len));
+        pair.left.post(pair.from.qpn, slot as u64, SendOp::Read { remote }, &[sge]);
+    }
+    pair.succeed(slots);
+    let there = &pair.right.nic.bytes(&pair.right.region)[..slots * len];
+    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "every byte as it is");
+    let (messages, len) = (50, 1_000);
+    for message in 0..messages {
+        let sge = pair.right.sge(HALF + message * len, len as u32);
+        pair.right.post_recv(pair.to.qpn, message as u64, &[sge]);
+        let sge = pair.left.sge(message * len, len as u32);
+        pair.left.post(pair.from.qpn, message as u64, SendOp::Send { immediate: Some(message as u32) }, &[sge]);
+    }
+    pair.succeed(messages);
+    let mut received = Vec::new();
+    pair.drive(|_, right| {
+        received.extend(right.completions());
+        (received.len() == messages).then_some(())
+    });
+    assert!(received.iter().all(|completion| completion.status == WcStatus::Success), "{received:?}");
+    let mut numbers: Vec<u32> = received.iter().map(|completion| completion.word).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..messages as u32), "each once");
+}
+
+fn bad_network(seed: u64) -> Impairment {
+    let percent = |percent| Probability::ratio(percent, 100);
+    let (loss, corrupt, duplicate, reorder) = (percent(2), percent(1), percent(2), percent(5));
+    Impairment { seed, loss, corrupt, duplicate, reorder, ..Impairment::default() }
+}
+
+const FORMS: [&[(&str, &str)]; 4] =
+    [&[], &[("ordering", "weak")], &[("flows", "4")], &[("flows", "4"), ("ordering", "weak"), ("data_window", "512")]];
+
+#[test]
+fn every_form_carries_data() {
+    for options in FORMS {
+        let mut pair = pair(options, None, Impairment::default());
+        assert_eq!(pair.from.transport, "falcon");
+        exchange(&mut pair);
+        let (left, right) = (pair.left.nic.stats(), pair.right.nic.stats());
+        assert_eq!(RxDrop::ALL.map(|reason| left.dropped(reason) + right.dropped(reason)), [0; RxDrop::COUNT]);
+    }
+}
+
+#[test]
+fn every_form_survives_a_bad_network_in_clear_and_sealed() {
+    for options in FORMS {
+        for protection in [None, protection(1, Cipher::Gcm128)] {
+            let mut pair = pair(options, protection.clone(), bad_network(3));
+            exchange(&mut pair);
+            let (left, right) = (*pair.left.nic.stats(), *pair.right.nic.stats());
+            assert!(left.impairment.lost > 0 && left.impairment.corrupted > 0, "{left:?}");
+            let reason = if protection.is_some() { RxDrop::Forged } else { RxDrop::Icrc };
+            assert!(right.dropped(reason) > 0, "what is corrupt is found out: {right:?}");
+            assert!(pair.left.nic.engine_stats().packets_retransmitted > 0);
+        }
+    }
+}
+
+#[test]
+fn f42_packets_are_sealed_with_every_cipher() {
+    for cipher in Cipher::ALL {
+        exchange(&mut pair(&[], protection(1, cipher), Impairment::default()));
+    }
+}
+
+/// What both ends must have alike is refused when they do not, and the one that asks is told what the other has.
+#[test]
+fn ends_that_differ_do_not_connect() {
+    let plain: &[(&str, &str)] = &[];
+    let key = || protection(1, Cipher::Gcm128);
+    let cases: [(&[(&str, &str)], _, &str); 4] = [
+        (&[("ordering", "weak")], None, "ordering=weak"),
+        (&[("flows", "4")], None, "flows=4"),
+        (&[("errors", "complete-in-error")], None, "complete-in-error"),
+        (plain, key(), "with a key"),
+    ];
+    for (options, protection, says) in cases {
+        let mut left = side("left", protection, Impairment::default());
+        let mut right = side("right", None, Impairment::default());
+        right.nic.listen(PORT, 8).expect("a free service");
+        let (from, to) = (config(&left, options), config(&right, plain));
+        left.nic.start_connect(right.addr(), PORT, &from).expect("a way to the other side");
+        let mut refused = None;
+        let error = drive(&mut left, &mut right, |left, right| {
+            if let Some(ConnectionEvent::Requested(request)) = right.event() {
+                refused = right.nic.accept(request.id, &to).err();
+            }
+            match left.event()? {
+                ConnectionEvent::Failed { error, .. } => Some(error),
+                event => panic!("{event:?}"),
+            }
+        });
+        let refused = refused.expect("the other end has refused").to_string();
+        assert!(refused.contains(says), "{refused}");
+        assert!(error.to_string().contains("falcon"), "{error}");
+    }
+}
+
+/// Ends with different secrets connect, for the secret is never sent, and then nothing is believed.
+#[test]
+fn another_secret_opens_nothing() {
+    let mut left = side("left", protection(1, Cipher::Gcm128), Impairment::default());
+    let mut right = side("right", protection(2, Cipher::Gcm128), Impairment::default());
+    let give_up_after = rnic_base::Duration::from_ms(200);
+    let (from, to) = (config(&left, &[]), config(&right, &[]));
+    let from = ConnectionConfig { give_up_after, ..from };
+    right.nic.listen(PORT, 8).expect("a free service");
+    let (from, _) = common::connect(&mut left, &mut right, &from, &to);
+    let (sge, remote) = (left.sge(0, 100), right.region.remote(HALF));
+    let before = right.nic.bytes(&right.region).to_vec();
+    left.post(from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::Forged) > 3).then_some(()));
+    assert!(right.nic.bytes(&right.region) == before, "nothing was placed");
+    assert_eq!(left.completions().len(), 0);
+}
+
+/// Packets of different flows leave from different ports, and those of one flow from one.
+#[test]
+fn flows_leave_from_ports_of_their_own() {
+    for (flows, least, most) in [("1", 1, 1), ("4", 3, 16)] {
+        let file = SharedFile::default();
+        let mut pair = pair(&[("flows", flows)], None, Impairment::default());
+        pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
+        exchange(&mut pair);
+        let to = pair.right.addr().port();
+        let mut ports: Vec<u16> = file.frames().iter().filter_map(|frame| falcon_source(frame, to)).collect();
+        assert!(ports.len() > 50, "{} packets", ports.len());
+        ports.sort_unstable();
+        ports.dedup();
+        assert!((least..=most).contains(&ports.len()), "{flows} flows from the ports {ports:?}");
+        assert_eq!(ports.contains(&pair.left.addr().port()), flows == "1");
+    }
+}
+
+/// The source port of a Falcon packet to port `to`: IPv4 without options.
+fn falcon_source(frame: &[u8], to: u16) -> Option<u16> {
+    let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    (port(36) == to && frame[42] == 252).then(|| port(34))
+}
