@@ -411,10 +411,10 @@ fn no_window_is_smaller_than_it_may_be() {
     for (text, least) in [("10", 10), ("4096", 4_096)] {
         let mut driver = Driver::new(&[("window_min", text), ("plb_rounds", "0")]);
         for _ in 0..200 {
-            driver.ack(5_000, 0, 1_000);
+            driver.ack(9_000, 0, 4_000);
         }
         assert_eq!(driver.swift.flow(0).fcwnd, least, "by delay");
-        driver.again(5_000, 0, 3, false);
+        driver.again(9_000, 0, 3, false);
         assert_eq!(driver.swift.flow(0).fcwnd, least, "by losses");
     }
     let narrow = Driver::new(&[("window_min", "65536"), ("window_max", "2"), ("initial_window", "1")]);
