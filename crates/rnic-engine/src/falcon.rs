@@ -66,11 +66,19 @@ use rnic_policy::{FalconErrors, FalconOrdering};
 
 use crate::PeerId;
 use crate::qp::QpInfo;
+use crate::timer::Deadline;
 use request::Requests;
 use serve::Serving;
 
 pub(crate) use drive::tick_nic;
 pub(crate) use nic::{Nic, SLOT};
+
+/// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
+/// the latest is armed anew when its turn comes.
+const ALARMS_MAX: usize = 4;
+
+/// Entries of a queue pair in the timer heap, with those that are not good any more.
+const TIMER_ENTRIES: usize = 4 * ALARMS_MAX;
 
 /// A queue pair's part of it.
 #[derive(Debug)]
@@ -81,6 +89,9 @@ pub(crate) struct FalconQp {
     queued: bool,
     /// In the ring of those who wait for resources.
     waits: bool,
+    /// Its entries in the timer heap that are good, latest first. Acknowledgements wait for microseconds, probes and
+    /// packets for many more: what was armed for the latter stays good while the former go before it.
+    alarms: [Deadline; ALARMS_MAX],
     /// Made with the first packet in either direction.
     link: Option<Box<Link>>,
 }
@@ -113,6 +124,6 @@ impl FalconQp {
     }
 
     pub(crate) fn new() -> Self {
-        Self { peer: PeerId::NOBODY, queued: false, waits: false, link: None }
+        Self { peer: PeerId::NOBODY, queued: false, waits: false, alarms: [Deadline::NEVER; ALARMS_MAX], link: None }
     }
 }

@@ -48,9 +48,17 @@ impl Deadline {
 pub(crate) struct Timers {
     /// (when, queue pair slot). Entries whose queue pair has moved its wake-up are stale and ignored.
     heap: BinaryHeap<Reverse<(Deadline, u32)>>,
+    /// Entries that there is room for.
+    expected: usize,
 }
 
 impl Timers {
+    /// Makes room for so many more entries.
+    pub(crate) fn expect(&mut self, entries: usize) {
+        self.expected += entries;
+        self.heap.reserve(self.expected.saturating_sub(self.heap.len()));
+    }
+
     /// Makes sure that `slot` wakes at `deadline` or earlier; `armed` is where its present entry stands.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, deadline: Deadline, armed: &mut Deadline) {

@@ -149,6 +149,27 @@ fn nothing_is_allocated_with_loss() {
     }
 }
 
+/// Falcon, in each of its orders: transactions, windows, payload that is kept, reports to the adaptive engine and back.
+#[test]
+fn nothing_is_allocated_by_falcon() {
+    type Variant = &'static [(&'static str, &'static str)];
+    let variants: [Variant; 4] = [
+        &[],
+        &[("flows", "4"), ("fae_interface", "234ns"), ("fae_work", "66ns")],
+        // Windows that have their size soon.
+        &[("ordering", "weak"), ("recovery", "ooo-distance"), ("resources", "3"), ("tx_window", "32")],
+        &[("ordering", "unordered"), ("errors", "complete-in-error"), ("isolation", "static"), ("tx_window", "32")],
+    ];
+    for options in variants {
+        for load in [Load::Write(8), Load::Write(65_536), Load::Send(1_000), Load::Read(20_000), Load::Atomic] {
+            for lossy in [false, true] {
+                let allocations = allocations_of("falcon", options, load, lossy);
+                assert_eq!(allocations, 0, "{options:?}, {load:?}, with loss: {lossy}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_is_allocated_by_unreliable_services() {
     let (connection, datagram) = (Service::UnreliableConnection, Service::UnreliableDatagram);

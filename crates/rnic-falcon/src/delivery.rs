@@ -105,6 +105,8 @@ pub struct Delivery {
     counters: DeliveryCounters,
     /// The timing wheel shall come back then: a packet is ready and too early.
     paced_until: Time,
+    /// The last packet that left had been sent before.
+    has_repeated: bool,
     dead: bool,
 }
 
@@ -133,6 +135,7 @@ impl Delivery {
             signals: Signals::new(),
             counters: DeliveryCounters::default(),
             paced_until: NEVER,
+            has_repeated: false,
             dead: false,
             config,
         }

@@ -131,8 +131,9 @@ impl Engine {
                     }
                 });
             }
-        } else if let Some(qp) = qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
-            qp.armed = Deadline::NEVER;
+        } else if let Some(qp) = qps.at_mut(slot)
+            && qp.disarm_falcon(deadline)
+        {
             qp.tick_falcon(core, &mut nic);
         }
         nic.wake_waiting();

@@ -203,9 +203,8 @@ impl Engine {
         }
         if let Some(shape) = attributes.transport.falcon()
             && attributes.service == Service::ReliableConnection
-            && self.core.falcon.is_none()
         {
-            self.core.falcon = Some(Box::new(Nic::new(shape)));
+            self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape)));
         }
         let watch = &mut self.core.watch;
         let number = self.qps.insert(attributes.number, |number, slot| {

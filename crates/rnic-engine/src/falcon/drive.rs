@@ -258,8 +258,37 @@ impl Qp {
         }
         // What is due already leaves with the next packets: the ring has it.
         if !timeout.is_due(core.now) || !self.falcon.as_ref().is_some_and(|falcon| falcon.queued) {
-            core.timers.arm(self.slot, timeout, &mut self.armed);
+            self.arm_falcon(core, timeout);
         }
+    }
+
+    /// Sees that this queue pair wakes at `timeout` or earlier.
+    fn arm_falcon(&mut self, core: &mut Core, timeout: Deadline) {
+        let Some(falcon) = self.falcon.as_mut() else { return };
+        let alarms = &mut falcon.alarms;
+        let count = alarms.iter().take_while(|alarm| alarm.is_set()).count();
+        if count > 0 && alarms[count - 1] <= timeout {
+            return;
+        }
+        if count == alarms.len() {
+            alarms.rotate_left(1);
+            alarms[count - 1] = timeout;
+        } else {
+            alarms[count] = timeout;
+        }
+        let mut none = Deadline::NEVER;
+        core.timers.arm(self.slot, timeout, &mut none);
+    }
+
+    /// An entry of the timer heap has come up; whether it is one of ours.
+    pub(crate) fn disarm_falcon(&mut self, deadline: Deadline) -> bool {
+        let Some(falcon) = self.falcon.as_mut() else { return false };
+        let found = falcon.alarms.iter().position(|alarm| *alarm == deadline);
+        if let Some(index) = found {
+            falcon.alarms[index..].rotate_left(1);
+            falcon.alarms[falcon.alarms.len() - 1] = Deadline::NEVER;
+        }
+        found.is_some()
     }
 }
 

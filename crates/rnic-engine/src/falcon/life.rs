@@ -14,7 +14,7 @@ use rnic_wire::falcon::{Cid, FlowLabel, Rsn, UlpProtocol, WindowBases};
 use super::request::Requests;
 use super::serve::Serving;
 use super::upper::{Untouched, Verbs, handle};
-use super::{Link, Mapping, Nic};
+use super::{ALARMS_MAX, Link, Mapping, Nic, TIMER_ENTRIES};
 use crate::core::Core;
 use crate::qp::Qp;
 use crate::timer::Deadline;
@@ -57,7 +57,12 @@ impl Qp {
 
     /// The connection, taken out; made when this is the first packet. The bases in a packet of the peer tell where our
     /// numbers start, when nobody else has yet.
-    pub(super) fn take_link(&mut self, core: &Core, nic: &mut Nic, bases: Option<WindowBases>) -> Option<Box<Link>> {
+    pub(super) fn take_link(
+        &mut self,
+        core: &mut Core,
+        nic: &mut Nic,
+        bases: Option<WindowBases>,
+    ) -> Option<Box<Link>> {
         if let Some(link) = self.falcon.as_mut()?.link.take() {
             return Some(link);
         }
@@ -67,6 +72,7 @@ impl Qp {
         if self.requester.start == Seq::UNSET {
             self.requester.start = Seq::start(bases?.data);
         }
+        core.timers.expect(TIMER_ENTRIES);
         Some(self.make_link(core, nic))
     }
 
@@ -150,7 +156,9 @@ impl Qp {
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
         connection.leave(&mut nic.adaptives[*adaptive].1);
-        self.armed = Deadline::NEVER;
+        if let Some(falcon) = self.falcon.as_mut() {
+            falcon.alarms = [Deadline::NEVER; ALARMS_MAX];
+        }
         nic.wake_waiting();
     }
 }

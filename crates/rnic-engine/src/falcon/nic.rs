@@ -153,7 +153,8 @@ impl Nic {
     /// `slot` may send at `departure`, and not before.
     pub(super) fn pace(&mut self, timers: &mut Timers, slot: u32, departure: Time) {
         let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0)));
-        wheel.grow(slot as usize + 1);
+        // By doubling: slots are taken one after the other.
+        wheel.grow((slot as usize + 1).next_power_of_two().max(WHEEL_FIRST));
         wheel.wait(slot, departure);
         self.arm(timers);
     }
@@ -204,6 +205,9 @@ fn resources_of(shape: &FalconShape) -> ResourceConfig {
     };
     ResourceConfig { capacity, zones: Zones { green, ..whole.zones }, ..whole }
 }
+
+/// Queue pairs that a wheel has room for at first.
+const WHEEL_FIRST: usize = 16;
 
 /// Bytes of a transaction at most: the largest MTU and its headers.
 const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;

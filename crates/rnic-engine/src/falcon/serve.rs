@@ -102,6 +102,21 @@ impl Serving {
         &mut self.sources[rsn.value() as usize & (self.places - 1)]
     }
 
+    /// An answer waits for resources: as many can as there can be requests.
+    fn wait(&mut self, rsn: Rsn, answer: Answer) {
+        if self.pending.capacity() == 0 {
+            self.pending.reserve_exact(self.places);
+        }
+        self.pending.push_back((rsn, answer));
+    }
+
+    fn settle(&mut self, rsn: Rsn, refused: Option<NackCode>) {
+        if self.settled.capacity() == 0 {
+            self.settled.reserve_exact(self.places);
+        }
+        self.settled.push_back((rsn, refused));
+    }
+
     fn turn(&mut self, rsn: Rsn) -> &mut Turn {
         if self.turns.is_empty() {
             self.turns = vec![Turn::Blank; self.places].into_boxed_slice();
@@ -252,7 +267,7 @@ impl Qp {
                 Turn::Passed => self.responder.message_start = seq + 1,
                 Turn::Pull { header, length } => {
                     let answer = self.answer_to(core, mapping, rsn, &header, length, dma);
-                    mapping.serving.pending.push_back((rsn, answer));
+                    mapping.serving.wait(rsn, answer);
                     self.responder.message_start = seq + 1;
                 }
                 Turn::Refused { code, ends, consumes } => {
@@ -271,7 +286,7 @@ impl Qp {
             None => self.end_message(core, seq, consumes),
         };
         match done {
-            Ok(()) if consumes => mapping.serving.settled.push_back((rsn, None)),
+            Ok(()) if consumes => mapping.serving.settle(rsn, None),
             Ok(()) => {}
             Err(code) => self.refuse_in_turn(core, mapping, rsn, Turn::Refused { code, ends: true, consumes }),
         }
@@ -283,10 +298,10 @@ impl Qp {
         let code = mapping.serving.refusing.unwrap_or(code);
         let ulp = header::code_of(code);
         if mapping.errors == FalconErrors::Verbs {
-            mapping.serving.settled.push_back((rsn, Some(NackCode::NonRecoverable { ulp })));
+            mapping.serving.settle(rsn, Some(NackCode::NonRecoverable { ulp }));
             return self.fail_as_responder(core, code);
         }
-        mapping.serving.settled.push_back((rsn, Some(NackCode::CompleteInError { ulp })));
+        mapping.serving.settle(rsn, Some(NackCode::CompleteInError { ulp }));
         mapping.serving.refusing = (!ends).then_some(code);
         if ends {
             self.responder.message_start = self.responder.window.expected + 1;
@@ -394,7 +409,7 @@ impl Qp {
         let Ulp::Rdma(header) = request.ulp else {
             // It cannot even be said in what words it is refused: the answer has the request's headers.
             let answer = Answer { payload_len: 0, length: 0, ulp: request.ulp };
-            return mapping.serving.pending.push_back((request.rsn, answer));
+            return mapping.serving.wait(request.rsn, answer);
         };
         let executes = self.responder.refused.is_none() && !mapping.serving.abandoned;
         if mapping.ordering == FalconOrdering::Weak && executes {
@@ -402,7 +417,7 @@ impl Qp {
             return self.take_turns(core, mapping, dma);
         }
         let answer = self.answer_to(core, mapping, request.rsn, &header, request.length, dma);
-        mapping.serving.pending.push_back((request.rsn, answer));
+        mapping.serving.wait(request.rsn, answer);
     }
 
     /// Executes a Pull; answers what is to be said.

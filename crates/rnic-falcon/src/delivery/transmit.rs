@@ -9,7 +9,7 @@
 //! Every packet carries both bases of its sender as a receiver. If they tell all there is to tell, acknowledgements
 //! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
 
-use rnic_base::{Psn32, Seq, Time};
+use rnic_base::{Duration, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, FlowLabel, Packet, Timestamp};
 
 use crate::delivery::Delivery;
@@ -41,7 +41,16 @@ impl Delivery {
             return Some(answer);
         }
         self.paced_until = NEVER;
+        // Probes come more often than packets leave where those are paced: what is new gets every other turn.
+        if self.has_repeated
+            && self.limits.packet_gap > Duration::ZERO
+            && let Some(fresh) = self.send_first(now, upper)
+        {
+            self.has_repeated = false;
+            return Some(fresh);
+        }
         if let Some((window, seq)) = self.next_again(now) {
+            self.has_repeated = true;
             return Some(self.send_again(now, window, seq, upper));
         }
         self.send_first(now, upper)
