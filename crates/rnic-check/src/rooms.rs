@@ -67,7 +67,7 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-nvme",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-falcon"],
-        tests_may_use: &[],
+        tests_may_use: &["rnic-fae", "rnic-policy", "rnic-transports"],
         unsafe_because: None,
     },
     Room {

@@ -136,6 +136,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Lets an upper layer do several things with the transaction layer.
+    pub fn work<R>(&mut self, now: Time, work: impl FnOnce(&mut Transactions) -> R) -> R {
+        let result = work(&mut self.transactions);
+        self.settle(now);
+        result
+    }
+
     /// See [`Transactions::withdraw`].
     pub fn withdraw(&mut self, context: Context) {
         self.transactions.withdraw(context);

@@ -49,7 +49,7 @@ fn f2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
 #[test]
 fn every_block_is_read_and_written_exactly_once_over_a_bad_network() {
     for seed in 0..100 {
-        let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, ..WORLD }, seed);
+        let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, late: 200, ..WORLD }, seed);
         let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut under_way: BTreeMap<u64, (Direction, u64, u32)> = BTreeMap::new();
         let (mut written, mut read) = (0, 0);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{HOST, NAMESPACE, Net, TARGET, WORLD};
-use rnic_base::{Serial, Time};
+use rnic_base::{Duration, Serial, Time};
 use rnic_falcon::transaction::ulp::PulledData;
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
 use rnic_nvme::Direction::{Read, Write};
@@ -179,6 +179,8 @@ fn f8_data_that_is_not_the_units_is_never_written() {
             end.complete(Time::ZERO, &completion);
         }
         assert_eq!((net.targets[0].peer_errors().of(expected), net.targets[0].peer_errors().total()), (1, 1));
+        // The link has let go of the Pull's request.
+        net.now += Duration::from_us(1);
         net.advance(0);
         assert_eq!((net.disks[0].writes.len(), net.devices[0].next_done()), (0, None));
         assert!(net.send(0, TARGET));

@@ -1,22 +1,30 @@
-//! An initiator and its targets over real transaction layers and a bad network that carries bytes.
+//! An initiator and its targets over whole Falcon connections, and a network that carries bytes.
 //!
-//! The delivery layer is the least that delivers: a packet is sent again until it is acknowledged. Packets and
-//! acknowledgements are lost, doubled and overtake each other; everything random comes from one seeded stream.
+//! The host has one NIC, each target one; what is sent waits for the link, then takes [`DELAY`]. Packets are lost,
+//! doubled and overtake each other as [`World`] says; everything random comes from one seeded stream. RACK-TLP repairs,
+//! Swift says how much may be under way, at once after each acknowledgement.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::BTreeMap;
 
-use rnic_base::{BitRate, Duration, Psn32, RandomStream, RandomStreams, Serial, Time};
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Serial, Time};
+use rnic_fae::{Erased, Filter, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::connection::{Connection, ConnectionConfig};
+use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::seam::{Context, Gates, Outgoing, Upper, Verdict, Window};
-use rnic_falcon::transaction::{Layer, Ordering, Settled, SubmitError, TransactionConfig, Transactions};
+use rnic_falcon::transaction::{
+    Completion, Ordering, PullReply, PushReply, Request, SubmitError, TransactionConfig, UpperLayer,
+};
 use rnic_nvme::device::Service;
 use rnic_nvme::layout::{Chunk, Geometry};
 use rnic_nvme::{Attached, Device, DeviceConfig, Extent, HostMemory, Initiator, InitiatorConfig};
 use rnic_nvme::{Layout, Media, Span, Target, TargetConfig};
-use rnic_wire::falcon::{Body, Cid, NackCode, Packet, PacketType, Rsn, Timestamp, UlpProtocol, WindowBases};
+use rnic_policy::{Configured, Params};
+use rnic_transports::{control, paths, recovery};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, PacketType, Rsn, UlpProtocol};
 
 /// The initiator's end of a connection, and the target's.
 pub const HOST: usize = 0;
@@ -30,9 +38,10 @@ pub struct World {
     /// What targets agree to.
     pub target_units: u32,
     pub device: DeviceConfig,
-    /// Lost, and doubled, in a thousand.
+    /// Lost, doubled, and up to 20 us late, in a thousand.
     pub lost: u64,
     pub doubled: u64,
+    pub late: u64,
 }
 
 pub const NAMESPACE: u16 = 7;
@@ -50,6 +59,7 @@ pub const WORLD: World = World {
     },
     lost: 0,
     doubled: 0,
+    late: 0,
 };
 
 const TRANSACTIONS: TransactionConfig = TransactionConfig {
@@ -121,20 +131,60 @@ impl Media for Disk {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Message {
-    Packet(Packet, Vec<u8>),
-    Acked((Window, u32)),
-    Nacked((Window, u32), NackCode),
+/// One way, without what the link takes.
+pub const DELAY: Duration = Duration::from_us(2);
+
+/// Every link's.
+pub const LINK: BitRate = BitRate::gbps(200);
+
+/// Bytes of a packet around its payload.
+const HEADERS: u64 = 150;
+
+/// What the connections of one machine share.
+#[derive(Debug)]
+struct Nic {
+    resources: Resources,
+    adaptive: AdaptiveEngine,
+    /// When the link takes the next packet.
+    free_at: Time,
 }
 
-/// One end of a connection.
 #[derive(Debug)]
-pub struct End {
-    pub transactions: Transactions,
-    outstanding: BTreeMap<(Window, u32), Context>,
-    next_psn: [u32; 2],
-    arrived: BTreeMap<(Window, u32), bool>,
+struct Flying {
+    connection: usize,
+    to: usize,
+    packet: Packet,
+    label: FlowLabel,
+    bytes: Vec<u8>,
+}
+
+/// What stands on either end of a connection.
+enum Above<'a> {
+    Host(Attached<'a, Initiator, Host>),
+    Target(Attached<'a, Target, Disk>),
+}
+
+impl UpperLayer for Above<'_> {
+    fn push(&mut self, now: Time, request: &Request) -> PushReply {
+        match self {
+            Self::Host(end) => end.push(now, request),
+            Self::Target(end) => end.push(now, request),
+        }
+    }
+
+    fn pull(&mut self, now: Time, request: &Request) -> PullReply {
+        match self {
+            Self::Host(end) => end.pull(now, request),
+            Self::Target(end) => end.pull(now, request),
+        }
+    }
+
+    fn complete(&mut self, now: Time, completion: &Completion) {
+        match self {
+            Self::Host(end) => end.complete(now, completion),
+            Self::Target(end) => end.complete(now, completion),
+        }
+    }
 }
 
 /// Everything.
@@ -149,27 +199,47 @@ pub struct Net {
     pub disks: Vec<Disk>,
     pub devices: Vec<Device>,
     /// Of the host, then of each target.
-    pub nics: Vec<Resources>,
+    nics: Vec<Nic>,
     /// By connection, then by side.
-    pub ends: Vec<[End; 2]>,
-    air: Vec<(usize, usize, Message)>,
-    /// Every packet that left: connection, from which side.
+    ends: Vec<[Connection; 2]>,
+    wire: BTreeMap<(Time, u64), Flying>,
+    order: u64,
+    /// Every packet of a transaction that left: connection, from which side.
     pub sent: Vec<(usize, usize, Packet)>,
+    pub keeps_sent: bool,
 }
 
 const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
+
+fn delivery(connection: u32) -> DeliveryConfig {
+    let recovery = recovery::find("rack-tlp").expect("it is registered");
+    let paths = paths::find("ecmp").expect("it is registered");
+    let recovery = Configured { policy: recovery, params: Params::defaults(recovery.params) };
+    let paths = Configured { policy: paths, params: Params::defaults(paths.params) };
+    DeliveryConfig { cid: Cid::new(connection), ordered: false, ..DeliveryConfig::new(recovery, paths) }
+}
+
+impl Nic {
+    fn new() -> Self {
+        let swift = control::find("swift").expect("it is registered");
+        let program = Erased(Configured { policy: swift, params: Params::defaults(swift.params) });
+        let config = ProcessorConfig {
+            form: AdaptiveEngine::FORM,
+            connections: 0,
+            line_rate: LINK,
+            mtu: TRANSACTIONS.mtu.into(),
+        };
+        let placement = Placement { latency: None, queue: 1, filter: Filter::open(1) };
+        let adaptive = AdaptiveEngine::new(program, &config, &placement).expect("it can run");
+        Self { resources: Resources::new(ResourceConfig::GBPS_200), adaptive, free_at: Time::ZERO }
+    }
+}
 
 impl Net {
     pub fn new(world: World, seed: u64) -> Self {
         let geometry = Geometry { chunk: 0, stripe: 0, group: world.connections.ilog2(), block: BLOCK_LOG2 };
         let chunk = |connection| Chunk { connection, namespace: NAMESPACE, first_block: 64 };
         let chunks: Vec<Chunk> = (0..world.connections).map(chunk).collect();
-        let end = |_| End {
-            transactions: Transactions::new(TRANSACTIONS, FIRST),
-            outstanding: BTreeMap::new(),
-            next_psn: [0; 2],
-            arrived: BTreeMap::new(),
-        };
         let target = |owner| TargetConfig {
             owner,
             namespace: NAMESPACE,
@@ -177,210 +247,202 @@ impl Net {
             block_log2: BLOCK_LOG2,
             units: world.target_units,
         };
+        let mut nics: Vec<Nic> = (0..=world.connections).map(|_| Nic::new()).collect();
+        let mut end = |connection: u32, nic: u32| {
+            let first_rsn = [FIRST; 2];
+            let config = ConnectionConfig { transactions: TRANSACTIONS, delivery: delivery(connection), first_rsn };
+            Connection::new(&config, &mut nics[nic as usize].adaptive, connection).expect("room for it")
+        };
+        let ends = (0..world.connections).map(|number| [end(number, 0), end(number, 1 + number)]).collect();
         Self {
             world,
-            now: Time::ZERO,
+            now: Time::from_us(100),
             random: RandomStreams::new(seed).stream("network"),
             initiator: Initiator::new(world.initiator, Layout::new(geometry, &chunks).expect("it makes sense")),
             host: Host::default(),
             targets: (0..world.connections).map(|owner| Target::new(target(owner))).collect(),
             disks: (0..world.connections).map(|_| Disk::default()).collect(),
             devices: (0..world.connections).map(|_| Device::new(world.device)).collect(),
-            nics: (0..=world.connections).map(|_| Resources::new(ResourceConfig::GBPS_200)).collect(),
-            ends: (0..world.connections).map(|_| [0, 1].map(end)).collect(),
-            air: Vec::new(),
+            nics,
+            ends,
+            wire: BTreeMap::new(),
+            order: 0,
             sent: Vec::new(),
+            keeps_sent: true,
         }
     }
 
-    /// Does with the layer of one end what `work` says.
-    fn with<R>(&mut self, connection: usize, side: usize, work: impl FnOnce(&mut dyn Upper) -> R) -> R {
-        let transactions = &mut self.ends[connection][side].transactions;
-        if side == HOST {
-            let ulp = &mut Attached { end: &mut self.initiator, connection, memory: &mut self.host };
-            work(&mut Layer { transactions, resources: &mut self.nics[0], ulp })
-        } else {
-            let (end, memory) = (&mut self.targets[connection], &mut self.disks[connection]);
-            let ulp = &mut Attached { end, connection, memory };
-            work(&mut Layer { transactions, resources: &mut self.nics[1 + connection], ulp })
-        }
+    fn nic(connection: usize, side: usize) -> usize {
+        if side == HOST { 0 } else { 1 + connection }
     }
 
-    /// Both ends do what they can.
+    /// Both ends of a connection do what they can.
     pub fn advance(&mut self, connection: usize) {
-        let transactions = &mut self.ends[connection][HOST].transactions;
-        self.initiator.advance(connection, transactions, &mut self.nics[0], &mut self.host).expect("it is alive");
-        let (target, device) = (&mut self.targets[connection], &mut self.devices[connection]);
-        let disk = &mut self.disks[connection];
-        while let Some(io) = device.done(self.now) {
+        let now = self.now;
+        let resources = &mut self.nics[0].resources;
+        let (initiator, host) = (&mut self.initiator, &mut self.host);
+        let [near, far] = &mut self.ends[connection];
+        let result = near.work(now, |transactions| initiator.advance(connection, transactions, resources, host));
+        result.expect("it is alive");
+        let (target, device, disk) =
+            (&mut self.targets[connection], &mut self.devices[connection], &mut self.disks[connection]);
+        while let Some(io) = device.done(now) {
             target.served(&io, disk);
         }
-        let transactions = &mut self.ends[connection][TARGET].transactions;
-        target.advance(self.now, device, transactions, &mut self.nics[1 + connection], disk).expect("it is alive");
+        let resources = &mut self.nics[1 + connection].resources;
+        let result = far.work(now, |transactions| target.advance(now, device, transactions, resources, disk));
+        result.expect("it is alive");
     }
 
-    /// Sends what leaves next; whether anything did.
-    pub fn send(&mut self, connection: usize, side: usize) -> bool {
-        let (now, open) = (self.now, Gates { pull_request: true, push_data: true, pull_data: true });
-        let Some(outgoing) = self.with(connection, side, |layer| layer.next(now, open)) else { return false };
+    /// Does with one end what `work` says: its connection, its NIC, and what stands above.
+    fn with<R>(
+        &mut self,
+        connection: usize,
+        side: usize,
+        work: impl FnOnce(&mut Connection, &mut Nic, &mut Above<'_>) -> R,
+    ) -> R {
+        let nic = &mut self.nics[Self::nic(connection, side)];
         let end = &mut self.ends[connection][side];
-        let window = outgoing.body.window().expect("not an acknowledgement");
-        let number = end.next_psn[window as usize];
-        end.next_psn[window as usize] += 1;
-        end.outstanding.insert((window, number), outgoing.context);
-        self.put(connection, side, number, outgoing);
-        true
+        if side == HOST {
+            let above = Attached { end: &mut self.initiator, connection, memory: &mut self.host };
+            work(end, nic, &mut Above::Host(above))
+        } else {
+            let (target, memory) = (&mut self.targets[connection], &mut self.disks[connection]);
+            work(end, nic, &mut Above::Target(Attached { end: target, connection, memory }))
+        }
     }
 
-    fn put(&mut self, connection: usize, side: usize, number: u32, outgoing: Outgoing) {
-        let psn = Psn32::new(number);
-        let body = match outgoing.body {
-            Body::PullRequest { rsn, length, ulp, .. } => Body::PullRequest { psn, rsn, length, ulp },
-            Body::PullData { rsn, ulp, .. } => Body::PullData { psn, rsn, ulp },
-            Body::PushData { rsn, length, ulp, .. } => Body::PushData { psn, rsn, length, ulp },
-            Body::Resync { rsn, code, of, vendor, .. } => Body::Resync { psn, rsn, code, of, vendor },
-            other => other,
-        };
-        let (bases, timestamp) = (WindowBases::default(), Timestamp::default());
-        let (cid, protocol, payload_len) = (Cid::new(connection as u32), outgoing.protocol, outgoing.payload_len);
-        let packet = Packet { cid, function: 0, protocol, ack_request: false, bases, timestamp, payload_len, body };
-        let answers = packet.body.packet_type() == PacketType::PullData;
-        let rsn = body.rsn().expect("not an acknowledgement").value();
-        let bytes = match side {
-            HOST => self.host.leaving.get(&(connection, answers, rsn)),
-            _ => self.disks[connection].leaving.get(&(0, answers, rsn)),
-        };
-        let bytes = if payload_len == 0 { Vec::new() } else { bytes.expect("bytes for what has some").clone() };
-        assert_eq!(bytes.len(), payload_len as usize);
-        self.sent.push((connection, side, packet));
-        self.fly(connection, 1 - side, Message::Packet(packet, bytes));
-    }
-
-    fn fly(&mut self, connection: usize, to: usize, message: Message) {
+    /// Sends what leaves next, if the link is free; whether anything did.
+    pub fn send(&mut self, connection: usize, side: usize) -> bool {
+        let now = self.now;
+        if self.nics[Self::nic(connection, side)].free_at > now {
+            return false;
+        }
+        let departure = self.with(connection, side, |end, nic, ulp| end.transmit(now, &mut nic.resources, ulp));
+        let Some(Departure { packet, label, context, .. }) = departure else { return false };
+        let mut bytes = Vec::new();
+        if context.is_some() {
+            if self.keeps_sent {
+                self.sent.push((connection, side, packet));
+            }
+            if packet.payload_len > 0 {
+                let answers = packet.body.packet_type() == PacketType::PullData;
+                let rsn = packet.body.rsn().expect("it has data").value();
+                let leaving = match side {
+                    HOST => &self.host.leaving[&(connection, answers, rsn)],
+                    _ => &self.disks[connection].leaving[&(0, answers, rsn)],
+                };
+                bytes.clone_from(leaving);
+            }
+            assert_eq!(bytes.len(), packet.payload_len as usize);
+        }
+        let nic = &mut self.nics[Self::nic(connection, side)];
+        nic.free_at = now + LINK.serialize(HEADERS + u64::from(packet.payload_len));
+        let leaves = nic.free_at;
         let mut copies = 1;
         copies -= usize::from(self.random.below(1_000) < self.world.lost);
         copies += usize::from(self.random.below(1_000) < self.world.doubled);
-        (0..copies).for_each(|_| self.air.push((connection, to, message.clone())));
-    }
-
-    /// Delivers something that is under way, anything.
-    pub fn deliver(&mut self) -> bool {
-        if self.air.is_empty() {
-            return false;
+        for _ in 0..copies {
+            let late = if self.random.below(1_000) < self.world.late { self.random.below(20_000) } else { 0 };
+            self.order += 1;
+            let flying = Flying { connection, to: 1 - side, packet, label, bytes: bytes.clone() };
+            self.wire.insert((leaves + DELAY + Duration::from_ns(late), self.order), flying);
         }
-        let index = self.random.below(self.air.len() as u64) as usize;
-        let (connection, side, message) = self.air.swap_remove(index);
-        match message {
-            Message::Packet(packet, bytes) => self.receive(connection, side, &packet, bytes),
-            Message::Acked(key) => {
-                if let Some(context) = self.ends[connection][side].outstanding.remove(&key) {
-                    let now = self.now;
-                    self.with(connection, side, |layer| layer.acked(now, context));
-                }
-            }
-            Message::Nacked(key, code) => {
-                if let Some(&context) = self.ends[connection][side].outstanding.get(&key)
-                    && !matches!(code, NackCode::Resource | NackCode::NotReady { .. })
-                {
-                    let now = self.now;
-                    self.with(connection, side, |layer| layer.nacked(now, context, code));
-                    self.repeat(connection, side, key);
-                }
-            }
-        }
-        self.settle(connection, side);
         true
     }
 
-    pub fn receive(&mut self, connection: usize, side: usize, packet: &Packet, bytes: Vec<u8>) {
-        let key = (packet.body.window().expect("data"), packet.body.psn().expect("data").value());
-        let (now, resync) = (self.now, matches!(packet.body, Body::Resync { .. }));
-        let known = self.ends[connection][side].arrived.get(&key).copied();
-        if known == Some(true) {
-            return self.fly(connection, 1 - side, Message::Acked(key));
+    fn receive(&mut self, flying: Flying) {
+        let Flying { connection, to, packet, label, bytes } = flying;
+        if let Some(rsn) = packet.body.rsn() {
+            let answers = packet.body.packet_type() == PacketType::PullData;
+            match to {
+                HOST => self.host.arrived.insert((connection, answers, rsn.value()), bytes),
+                _ => self.disks[connection].arrived.insert((0, answers, rsn.value()), bytes),
+            };
         }
-        if known == Some(false) && !resync {
-            if let Some(code) = self.with(connection, side, |layer| layer.duplicate(now, packet)) {
-                self.fly(connection, 1 - side, Message::Nacked(key, code));
-            }
-            return;
-        }
-        let answers = packet.body.packet_type() == PacketType::PullData;
-        let rsn = packet.body.rsn().expect("data").value();
-        match side {
-            HOST => self.host.arrived.insert((connection, answers, rsn), bytes),
-            _ => self.disks[connection].arrived.insert((0, answers, rsn), bytes),
-        };
-        let verdict = self.with(connection, side, |layer| layer.offer(now, packet));
-        let arrived = &mut self.ends[connection][side].arrived;
-        match verdict {
-            Verdict::Accepted { acknowledged } => {
-                arrived.insert(key, acknowledged);
-                if acknowledged {
-                    self.fly(connection, 1 - side, Message::Acked(key));
-                }
-            }
-            Verdict::Refused(code) => {
-                arrived.insert(key, false);
-                self.fly(connection, 1 - side, Message::Nacked(key, code));
-            }
-            Verdict::NoResources => self.fly(connection, 1 - side, Message::Nacked(key, NackCode::Resource)),
-            Verdict::Dropped => panic!("dropped {packet:?}"),
-        }
-    }
-
-    fn repeat(&mut self, connection: usize, side: usize, key: (Window, u32)) {
-        let Some(&context) = self.ends[connection][side].outstanding.get(&key) else { return };
         let now = self.now;
-        let outgoing = self.with(connection, side, |layer| layer.again(now, context));
-        self.put(connection, side, key.1, outgoing);
+        self.with(connection, to, |end, nic, ulp| {
+            let arrival = Arrival { packet: &packet, label, marked: false, hops: 1 };
+            end.receive(now, &arrival, &mut nic.resources, ulp);
+        });
+        self.consult(connection, to);
     }
 
-    fn settle(&mut self, connection: usize, side: usize) {
-        while let Some(settled) = self.ends[connection][side].transactions.settled() {
-            let (received, message) = match settled {
-                Settled::Acknowledged(received) => (received, None),
-                Settled::Refused(received, code) => (received, Some(code)),
-            };
-            let key = (received.window, received.psn.value());
-            let message = match message {
-                None => {
-                    self.ends[connection][side].arrived.insert(key, true);
-                    Message::Acked(key)
-                }
-                Some(code) => Message::Nacked(key, code),
-            };
-            self.fly(connection, 1 - side, message);
-        }
+    fn consult(&mut self, connection: usize, side: usize) {
+        let now = self.now;
+        self.with(connection, side, |end, nic, _| end.consult(now, &nic.resources, &mut nic.adaptive));
     }
 
-    /// Everything happens that can, a few microseconds pass, and what was lost is sent again.
-    pub fn round(&mut self) {
+    /// Everything leaves that may.
+    fn pump(&mut self) {
         for connection in 0..self.ends.len() {
             self.advance(connection);
-            for side in [HOST, TARGET] {
-                while self.send(connection, side) {}
+        }
+        let mut any = true;
+        while any {
+            any = false;
+            for connection in 0..self.ends.len() {
+                any |= self.send(connection, HOST) | self.send(connection, TARGET);
             }
         }
-        while self.deliver() {}
+    }
+
+    /// The next thing happens, if anything does by `until`.
+    fn step(&mut self, until: Time) -> bool {
+        self.pump();
+        let packet = self.wire.first_key_value().map(|((at, _), _)| *at);
+        let wakes = |connection: usize, side: usize| {
+            let end = &self.ends[connection][side];
+            // What is due may be an acknowledgement, which waits for the link.
+            let link = self.nics[Self::nic(connection, side)].free_at;
+            [end.timeout(), end.departure()].map(|at| at.map(|at| at.max(link)))
+        };
+        let ends = (0..self.ends.len()).flat_map(|connection| [HOST, TARGET].map(|side| wakes(connection, side)));
+        let ends = ends.flatten().flatten();
+        let links = self.nics.iter().map(|nic| nic.free_at).filter(|at| *at > self.now);
+        let devices = self.devices.iter().filter_map(Device::next_done);
+        let next = ends.chain(links).chain(devices).chain(packet).min().map(|at| at.max(self.now));
+        let Some(next) = next.filter(|at| *at <= until) else { return false };
+        self.now = next;
+        if packet == Some(next) {
+            let (_, flying) = self.wire.pop_first().expect("just seen");
+            self.receive(flying);
+            return true;
+        }
         for connection in 0..self.ends.len() {
             for side in [HOST, TARGET] {
-                let keys: Vec<_> = self.ends[connection][side].outstanding.keys().copied().collect();
-                keys.into_iter().for_each(|key| self.repeat(connection, side, key));
+                if self.ends[connection][side].timeout().is_some_and(|at| at <= next) {
+                    self.with(connection, side, |end, nic, ulp| end.expire(next, &mut nic.resources, ulp));
+                    self.consult(connection, side);
+                }
             }
         }
-        self.now += Duration::from_us(5);
+        true
+    }
+
+    /// Goes on for so long.
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut steps_now = (self.now, 0);
+        while self.step(until) {
+            steps_now = (self.now, if steps_now.0 == self.now { steps_now.1 + 1 } else { 0 });
+            assert!(steps_now.1 < 100_000, "it happens again and again at {}", self.now);
+        }
+        self.now = until;
+    }
+
+    /// A few microseconds.
+    pub fn round(&mut self) {
+        self.run_for(Duration::from_us(5));
     }
 
     /// Until nothing is under way; whether it came to that.
     pub fn run(&mut self) -> bool {
-        let idle = |net: &Self| {
-            net.targets.iter().all(Target::is_idle)
-                && net.ends.iter().flatten().all(|end| end.transactions.is_idle() && end.outstanding.is_empty())
-        };
-        for _ in 0..5_000 {
-            self.round();
-            if self.air.is_empty() && idle(self) && self.initiator.units_under_way() == 0 {
+        for _ in 0..20_000 {
+            self.run_for(Duration::from_us(50));
+            let idle = self.ends.iter().flatten().all(|end| end.transactions().is_idle());
+            let done = self.targets.iter().all(Target::is_idle) && self.initiator.units_under_way() == 0;
+            if idle && done && self.nics.iter().all(|nic| nic.resources.is_idle()) {
                 return true;
             }
         }
@@ -389,24 +451,31 @@ impl Net {
 
     /// The connection fails for good, at both ends.
     pub fn die(&mut self, connection: usize) {
-        let (now, ends) = (self.now, &mut self.ends[connection]);
-        let ulp = &mut Attached { end: &mut self.initiator, connection, memory: &mut self.host };
-        Layer { transactions: &mut ends[HOST].transactions, resources: &mut self.nics[0], ulp }.die(now);
-        let (end, memory) = (&mut self.targets[connection], &mut self.disks[connection]);
-        let ulp = &mut Attached { end, connection, memory };
-        let resources = &mut self.nics[1 + connection];
-        Layer { transactions: &mut ends[TARGET].transactions, resources, ulp }.die(now);
-        let transactions = &mut self.ends[connection][HOST].transactions;
-        let dead = self.initiator.advance(connection, transactions, &mut self.nics[0], &mut self.host);
+        let now = self.now;
+        for side in [HOST, TARGET] {
+            self.with(connection, side, |end, nic, ulp| end.die(now, &mut nic.resources, ulp));
+        }
+        let [near, far] = &mut self.ends[connection];
+        let (initiator, host) = (&mut self.initiator, &mut self.host);
+        let resources = &mut self.nics[0].resources;
+        let dead = near.work(now, |transactions| initiator.advance(connection, transactions, resources, host));
         assert_eq!(dead, Err(SubmitError::Dead));
-        let transactions = &mut self.ends[connection][TARGET].transactions;
-        let (device, disk) = (&mut self.devices[connection], &mut self.disks[connection]);
-        let resources = &mut self.nics[1 + connection];
-        let dead = self.targets[connection].advance(now, device, transactions, resources, disk);
+        let (target, device, disk) =
+            (&mut self.targets[connection], &mut self.devices[connection], &mut self.disks[connection]);
+        let resources = &mut self.nics[1 + connection].resources;
+        let dead = far.work(now, |transactions| target.advance(now, device, transactions, resources, disk));
         assert_eq!(dead, Err(SubmitError::Dead));
     }
 
     pub fn types(&self, from: usize) -> Vec<PacketType> {
         self.sent.iter().filter(|(_, side, _)| *side == from).map(|(.., packet)| packet.body.packet_type()).collect()
+    }
+
+    /// Payload bytes of reads and writes that have come where they belong.
+    pub fn moved(&self) -> u64 {
+        let placed: u64 = self.host.placed.iter().map(|span| u64::from(span.length)).sum();
+        let written: u64 =
+            self.disks.iter().flat_map(|disk| &disk.writes).map(|extent| u64::from(extent.blocks) << BLOCK_LOG2).sum();
+        placed + written
     }
 }
