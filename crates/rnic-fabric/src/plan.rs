@@ -8,6 +8,7 @@
 //! ```toml
 //! name = "example"               # any text; in the report
 //! mtu = 1024                     # payload bytes of a full packet (1024)
+//! reads = 16                     # Reads and atomics of a queue pair under way at once, as adapters offer (16)
 //! payload = "none"               # "none": headers only; "checked": real bytes, verified (none)
 //! wire = "direct"                # "encoded": every packet becomes bytes and is decoded (direct)
 //!
@@ -198,6 +199,8 @@ pub struct Plan {
     pub name: String,
     /// Payload bytes of a full packet.
     pub mtu: u32,
+    /// Reads and atomics of a queue pair under way at once.
+    pub reads: u32,
     /// Packets carry real bytes, which are verified.
     pub checked_payload: bool,
     /// Packets travel as encoded bytes.

@@ -94,6 +94,7 @@ pub(super) struct Raw {
     #[serde(default)]
     pub(super) name: String,
     pub(super) mtu: Option<u32>,
+    pub(super) reads: Option<u32>,
     #[serde(default)]
     pub(super) payload: Payload,
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! From what is written to what is meant.
 
-use rnic_base::limits::{MTU_MAX, MTU_MIN};
+use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
 use rnic_base::{Bytes, Duration, Time};
 use rnic_policy::Profile;
 use serde::Deserialize;
@@ -81,6 +81,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     let mut plan = Plan {
         name: raw.name,
         mtu,
+        reads: raw.reads.unwrap_or(READS),
         checked_payload: raw.payload == raw::Payload::Checked,
         encoded: raw.wire == raw::Wire::Encoded,
         topology,
@@ -261,6 +262,9 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
     if !(MTU_MIN..=MTU_MAX).contains(&plan.mtu) || !plan.mtu.is_multiple_of(4) {
         return Err(PlanError::value("mtu", format!("must be a multiple of 4 from {MTU_MIN} to {MTU_MAX}")));
     }
+    if !(1..=READS_IN_PROGRESS_MAX).contains(&plan.reads) {
+        return Err(PlanError::value("reads", format!("must be 1 to {READS_IN_PROGRESS_MAX}")));
+    }
     for (rate_key, delay_key, link) in
         [("links.rate", "links.delay", plan.host_links), ("links.fabric.rate", "links.fabric.delay", plan.fabric_links)]
     {
@@ -328,3 +332,6 @@ const RATE_MAX: u64 = 10_000_000_000_000;
 /// another.
 const DELAY_MIN: Duration = Duration::from_ns(1);
 const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// What adapters offer by default.
+const READS: u32 = 16;

@@ -156,10 +156,11 @@ impl Simulation {
                 rq_psn: psns[other],
                 mtu: self.plan.mtu,
                 min_rnr_timer: RnrTimer::from_code(1),
-                max_dest_rd_atomic: READS,
+                max_dest_rd_atomic: self.plan.reads,
             };
             // The network decides how long a repair takes; only the stall checker gives up.
-            let timing = QpTiming { sq_psn: psns[side], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic: READS };
+            let max_rd_atomic = self.plan.reads;
+            let timing = QpTiming { sq_psn: psns[side], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic };
             engine.create_qp(&attributes).expect("numbers are free and sizes legal");
             engine.modify_to_init(qpns[side]).expect("from reset");
             engine.modify_to_rtr(qpns[side], &connection).expect("from init, with a legal MTU");
@@ -256,6 +257,3 @@ const WHOLE_MEMORY: u64 = 1 << 50;
 
 /// Between addresses in work requests and places in memory, so that nobody takes one for the other.
 const ADDRESS_OFFSET: u64 = 0x7000_0000_0000;
-
-/// Reads and atomics of a queue pair under way at once: what adapters offer by default.
-const READS: u32 = 16;
