@@ -12,6 +12,7 @@ pub mod memory;
 pub mod nic;
 mod recoveries;
 mod session;
+pub(crate) mod slow;
 mod target;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
+pub use slow::SlowHostPlan;
 
 use memory::Memory;
 

@@ -56,6 +56,12 @@
 //! cycle = "5.525ns"              # the pipeline takes a packet so often, sent and received ones together
 //! receive_buffer = "600KB"       # waits for the pipeline at most; with PFC the NIC pauses its neighbour before
 //!
+//! [slow_host]                    # without it: memory takes what arrives at once, or as fast as nic.bus_rate
+//! hosts = "host-1"               # which; * stands for anything ("*")
+//! rate = "100Gbps"               # of received payload into memory. Falcon, or with [nic]
+//! from = "1ms"                   # (0)
+//! until = "2ms"                  # (the end)
+//!
 //! [workload]
 //! kind = "poisson"               # see below
 //! load = "70%"
@@ -111,12 +117,14 @@ mod faults;
 mod nic;
 mod raw;
 mod resolve;
+mod slow_host;
 mod workloads;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::Profile;
 
 use crate::fault::FaultPlan;
+use crate::host::SlowHostPlan;
 use crate::host::nic::NicPlan;
 use crate::switch::SwitchPlan;
 use crate::topology::{self, Topology};
@@ -217,6 +225,8 @@ pub struct Plan {
     pub transport: Profile,
     /// The memory of NICs, where it is modelled.
     pub nic: Option<NicPlan>,
+    /// Hosts with slow memory, if any.
+    pub slow_host: Option<SlowHostPlan>,
     /// The flows.
     pub workload: WorkloadPlan,
     /// What goes wrong, in order.

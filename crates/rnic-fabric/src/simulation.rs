@@ -32,8 +32,10 @@ use std::sync::Arc;
 
 use crate::agenda::{Agenda, NEVER};
 use crate::check::Violations;
-use crate::fault::FaultChain;
+use crate::fault::{FaultChain, matches};
+use crate::host::SlowHostPlan;
 use crate::host::nic::Nic;
+use crate::host::slow::SlowMemory;
 use crate::host::{Carriage, FalconSide, Host, News};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
@@ -310,12 +312,21 @@ impl Builder<'_> {
         let mut node = Host::new(host, ring, engine, port, carriage, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
-            node.set_nic(Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream));
+            let mut nic = Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
+            nic.set_slow(self.slow_host(host).cloned());
+            node.set_nic(nic);
         }
         if let Some(shape) = self.plan.transport.protocol.falcon() {
-            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows));
+            let memory = self.slow_host(host).map(SlowMemory::new);
+            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
         }
         node
+    }
+
+    /// How slow the memory of `host` is, when it is.
+    fn slow_host(&self, host: u32) -> Option<&SlowHostPlan> {
+        let name = self.topology.name(host);
+        self.plan.slow_host.as_ref().filter(|slow| matches(&slow.hosts, &name))
     }
 
     /// The least delay of any link.

@@ -146,3 +146,27 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
         assert!(latency.max < 2_500.0, "an operation took {} us", latency.max);
     }
 }
+
+/// A receiver's memory takes half of what the link brings. Its buffers fill, acknowledgements tell, ncwnd closes: goodput
+/// is what memory takes, and hardly anything is refused.
+#[test]
+fn f18_a_slow_host_holds_senders_back() {
+    let text = r#"
+        name = "slow host"
+        mtu = 4096
+        topology = { kind = "star", hosts = 2 }
+        links = { rate = "200Gbps", delay = "2us" }
+        switch = { model = "shared-buffer", buffer = "9MB" }
+        transport = { name = "falcon" }
+        slow_host = { hosts = "host-1", rate = "100Gbps" }
+        workload = { kind = "closed-loop", op = "write", message = "64KiB", depth = 32, duration = "6ms", to = 1 }
+        run = { warmup = "2ms" }
+    "#;
+    let report = run(text, &[], 1);
+    let (goodput, figures) = (report.steady_goodput_gbps.expect("by the clock"), report.falcon.expect("Falcon"));
+    assert!((92.0..101.0).contains(&goodput), "{goodput} Gbit/s, memory takes 100: {figures:?}");
+    assert!(figures.host_backlog_max_bytes > 100_000, "{figures:?}");
+    assert!(figures.resource_nacks * 1_000 < report.packets_sent, "{figures:?}");
+    let whole = run(text, &[("slow_host.until", "1us")], 1).steady_goodput_gbps.expect("by the clock");
+    assert!(whole > 180.0, "{whole}");
+}

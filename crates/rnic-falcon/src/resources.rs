@@ -210,6 +210,8 @@ pub struct Resources {
     capacity: [Amount; 4],
     /// What others' requests hold: zones go by that.
     requests_held: Amount,
+    /// Of these, buffers of what is on its way into the host's memory.
+    backlog: u32,
     level: Level,
     refused: u64,
 }
@@ -222,7 +224,15 @@ impl Resources {
             let pool = &mut capacity[config.carving.pool(part)];
             *pool = pool.plus(config.capacity[part as usize]);
         }
-        Self { config, free: capacity, capacity, requests_held: Amount::NONE, level: Level::default(), refused: 0 }
+        Self {
+            config,
+            free: capacity,
+            capacity,
+            requests_held: Amount::NONE,
+            backlog: 0,
+            level: Level::default(),
+            refused: 0,
+        }
     }
 
     /// What it was made of.
@@ -287,6 +297,18 @@ impl Resources {
             return None;
         }
         self.hold(Part::RequestRx, need)
+    }
+
+    /// Payload that upper layers have taken fills `buffers` until it is in the host's memory (F-18): as many of them as
+    /// are free count, as held by requests from the network.
+    pub fn set_backlog(&mut self, buffers: u32) {
+        let free = &mut self.free[self.config.carving.pool(Part::RequestRx)].buffers;
+        let room = *free + self.backlog;
+        let taken = buffers.min(room);
+        *free = room - taken;
+        self.requests_held.buffers = self.requests_held.buffers - self.backlog + taken;
+        self.backlog = taken;
+        self.level.update(self.requests_held);
     }
 
     /// The zone that requests from the network meet.

@@ -140,3 +140,15 @@ impl Engine {
         core.falcon = Some(nic);
     }
 }
+
+impl Engine {
+    /// So many bytes of payload that Falcon's connections have placed are still on their way into the host's memory: a
+    /// body whose memory takes them at once never says so. Until they are there they fill receive buffers of the NIC;
+    /// peers hear of that in acknowledgements, and what finds no room is refused (Falcon, section 4.2: a bottleneck in
+    /// the host).
+    pub fn set_falcon_backlog(&mut self, bytes: u64) {
+        if let Some(nic) = &mut self.core.falcon {
+            nic.set_backlog(bytes);
+        }
+    }
+}

@@ -83,6 +83,12 @@ impl Nic {
         }
     }
 
+    /// Bytes of payload that are on their way into the host's memory.
+    pub(crate) fn set_backlog(&mut self, bytes: u64) {
+        let buffers = bytes.div_ceil(u64::from(self.resources.config().units.rx));
+        self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
+    }
+
     /// Whether nobody wants to send.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {

@@ -6,14 +6,18 @@
 
 use rnic_base::Time;
 use rnic_engine::{FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome};
+use rnic_wire::Position;
 
 use super::Host;
+use super::slow::SlowMemory;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
+use crate::ideal::Family;
 use crate::packets::FalconEnds;
 use crate::port::Network;
 use crate::report::FalconCounts;
 use crate::topology::distance::Distances;
+use crate::workload::Operation;
 
 /// What a host has for Falcon.
 #[derive(Debug)]
@@ -22,12 +26,13 @@ pub(crate) struct FalconSide {
     /// Flows of each connection.
     flows: u8,
     counts: FalconCounts,
+    memory: Option<SlowMemory>,
 }
 
 impl FalconSide {
     /// That of a host with these distances to others, for connections of `flows` flows.
-    pub(crate) fn new(distances: Distances, flows: u8) -> Self {
-        Self { distances, flows, counts: FalconCounts::default() }
+    pub(crate) fn new(distances: Distances, flows: u8, memory: Option<SlowMemory>) -> Self {
+        Self { distances, flows, counts: FalconCounts::default(), memory }
     }
 }
 
@@ -66,12 +71,34 @@ impl Host {
         if !entry.has(Flags::FALCON) {
             return self.arrive_out_of_line(now, entry, network);
         }
+        if self.falcon.as_ref().is_some_and(|side| side.memory.is_some()) {
+            self.drain(now);
+        }
         let outcome = self.receive_falcon(now, entry, network);
+        if outcome == Some(RxOutcome::Accepted) && self.falcon.as_ref().is_some_and(|side| side.memory.is_some()) {
+            self.write_slowly(now, entry);
+        }
         network.falcon_packets.remove(entry.packet);
         if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
             self.stats.useful += 1;
         }
         self.take_completions(now);
+    }
+
+    /// Tells the engine what is still on its way into memory.
+    #[cold]
+    fn drain(&mut self, now: Time) {
+        let Some(memory) = self.falcon.as_ref().and_then(|side| side.memory.as_ref()) else { return };
+        self.engine.set_falcon_backlog(memory.backlog(now));
+    }
+
+    /// The payload of a packet sets out for memory: what the frame has beside a Write's headers, about.
+    #[cold]
+    fn write_slowly(&mut self, now: Time, entry: &Entry) {
+        let Some(memory) = self.falcon.as_mut().and_then(|side| side.memory.as_mut()) else { return };
+        let headers = Family::Falcon.frame_len(Operation::Write, Position::Middle, 0);
+        let payload = u32::from(entry.frame_len).saturating_sub(headers);
+        self.engine.set_falcon_backlog(memory.write(now, u64::from(payload)));
     }
 
     /// Hands a packet to the engine; `None` when it is damaged.
@@ -138,9 +165,10 @@ impl Host {
         Some(entry)
     }
 
-    /// What it has sent.
-    pub(crate) fn falcon_counts(&self) -> Option<&FalconCounts> {
-        self.falcon.as_ref().map(|side| &side.counts)
+    /// What it has sent, and the most bytes that were on their way into its memory.
+    pub(crate) fn falcon_counts(&self) -> Option<(&FalconCounts, u64)> {
+        let side = self.falcon.as_ref()?;
+        Some((&side.counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
     }
 
     /// A packet of the RoCE family: only unreliable queue pairs have any here.

@@ -32,6 +32,7 @@ use rnic_base::{BitRate, Duration, RandomStream, Time};
 use serde::Serialize;
 
 use crate::entry::Entry;
+use crate::host::SlowHostPlan;
 
 use bus::Bus;
 use contexts::Contexts;
@@ -208,6 +209,11 @@ impl Nic {
             self.stats.bitmap_queries += 1;
             self.stats.bitmap_wait += latency;
         }
+    }
+
+    /// Its host's memory is slow now and then.
+    pub(crate) fn set_slow(&mut self, slow: Option<SlowHostPlan>) {
+        self.bus.slow = slow;
     }
 
     /// A queue pair is no more.

@@ -104,6 +104,7 @@ pub(super) struct Raw {
     pub(super) switch: Option<Switch>,
     pub(super) transport: BTreeMap<String, toml::Value>,
     pub(super) nic: Option<Nic>,
+    pub(super) slow_host: Option<SlowHost>,
     pub(super) workload: Workload,
     #[serde(default)]
     pub(super) fault: Vec<Fault>,
@@ -240,6 +241,15 @@ pub(super) struct Nic {
     pub(super) bitmap_latency: Option<Unit<Duration>>,
     pub(super) cycle: Option<Unit<Duration>>,
     pub(super) receive_buffer: Option<Unit<Bytes>>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SlowHost {
+    pub(super) hosts: Option<String>,
+    pub(super) rate: Unit<BitRate>,
+    pub(super) from: Option<Unit<Duration>>,
+    pub(super) until: Option<Unit<Duration>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]

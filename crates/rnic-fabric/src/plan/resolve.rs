@@ -6,7 +6,9 @@ use rnic_policy::Profile;
 use serde::Deserialize;
 
 use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
-use super::{FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, nic, raw, workloads};
+use super::{
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, nic, raw, slow_host, workloads,
+};
 use crate::link::{PORTS_MAX, RUN_TIME_MAX};
 use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan};
 
@@ -90,6 +92,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         switch: None,
         transport: rnic_transports::select(name, [])?,
         nic: None,
+        slow_host: raw.slow_host.map(slow_host::resolve),
         workload: workloads::resolve(raw.workload, topology.hosts(), files)?,
         faults: Vec::new(),
         run,
@@ -300,6 +303,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     faults::check(plan)?;
     workloads::check(plan)?;
     nic::check(plan)?;
+    slow_host::check(plan)?;
     Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
 }
 

@@ -27,6 +27,8 @@ pub struct FalconFigures {
     pub rnr_nacks: u64,
     /// NACKs of other kinds.
     pub other_nacks: u64,
+    /// The most bytes that were on their way into the memory of one host, where some are slow.
+    pub host_backlog_max_bytes: u64,
     /// Share of packets with data or requests on the flow, of those of a connection, that has the most of them:
     /// flow 0 of every connection, flow 1 of every one, and so on.
     pub busiest_flow_share: f64,
@@ -68,7 +70,7 @@ impl FalconCounts {
     }
 
     /// Adds those of another host.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self, backlog_max: u64) {
         let (sum, more) = (&mut self.figures, &other.figures);
         sum.pull_requests += more.pull_requests;
         sum.pull_data += more.pull_data;
@@ -80,6 +82,7 @@ impl FalconCounts {
         sum.resource_nacks += more.resource_nacks;
         sum.rnr_nacks += more.rnr_nacks;
         sum.other_nacks += more.other_nacks;
+        sum.host_backlog_max_bytes = sum.host_backlog_max_bytes.max(backlog_max);
         self.by_flow.iter_mut().zip(other.by_flow).for_each(|(sum, more)| *sum += more);
     }
 

@@ -103,8 +103,8 @@ impl Simulation {
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
-            if let Some(counts) = host.falcon_counts() {
-                falcon.add(counts);
+            if let Some((counts, backlog)) = host.falcon_counts() {
+                falcon.add(counts, backlog);
             }
             steady_bytes += host.sessions.steady_bytes;
             latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));

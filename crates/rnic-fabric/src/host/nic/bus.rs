@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use rnic_base::{Duration, Time};
 
 use super::BusPlan;
+use crate::host::SlowHostPlan;
 
 /// One bus, both ways.
 #[derive(Debug)]
@@ -20,11 +21,13 @@ pub(crate) struct Bus {
     reads: VecDeque<Time>,
     answered: Time,
     written: Time,
+    /// When memory takes less than the bus carries.
+    pub(super) slow: Option<SlowHostPlan>,
 }
 
 impl Bus {
     pub(crate) fn new(plan: &BusPlan) -> Self {
-        Self { plan: *plan, reads: VecDeque::new(), answered: Time::ZERO, written: Time::ZERO }
+        Self { plan: *plan, reads: VecDeque::new(), answered: Time::ZERO, written: Time::ZERO, slow: None }
     }
 
     /// Asks for `bytes` at `now`; answers when they are all there. Calls come in order of time.
@@ -42,7 +45,9 @@ impl Bus {
 
     /// Sends `bytes` to memory, behind what is being written.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) {
-        self.written = self.written.max(now) + self.time_of(bytes);
+        let slow = self.slow.as_ref().and_then(|slow| slow.rate(now));
+        let time = self.time_of(bytes).max(slow.map_or(Duration::ZERO, |rate| rate.serialize(bytes)));
+        self.written = self.written.max(now) + time;
     }
 
     /// When everything is written.

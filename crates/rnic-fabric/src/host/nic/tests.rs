@@ -108,3 +108,15 @@ fn work_is_fetched_when_it_is_posted() {
     ahead.posted(Qpn::new(3));
     assert_eq!(ahead.take(ns(50_000), Qpn::new(3), &mut bus), ns(50_000));
 }
+
+/// A quarter of the bus's rate, from 10 us on.
+#[test]
+fn slow_memory_takes_less_than_the_bus_carries() {
+    let mut bus = bus();
+    let (from, until) = (Time::from_us(10), None);
+    bus.slow = Some(SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(2), from, until });
+    bus.write(ns(0), 1_000);
+    assert_eq!(bus.written(), ns(1_000 + 4 * 24));
+    bus.write(ns(10_000), 1_000);
+    assert_eq!(bus.written(), ns(10_000 + 4_000));
+}

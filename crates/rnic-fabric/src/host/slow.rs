@@ -1,0 +1,79 @@
+//! A host whose memory is slow to take what arrives: a bus, a memory or a translation unit that is busy with other
+//! things (Falcon, SIGCOMM'25, section 4.2, figure 14; the paper's set-up is not in its text).
+//!
+//! What is slow is the way of received payload into memory. A Falcon NIC keeps it in receive buffers until it is there
+//! ([`rnic_engine::Engine::set_falcon_backlog`]); a modelled NIC of the RoCE family keeps packets that have come in
+//! before they are looked at ([`super::nic`]). Completions do not wait for it: they would come later by what waits. An
+//! early packet of an ordered Falcon connection counts from its arrival, though it moves when its turn has come.
+
+use rnic_base::{BitRate, Time};
+
+/// Which hosts, how slow, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlowHostPlan {
+    /// A pattern for names of hosts, such as `host-1`; `*` stands for anything.
+    pub hosts: String,
+    /// Payload that memory takes.
+    pub rate: BitRate,
+    /// From when on.
+    pub from: Time,
+    /// Until when; `None`: to the end.
+    pub until: Option<Time>,
+}
+
+impl SlowHostPlan {
+    /// The rate at `now`, if it is slow then.
+    #[inline]
+    pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
+        let lasts = self.from <= now && self.until.is_none_or(|until| now < until);
+        lasts.then_some(self.rate)
+    }
+}
+
+/// The way into the memory of one host.
+#[derive(Debug)]
+pub(crate) struct SlowMemory {
+    plan: SlowHostPlan,
+    /// When everything is there.
+    written: Time,
+    /// The most bytes that have been on the way.
+    pub(crate) most: u64,
+}
+
+impl SlowMemory {
+    pub(crate) fn new(plan: &SlowHostPlan) -> Self {
+        Self { plan: plan.clone(), written: Time::ZERO, most: 0 }
+    }
+
+    /// Bytes on the way at `now`.
+    pub(crate) fn backlog(&self, now: Time) -> u64 {
+        self.plan.rate.bytes_in(self.written.since(self.written.min(now)))
+    }
+
+    /// `bytes` more set out; answers how many are on the way.
+    pub(crate) fn write(&mut self, now: Time, bytes: u64) -> u64 {
+        if let Some(rate) = self.plan.rate(now) {
+            self.written = self.written.max(now) + rate.serialize(bytes);
+        }
+        let backlog = self.backlog(now);
+        self.most = self.most.max(backlog);
+        backlog
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 Gbit/s is a byte a nanosecond.
+    #[test]
+    fn what_waits_drains_at_the_rate_and_only_while_it_is_slow() {
+        let (from, until) = (Time::from_us(10), Some(Time::from_us(20)));
+        let plan = SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(8), from, until };
+        let mut memory = SlowMemory::new(&plan);
+        assert_eq!(memory.write(Time::from_us(9), 5_000), 0, "not yet");
+        assert_eq!((memory.write(Time::from_us(10), 3_000), memory.write(Time::from_us(11), 3_000)), (3_000, 5_000));
+        assert_eq!((memory.backlog(Time::from_us(14)), memory.backlog(Time::from_us(16))), (2_000, 0));
+        assert_eq!((memory.write(Time::from_us(20), 5_000), memory.most), (0, 5_000), "not any more");
+    }
+}

@@ -1,0 +1,36 @@
+//! Hosts with slow memory: from what is written to what is meant.
+
+use rnic_base::Time;
+
+use super::raw::{self, Unit};
+use super::{Plan, PlanError};
+use crate::fault::matches;
+use crate::host::SlowHostPlan;
+
+pub(super) fn resolve(raw: raw::SlowHost) -> SlowHostPlan {
+    let at = |at: Option<Unit<_>>| at.map(|Unit(at)| Time::ZERO + at);
+    let raw::SlowHost { hosts, rate: Unit(rate), from, until } = raw;
+    let hosts = hosts.unwrap_or_else(|| "*".to_owned());
+    SlowHostPlan { hosts, rate, from: at(from).unwrap_or(Time::ZERO), until: at(until) }
+}
+
+/// What must hold of it.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    let Some(slow) = &plan.slow_host else { return Ok(()) };
+    if plan.nic.is_none() && plan.transport.protocol.falcon().is_none() {
+        return Err(PlanError::value("slow_host", "needs a NIC whose memory is modelled: give [nic], or use falcon"));
+    }
+    if slow.rate.as_bps() < RATE_MIN {
+        return Err(PlanError::value("slow_host.rate", "must be at least 1Mbps"));
+    }
+    if slow.until.is_some_and(|until| until <= slow.from) {
+        return Err(PlanError::value("slow_host.until", "must be after `from`"));
+    }
+    if !(0..plan.topology.hosts()).any(|host| matches(&slow.hosts, &format!("host-{host}"))) {
+        return Err(PlanError::value("slow_host.hosts", "is no host: they are called host-0, host-1, .."));
+    }
+    Ok(())
+}
+
+/// As for links.
+const RATE_MIN: u64 = 1_000_000;
