@@ -150,8 +150,16 @@ impl Falcon {
         if spreads { 1 + transmit.label.get() as u8 % PATHS_MAX as u8 } else { 0 }
     }
 
-    /// Writes the datagram of a packet that leaves at `now` to `out`, which has its length. Answers whether it may
-    /// leave: not without a key where there should be one.
+    /// Whether a packet may leave: not without a key where there should be one.
+    #[inline]
+    pub(crate) fn can_write(&self, transmit: &FalconTransmit) -> bool {
+        self.protection.is_none() || self.guards.get(&transmit.from).is_some_and(Guard::has_keys)
+    }
+
+    /// Writes the datagram of a packet that leaves at `now` to `out`, which has its length.
+    ///
+    /// # Panics
+    /// When it may not leave ([`Self::can_write`]).
     pub(crate) fn write(
         &mut self,
         now: Time,
@@ -159,7 +167,7 @@ impl Falcon {
         payload: &[Segment],
         memory: &Memory,
         out: &mut [u8],
-    ) -> bool {
+    ) {
         let mut headers = [0; HEADERS_MAX];
         let len = codec::encode_headers(&transmit.packet, &mut headers).expect("the engine keeps to the format");
         let pad = &[0; 3][..transmit.packet.pad_len() as usize];
@@ -170,16 +178,15 @@ impl Falcon {
             let mut around = [0; psp::LEN_MAX];
             let around_len = header.emit(&mut around);
             let pieces = [&around[..around_len], &headers[..len]].into_iter().chain(pieces());
-            write_in_clear(pieces, out);
-            return true;
+            return write_in_clear(pieces, out);
         }
-        let Some(guard) = self.guards.get_mut(&transmit.from) else { return false };
+        let guard = self.guards.get_mut(&transmit.from).expect("asked before");
         let mut at = psp::LEN_MAX;
         for piece in [&headers[..len]].into_iter().chain(pieces()) {
             out[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
-        guard.seal(now, transmit.label, out)
+        guard.seal(now, transmit.label, out);
     }
 
     /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.

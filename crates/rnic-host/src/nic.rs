@@ -59,6 +59,8 @@ pub struct Nic {
     rx: Receiver,
     link: Link,
     falcon: Falcon,
+    /// When it was driven last.
+    driven: Time,
     /// Something has been posted since packets left last.
     has_posts: bool,
     /// Nothing but acknowledgements of what came in last can be ready to leave.
@@ -114,6 +116,7 @@ impl Nic {
             rx: Receiver::new(),
             link,
             falcon: Falcon::new(config.protection.clone(), RandomStreams::new(secret).stream("psp")),
+            driven: Time::ZERO,
             has_posts: false,
             acks_may_wait: false,
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
@@ -382,7 +385,11 @@ impl Nic {
             }
             bypass.look_for_letters(was_asleep);
         }
+        let away = now.since(std::mem::replace(&mut self.driven, now));
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
+            if away > AWAY {
+                self.catch_up(now);
+            }
             self.engine.tick(now);
         }
         if self.link.credits.next_due().is_some_and(|due| due <= now) {
@@ -408,6 +415,17 @@ impl Nic {
         }
         self.run_connections(now);
         received || sent
+    }
+
+    /// Takes in what has come while nobody drove the NIC: acknowledgements among it were in time, and what they
+    /// acknowledge is not to be taken for lost because they were not looked at.
+    #[cold]
+    fn catch_up(&mut self, now: Time) {
+        for _ in 0..CATCH_UP_LOOKS {
+            if !self.receive_while_busy(now) {
+                break;
+            }
+        }
     }
 
     /// Acts on what the network has reported about datagrams sent earlier.
@@ -663,6 +681,13 @@ fn transmit_copy(transmit: &Transmit, payload: &[Segment], memory: &Memory, addr
 /// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
 /// wait hold up the other side.
 const FLUSH_PACKETS: u32 = 64;
+
+/// A process that did not drive its NIC for so long was off its core, or busy with something else: longer than a turn
+/// takes with all that one takes in and sends.
+const AWAY: Duration = Duration::from_us(500);
+
+/// Looks at the sockets before timeouts are believed, at most: a full receive buffer takes fewer.
+const CATCH_UP_LOOKS: u32 = 256;
 
 /// What a program that waits for an answer gets: the answer, and an acknowledgement of the question.
 const FEW_PACKETS: u64 = 2;

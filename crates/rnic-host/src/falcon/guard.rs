@@ -78,12 +78,20 @@ impl Guard {
         self.far.as_ref().filter(|far| far.there == source).map(|far| far.peer)
     }
 
-    /// Seals a datagram; answers whether there is a key to do it with.
+    /// Whether there is a key to seal with.
     #[inline]
-    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) -> bool {
-        let Some(keys) = &mut self.keys else { return false };
+    pub(super) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Seals a datagram.
+    ///
+    /// # Panics
+    /// When there is no key ([`Self::has_keys`]).
+    #[inline]
+    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) {
+        let keys = self.keys.as_mut().expect("asked before");
         keys.sealer.seal(now, label, datagram);
-        true
     }
 
     /// Opens a datagram.

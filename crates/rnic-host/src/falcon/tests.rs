@@ -76,7 +76,8 @@ fn datagram(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
     let local = Memory::local(slot);
     let rest = Segment { local: local + u64::from(cut), len: payload_len as u32 - cut };
     let segments = [Segment { local, len: cut }, rest];
-    assert!(falcon.write(now, &transmit, &segments, &memory, &mut out));
+    assert!(falcon.can_write(&transmit));
+    falcon.write(now, &transmit, &segments, &memory, &mut out);
     out
 }
 
@@ -141,10 +142,12 @@ fn who_is_not_the_peer_or_has_no_key_is_refused() {
 
 #[test]
 fn a_queue_pair_without_a_key_sends_nothing() {
+    let transmit = write(0);
     let mut left = Falcon::new(protection(Cipher::Gcm128), RandomStreams::new(1).stream("psp"));
-    let (memory, transmit) = (Memory::default(), write(0));
-    let mut out = vec![0; left.datagram_len(&transmit.packet, IpVersion::V4) as usize];
-    assert!(!left.write(NOW, &transmit, &[], &memory, &mut out));
+    assert!(!left.can_write(&transmit));
+    left.guards.insert(transmit.from, Guard::new(false));
+    assert!(!left.can_write(&transmit), "one that is not connected");
+    assert!(Falcon::new(None, RandomStreams::new(1).stream("psp")).can_write(&transmit));
 }
 
 #[test]

@@ -134,17 +134,13 @@ impl<'a> Batch<'a> {
         self.packets += 1;
     }
 
-    /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train. It is left
-    /// out when `write` says no; answers what it says.
+    /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train.
     #[inline]
-    pub(crate) fn add_with(&mut self, way: Way, len: u32, couple: bool, write: impl FnOnce(&mut [u8]) -> bool) -> bool {
-        let written = write(&mut self.slab[self.end..self.end + len as usize]);
-        if written {
-            self.make_room(way, len, couple);
-            self.end += len as usize;
-            self.packets += 1;
-        }
-        written
+    pub(crate) fn add_with(&mut self, way: Way, len: u32, couple: bool, write: impl FnOnce(&mut [u8])) {
+        write(&mut self.slab[self.end..self.end + len as usize]);
+        self.make_room(way, len, couple);
+        self.end += len as usize;
+        self.packets += 1;
     }
 
     #[inline]

@@ -72,19 +72,22 @@ impl Out<'_, '_> {
         let peer = link.peers.get(transmit.peer);
         let len = falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
         let port = link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
+        if !falcon.can_write(transmit) {
+            link.stats.datagrams_refused += 1;
+            return;
+        }
         if peer.is_special() {
-            // An impairment wants it in one piece, or a narrow path.
-            let mut bytes = vec![0; len as usize];
-            if !falcon.write(now, transmit, payload, memory, &mut bytes) {
-                link.stats.datagrams_refused += 1;
-                return;
-            }
-            if !link.impair(now, (transmit.peer, port), len, |_| bytes.clone()) {
+            let mut copy = || {
+                let mut bytes = vec![0; len as usize];
+                falcon.write(now, transmit, payload, memory, &mut bytes);
+                bytes
+            };
+            if !link.impair(now, (transmit.peer, port), len, |_| copy()) {
                 return;
             }
             if link.is_still_narrow(now, transmit.peer, len) {
                 let addresses = link.peers.get(transmit.peer).way(port);
-                return link.send_fragmentable(now, &addresses, bytes);
+                return link.send_fragmentable(now, &addresses, copy());
             }
         }
         let path = falcon.path_of(transmit);
@@ -94,8 +97,7 @@ impl Out<'_, '_> {
         }
         let couple = link.segmentation;
         let way = Way { peer: transmit.peer, port, path };
-        let written = batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
-        link.stats.datagrams_refused += u64::from(!written);
+        batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
     }
 }
 
