@@ -74,6 +74,9 @@ impl Summary {
     }
 }
 
+/// Falcon with requests that fail alone, in every order: the other body's ([`crate::loose`]), between engines.
+pub const LOOSE: &str = "falcon-cie";
+
 impl Campaign {
     /// The scenario of one seed.
     pub fn scenario(&self, seed: u64) -> Scenario {
@@ -85,6 +88,10 @@ impl Campaign {
     /// # Errors
     /// What was not as it must be, with the command that repeats the run.
     pub fn run_one(&self, seed: u64) -> Result<Tally, String> {
+        if self.transport == LOOSE {
+            let outcome = crate::loose::run(seed, self.packets_per_run);
+            return outcome.map_err(|what| format!("{what}\nrun it again: {}", self.replay(seed)));
+        }
         let scenario = self.scenario(seed);
         let outcome = match self.place {
             Place::Fabric => self.run_on_fabric(&scenario),

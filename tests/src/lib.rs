@@ -31,6 +31,7 @@ mod body;
 mod build;
 pub mod campaign;
 mod log;
+pub mod loose;
 mod pattern;
 pub mod scenario;
 

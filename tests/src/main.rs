@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use rnic_conformance::Place;
-use rnic_conformance::campaign::{Campaign, Summary};
+use rnic_conformance::campaign::{Campaign, LOOSE, Summary};
 
-const TRANSPORTS: [&str; 8] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon"];
+const TRANSPORTS: [&str; 9] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon", LOOSE];
 
 /// Random verbs work over bad networks, checked from outside.
 #[derive(Parser, Debug)]

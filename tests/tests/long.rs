@@ -2,7 +2,7 @@
 //! Run by `make long-test`.
 
 use rnic_conformance::Place;
-use rnic_conformance::campaign::Campaign;
+use rnic_conformance::campaign::{Campaign, LOOSE};
 
 fn run(place: Place, transport: &str, packets: u64) {
     let transport = transport.to_owned();
@@ -17,6 +17,12 @@ fn run(place: Place, transport: &str, packets: u64) {
 #[ignore = "ten million packets; run by `make long-test`"]
 fn falcon_between_engines() {
     run(Place::Engines, "falcon", 10_000_000);
+}
+
+#[test]
+#[ignore = "ten million packets; run by `make long-test`"]
+fn falcon_with_requests_that_fail_alone() {
+    run(Place::Engines, LOOSE, 10_000_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! To see that the fuzz finds what it is there for, break something in `rnic-engine` and run this: let a duplicate
 //! Write be placed again, acknowledge a packet too many, forget a fence, flush in another order.
 
-use rnic_conformance::campaign::{Campaign, Summary};
+use rnic_conformance::campaign::{Campaign, LOOSE, Summary};
 use rnic_conformance::{Body, Place};
 use rnic_fabric::NodeOrder;
 
@@ -55,6 +55,16 @@ fn engines_alone_keep_what_verbs_promise() {
     let hash = |seed| campaign.run_one(seed).unwrap_or_else(|what| panic!("{what}")).trace_hash;
     assert_eq!(hash(3), hash(3), "the same seed gives the same trace");
     assert_ne!(hash(3), hash(4), "and another one another");
+}
+
+/// Requests that fail alone, in every order of Falcon.
+#[test]
+fn falcon_keeps_what_it_promises_without_verbs_order_and_errors() {
+    let run = || campaign(Place::Engines, LOOSE, 100, 40).run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+    let summary = run();
+    assert!(summary.packets > 20_000 && summary.packets_repeated > 1_000, "{summary:?}");
+    assert!(summary.requests > 3_000 && summary.receives > 500 && summary.requests_failed > 500, "{summary:?}");
+    assert_eq!(summary, run(), "the same seeds give the same");
 }
 
 #[test]

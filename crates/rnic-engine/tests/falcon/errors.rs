@@ -395,3 +395,22 @@ fn small_pools_make_it_slow_and_nothing_worse() {
         }
     }
 }
+
+/// With weak order a Send waits for what is before it, received and not acknowledged; then the peer is gone.
+#[test]
+fn a_peer_that_has_received_and_never_acknowledges_is_given_up() {
+    let lost_first = |sent: &Sent| {
+        let is_first = sent.from == 0 && sent.packet.body.rsn().is_some_and(|rsn| rsn.value() == 0xff_fffa);
+        let is_over = sent.from == 1 && sent.at > rnic_base::Time::from_us(3_000);
+        if is_first || is_over { LOST } else { DELIVERED }
+    };
+    let mut setup = Setup::new(&[("ordering", "weak"), ("rto_min", "1ms")]);
+    setup.retry_count = 1_000;
+    let mut pair = Pair::new(&setup, lost_first);
+    pair.ends[1].post_recv(0, INBOX, 100);
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post(0, SendOp::Write { remote, immediate: None }, BASE, 10);
+    pair.ends[0].post(1, SendOp::Send { immediate: None }, BASE, 100);
+    pair.run_for(ms(20_000));
+    assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded), (1, WcStatus::WrFlushed)]);
+}

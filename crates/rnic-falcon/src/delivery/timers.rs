@@ -99,6 +99,10 @@ impl Delivery {
                 return;
             }
             let tx = &mut self.tx[window];
+            if why == Due::UpperLayerSilent {
+                // Who is alive says again that it is there; who is not is given up like any other.
+                tx.clear_arrived(seq);
+            }
             tx.mark(seq);
             tx.sent_mut(seq).not_before = Time::ZERO;
             if why == Due::TimedOut {

@@ -210,9 +210,19 @@ impl TxWindow {
     /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
+        if self.sent(seq).replaced {
+            // It is the packet that has arrived, and not yet the Resync that takes its place.
+            return;
+        }
         if offset < u64::from(self.arrived.bits()) && self.arrived.set(offset as u32) {
             self.arrivals += 1;
-            self.unmark(seq);
+            // The peer lives.
+            self.sent_mut(seq).timeouts = 0;
+            if self.is_marked(seq) {
+                // No timer was kept for what was to leave anyway.
+                self.timer = Time::ZERO;
+                self.unmark(seq);
+            }
         }
     }
 

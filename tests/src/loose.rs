@@ -1,0 +1,450 @@
+//! A second body, for what verbs do not promise: queue pairs whose requests fail alone, in every order of Falcon.
+//!
+//! The first body expects a failed request to end its queue pair, and completions in order. Here nothing ends a queue
+//! pair. Each end has places of its own in the other's memory, and uses a place again when its request is done:
+//!
+//! * every request completes once, with the status that it must have; in order, where there is an order;
+//! * what a Write or Read that has completed moved is where it must be, and what was refused has changed nothing;
+//! * every message is received once, whole; the receive of one that was too long fails;
+//! * atomics form a sequence;
+//! * at last everything is done, and nothing is held.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use rnic_base::{Duration, Psn, RandomStream, RandomStreams};
+use rnic_engine::{
+    Access, Completion, CqId, PeerId, PostError, QpAttributes, QpConnection, QpState, QpTiming, RecvRequest,
+    RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest, Service, Sge, Transport, WcOpcode, WcStatus,
+};
+use rnic_wire::Qpn;
+
+use crate::backend::{Backend, Engines, RegionId};
+use crate::body::Tally;
+use crate::scenario::{Place, Scenario, pick};
+
+/// Bytes of a place.
+const PLACE: u32 = 1 << 13;
+/// Requests of an end under way, and places of each kind that it has.
+const DEPTH: u64 = 24;
+/// Receives of an end.
+const RECEIVES: u64 = 16;
+const MTU: u32 = 1_024;
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Write {
+        immediate: bool,
+    },
+    Send,
+    /// Longer than any receive.
+    LongSend,
+    Read,
+    Add,
+    /// Nothing grants it, and the kind of refusal.
+    Refused(WcStatus),
+}
+
+impl Asked {
+    fn draw(random: &mut RandomStream) -> Self {
+        match random.below(16) {
+            0..=4 => Self::Write { immediate: false },
+            5 => Self::Write { immediate: true },
+            6..=8 => Self::Send,
+            9 => Self::LongSend,
+            10..=11 => Self::Read,
+            12..=13 => Self::Add,
+            14 => Self::Refused(WcStatus::RemoteAccess),
+            _ => Self::Refused(WcStatus::RemoteInvalidRequest),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    asked: Asked,
+    len: u32,
+    place: u64,
+}
+
+/// One end of a connection.
+struct End {
+    host: usize,
+    qpn: Qpn,
+    cq: CqId,
+    /// Where it sends from, and where Reads go; where the peer's Writes go; where receives are; the peer's counter.
+    own: RegionId,
+    inbox: RegionId,
+    buffers: RegionId,
+    counter: RegionId,
+    posted: u64,
+    under_way: BTreeMap<u64, Request>,
+    free: Vec<u64>,
+    done_before: Option<u64>,
+    /// Messages to this end that have not been received, by number.
+    coming: BTreeMap<u32, u32>,
+    /// Of those too long.
+    too_long: u64,
+    receives: VecDeque<u64>,
+    next_receive: u64,
+    found: BTreeSet<u64>,
+    random: RandomStream,
+}
+
+/// What byte `at` of message `number` of an end is.
+fn colour(end: usize, number: u64, at: usize) -> u8 {
+    (number.wrapping_mul(31) as usize + at * 7 + at / 251 + end * 101) as u8
+}
+
+/// A run.
+struct Loose {
+    engines: Engines,
+    ends: Vec<End>,
+    unordered: bool,
+    tally: Tally,
+    requests: u64,
+    random: RandomStream,
+}
+
+/// Runs the scenario of `seed`, until so many packets have been sent.
+///
+/// # Errors
+/// The first thing that was not as it must be.
+pub fn run(seed: u64, packets: u64) -> Result<Tally, String> {
+    let mut scenario = Scenario::draw(Place::Engines, "falcon", seed, packets);
+    scenario.wiring.hosts = 2;
+    scenario.troubles.truncate(2);
+    let streams = RandomStreams::new(seed);
+    let mut random = streams.stream("loose");
+    let ordering = pick(&mut random, &["ordered", "weak", "unordered", "unordered"]);
+    let errors = [("ordering", ordering), ("errors", "complete-in-error")];
+    let drawn = scenario.transport.options.iter().filter(|(name, _)| *name != "ordering");
+    let options = drawn.map(|(name, value)| (*name, value.as_str())).chain(errors);
+    let profile = rnic_transports::select("falcon", options).map_err(|error| error.to_string())?;
+    let transport = Arc::new(Transport::new(profile).map_err(|error| error.to_string())?);
+    let connections = pick(&mut random, &[1, 2, 4]);
+    let mut loose = Loose {
+        engines: Engines::new(&scenario),
+        ends: Vec::new(),
+        unordered: ordering == "unordered",
+        tally: Tally::default(),
+        requests: pick(&mut random, &[100, 1_000, 4_000]),
+        random,
+    };
+    for connection in 0..connections {
+        loose.connect(&transport, &streams, connection);
+    }
+    let outcome = loose.work(packets);
+    match outcome {
+        Ok(()) => Ok(loose.tally),
+        Err(what) => Err(format!("{what}\nat {}\n{}{ordering}, {scenario:#?}", loose.engines.now(), loose.describe())),
+    }
+}
+
+impl Loose {
+    fn connect(&mut self, transport: &Arc<Transport>, streams: &RandomStreams, connection: usize) {
+        for host in [0, 1] {
+            let engines = &mut self.engines;
+            let cq = engines.create_cq(host, 4_096);
+            let attributes = QpAttributes {
+                pd: engines.domain(host),
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                max_send_wr: 64,
+                max_recv_wr: 64,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                signal_all: true,
+                service: Service::ReliableConnection,
+                transport: Arc::clone(transport),
+                number: None,
+            };
+            let qpn = engines.create_qp(host, &attributes);
+            let mut region = |places: u64| engines.register(host, (places * u64::from(PLACE)) as usize, Access::all());
+            let (own, inbox, buffers, counter) = (region(DEPTH), region(DEPTH), region(RECEIVES), region(1));
+            engines.bytes(host, counter).fill(0);
+            let random = streams.stream(&format!("loose/{connection}/{host}"));
+            self.ends.push(End {
+                host,
+                qpn,
+                cq,
+                own,
+                inbox,
+                buffers,
+                counter,
+                posted: 0,
+                under_way: BTreeMap::new(),
+                free: (0..DEPTH).collect(),
+                done_before: None,
+                coming: BTreeMap::new(),
+                too_long: 0,
+                receives: VecDeque::new(),
+                next_receive: 0,
+                found: BTreeSet::new(),
+                random,
+            });
+        }
+        let first = self.ends.len() - 2;
+        for (end, other) in [(first, first + 1), (first + 1, first)] {
+            let (host, qpn, dest_qpn) = (self.ends[end].host, self.ends[end].qpn, self.ends[other].qpn);
+            let connection = QpConnection {
+                peer: PeerId(0),
+                dest_qpn,
+                rq_psn: Psn::new(0xff_ff80 + other as u32),
+                mtu: MTU,
+                min_rnr_timer: RnrTimer::from_code(1),
+                max_dest_rd_atomic: 8,
+            };
+            let sq_psn = Psn::new(0xff_ff80 + end as u32);
+            let timing = QpTiming { sq_psn, retry_count: 50_000, rnr_retry: None, max_rd_atomic: 8 };
+            self.engines.connect_qp(host, qpn, 1 - host, &connection, &timing);
+        }
+    }
+
+    fn work(&mut self, packets: u64) -> Result<(), String> {
+        let mut quiet_since = self.engines.now();
+        loop {
+            let is_calm = self.tally.posted >= self.requests || self.packets() >= packets;
+            if is_calm {
+                self.engines.end_faults();
+            }
+            for end in 0..self.ends.len() {
+                while !is_calm && self.ends[end].random.below(3) > 0 && self.post(end) {}
+                while (is_calm || self.ends[end].random.below(3) > 0) && self.post_receive(end) {}
+            }
+            let step = self.random.between(100, 20_000);
+            self.engines.advance(Duration::from_ns(if is_calm { step * 10 } else { step }));
+            let mut moved = 0;
+            for end in 0..self.ends.len() {
+                let (host, cq) = (self.ends[end].host, self.ends[end].cq);
+                while let Some(completion) = self.engines.poll(host, cq) {
+                    moved += 1;
+                    self.complete(end, &completion)?;
+                }
+            }
+            let left: usize = self.ends.iter().map(|end| end.under_way.len() + end.coming.len()).sum();
+            if is_calm && left == 0 {
+                return self.finish();
+            }
+            if moved > 0 {
+                quiet_since = self.engines.now();
+            } else if self.engines.now().since(quiet_since) > self.engines.patience() {
+                return Err(format!("nothing has moved for long, and {left} things are to be done"));
+            }
+        }
+    }
+
+    /// How it stands with every queue pair.
+    fn describe(&self) -> String {
+        let of = |(index, end): (usize, &End)| {
+            let info = self.engines.query(end.host, end.qpn);
+            let oldest: Vec<_> = end.under_way.iter().take(3).collect();
+            let coming: Vec<_> = end.coming.iter().take(3).collect();
+            let receives = end.receives.len();
+            format!("  end {index}: {oldest:?}, to come {coming:?}, {receives} receives, {info:?}\n")
+        };
+        self.ends.iter().enumerate().map(of).collect()
+    }
+
+    fn packets(&self) -> u64 {
+        let of = |stats: rnic_engine::EngineStats| stats.packets_sent + stats.packets_retransmitted + stats.acks_sent;
+        (0..2).map(|host| of(self.engines.stats(host))).sum()
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        for (index, end) in self.ends.iter().enumerate() {
+            let state = self.engines.query(end.host, end.qpn).map(|info| info.state);
+            if state != Some(QpState::ReadyToSend) {
+                return Err(format!("end {index} is in state {state:?}"));
+            }
+            if end.too_long > 0 {
+                return Err(format!("end {index}: {} receives have not failed", end.too_long));
+            }
+        }
+        self.tally.trace_hash = self.engines.finish()?;
+        for end in 0..self.ends.len() {
+            let (host, counter, found) = (self.ends[end].host, self.ends[end].counter, &self.ends[end ^ 1].found);
+            let word: [u8; 8] = self.engines.bytes(host, counter)[..8].try_into().expect("eight bytes");
+            let (count, adds) = (u64::from_ne_bytes(word), found.len() as u64);
+            if count != adds || !found.iter().copied().eq(0..adds) {
+                return Err(format!("end {end}: the counter is {count} after {adds} additions"));
+            }
+        }
+        let stats = [0, 1].map(|host| self.engines.stats(host));
+        self.tally.packets = self.packets();
+        self.tally.repeated = stats.iter().map(|stats| stats.packets_retransmitted).sum();
+        Ok(())
+    }
+
+    fn post(&mut self, end: usize) -> bool {
+        let this = &mut self.ends[end];
+        let Some(place) = this.free.pop() else { return false };
+        let (number, random) = (this.posted, &mut this.random);
+        let asked = Asked::draw(random);
+        let needs_one = matches!(asked, Asked::Send | Asked::LongSend | Asked::Write { immediate: true });
+        let most = if self.unordered && needs_one { MTU } else { 5 * MTU };
+        let kind = random.below(3);
+        let len = match asked {
+            Asked::Add | Asked::Refused(WcStatus::RemoteInvalidRequest) => 8,
+            Asked::LongSend => most.min(MTU + 1 + random.below(u64::from(4 * MTU)) as u32).max(MTU),
+            Asked::Send => random.between(0, u64::from(most.min(RECEIVE))) as u32,
+            _ => random.between(0, u64::from(most)) as u32,
+        };
+        // Of nothing, no right is asked.
+        let len = if asked == Asked::Refused(WcStatus::RemoteAccess) { len.max(1) } else { len };
+        let request = Request { asked, len, place };
+        let word = number as u32;
+        let (host, peer) = (self.ends[end].host, &self.ends[end ^ 1]);
+        let (inbox, inbox_key) = self.engines.region(1 - host, peer.inbox);
+        let (counter, counter_key) = self.engines.region(1 - host, peer.counter);
+        let (source, source_key) = self.engines.region(1 - host, peer.own);
+        let at = u64::from(PLACE) * place;
+        let remote = RemoteMemory { addr: inbox + at, rkey: inbox_key };
+        let op = match asked {
+            Asked::Write { immediate } => SendOp::Write { remote, immediate: immediate.then_some(word) },
+            Asked::Send | Asked::LongSend => SendOp::Send { immediate: Some(word) },
+            Asked::Read => SendOp::Read { remote: RemoteMemory { addr: source + at, rkey: source_key } },
+            Asked::Add => SendOp::FetchAdd { remote: RemoteMemory { addr: counter, rkey: counter_key }, add: 1 },
+            Asked::Refused(WcStatus::RemoteAccess) => {
+                let nowhere = RemoteMemory { addr: inbox + at, rkey: inbox_key ^ 0x5a5a };
+                if kind == 0 {
+                    SendOp::Read { remote: nowhere }
+                } else {
+                    SendOp::Write { remote: nowhere, immediate: None }
+                }
+            }
+            Asked::Refused(_) => {
+                SendOp::FetchAdd { remote: RemoteMemory { addr: counter + 4, rkey: counter_key }, add: 1 }
+            }
+        };
+        self.prepare(end, number, &request);
+        let (addr, lkey) = self.engines.region(host, self.ends[end].own);
+        let sge = Sge { addr: addr + at, len, lkey };
+        let fence = self.ends[end].random.below(8) == 0;
+        let flags = if fence { SendFlags::FENCE } else { SendFlags::empty() };
+        let posted = SendRequest { wr_id: number, op, sges: &[sge], flags };
+        let qpn = self.ends[end].qpn;
+        if self.engines.post_send(host, qpn, &posted) == Err(PostError::QueueFull) {
+            // Entries leave the queue in order, whatever order they complete in.
+            self.ends[end].free.push(place);
+            return false;
+        }
+        let receives_at_peer = matches!(asked, Asked::Send | Asked::Write { immediate: true });
+        let peer = &mut self.ends[end ^ 1];
+        if receives_at_peer {
+            peer.coming.insert(word, len);
+        }
+        peer.too_long += u64::from(asked == Asked::LongSend);
+        self.ends[end].under_way.insert(number, request);
+        self.ends[end].posted += 1;
+        self.tally.posted += 1;
+        true
+    }
+
+    /// Paints what is sent, and what shall be read.
+    fn prepare(&mut self, end: usize, number: u64, request: &Request) {
+        let range = request.place as usize * PLACE as usize..(request.place as usize + 1) * PLACE as usize;
+        let (host, own) = (self.ends[end].host, self.ends[end].own);
+        if request.asked == Asked::Read {
+            self.engines.bytes(host, own)[range].fill(0xee);
+            return;
+        }
+        let len = request.len as usize;
+        let bytes = &mut self.engines.bytes(host, own)[range][..len];
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = colour(end, number, at));
+    }
+
+    fn post_receive(&mut self, end: usize) -> bool {
+        let this = &mut self.ends[end];
+        if this.receives.len() as u64 >= RECEIVES {
+            return false;
+        }
+        let number = this.next_receive;
+        this.next_receive += 1;
+        this.receives.push_back(number);
+        let (host, qpn, buffers) = (this.host, this.qpn, this.buffers);
+        let (addr, lkey) = self.engines.region(host, buffers);
+        let at = number % RECEIVES * u64::from(PLACE);
+        // Too short for a full packet where every message is one.
+        let sge = Sge { addr: addr + at, len: RECEIVE, lkey };
+        self.engines.post_recv(host, qpn, &RecvRequest { wr_id: number, sges: &[sge] }).expect("room");
+        true
+    }
+
+    fn complete(&mut self, end: usize, completion: &Completion) -> Result<(), String> {
+        if matches!(completion.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
+            return self.receive(end, completion);
+        }
+        let number = completion.wr_id;
+        let wrong = |what: &str| Err(format!("end {end}: {what}: {completion:?}"));
+        let Some(request) = self.ends[end].under_way.remove(&number) else { return wrong("completes twice") };
+        if !self.unordered && self.ends[end].done_before.is_some_and(|before| before > number) {
+            return wrong("out of order");
+        }
+        self.ends[end].done_before = Some(number);
+        let expected = match request.asked {
+            Asked::Refused(status) => status,
+            Asked::LongSend => WcStatus::RemoteInvalidRequest,
+            _ => WcStatus::Success,
+        };
+        if completion.status != expected {
+            return wrong(&format!("{request:?} should end with {expected:?}"));
+        }
+        self.ends[end].free.push(request.place);
+        if expected != WcStatus::Success {
+            self.tally.failed += 1;
+            return Ok(());
+        }
+        self.tally.succeeded += 1;
+        let start = request.place as usize * PLACE as usize;
+        let range = start..start + request.len as usize;
+        let (host, own, inbox) = (self.ends[end].host, self.ends[end].own, self.ends[end ^ 1].inbox);
+        match request.asked {
+            Asked::Write { .. } => {
+                let bytes = &self.engines.bytes(1 - host, inbox)[range];
+                if let Some(at) = (0..bytes.len()).find(|at| bytes[*at] != colour(end, number, *at)) {
+                    return wrong(&format!("byte {at} of {request:?} is wrong"));
+                }
+            }
+            Asked::Add => {
+                let word: [u8; 8] = self.engines.bytes(host, own)[range].try_into().expect("eight bytes");
+                if !self.ends[end].found.insert(u64::from_ne_bytes(word)) {
+                    return wrong("two additions found the same value");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, end: usize, completion: &Completion) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("end {end} receives: {what}: {completion:?}"));
+        if self.ends[end].receives.pop_front() != Some(completion.wr_id) {
+            return wrong("receives are used in order");
+        }
+        if completion.status == WcStatus::LocalLength && self.ends[end].too_long > 0 {
+            self.ends[end].too_long -= 1;
+            return Ok(());
+        }
+        let Some(len) = self.ends[end].coming.remove(&completion.word) else { return wrong("nobody sent it") };
+        if completion.status != WcStatus::Success || completion.byte_len != len {
+            return wrong(&format!("{len} bytes were sent"));
+        }
+        self.tally.received += 1;
+        if completion.opcode == WcOpcode::Recv {
+            let start = (completion.wr_id % RECEIVES) as usize * PLACE as usize;
+            let (host, buffers) = (self.ends[end].host, self.ends[end].buffers);
+            let bytes = &self.engines.bytes(host, buffers)[start..start + len as usize];
+            let number = u64::from(completion.word);
+            if let Some(at) = (0..bytes.len()).find(|at| bytes[*at] != colour(end ^ 1, number, *at)) {
+                return wrong(&format!("byte {at} is wrong"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a receive takes: less than a packet, so that messages of one can be too long.
+const RECEIVE: u32 = MTU - 24;
