@@ -5,8 +5,8 @@
 //! The paper does not say with which recovery it runs incasts: this is the better one. With go-back-N:
 //! `{ name = "roce-gbn", control = "rttcc" }`.
 //!
-//! Deviations: an acknowledgement is asked for every 16 packets instead of every 64, since it is acknowledgements that
-//! answer probes here.
+//! Deviations: every packet asks for an acknowledgement, since it is acknowledgements that answer probes here. Adapters
+//! send probes by time; by packets, a flow at its lowest rate would wait 100 ms for the 16th and never recover.
 
 use rnic_policy::{Configured, ControlPolicy, Params, Profile};
 
@@ -17,7 +17,7 @@ pub(super) fn profile() -> Profile {
     Profile {
         name: "roce-rttcc",
         summary: "RoCE as Falcon's paper runs it: ConnectX-7's selective repeat, rates by round trips of probes",
-        ack_every_packets: 16,
+        ack_every_packets: 1,
         control: Configured { policy: control, params: Params::defaults(control.params) },
         ..super::roce_sr::profile()
     }

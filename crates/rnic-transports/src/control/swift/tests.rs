@@ -290,7 +290,7 @@ fn f23_every_result_comes_with_every_answer() {
     assert_eq!(packets(&calm), 32.0 + 96.0 / 1_024.0, "fcwnd: 3/32 more");
     assert_eq!(calm.ncwnd, 65);
     assert_eq!(calm.gap, Gap::NONE);
-    assert_eq!((calm.alpha_requests, calm.alpha_responses), (Alpha::code(6), Alpha::code(6)), "an eighth");
+    assert_eq!((calm.alpha_requests, calm.alpha_responses), (Alpha::code(3), Alpha::code(3)), "as much as is free");
     assert_eq!(calm.ack_rate, AckRate::code(4), "about one in 8.5");
     for _ in 0..8 {
         driver.ack(5_000, 0, 2_500);
@@ -344,19 +344,19 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
     let base = calm.ack(500, 1, 100);
     // Target: 191 + 246 / sqrt(32) - 15 = 219; 900 is more than four times that.
     let delayed = slow.ack(500, 0, 900);
-    assert_eq!([delayed.alpha_requests, delayed.alpha_responses], [Alpha::code(8); 2], "a quarter of it");
+    assert_eq!([delayed.alpha_requests, delayed.alpha_responses], [Alpha::code(5); 2], "a quarter of it");
     for _ in 0..30 {
         slow.ack(5_000, 0, 900);
     }
     let worn = slow.last;
-    assert!(packets(&worn) < 1.0 && worn.alpha_requests >= Alpha::code(11), "by the window: {worn:?}");
+    assert!(packets(&worn) < 1.0 && worn.alpha_requests >= Alpha::code(8), "by the window: {worn:?}");
     let unchanged = calm.ack(500, 1, 100);
     assert_eq!((unchanged.alpha_requests, unchanged.alpha_responses), (base.alpha_requests, base.alpha_responses));
     let mut full = Driver::new(&[]);
     full.level(500, 31);
     let held = full.last;
-    assert_eq!((held.alpha_requests, held.alpha_responses), (Alpha::code(7), Alpha::code(6)), "requests alone");
-    assert_eq!(full.again(500, 0, 1, false).alpha_requests, Alpha::code(7), "1/16 on retransmissions");
+    assert_eq!((held.alpha_requests, held.alpha_responses), (Alpha::code(4), Alpha::code(3)), "requests alone");
+    assert_eq!(full.again(500, 0, 1, false).alpha_requests, Alpha::code(4), "half on retransmissions");
 }
 
 #[test]
