@@ -8,3 +8,6 @@ mod verbs;
 
 #[path = "falcon/errors.rs"]
 mod errors;
+
+#[path = "falcon/hostile.rs"]
+mod hostile;

@@ -147,8 +147,8 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
     }
 }
 
-/// A receiver's memory takes half of what the link brings. Its buffers fill, acknowledgements tell, ncwnd closes: goodput
-/// is what memory takes, and hardly anything is refused.
+/// A receiver's memory takes half of what the link brings. Its buffers fill, acknowledgements tell, ncwnd closes:
+/// goodput is what memory takes, and hardly anything is refused.
 #[test]
 fn f18_a_slow_host_holds_senders_back() {
     let text = r#"

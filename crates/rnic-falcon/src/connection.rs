@@ -40,6 +40,8 @@ pub struct Connection {
     number: u32,
     /// The adaptive engine has not heard of it.
     is_fresh: bool,
+    /// Requests whose payload was kept when it died.
+    kept: Vec<Rsn>,
 }
 
 /// What a connection is made with.
@@ -71,6 +73,7 @@ impl Connection {
             gates: [FlowGate::default(); FLOWS_MAX],
             number,
             is_fresh: true,
+            kept: Vec::new(),
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
@@ -175,6 +178,7 @@ impl Connection {
         self.delivery.expire(now, &mut layer);
         layer.tick(now);
         if self.delivery.is_dead() && !layer.transactions.is_dead() {
+            self.kept.extend(layer.transactions.kept());
             layer.die(now);
         }
         self.settle(now);
@@ -190,8 +194,14 @@ impl Connection {
     pub fn die<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         self.delivery.die();
         if !self.transactions.is_dead() {
+            self.kept.extend(self.transactions.kept());
             Layer { transactions: &mut self.transactions, resources, ulp }.die(now);
         }
+    }
+
+    /// Of a connection that is dead: the requests whose payload was kept for their turn, which has not come.
+    pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
+        core::mem::take(&mut self.kept).into_iter()
     }
 
     /// Gives the number back to the adaptive engine: nothing is asked of it after this.

@@ -151,10 +151,10 @@ impl Qp {
     pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.falcon.as_mut().and_then(|falcon| falcon.link.take()) else { return };
         let slot = self.slot;
-        nic.released.extend(link.connection.transactions().kept().map(|rsn| handle(slot, rsn)));
         let Link { connection, mapping, adaptive } = &mut *link;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
+        nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
         connection.leave(&mut nic.adaptives[*adaptive].1);
         if let Some(falcon) = self.falcon.as_mut() {
             falcon.alarms = [Deadline::NEVER; ALARMS_MAX];
