@@ -169,6 +169,7 @@ impl Host {
     #[inline(never)]
     fn run_special(&mut self, horizon: Time, network: &mut Network) {
         match self.falcon {
+            Some(_) if self.nic.is_some() => self.run_with_falcon_and_nic(horizon, network),
             Some(_) => self.run_with_falcon(horizon, network),
             None => self.run_with_nic(horizon, network),
         }

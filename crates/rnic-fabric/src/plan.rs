@@ -45,7 +45,8 @@
 //! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology
 //! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1)
 //!
-//! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing
+//! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing. With Falcon the
+//!                                # cache and what is behind the bus (the NIC's second level) count, and nothing else
 //! enabled = true
 //! qpc_cache = "1.4MB"            # for contexts of queue pairs; or qpc_entries = 256; without either: all fit
 //! bus_latency = "1.2us"          # of a read; and rate each way (126.03Gbps), reads under way (256):

@@ -3,6 +3,9 @@
 mod common;
 
 use common::*;
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
+use rnic_fabric::simulation::QueuePairSpec;
 use rnic_fabric::{Plan, Simulation};
 
 /// F-24: flows of one queue pair have labels that switches send over different uplinks. One host sends to another pod,
@@ -105,4 +108,57 @@ fn f43_the_same_program_over_every_transport() {
             );
         }
     }
+}
+
+/// Nanoseconds of a Read of 8 bytes over a connection that is chosen by chance among so many, one at a time, in a NIC
+/// whose chip holds the state of 256 (figure 21): the median. And the share of packets whose state was not there.
+fn ping_pong(connections: usize, nic: &str) -> (u64, f64) {
+    let manual = ("workload", r#"{ kind = "manual" }"#);
+    let with = [manual, ("transport", r#"{ name = "falcon" }"#), ("nic", nic), ("payload", "checked")];
+    let mut simulation = simulation(WIRE, &with, 1);
+    let spec = QueuePairSpec { sends: 4, receives: 4, sges: 1 };
+    let ends: Vec<_> = (0..connections).map(|_| simulation.connect_by_hand(0, 1, spec).0).collect();
+    let (_, addr, lkey) = simulation.allocate(0, 64);
+    let (_, remote, rkey) = simulation.allocate(1, 64);
+    let mut random = RandomStreams::new(1).stream("choice");
+    let mut times = Vec::new();
+    for wr_id in 0..4_000 {
+        let qpn = ends[random.below(connections as u64) as usize];
+        let op = SendOp::Read { remote: RemoteMemory { addr: remote, rkey } };
+        let sges = &[Sge { addr, len: 8, lkey }];
+        let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
+        let posted = simulation.now();
+        simulation.post_send(0, qpn, &request).expect("an empty queue");
+        let limit = posted + Duration::from_ms(1);
+        let done = loop {
+            if let Some((at, completion)) = simulation.poll(0) {
+                assert_eq!((completion.wr_id, completion.status), (wr_id, WcStatus::Success));
+                break at;
+            }
+            assert!(simulation.now() < limit, "it does not come back");
+            let next = simulation.now() + Duration::from_us(1);
+            simulation.advance(next);
+        };
+        times.push(done.since(posted).as_ns());
+        // Acknowledgements that were held back leave.
+        let quiet = simulation.now() + Duration::from_us(20);
+        simulation.advance(quiet);
+    }
+    times.sort_unstable();
+    let report = finish(simulation);
+    (times[times.len() / 2], report.nic.expect("it is modelled").miss_share)
+}
+
+/// F-38: with misses all the time, a Read is a fraction slower, not a multiple; behind the host's bus it would be.
+#[test]
+fn f38_misses_all_the_time_are_no_cliff() {
+    const OWN: &str = r#"{ qpc_entries = 256, bus_latency = "250ns" }"#;
+    let (few, hits) = ping_pong(64, OWN);
+    let (many, misses) = ping_pong(8_192, OWN);
+    let (host, _) = ping_pong(8_192, r#"{ qpc_entries = 256, bus_latency = "3us" }"#);
+    println!("{few} ns with 64 connections, {many} with 8192 ({misses:.3} misses), {host} from the host's memory");
+    // A Read makes some eight packets come and go; the first at either end finds nothing.
+    assert!(hits < 0.02 && misses > 0.2, "misses: {hits} and {misses}");
+    assert!(many > few && many < few * 3 / 2, "{many} ns after {few}");
+    assert!(host > few * 2, "over the host's bus {host} ns");
 }

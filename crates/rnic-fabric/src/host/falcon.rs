@@ -6,7 +6,7 @@
 
 use rnic_base::Time;
 use rnic_engine::{FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome};
-use rnic_wire::Position;
+use rnic_wire::{Position, Qpn};
 
 use super::Host;
 use super::slow::SlowMemory;
@@ -67,7 +67,7 @@ impl Host {
         }
     }
 
-    fn arrive_with_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+    pub(super) fn arrive_with_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if !entry.has(Flags::FALCON) {
             return self.arrive_out_of_line(now, entry, network);
         }
@@ -141,8 +141,8 @@ impl Host {
             return;
         }
         self.wake = NEVER;
-        let Some(entry) = self.next_falcon_packet(now, network).or_else(|| self.next_packet_out_of_line(now, network))
-        else {
+        let packet = self.next_falcon_packet(now, network).map(|(entry, _)| entry);
+        let Some(entry) = packet.or_else(|| self.next_packet_out_of_line(now, network)) else {
             return;
         };
         self.port.send(now, entry, network);
@@ -151,8 +151,9 @@ impl Host {
 
     /// The engine's next packet, as it travels.
     #[inline]
-    fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
+    pub(super) fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
         let transmit = self.engine.transmit_falcon(now)?;
+        let from = transmit.from;
         let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);
         if let Some(side) = &mut self.falcon {
             side.counts.count(transmit, side.flows);
@@ -162,7 +163,7 @@ impl Host {
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
             self.carriage.load_falcon_bytes(now, &transmit, memory, entry.packet, &mut network.falcon_packets);
         }
-        Some(entry)
+        Some((entry, from))
     }
 
     /// What it has sent, and the most bytes that were on their way into its memory.

@@ -24,6 +24,7 @@
 pub(crate) mod bus;
 pub(crate) mod contexts;
 mod drive;
+mod falcon;
 mod work;
 
 use std::collections::VecDeque;
@@ -174,6 +175,8 @@ pub(crate) struct Nic {
     /// Bytes of both.
     ahead: u64,
     ahead_max: u64,
+    /// With Falcon, instead of all that waits above.
+    falcon: falcon::Waiting,
     stats: Stats,
 }
 
@@ -196,6 +199,7 @@ impl Nic {
             ahead: 0,
             // One latency for the context or the work request, one for the payload; and packets at both ends.
             ahead_max: rate.bytes_in(plan.bus.latency * 2) + 4 * largest_frame,
+            falcon: falcon::Waiting::default(),
             stats: Stats::default(),
         }
     }

@@ -66,9 +66,6 @@ fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(nic) = &plan.nic else { return Ok(()) };
     let wrong = |key, what: String| Err(PlanError::value(key, what));
-    if plan.transport.protocol.falcon().is_some() {
-        return wrong("nic", "is for the RoCE family: the model of its memory knows no Falcon".to_owned());
-    }
     if nic.contexts == Some(0) {
         return wrong("nic.qpc_cache", format!("has no room for a context of {} bytes", nic.context_bytes));
     }

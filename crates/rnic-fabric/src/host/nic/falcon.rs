@@ -1,0 +1,112 @@
+//! A host with Falcon and a cache of connection state: every packet, received or sent, waits until the state of its
+//! connection is on the chip (F-38).
+//!
+//! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
+//! comes from a larger memory of the NIC's own, over enough bandwidth that misses all the time are no cliff. Here that
+//! memory is what stands behind the bus: its latency, its rate, and so many reads at a time, which is what "enough" is
+//! measured by. A plan that makes the bus the host's gets the other curve of the figure.
+//!
+//! Packets whose state is there overtake those whose state is not: a connection's packets stay in order, connections do
+//! not wait for each other. Of what leaves, so many packets ([`AHEAD`]) may wait for their state at once.
+//!
+//! Deviations: the second level is one memory, not a cache before another. Work requests, payload and the pipeline cost
+//! nothing; the RoCE family's model has them. A packet has the time at which the engine made it (T1), so the wait for
+//! state counts as delay of the fabric, as it would in hardware that stamps before its cache.
+
+use std::collections::BTreeMap;
+
+use rnic_base::Time;
+use rnic_wire::Qpn;
+
+use crate::agenda::NEVER;
+use crate::entry::{Entry, Flags};
+use crate::host::Host;
+use crate::port::Network;
+
+/// Packets that wait for the state of their connections.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    arrived: BTreeMap<(Time, u64), Entry>,
+    leaving: BTreeMap<(Time, u64), Entry>,
+    order: u64,
+}
+
+/// Packets that wait to leave, at most: as many as a hundred gigabit link sends in the latency of a read.
+const AHEAD: usize = 64;
+
+fn first(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
+    packets.first_key_value().map_or(NEVER, |((ready, _), _)| *ready)
+}
+
+impl Host {
+    /// Does everything that happens before `horizon`, in the same order as [`Host::run`]; packets whose state has come
+    /// go after arrivals.
+    pub(in crate::host) fn run_with_falcon_and_nic(&mut self, horizon: Time, network: &mut Network) {
+        loop {
+            let arrival = network.links.head(self.ring).time();
+            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
+            let taking = self.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.arrived));
+            let now = arrival.min(start).min(taking).min(self.timer).min(self.wake);
+            if now >= horizon {
+                network.agenda.set(self.node, now);
+                return;
+            }
+            self.stats.events += 1;
+            if arrival == now {
+                let key = network.links.head(self.ring);
+                let entry = network.links.pop(self.ring);
+                self.trace.word(key.word() ^ entry.trace_word());
+                self.fetch_state_of_arrival(now, entry, network);
+            } else if taking == now {
+                let waiting = self.nic.as_mut().and_then(|nic| nic.falcon.arrived.pop_first());
+                let (_, entry) = waiting.expect("just seen");
+                self.arrive_with_falcon(now, &entry, network);
+            } else if start == now {
+                self.start_next(now);
+            } else if self.timer == now {
+                self.engine.tick(now);
+                self.take_completions(now);
+            } else {
+                self.wake = NEVER;
+            }
+            self.offer_falcon_with_state(now, network);
+            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
+        }
+    }
+
+    fn fetch_state_of_arrival(&mut self, now: Time, entry: Entry, network: &mut Network) {
+        let Some(nic) = self.nic.as_mut().filter(|_| entry.has(Flags::FALCON)) else {
+            return self.arrive_with_falcon(now, &entry, network);
+        };
+        let cid = network.falcon_packets.headers(entry.packet).cid;
+        let ready = nic.contexts.access(now, Qpn::new(cid.get()), &mut nic.bus);
+        nic.falcon.order += 1;
+        nic.falcon.arrived.insert((ready, nic.falcon.order), entry);
+    }
+
+    /// Sends what can leave, asks for the state of what comes next, and remembers when to look again.
+    fn offer_falcon_with_state(&mut self, now: Time, network: &mut Network) {
+        if let Some(doorbells) = &mut self.sessions.doorbells {
+            doorbells.clear();
+        }
+        if self.port.is_paused() {
+            return;
+        }
+        while self.nic.as_ref().is_some_and(|nic| nic.falcon.leaving.len() < AHEAD) {
+            let Some((entry, from)) = self.next_falcon_packet(now, network) else { break };
+            let Some(nic) = &mut self.nic else { break };
+            let ready = nic.contexts.access(now, from, &mut nic.bus);
+            nic.falcon.order += 1;
+            nic.falcon.leaving.insert((ready, nic.falcon.order), entry);
+        }
+        let Some(nic) = &mut self.nic else { return };
+        let ready = first(&nic.falcon.leaving);
+        if ready <= now && self.port.free_at <= now {
+            let (_, entry) = nic.falcon.leaving.pop_first().expect("just seen");
+            self.port.send(now, entry, network);
+        }
+        let next = self.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.leaving));
+        // With nothing to send, whoever posts or arrives looks again.
+        self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at) };
+    }
+}
