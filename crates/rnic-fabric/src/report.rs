@@ -116,7 +116,8 @@ pub struct Report {
     pub background: Option<FlowFigures>,
     /// Payload that messages of a closed loop brought between the warm-up and the end of its duration, by that time.
     pub steady_goodput_gbps: Option<f64>,
-    /// Post to completion of every message, where the workload asks for it.
+    /// Post to completion of every message, where the workload asks for it; of those posted after the warm-up, where a
+    /// closed loop has a duration.
     pub latency_us: Option<Spread>,
     /// Request and response packets sent for the first time.
     pub packets_sent: u64,
