@@ -97,6 +97,20 @@ fn a_loop_of_several_clients_has_a_steady_goodput() {
     assert!(bytes < 10_000_000, "what was really sent: {bytes}");
 }
 
+/// What was posted while the link was slow, in the warm-up, is no latency of the steady state.
+#[test]
+fn latencies_of_the_warm_up_do_not_count() {
+    let workload =
+        "{ kind = \"closed-loop\", op = \"write\", message = \"8KB\", queue_pairs = 4, duration = \"400us\" }";
+    let slow = r#"[{ kind = "slow", rate = "1Gbps", until = "100us" }]"#;
+    let worst = |warmup: &str| {
+        let settings = [("workload", workload), ("fault", slow), ("run.warmup", warmup)];
+        run(WIRE, &settings, 3).latency_us.expect("a closed loop has latencies").max
+    };
+    let (all, steady) = (worst("0us"), worst("300us"));
+    assert!(steady * 5.0 < all, "{steady} of {all}");
+}
+
 /// R-2, R-11 to R-15 in a run, R-R12, R-R21: at 1 % loss the paper's pool of 20 units and 70 blocks is enough for one
 /// queue pair and for many, its lists are never walked, and the more queue pairs there are, the more repairs take the
 /// fast path. A tiny pool runs out, and everything still arrives. FaSR loses no more goodput to losses than IRN.
