@@ -1,8 +1,8 @@
 //! The engine behind a latency, in the caller's time: what a simulation needs.
 //!
-//! Source: falcon.md 4.3 and 5.1 (66 ns of work an event, 234 ns of interface, F-R20 adds to the latter). One event is
-//! worked on at a time, in the order in which they came. The response to an event that waits for nobody comes 300 ns
-//! after it.
+//! Source: the public simulator (66 ns of work an event, 234 ns of interface); figure 22b of the paper adds to the
+//! latter. One event is worked on at a time, in the order in which they came. The response to an event that waits for
+//! nobody comes 300 ns after it.
 
 use std::collections::VecDeque;
 

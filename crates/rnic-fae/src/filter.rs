@@ -1,7 +1,7 @@
 //! Which events enter the queue: one outstanding a flow, and fewer of them the fuller the queue is.
 //!
 //! Source: specification 10.6.1 (two predicates, three thresholds of occupancy, no table of what follows from them) and
-//! the public simulator's decisions (falcon.md 5.1). Below the first threshold everything enters; below the second,
+//! the public simulator's decisions. Below the first threshold everything enters; below the second,
 //! what fulfils P1 or P2; below the third, what fulfils P1; above it, what fulfils both; nothing enters a full queue.
 //! P1: the flow's last event is longer ago than `quiet`. P2: more than `packets` of the flow were acknowledged since.
 //!

@@ -1,7 +1,7 @@
 //! Events and responses as they travel: 512 bits each, one cache line.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.6.2 (fields and widths); the order of fields is that of
-//! the public simulator's first generation, in which bit 0 is the lowest bit of the first byte (falcon.md 5.2, 5.3). In
+//! the public simulator's first generation, in which bit 0 is the lowest bit of the first byte. In
 //! `cc_metadata` its split into two and 22 bits is not made.
 //!
 //! Decisions:

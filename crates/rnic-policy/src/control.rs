@@ -1,6 +1,6 @@
 //! Congestion control: how much may be in flight, and how fast.
 //!
-//! The engine's gate is the conjunction of everything that can hold a packet back (targets, conflict C9): the static
+//! The engine's gate is the conjunction of everything that can hold a packet back: the static
 //! cap of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at
 //! line rate.
 //!

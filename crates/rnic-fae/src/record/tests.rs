@@ -79,7 +79,7 @@ fn bytes_of(fields: &[(u32, u64)]) -> [u8; 64] {
     bytes
 }
 
-/// Specification 10.6.2.1 in the order of falcon.md 5.2, then what is ours.
+/// Specification 10.6.2.1 in the order of the public simulator, then what is ours.
 #[test]
 fn f22_an_event_is_its_table_bit_for_bit() {
     let table = [

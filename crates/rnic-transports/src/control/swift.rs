@@ -1,20 +1,20 @@
 //! Swift as Falcon runs it: two windows, one for the fabric by delay and one for the receiving NIC by its buffers.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3 (`target`, `fcwnd`, `ncwnd`, timeouts, gaps), with the
-//! defaults of the public simulator (falcon.md 4.2, 4.3; targets 1.D-1); Swift (SIGCOMM'20) section 3. The parts of one
+//! defaults of the public simulator; Swift (SIGCOMM'20) section 3. The parts of one
 //! idea each: [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (timeouts and gap),
 //! [`plb`] and [`prr`] (paths), [`alpha`] (shares of resources), [`ack_rate`].
 //!
-//! Where the specification contradicts itself or the simulator (falcon.md section 9), by its numbers:
+//! Where the specification contradicts itself or the simulator, this is the side taken:
 //!
-//! * 2: the smoothing factor weighs the old value (0.75), as section 10.3.4 has it;
-//! * 3: flow scaling uses 1/sqrt(w), without which its factor is negative;
-//! * 4: a delay of exactly the target still increases (`<=`, the specification's);
-//! * 5: gap = rtt/fcwnd - rtt, from what is measured and not from the gap before;
-//! * 6: every answer has a timeout, with the gap in it (the simulator's), so that timeouts follow a rising delay;
-//! * 7: both branches of a retransmission are gated by a round trip; the first is for a count of one;
-//! * 8: ncwnd's decrease has the factor `nic_md` of its own parameter list;
-//! * 15: the marker of ncwnd is compared with, and made from, the marker of ncwnd.
+//! * the smoothing factor weighs the old value (0.75), as section 10.3.4 has it;
+//! * flow scaling uses 1/sqrt(w), without which its factor is negative;
+//! * a delay of exactly the target still increases (`<=`, the specification's);
+//! * gap = rtt/fcwnd - rtt, from what is measured and not from the gap before;
+//! * every answer has a timeout, with the gap in it (the simulator's), so that timeouts follow a rising delay;
+//! * both branches of a retransmission are gated by a round trip; the first is for a count of one;
+//! * ncwnd's decrease has the factor `nic_md` of its own parameter list;
+//! * the marker of ncwnd is compared with, and made from, the marker of ncwnd.
 //!
 //! Deviations and choices:
 //!

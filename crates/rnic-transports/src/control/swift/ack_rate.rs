@@ -1,6 +1,6 @@
 //! How often to ask for acknowledgements (the AR bit).
 //!
-//! Source: specification 9.1.3.1, and the public simulator's rule (falcon.md 3.3): every packet while the smaller
+//! Source: specification 9.1.3.1, and the public simulator's rule: every packet while the smaller
 //! window is two packets or less, since then each one is needed to go on; else about one in 8.5 (code 4).
 
 use rnic_policy::control::report::AckRate;

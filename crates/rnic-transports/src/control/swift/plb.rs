@@ -1,6 +1,6 @@
 //! Protective load balancing: a flow that stays congested takes another path.
 //!
-//! Source: PLB (SIGCOMM'22); specification 10.4 (falcon.md 4.4). Packets acknowledged with a delay above 1.01 times the
+//! Source: PLB (SIGCOMM'22); specification 10.4. Packets acknowledged with a delay above 1.01 times the
 //! target count as congested. A round ends when a window's worth has been acknowledged: with half of its packets
 //! congested, or more, it is a congested round, and after `plb_rounds` of those in a row the path is changed and
 //! counting begins anew. NACKs and retransmissions do not count.

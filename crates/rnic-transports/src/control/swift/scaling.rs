@@ -1,8 +1,8 @@
 //! Flow scaling: the smaller a window, the longer the delay it may see, so that many small flows keep a queue.
 //!
-//! Source: specification 10.3.2 with the erratum of falcon.md section 9, number 3: `alpha/sqrt(w) + beta` between 0 and
-//! the range, where `alpha = range / (1/sqrt(w_min) - 1/sqrt(w_max))` and `beta = -alpha/sqrt(w_max)`; windows of 0.1
-//! and 256 packets are the ends.
+//! Source: specification 10.3.2 with the form that Swift (SIGCOMM'20) has, where the specification's is negative:
+//! `alpha/sqrt(w) + beta` between 0 and the range, where `alpha = range / (1/sqrt(w_min) - 1/sqrt(w_max))` and `beta =
+//! -alpha/sqrt(w_max)`; windows of 0.1 and 256 packets are the ends.
 //!
 //! In integers: the window is shifted by an even number of bits into [1, 4), 1/sqrt is read from a table of 192 steps
 //! and drawn straight between two of them. The error of 1/sqrt is at most 1/10000 of its value, that of the extra delay
@@ -90,7 +90,7 @@ mod tests {
     fn extra_is_what_the_formula_gives() {
         let range = 763.0;
         let alpha = range / (1.0 / 0.1f64.sqrt() - 1.0 / 16.0);
-        assert!((alpha - 246.2).abs() < 0.2, "falcon.md 4.3");
+        assert!((alpha - 246.2).abs() < 0.2, "the simulator's constants");
         for fcwnd in 1..=WINDOW_MAX {
             let exact = (alpha / (f64::from(fcwnd) / 1_024.0).sqrt() - alpha / 16.0).clamp(0.0, range);
             let made = f64::from(extra(fcwnd, 763));

@@ -1,7 +1,7 @@
 //! Times: the gate of one change a round trip, the smoothed round trip, timeouts, the gap between packets.
 //!
 //! Source: specification 10.3.4 and 10.3.5; paper, sections 4.1 and 4.2 and table 3 (which asks for RACK's and TLP's
-//! times, that the specification does not have); falcon.md 3.7. RACK: what was sent so long ago that the newest round
+//! times, that the specification does not have). RACK: what was sent so long ago that the newest round
 //! trip and a quarter of the smoothed one have passed is lost. TLP: two smoothed round trips, and the time for which a
 //! receiver may hold an acknowledgement back.
 //!
