@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 
-use rnic_base::{Psn, RandomStream, Time};
+use rnic_base::{RandomStream, Time};
 use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
 use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
 use rnic_wire::falcon::psp::{self, Cipher, Header};
@@ -122,18 +122,14 @@ impl Falcon {
         self.guards.remove(&qpn);
     }
 
-    /// Notes whom a queue pair is connected to, on the way `addresses`.
+    /// Notes whom a queue pair is connected to, on the way `addresses`, and makes its keys.
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
-        if let Some(guard) = self.guards.get_mut(&qpn) {
-            guard.connect(qpn, connection, addresses);
-        }
-    }
-
-    /// Notes the first sequence number of a connected queue pair: now both ends know all that keys are made of.
-    pub(crate) fn protect(&mut self, qpn: Qpn, sq_psn: Psn) {
-        let Self { protection: Some(protection), random, guards, .. } = self else { return };
+        let Self { protection, random, guards, .. } = self;
         if let Some(guard) = guards.get_mut(&qpn) {
-            guard.protect(protection, sq_psn, random.bits());
+            guard.connect(connection.peer, addresses.dst().ip());
+            if let Some(protection) = protection {
+                guard.protect(protection, addresses, (qpn, connection.dest_qpn), random.bits());
+            }
         }
     }
 

@@ -32,8 +32,9 @@
 //! - The *cookie* of the PSP header is a number that the sender has drawn at random for this direction. No two senders
 //!   have the same key, even if programs choose equal numbers again and again; the receiver learns it from the first
 //!   packet that is authentic, and believes no other afterwards.
-//! - What the other end contributes to the names (queue pair number and first sequence number) is random too, so that
-//!   packets of an earlier connection are worth nothing in a later one.
+//! - What the receiver contributes to the names, its connection's number, is random too, and so is where its sequence
+//!   numbers begin: packets of an earlier connection open in a later one only if both ends have drawn the same numbers
+//!   again, and then only before the peer's first, and are outside of its window.
 //! - There is no forward secrecy: who learns the secret reads what was recorded before.
 //!
 //! # Rotation

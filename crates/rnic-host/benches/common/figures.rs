@@ -13,6 +13,15 @@ impl Figures {
         }
     }
 
+    /// The median over rounds of a figure that was added.
+    #[allow(dead_code, reason = "not every bench judges")]
+    pub fn median(&self, name: &str) -> f64 {
+        let (_, values) = self.0.iter().find(|(known, _)| known == name).expect("a figure that was added");
+        let mut values = values.clone();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    }
+
     /// Prints a row a name: median, least, most.
     pub fn print(&mut self) {
         println!("{:<44} {:>9} {:>9} {:>9}", "", "median", "least", "most");

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use rnic_base::{Psn, Time};
-use rnic_engine::{PeerId, QpConnection};
+use rnic_base::Time;
+use rnic_engine::PeerId;
 use rnic_psp::{Context, Opener, Refusal, Sealer, Vector};
 use rnic_wire::falcon::psp::{Header, Layout};
 use rnic_wire::falcon::{Cid, FlowLabel};
@@ -17,19 +17,9 @@ use crate::stats::RxDrop;
 pub(crate) struct Guard {
     /// Its packets take several paths.
     spreads: bool,
-    far: Option<FarEnd>,
+    /// Whom it is connected to, and where packets of theirs come from.
+    far: Option<(PeerId, IpAddr)>,
     keys: Option<Box<Keys>>,
-}
-
-/// Whom it is connected to.
-#[derive(Clone, Copy, Debug)]
-struct FarEnd {
-    peer: PeerId,
-    here: IpAddr,
-    there: IpAddr,
-    local: Cid,
-    remote: Cid,
-    rq_psn: Psn,
 }
 
 #[derive(Debug)]
@@ -47,35 +37,33 @@ impl Guard {
         self.spreads
     }
 
-    pub(super) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
-        let cid = |qpn: Qpn| Cid::new(qpn.get());
-        self.keys = None;
-        self.far = Some(FarEnd {
-            peer: connection.peer,
-            here: addresses.src().ip(),
-            there: addresses.dst().ip(),
-            local: cid(qpn),
-            remote: cid(connection.dest_qpn),
-            rq_psn: connection.rq_psn,
-        });
+    pub(super) fn connect(&mut self, peer: PeerId, at: IpAddr) {
+        (self.far, self.keys) = (Some((peer, at)), None);
     }
 
-    /// Makes the keys of both directions. What both ends call a direction: who sends and who receives, by address,
-    /// connection and first sequence number.
-    pub(super) fn protect(&mut self, protection: &Protection, sq_psn: Psn, cookie: u64) {
-        let Some(far) = self.far.filter(|_| self.keys.is_none()) else { return };
-        let here = (far.here, far.local, sq_psn);
-        let there = (far.there, far.remote, far.rq_psn);
+    /// Makes the keys of both directions, of a queue pair and the one it is connected to. What both ends call a
+    /// direction: who sends and who receives, by address and connection. First sequence numbers are not among it, for a
+    /// queue pair that only receives may never be told its own.
+    pub(super) fn protect(
+        &mut self,
+        protection: &Protection,
+        addresses: &Addresses,
+        (local, remote): (Qpn, Qpn),
+        cookie: u64,
+    ) {
+        let [local, remote] = [local, remote].map(|qpn| Cid::new(qpn.get()));
+        let here = (addresses.src().ip(), local);
+        let there = (addresses.dst().ip(), remote);
         let Protection { secret, cipher } = protection;
-        let sealer = Sealer::new(secret, *cipher, &context(here, there), far.remote, cookie);
-        let opener = Opener::new(secret, *cipher, &context(there, here), far.local);
+        let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
+        let opener = Opener::new(secret, *cipher, &context(there, here), local);
         self.keys = Some(Box::new(Keys { sealer, opener }));
     }
 
     /// The peer, if packets from `source` can be its.
     #[inline]
     pub(super) fn peer_at(&self, source: IpAddr) -> Option<PeerId> {
-        self.far.as_ref().filter(|far| far.there == source).map(|far| far.peer)
+        self.far.filter(|(_, at)| *at == source).map(|(peer, _)| peer)
     }
 
     /// Whether there is a key to seal with.
@@ -108,13 +96,11 @@ impl Guard {
 }
 
 /// What both ends call the direction from `from` to `to`.
-fn context(from: (IpAddr, Cid, Psn), to: (IpAddr, Cid, Psn)) -> Context {
+fn context(from: (IpAddr, Cid), to: (IpAddr, Cid)) -> Context {
     let octets = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     };
-    let of = |(ip, cid, psn): (IpAddr, Cid, Psn)| {
-        [&octets(ip)[..], &cid.get().to_be_bytes(), &psn.value().to_be_bytes()].concat()
-    };
+    let of = |(ip, cid): (IpAddr, Cid)| [&octets(ip)[..], &cid.get().to_be_bytes()].concat();
     Context::new(&[of(from), of(to)].concat())
 }

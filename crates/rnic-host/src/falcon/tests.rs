@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rnic_base::{Psn32, RandomStreams, Serial};
+use rnic_base::{Psn, Psn32, RandomStreams, Serial};
 use rnic_engine::{RnrTimer, TransmitKind};
 use rnic_wire::falcon::rdma::{self, Operation};
 use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
@@ -10,31 +10,30 @@ use rnic_wire::{Position, Reth};
 
 use super::*;
 
-const LEFT: (&str, u32, u32) = ("10.0.0.1:4791", 0x11, 0x100);
-const RIGHT: (&str, u32, u32) = ("10.0.0.2:4791", 0x22, 0x200);
+const LEFT: (&str, u32) = ("10.0.0.1:4791", 0x11);
+const RIGHT: (&str, u32) = ("10.0.0.2:4791", 0x22);
 
 fn protection(cipher: Cipher) -> Option<Protection> {
     Some(Protection { secret: Secret::new([3; 32]), cipher })
 }
 
 /// The Falcon of one end, connected to the other.
-fn end(protection: Option<Protection>, seed: u64, here: (&str, u32, u32), there: (&str, u32, u32)) -> Falcon {
+fn end(protection: Option<Protection>, seed: u64, here: (&str, u32), there: (&str, u32)) -> Falcon {
     let mut falcon = Falcon::new(protection, RandomStreams::new(seed).stream("psp"));
     let profile = rnic_transports::select("falcon", [("flows", "4")]).expect("a transport");
     let transport = Arc::new(Transport::new(profile).expect("whole"));
-    let (qpn, sq_psn) = (Qpn::new(here.1), Psn::new(here.2));
+    let qpn = Qpn::new(here.1);
     falcon.add(qpn, &transport);
     let addresses = Addresses::new(here.0.parse().expect("an address"), there.0.parse().expect("an address"));
     let connection = QpConnection {
         peer: PeerId(7),
         dest_qpn: Qpn::new(there.1),
-        rq_psn: Psn::new(there.2),
+        rq_psn: Psn::new(5),
         mtu: 1_024,
         min_rnr_timer: RnrTimer::from_code(1),
         max_dest_rd_atomic: 1,
     };
     falcon.connect(qpn, &connection, &addresses.expect("both IPv4"));
-    falcon.protect(qpn, sq_psn);
     falcon
 }
 

@@ -224,7 +224,6 @@ impl Nic {
                 return Err(error);
             }
         };
-        self.know_first_psn(qpn, psn);
         self.set_window(peer, theirs.receive_window);
         let reads_max = u32::from(config.reads().min(request.responder_resources));
         let timing = timing(config, &choice, psn, reads_max);

@@ -1,6 +1,6 @@
 //! Falcon's packets between the engine and the sockets, both ways.
 
-use rnic_base::{Psn, Time};
+use rnic_base::Time;
 use rnic_engine::{Engine, FalconArrival, FalconTransmit, ModifyError, QpAttributes, QpConnection, ResourceError};
 use rnic_wire::Qpn;
 
@@ -33,11 +33,6 @@ impl Nic {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }
         Ok(())
-    }
-
-    /// Notes the first sequence number of what a connected queue pair will send, as early as it is known.
-    pub(super) fn know_first_psn(&mut self, qpn: Qpn, sq_psn: Psn) {
-        self.falcon.protect(qpn, sq_psn);
     }
 }
 

@@ -148,9 +148,7 @@ impl Nic {
     /// When the state or an attribute forbids it.
     pub fn modify_to_rts(&mut self, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
         let now = self.now();
-        self.engine.modify_to_rts(now, qpn, timing)?;
-        self.know_first_psn(qpn, timing.sq_psn);
-        Ok(())
+        self.engine.modify_to_rts(now, qpn, timing)
     }
 
     /// See [`rnic_engine::Engine::modify_to_sqd`].

@@ -148,7 +148,6 @@ impl Nic {
             },
         )?;
         let reads = config.reads().min(reply.responder_resources);
-        self.know_first_psn(*qpn, *psn);
         let now = self.clock.now();
         self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, *psn, reads.into()))?;
         self.set_window(*peer, theirs.receive_window);

@@ -1,0 +1,188 @@
+//! Falcon on sockets against its bars: `cargo bench -p rnic-host --bench falcon [-- ROUNDS]`.
+//!
+//! * at 1 % loss and 5 % reordering: goodput of 64 KiB Writes against its own without, and against `irn`'s;
+//! * 16 senders to one receiver on loopback, a 64 KiB Write each at a time: the 99th percentile against that of TCP for
+//!   the same transfers (64 KiB there, a byte back). Every sender has a thread of its own; TCP's receiver has one for
+//!   each connection, Falcon's one for all. The figure is the median of the senders' percentiles.
+//!
+//! Every round measures all of them one after the other; ratios are of one round, and the medians are judged. Run it on
+//! an idle machine: 17 to 32 threads on few processors measure the scheduler too.
+
+#[path = "common/figures.rs"]
+mod figures;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rnic_base::Probability;
+use rnic_host::perf::{Length, PerfConfig, PerfReport, ServeConfig, measure, serve};
+use rnic_host::{Impairment, Nic, NicConfig};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const WRITE_BYTES: usize = 64 << 10;
+const SENDERS: usize = 16;
+/// Of a measurement.
+const SPAN: rnic_base::Duration = rnic_base::Duration::from_ms(1_000);
+/// Operations of each sender of an incast.
+const OPERATIONS: u64 = 300;
+
+fn main() {
+    // `cargo test` builds benches too, and runs them without this.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(5);
+    let mut figures = figures::Figures::default();
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        lossy(&mut figures);
+        incast(&mut figures);
+    }
+    figures.print();
+    println!();
+    verdict("falcon, bad network / its own without, at least 0.85", figures.median(OWN) >= 0.85);
+    verdict("falcon / irn on the bad network, above 1", figures.median(AGAINST_IRN) > 1.0);
+    verdict("falcon / kernel TCP, 99th percentile of an incast, at most 0.5", figures.median(AGAINST_TCP) <= 0.5);
+}
+
+const OWN: &str = "falcon, bad network / without";
+const AGAINST_IRN: &str = "falcon / irn, bad network";
+const AGAINST_TCP: &str = "falcon / kernel TCP, incast p99";
+
+fn verdict(what: &str, holds: bool) {
+    println!("{}: {what}", if holds { "holds" } else { "FAILS" });
+}
+
+fn lossy(figures: &mut figures::Figures) {
+    let percent = |percent| Probability::ratio(percent, 100);
+    let bad = Impairment { loss: percent(1), reorder: percent(5), ..Impairment::default() };
+    let goodput = |transport: &str, impairment| {
+        let server = Server::start();
+        let report = measured(transport, server.address, impairment, 32, Length::Time(SPAN));
+        server.stop();
+        report.goodput_gbps
+    };
+    let [irn, falcon] = ["irn", "falcon"].map(|transport| {
+        let (free, lost) = (goodput(transport, Impairment::default()), goodput(transport, bad));
+        figures.add(&format!("{transport}, Gbit/s"), free);
+        figures.add(&format!("{transport}, bad network, Gbit/s"), lost);
+        figures.add(&format!("{transport}, bad network / without"), lost / free);
+        lost
+    });
+    figures.add(AGAINST_IRN, falcon / irn);
+}
+
+fn incast(figures: &mut figures::Figures) {
+    let server = Server::start();
+    let falcon = median_of_senders(|start| {
+        let address = server.address;
+        start.wait();
+        let report = measured("falcon", address, Impairment::default(), 1, Length::Count(OPERATIONS));
+        report.latency_us.p99
+    });
+    server.stop();
+    let listener = TcpListener::bind(SocketAddr::new(LOOPBACK, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let receiver = thread::spawn(move || {
+        let threads: Vec<_> = (0..SENDERS).map(|_| answer(&listener)).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("it has not panicked"));
+    });
+    let tcp = median_of_senders(|start| {
+        start.wait();
+        send_by_tcp(address)
+    });
+    receiver.join().expect("it has not panicked");
+    figures.add("falcon, incast p99, us", falcon);
+    figures.add("kernel TCP, incast p99, us", tcp);
+    figures.add(AGAINST_TCP, falcon / tcp);
+}
+
+/// What `sender` measures, on so many threads at once: the median.
+fn median_of_senders(sender: impl Fn(&Barrier) -> f64 + Sync) -> f64 {
+    let start = Barrier::new(SENDERS);
+    let mut values: Vec<f64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| sender(&start))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it has not panicked")).collect()
+    });
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A receiver of TCP transfers: a byte for each that is whole.
+fn answer(listener: &TcpListener) -> thread::JoinHandle<()> {
+    let (mut connection, _) = listener.accept().expect("a sender");
+    connection.set_nodelay(true).expect("a socket");
+    thread::spawn(move || {
+        let mut buffer = vec![0; WRITE_BYTES];
+        while connection.read_exact(&mut buffer).is_ok() {
+            if connection.write_all(&[1]).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+/// Transfers one after the other; the 99th percentile in microseconds.
+fn send_by_tcp(to: SocketAddr) -> f64 {
+    let mut connection = TcpStream::connect(to).expect("somebody listens");
+    connection.set_nodelay(true).expect("a socket");
+    let data = vec![0x5a; WRITE_BYTES];
+    let mut times: Vec<Duration> = (0..OPERATIONS)
+        .map(|_| {
+            let start = Instant::now();
+            connection.write_all(&data).expect("it is connected");
+            connection.read_exact(&mut [0]).expect("it answers");
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() * 99 / 100].as_secs_f64() * 1e6
+}
+
+fn measured(transport: &str, to: SocketAddr, impairment: Impairment, depth: u32, length: Length) -> PerfReport {
+    let config = PerfConfig {
+        transport: transport.to_owned(),
+        size_bytes: WRITE_BYTES as u32,
+        depth,
+        length,
+        impairment,
+        ..PerfConfig::default()
+    };
+    measure(&mut open("client"), to, &config).expect("the server serves")
+}
+
+fn open(name: &str) -> Nic {
+    let bind = SocketAddr::new(LOOPBACK, 0);
+    let config = NicConfig { name: name.to_owned(), ..NicConfig::at(bind) }.with_environment().expect("on or off");
+    Nic::open(config).expect("a free port")
+}
+
+struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tell, told) = std::sync::mpsc::channel();
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut nic = open("server");
+            tell.send(nic.local_addr()).expect("somebody waits");
+            let goes_on = || !stopped.load(Ordering::Relaxed);
+            serve(&mut nic, &ServeConfig::default(), goes_on, |_| {}).expect("it can listen");
+        });
+        Self { address: told.recv().expect("it has opened its NIC"), stop, thread }
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it has not panicked");
+    }
+}
