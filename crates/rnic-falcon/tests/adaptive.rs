@@ -4,10 +4,14 @@ mod two_ends;
 
 use std::cell::Cell;
 
+use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{DeliveryConfig, Departure};
-use rnic_policy::Cwnd;
-use rnic_policy::control::report::FlowActions;
+use rnic_falcon::seam::Window;
+use rnic_policy::control::ControlInterest;
+use rnic_policy::control::report::Carried;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
 use rnic_wire::falcon::{FlowLabel, PacketType};
 use two_ends::link::{Inline, LOST, Link, after};
 use two_ends::{config_of, micros};
@@ -50,6 +54,59 @@ impl Queue {
         }
         DELAY + waits + self.service
     }
+}
+
+/// Another program for the same datapath: a window of 16 packets, whatever happens.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Fixed(u64);
+
+impl Control for Fixed {
+    const NAME: &'static str = "fixed";
+    const SUMMARY: &'static str = "a window of 16 packets";
+    const PARAMS: &'static [ParamSpec] = &[];
+
+    fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
+        let (_, first) = Inline::new("swift", &[]);
+        let flow = Some(FlowActions { fcwnd: Cwnd::packets(16), ..first });
+        (Self(0), ControlActions { flow, ..ControlActions::default() })
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { reports: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, _: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        Self::start(params, view).1
+    }
+
+    fn carry(&self) -> Option<Carried> {
+        None
+    }
+
+    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn f1_another_program_steers_the_same_delivery_layer() {
+    let most = |program: (Inline, FlowActions)| {
+        let mut link = Link::new(config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
+        let (control, first) = program;
+        link.ends[0].control = Some(control);
+        link.ends[0].delivery.obey(0, &first);
+        link.ends[0].upper.pushes(4_000);
+        let mut most = 0;
+        for _ in 0..2_000 {
+            link.run_for(Duration::from_ns(500));
+            most = most.max(link.ends[0].delivery.span(Window::Data));
+        }
+        most
+    };
+    let (fixed, swift) = (most(Inline::of(ControlPolicy::of::<Fixed>(), &[])), most(Inline::new("swift", &[])));
+    assert_eq!(fixed, 16);
+    assert!(swift > 60, "Swift opens up to what the path holds: {swift}");
 }
 
 #[test]

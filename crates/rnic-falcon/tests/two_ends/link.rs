@@ -78,7 +78,11 @@ pub struct Inline {
 impl Inline {
     /// The policy called `name`, with its defaults but for these parameters, and its first word.
     pub fn new(name: &str, options: &[(&str, &str)]) -> (Self, FlowActions) {
-        let policy = rnic_transports::control::find(name).expect("a registered control policy");
+        Self::of(rnic_transports::control::find(name).expect("a registered control policy"), options)
+    }
+
+    /// This policy.
+    pub fn of(policy: ControlPolicy, options: &[(&str, &str)]) -> (Self, FlowActions) {
         let mut params = Params::defaults(policy.params);
         for (name, value) in options {
             assert_eq!(params.set(policy.params, name, value), Ok(true), "{name}");
