@@ -330,11 +330,15 @@ impl Target {
         let taken = !matches!(state, State::NotReady { .. });
         if taken {
             with.stats.delivered += u64::from(!matches!(state, State::Refused(_)));
-            if let Some(rx) = entry.rx.take() {
-                with.resources.release(rx);
-            }
         } else {
             with.stats.not_ready += 1;
+        }
+        // A Push that is not ready comes again, and holds nothing until then: without order, nothing else would keep
+        // room for those that the upper layer waits for.
+        if (taken || is_push)
+            && let Some(rx) = entry.rx.take()
+        {
+            with.resources.release(rx);
         }
         if is_push && quiet != Some(seq) {
             match state {

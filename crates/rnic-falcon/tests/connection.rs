@@ -1,0 +1,236 @@
+//! Whole connections: both layers and the adaptive engine, two ends and a bad link, driven as a NIC would.
+//!
+//! A failing run names its seed; `FALCON_SEED=<seed> cargo test -p rnic-falcon --test connection` runs it alone.
+
+mod two_ends;
+
+use std::collections::BTreeMap;
+
+use rnic_base::{BitRate, Duration, Psn32, RandomStream, RandomStreams, Time};
+use rnic_fae::{Erased, Filter, Latency, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::connection::{Connection, ConnectionConfig};
+use rnic_falcon::delivery::Arrival;
+use rnic_falcon::resources::threshold::Isolation;
+use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::transaction::{
+    Answer, Completion, Kind, Ordering, PullReply, PushReply, Request, Submission, TransactionConfig, UpperLayer,
+};
+use rnic_policy::{Configured, Params};
+use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, RnrTimer, Rsn, Ulp, UlpProtocol};
+use two_ends::config_of;
+
+const TRANSACTIONS: u64 = 300;
+
+/// An upper layer that takes everything, but is not ready now and then.
+struct Taking {
+    random: RandomStream,
+    requests: Vec<Rsn>,
+    pulls: Vec<(Rsn, u16)>,
+    completions: Vec<Completion>,
+}
+
+impl UpperLayer for Taking {
+    fn push(&mut self, _: Time, request: &Request) -> PushReply {
+        if self.random.below(20) == 0 {
+            return PushReply::NotReady(RnrTimer::from_code(1));
+        }
+        self.requests.push(request.rsn);
+        PushReply::Done
+    }
+
+    fn pull(&mut self, _: Time, request: &Request) -> PullReply {
+        self.requests.push(request.rsn);
+        self.pulls.push((request.rsn, request.length));
+        PullReply::Later
+    }
+
+    fn complete(&mut self, _: Time, completion: &Completion) {
+        self.completions.push(*completion);
+    }
+}
+
+/// One end: a NIC with one connection.
+struct End {
+    connection: Connection,
+    resources: Resources,
+    adaptive: AdaptiveEngine,
+    ulp: Taking,
+    submitted: u64,
+    busy_until: Time,
+}
+
+impl End {
+    /// What a driver does after each input.
+    fn follow_up(&mut self, now: Time) {
+        let Self { connection, resources, adaptive, ulp, .. } = self;
+        while let Some((rsn, length)) = ulp.pulls.first().copied() {
+            let length = u32::from(length);
+            let answer = Answer { payload_len: length, length, ulp: Ulp::None };
+            if connection.answer(resources, rsn, &answer).is_err() {
+                break;
+            }
+            ulp.pulls.remove(0);
+        }
+        connection.consult(now, resources, adaptive);
+        while let Some((name, response)) = adaptive.poll(now) {
+            assert_eq!(name, 7, "the answer is for the connection that asked");
+            connection.obey(&response);
+        }
+    }
+
+    fn submit(&mut self) {
+        while self.submitted < TRANSACTIONS {
+            let kind = if self.ulp.random.below(2) == 0 { Kind::Push } else { Kind::Pull };
+            let length = self.ulp.random.between(1, 4_096) as u16;
+            let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
+            let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: self.submitted };
+            if self.connection.submit(&mut self.resources, &submission).is_err() {
+                return;
+            }
+            self.submitted += 1;
+        }
+    }
+
+    fn wake(&self) -> Option<Time> {
+        // What is due leaves when the link is free.
+        let own =
+            [self.connection.timeout(), self.connection.departure()].map(|at| at.map(|at| at.max(self.busy_until)));
+        own.into_iter().chain([self.adaptive.next_at()]).flatten().min()
+    }
+}
+
+struct Pair {
+    now: Time,
+    ends: [End; 2],
+    wire: BTreeMap<(Time, u64), Event>,
+    count: u64,
+    network: RandomStream,
+    loss: u64,
+}
+
+enum Event {
+    Arrive(usize, Box<Packet>, FlowLabel),
+    Free,
+}
+
+impl Pair {
+    fn pump(&mut self, from: usize) {
+        let now = self.now;
+        loop {
+            let end = &mut self.ends[from];
+            if end.busy_until > now {
+                return;
+            }
+            end.submit();
+            let departure = end.connection.transmit(now, &mut end.resources, &mut end.ulp);
+            end.follow_up(now);
+            let Some(departure) = departure else { return };
+            end.busy_until = now + Duration::from_ns(100);
+            let free = end.busy_until;
+            self.count += 1;
+            self.wire.insert((free, self.count), Event::Free);
+            for copy in [self.network.below(1_000) >= self.loss, self.network.below(1_000) < self.loss / 2] {
+                if copy {
+                    let late = if self.network.below(5) == 0 { self.network.below(30_000) } else { 0 };
+                    self.count += 1;
+                    let arrival = Event::Arrive(1 - from, Box::new(departure.packet), departure.label);
+                    self.wire.insert((now + Duration::from_ns(5_000 + late), self.count), arrival);
+                }
+            }
+        }
+    }
+
+    fn run_until(&mut self, until: Time) {
+        loop {
+            self.pump(0);
+            self.pump(1);
+            let event = self.wire.first_key_value().map(|((at, _), _)| *at);
+            let wakes = [0, 1].map(|end| self.ends[end].wake().map(|at| at.max(self.now)));
+            let next = [event, wakes[0], wakes[1]].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= until) else { return };
+            self.now = next;
+            if event == Some(next) {
+                let Some((_, Event::Arrive(to, packet, label))) = self.wire.pop_first() else { continue };
+                let end = &mut self.ends[to];
+                let arrival = Arrival { packet: &packet, label, marked: false, hops: 2 };
+                end.connection.receive(next, &arrival, &mut end.resources, &mut end.ulp);
+                end.follow_up(next);
+                continue;
+            }
+            for end in self.ends.iter_mut().zip(wakes).filter(|(_, wake)| *wake == Some(next)).map(|(end, _)| end) {
+                end.connection.expire(next, &mut end.resources, &mut end.ulp);
+                end.follow_up(next);
+            }
+        }
+    }
+}
+
+fn end(seed: u64, ordering: Ordering, flows: u8, latency: Option<Latency>, ours: u32, theirs: u32) -> End {
+    let policy = rnic_transports::control::find("swift").expect("a registered control policy");
+    let program = Erased(Configured { policy, params: Params::defaults(policy.params) });
+    let line_rate = BitRate::gbps(200);
+    let config = ProcessorConfig { form: AdaptiveEngine::FORM, connections: 1, line_rate, mtu: 4_096 };
+    let placement = Placement { latency, queue: 64, filter: Filter::open(64) };
+    let mut adaptive = AdaptiveEngine::new(program, &config, &placement).expect("Swift understands reports");
+    let mut delivery = config_of("rack-tlp", "largest-window");
+    (delivery.flows, delivery.accept_stale, delivery.ordered) = (flows, flows > 1, ordering == Ordering::Ordered);
+    let first_rsn = [Psn32::new(ours), Psn32::new(theirs)];
+    (delivery.first_sent, delivery.first_received) = ([first_rsn[0]; 2], [first_rsn[1]; 2]);
+    let transactions = TransactionConfig {
+        ordering,
+        protocol: UlpProtocol::Rdma,
+        mtu: 4_096,
+        outstanding: 64,
+        timeout: Duration::from_secs(5),
+        isolation: Isolation::Dynamic,
+    };
+    let config = ConnectionConfig { transactions, delivery, first_rsn };
+    let connection = Connection::new(&config, &mut adaptive, 7).expect("there is room");
+    let random = RandomStreams::new(seed).stream(if ours > theirs { "left" } else { "right" });
+    let ulp = Taking { random, requests: Vec::new(), pulls: Vec::new(), completions: Vec::new() };
+    let resources = Resources::new(ResourceConfig::GBPS_200);
+    End { connection, resources, adaptive, ulp, submitted: 0, busy_until: Time::ZERO }
+}
+
+fn run(seed: u64, loss: u64) -> Pair {
+    let mut random = RandomStreams::new(seed).stream("config");
+    let ordering = if random.below(2) == 0 { Ordering::Ordered } else { Ordering::Unordered };
+    let flows = [1, 4][random.below(2) as usize];
+    let latency = (random.below(2) == 0).then_some(Latency::FALCON);
+    // The numbers of either end are its own, and wrap.
+    let (left, right) = (u32::MAX - 20, 1_000);
+    let ends = [end(seed, ordering, flows, latency, left, right), end(seed, ordering, flows, latency, right, left)];
+    let network = RandomStreams::new(seed).stream("network");
+    let mut pair = Pair { now: Time::from_us(1_000), ends, wire: BTreeMap::new(), count: 0, network, loss };
+    pair.run_until(Time::from_us(4_000_000));
+    for (side, end) in pair.ends.iter().enumerate() {
+        let completions = &end.ulp.completions;
+        assert_eq!(completions.len() as u64, TRANSACTIONS, "seed {seed}, end {side}");
+        assert!(completions.iter().all(|done| done.code == CompletionCode::Ack), "seed {seed}, end {side}");
+        let mut tags: Vec<u64> = completions.iter().map(|done| done.tag).collect();
+        assert!(ordering == Ordering::Unordered || tags.is_sorted(), "seed {seed}, end {side}: out of order");
+        tags.sort_unstable();
+        assert!(tags.into_iter().eq(0..TRANSACTIONS), "seed {seed}, end {side}: one completes twice");
+        assert_eq!(end.ulp.requests.len() as u64, TRANSACTIONS, "seed {seed}, end {side}: of its peer");
+        assert!(end.resources.is_idle() && !end.connection.is_dead(), "seed {seed}, end {side}");
+    }
+    pair
+}
+
+#[test]
+fn whole_connections_bring_everything_once_over_a_bad_link() {
+    if let Ok(seed) = std::env::var("FALCON_SEED") {
+        run(seed.parse().expect("a seed is a number"), 60);
+        return;
+    }
+    (0..40).for_each(|seed| drop(run(seed, 60)));
+}
+
+#[test]
+fn the_adaptive_engine_is_asked_and_obeyed() {
+    let pair = run(1, 0);
+    for end in &pair.ends {
+        assert_ne!(end.connection.fcwnd(), rnic_policy::Cwnd::packets(32), "it is not what it was at first");
+    }
+}
