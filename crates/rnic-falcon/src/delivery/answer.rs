@@ -24,7 +24,7 @@ const NACKS_MAX: usize = 16;
 
 impl Nacks {
     pub(crate) fn new() -> Self {
-        Self(VecDeque::with_capacity(NACKS_MAX))
+        Self(VecDeque::new())
     }
 
     pub(crate) fn push(&mut self, flow: u8, refused: Received, code: NackCode) {

@@ -78,7 +78,7 @@ const ACK_RATE_FIRST: u32 = 4;
 
 impl Signals {
     pub(crate) fn new() -> Self {
-        let queue = VecDeque::with_capacity(SIGNALS_MAX);
+        let queue = VecDeque::new();
         Self { queue, refused: 0, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct TxWindow {
 }
 
 /// Contexts of a fresh window.
-const RING_FIRST: usize = 32;
+const RING_FIRST: usize = 4;
 
 impl TxWindow {
     pub(crate) fn new(window: Window, first: Psn32, limit: u32) -> Self {
