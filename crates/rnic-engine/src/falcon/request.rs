@@ -78,7 +78,6 @@ impl Requests {
     /// The peer lives.
     #[inline]
     pub(super) fn hear(&mut self) {
-        self.watch = Deadline::NEVER;
         self.silent_periods = 0;
     }
 }
@@ -367,7 +366,8 @@ impl Qp {
             return;
         }
         if self.requester.fetches == 0 || !self.state.sends() {
-            return requests.hear();
+            (requests.watch, requests.silent_periods) = (Deadline::NEVER, 0);
+            return;
         }
         let waits = connection.delivery().is_quiet();
         requests.silent_periods = if waits { requests.silent_periods + 1 } else { 0 };

@@ -212,6 +212,22 @@ fn a_peer_that_owes_data_and_is_silent_is_given_up() {
     assert_eq!(pair.ends[0].state(), QpState::Error);
 }
 
+/// The request is acknowledged, and then nothing comes any more, nor does anything have to leave.
+#[test]
+fn a_peer_that_owes_data_and_has_failed_is_given_up() {
+    let mut pair = Pair::new(&Setup::new(&[]), |sent| match sent.packet.body {
+        Body::PullData { .. } => LOST,
+        _ => DELIVERED,
+    });
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post(0, SendOp::Read { remote }, BASE, 100);
+    pair.run_for(Duration::from_us(100));
+    let qpn = pair.ends[1].qpn;
+    pair.ends[1].engine.modify_to_error(qpn).expect("it lives");
+    pair.run_for(ms(2_000));
+    assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded)]);
+}
+
 #[test]
 fn a_receiver_that_is_never_ready_is_given_up_after_so_many_times() {
     for options in VERBS.into_iter().chain(ALONE) {
