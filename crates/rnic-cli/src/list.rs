@@ -160,7 +160,8 @@ fn text(catalogue: &Catalogue) -> String {
         text += &table::explained(3, options.iter().map(option_row).collect());
         if !over_udp.is_empty() {
             let pairs: Vec<String> = over_udp.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            text += &format!("    over UDP, for software: {}\n", pairs.join(", "));
+            let lines: Vec<String> = pairs.chunks(PAIRS_PER_LINE).map(|pairs| pairs.join(", ")).collect();
+            text += &format!("    over UDP, for software: {}\n", lines.join(",\n      "));
         }
     }
     text += "\nPolicies (exchange a part of a transport: perf --set KIND=NAME, sim --set transport.KIND=NAME)\n";
@@ -218,6 +219,9 @@ const WORKLOADS: &[[&str; 3]] = &[
     ["manual", "", "nothing by itself: programs post work"],
 ];
 
+/// Names and values on a line that fits a terminal.
+const PAIRS_PER_LINE: usize = 4;
+
 const FAULTS: &[[&str; 3]] = &[
     ["drop", "probability", "packets vanish, each by itself"],
     ["burst", "probability, length or end, loss", "packets vanish in bursts"],
@@ -226,6 +230,7 @@ const FAULTS: &[[&str; 3]] = &[
     ["corrupt", "probability", "packets arrive with a wrong bit; the ICRC finds them"],
     ["delay", "delay, jitter", "packets arrive later"],
     ["down", "from, until", "a link carries nothing for a while"],
+    ["slow", "rate, from, until", "a link carries less for a while, or from then on"],
 ];
 
 #[cfg(test)]
