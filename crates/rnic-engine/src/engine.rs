@@ -237,7 +237,7 @@ impl Engine {
         self.core.now = now;
         while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
             match self.qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
-                Some(qp) if qp.falcon.is_none() => {
+                Some(qp) if qp.extra.falcon().is_none() => {
                     qp.armed = crate::timer::Deadline::NEVER;
                     qp.wake_up(&mut self.core, now);
                 }

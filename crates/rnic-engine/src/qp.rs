@@ -6,11 +6,13 @@
 //! * [`fetch`]: the peer's reads and atomics, and the responses to them; FaSR's are sent by the requester;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
+//! * [`extra`]: what only some have, behind one pointer;
 //! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
 //! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
 
 pub(crate) mod clock;
 pub(crate) mod completer;
+pub(crate) mod extra;
 pub(crate) mod fail;
 pub(crate) mod fetch;
 pub(crate) mod gather;
@@ -23,14 +25,13 @@ pub(crate) mod unreliable;
 use std::sync::Arc;
 
 use rnic_base::Seq;
-use rnic_policy::{PathEvent, PathLabel, PathView, PolicyState};
+use rnic_policy::{PathEvent, PathLabel, PathView};
 use rnic_wire::{Headers, Packet, Qpn, RnrTimer};
 
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
-use crate::falcon::FalconQp;
 use crate::mr::Access;
 use crate::stats::QpStats;
 use crate::timer::Deadline;
@@ -38,6 +39,7 @@ use crate::transport::{Service, Transport};
 use crate::{CqId, PdId, PeerId, SrqId};
 
 use completer::ResponseWindow;
+use extra::Extra;
 use regulator::Regulator;
 use requester::Requester;
 use responder::Responder;
@@ -99,8 +101,6 @@ pub(crate) struct Qp {
     pub(crate) turn_packets: u16,
     pub(crate) turn_left: u16,
     pub(crate) label: PathLabel,
-    /// State of the path policy, when it wants to choose per packet.
-    pub(crate) path: Option<Box<PolicyState>>,
     /// Where this queue pair's entry in the timer heap stands.
     pub(crate) armed: Deadline,
     pub(crate) transport: Arc<Transport>,
@@ -109,9 +109,9 @@ pub(crate) struct Qp {
     /// Responses to our reads, in split sequence spaces; made with the first read.
     pub(crate) responses: Option<Box<ResponseWindow>>,
     pub(crate) regulator: Option<Box<Regulator>>,
-    /// The connection, when its packets are Falcon's. Then requester and responder are in no ring, and `peer` is
-    /// nobody, as in unreliable services.
-    pub(crate) falcon: Option<Box<FalconQp>>,
+    /// The state of the path policy, if it keeps any; or the connection, when its packets are Falcon's. Then requester and
+    /// responder are in no ring, and `peer` is nobody, as in unreliable services.
+    pub(crate) extra: Extra,
     /// What only unreliable services need.
     pub(crate) unreliable: Unreliable,
     pub(crate) stats: QpStats,
@@ -122,13 +122,13 @@ impl Qp {
         let transport = attributes.transport.for_service(attributes.service);
         let start = Seq::UNSET;
         let reliable = transport.service == Service::ReliableConnection;
-        let falcon = (reliable && transport.profile.protocol.falcon().is_some()).then(|| Box::new(FalconQp::new()));
+        let is_falcon = reliable && transport.profile.protocol.falcon().is_some();
         let mut qp = Self {
             number,
             slot,
             state: QpState::Reset,
             access: Access::all(),
-            peer: if reliable && falcon.is_none() { PeerId::default() } else { PeerId::NOBODY },
+            peer: if reliable && !is_falcon { PeerId::default() } else { PeerId::NOBODY },
             dest_qpn: Qpn::default(),
             // Nothing is cut into packets before a connection says how; what is posted in the error state is still
             // measured.
@@ -142,18 +142,17 @@ impl Qp {
             turn_packets: 1,
             turn_left: 1,
             label: PathLabel::default(),
-            path: None,
             armed: Deadline::NEVER,
             requester: Requester::new(attributes, start, &transport),
             responder: Responder::new(attributes, start, &transport),
             responses: None,
             regulator: None,
-            falcon,
+            extra: if is_falcon { Extra::new_falcon() } else { Extra::default() },
             unreliable: Unreliable::default(),
             transport,
             stats: QpStats::default(),
         };
-        (qp.requester.queued, qp.responder.queued) = (qp.falcon.is_some(), qp.falcon.is_some());
+        (qp.requester.queued, qp.responder.queued) = (is_falcon, is_falcon);
         qp
     }
 
@@ -197,7 +196,7 @@ impl Qp {
             },
             stats: self.stats,
         };
-        match &self.falcon {
+        match self.extra.falcon() {
             None => info,
             Some(falcon) => falcon.fill(info, self.requester.start, self.responder.start),
         }
@@ -207,7 +206,7 @@ impl Qp {
     pub(crate) fn far_end(&self) -> PeerId {
         match self.transport.service {
             Service::UnreliableConnection => self.unreliable.peer(),
-            _ => self.falcon.as_ref().map_or(self.peer, |falcon| falcon.peer),
+            _ => self.extra.falcon().map_or(self.peer, |falcon| falcon.peer),
         }
     }
 
@@ -278,7 +277,7 @@ impl Qp {
     /// The label for the next packet.
     #[inline]
     pub(crate) fn choose_path(&mut self, now: rnic_base::Time, retransmission: bool) -> PathLabel {
-        if self.path.is_some() {
+        if !self.extra.is_none() {
             self.ask_path(now, &PathEvent::Sending { retransmission });
         }
         self.label
@@ -295,7 +294,7 @@ impl Qp {
     #[cold]
     pub(crate) fn ask_path(&mut self, now: rnic_base::Time, event: &PathEvent) {
         let view = PathView { now, flow_hash: self.flow_hash() };
-        if let Some(state) = &mut self.path {
+        if let Some(state) = self.extra.path_mut() {
             let paths = &self.transport.profile.paths;
             let actions = (paths.policy.on_event)(state, event, &view, &paths.params);
             self.label = actions.label.unwrap_or(self.label);
@@ -305,6 +304,6 @@ impl Qp {
 
 // Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
 // congestion mark lives behind a pointer that is empty until then.
-const _: () = assert!(size_of::<Qp>() <= 464);
+const _: () = assert!(size_of::<Qp>() <= 456);
 
 const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);

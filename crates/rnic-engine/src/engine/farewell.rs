@@ -18,7 +18,7 @@ impl Engine {
         let Self { qps, core, .. } = self;
         let Some(qp) = qps.find(qpn) else { return false };
         let talks = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
-        if !talks || qp.falcon.is_some() || qp.transport.service != Service::ReliableConnection {
+        if !talks || qp.extra.falcon().is_some() || qp.transport.service != Service::ReliableConnection {
             return false;
         }
         let responder = &qp.responder;

@@ -2,7 +2,7 @@
 
 use rnic_base::limits::{COMPLETIONS_MAX, MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
 use rnic_base::{Seq, Time};
-use rnic_policy::{PathView, PolicyState};
+use rnic_policy::PathView;
 use rnic_wire::Qpn;
 
 use super::Engine;
@@ -11,6 +11,7 @@ use crate::cq::{Cq, Notify};
 use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
 use crate::falcon::Nic;
 use crate::mr::{Access, Key, MemoryRegion};
+use crate::qp::extra::Extra;
 use crate::qp::{Qp, QpInfo, QpState};
 use crate::srq::Srq;
 use crate::transport::Service;
@@ -345,7 +346,7 @@ impl Engine {
         let qp = self.change(qpn, QpState::ReadyToReceive)?;
         let start = Seq::start(connection.rq_psn);
         match qp.transport.service {
-            Service::ReliableConnection => match &mut qp.falcon {
+            Service::ReliableConnection => match qp.extra.falcon_mut() {
                 None => qp.peer = connection.peer,
                 Some(falcon) => falcon.peer = connection.peer,
             },
@@ -384,12 +385,12 @@ impl Engine {
                 qp.requester.start = start;
                 qp.requester.window = SendWindow::new(start, &qp.transport);
             }
-            if qp.falcon.is_none() {
+            if qp.extra.falcon().is_none() {
                 qp.start_paths(now);
                 qp.start_regulator(core, now);
             }
         }
-        if qp.falcon.is_some() {
+        if qp.extra.falcon().is_some() {
             qp.begin_sending_falcon(core);
         }
         qp.wake_requester(core);
@@ -404,7 +405,7 @@ impl Engine {
         self.change(qpn, QpState::SendQueueDrained)?.state = QpState::SendQueueDrained;
         let Self { core, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        if qp.falcon.is_some() {
+        if qp.extra.falcon().is_some() {
             qp.drain_falcon(core);
             return Ok(());
         }
@@ -487,6 +488,8 @@ impl Qp {
         let (state, label) = (paths.policy.start)(&paths.params, &view);
         self.label = label;
         let keeps_state = self.transport.path_per_packet || paths.policy.state_bytes > 0;
-        self.path = keeps_state.then(|| Box::<PolicyState>::new(state));
+        if keeps_state {
+            self.extra = Extra::new_path(state);
+        }
     }
 }

@@ -28,7 +28,9 @@ impl Qp {
         arrival: &FalconArrival<'_>,
         dma: &mut D,
     ) -> RxOutcome {
-        let Some(falcon) = &self.falcon else { return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat)) };
+        let Some(falcon) = self.extra.falcon() else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
+        };
         let is_heard = self.state.receives() || self.lingers();
         if !is_heard || falcon.peer != arrival.peer {
             let reason = if is_heard { DropReason::WrongPeer } else { DropReason::State };
@@ -112,7 +114,7 @@ impl Qp {
 
     /// Makes the next packet, in the NIC's `out`, if one may leave now. The ring has let go of this queue pair.
     pub(crate) fn transmit_falcon(&mut self, core: &mut Core, nic: &mut Nic, was_waiting: bool) -> bool {
-        let Some(falcon) = self.falcon.as_mut() else { return false };
+        let Some(falcon) = self.extra.falcon_mut() else { return false };
         if was_waiting {
             falcon.waits = false;
         } else {
@@ -195,7 +197,7 @@ impl Qp {
 
     /// Something may be due.
     pub(crate) fn tick_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
-        let Some(mut link) = self.falcon.as_mut().and_then(|falcon| falcon.link.take()) else { return };
+        let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         let Link { connection, mapping, adaptive } = &mut *link;
         let now = core.now;
         let before = connection.delivery().counters().timeouts;
@@ -212,7 +214,7 @@ impl Qp {
 
     /// An answer of the adaptive engine has come, or the time to send.
     pub(crate) fn awake_falcon(&mut self, nic: &mut Nic, response: Option<&rnic_fae::Response>) {
-        if let (Some(falcon), Some(response)) = (self.falcon.as_mut(), response)
+        if let (Some(falcon), Some(response)) = (self.extra.falcon_mut(), response)
             && let Some(link) = falcon.link.as_mut()
         {
             link.connection.obey(response);
@@ -223,14 +225,14 @@ impl Qp {
     /// Puts this queue pair into the ring of those who can send.
     #[inline]
     pub(super) fn enlist(&mut self, nic: &mut Nic) {
-        if let Some(falcon) = self.falcon.as_mut().filter(|falcon| !falcon.queued) {
+        if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.queued) {
             falcon.queued = true;
             nic.push_ready(self.slot);
         }
     }
 
     fn wait_for_resources(&mut self, nic: &mut Nic) {
-        if let Some(falcon) = self.falcon.as_mut().filter(|falcon| !falcon.waits) {
+        if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.waits) {
             falcon.waits = true;
             nic.push_waiting(self.slot);
         }
@@ -246,7 +248,7 @@ impl Qp {
         let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
         let timeout = timeout.min(link.mapping.requests.watch);
         let is_dead = link.connection.is_dead();
-        if let Some(falcon) = self.falcon.as_mut() {
+        if let Some(falcon) = self.extra.falcon_mut() {
             falcon.link = Some(link);
         }
         nic.arm(&mut core.timers);
@@ -257,14 +259,14 @@ impl Qp {
             return self.end_falcon(core, nic);
         }
         // What is due already leaves with the next packets: the ring has it.
-        if !timeout.is_due(core.now) || !self.falcon.as_ref().is_some_and(|falcon| falcon.queued) {
+        if !timeout.is_due(core.now) || !self.extra.falcon().is_some_and(|falcon| falcon.queued) {
             self.arm_falcon(core, timeout);
         }
     }
 
     /// Sees that this queue pair wakes at `timeout` or earlier.
     fn arm_falcon(&mut self, core: &mut Core, timeout: Deadline) {
-        let Some(falcon) = self.falcon.as_mut() else { return };
+        let Some(falcon) = self.extra.falcon_mut() else { return };
         let alarms = &mut falcon.alarms;
         let count = alarms.iter().take_while(|alarm| alarm.is_set()).count();
         if count > 0 && alarms[count - 1] <= timeout {
@@ -282,7 +284,7 @@ impl Qp {
 
     /// An entry of the timer heap has come up; whether it is one of ours.
     pub(crate) fn disarm_falcon(&mut self, deadline: Deadline) -> bool {
-        let Some(falcon) = self.falcon.as_mut() else { return false };
+        let Some(falcon) = self.extra.falcon_mut() else { return false };
         let found = falcon.alarms.iter().position(|alarm| *alarm == deadline);
         if let Some(index) = found {
             falcon.alarms[index..].rotate_left(1);

@@ -39,7 +39,7 @@ impl Qp {
     #[cold]
     pub(crate) fn begin_sending_falcon(&mut self, core: &mut Core) {
         let attempts = self.attempts_max();
-        if let Some(link) = self.falcon.as_mut().and_then(|falcon| falcon.link.as_mut()) {
+        if let Some(link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.as_mut()) {
             link.connection.set_attempts_max(attempts);
         }
         self.wake_falcon(core);
@@ -63,7 +63,7 @@ impl Qp {
         nic: &mut Nic,
         bases: Option<WindowBases>,
     ) -> Option<Box<Link>> {
-        if let Some(link) = self.falcon.as_mut()?.link.take() {
+        if let Some(link) = self.extra.falcon_mut()?.link.take() {
             return Some(link);
         }
         if !self.state.receives() {
@@ -149,14 +149,14 @@ impl Qp {
 
     /// Ends the connection: what it holds goes back, and nothing more is sent.
     pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
-        let Some(mut link) = self.falcon.as_mut().and_then(|falcon| falcon.link.take()) else { return };
+        let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         let slot = self.slot;
         let Link { connection, mapping, adaptive } = &mut *link;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
         connection.leave(&mut nic.adaptives[*adaptive].1);
-        if let Some(falcon) = self.falcon.as_mut() {
+        if let Some(falcon) = self.extra.falcon_mut() {
             falcon.alarms = [Deadline::NEVER; ALARMS_MAX];
         }
         nic.wake_waiting();

@@ -99,7 +99,7 @@ impl Qp {
     #[inline(never)]
     pub(crate) fn post_elsewhere(&mut self, core: &mut Core, mut wqe: SendWqe, sges: &[Sge]) -> Result<(), PostError> {
         let service = self.transport.service;
-        let shape = self.transport.profile.protocol.falcon().filter(|_| self.falcon.is_some());
+        let shape = self.transport.profile.protocol.falcon().filter(|_| self.extra.falcon().is_some());
         let shape = shape.ok_or(PostError::Unsupported(service))?;
         if WqeOp::allowed(service) & wqe.op.bit() == 0 {
             return Err(PostError::Unsupported(service));

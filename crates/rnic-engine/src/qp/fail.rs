@@ -67,7 +67,7 @@ impl Qp {
         self.release_peer(core);
         self.requester.pause = Deadline::NEVER;
         self.flush(core);
-        if self.falcon.is_some() {
+        if self.extra.falcon().is_some() {
             self.stop_falcon(core);
         }
         if self.srq.is_some() {
@@ -78,7 +78,7 @@ impl Qp {
     /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
     pub(crate) fn leave(&mut self, core: &mut Core) {
         core.pools.release(&mut self.responder.sr);
-        if self.falcon.is_some() {
+        if self.extra.falcon().is_some() {
             self.leave_falcon(core);
         }
         core.forget(self.slot);

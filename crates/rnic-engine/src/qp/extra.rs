@@ -1,0 +1,65 @@
+//! What only some queue pairs have, behind one pointer, which is empty in all others.
+//!
+//! A queue pair has at most one of them: Falcon's flows are labelled by its own layers, which ask no path policy of the
+//! queue pair's.
+
+use rnic_policy::PolicyState;
+
+use crate::falcon::FalconQp;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Extra(Option<Box<Kind>>);
+
+#[derive(Debug)]
+enum Kind {
+    /// What the path policy remembers; boxed, since it is larger than Falcon's part, which idle connections have.
+    Path(Box<PolicyState>),
+    /// Falcon's part.
+    Falcon(FalconQp),
+}
+
+impl Extra {
+    /// The state of a path policy.
+    pub(crate) fn new_path(state: PolicyState) -> Self {
+        Self(Some(Box::new(Kind::Path(Box::new(state)))))
+    }
+
+    /// Falcon's part, of a queue pair that nobody has connected.
+    pub(crate) fn new_falcon() -> Self {
+        Self(Some(Box::new(Kind::Falcon(FalconQp::new()))))
+    }
+
+    /// What the path policy remembers, when it keeps state.
+    #[inline]
+    pub(crate) fn path_mut(&mut self) -> Option<&mut PolicyState> {
+        match self.0.as_deref_mut() {
+            Some(Kind::Path(state)) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Falcon's part, when the queue pair is Falcon's.
+    #[inline]
+    pub(crate) fn falcon(&self) -> Option<&FalconQp> {
+        match self.0.as_deref() {
+            Some(Kind::Falcon(falcon)) => Some(falcon),
+            _ => None,
+        }
+    }
+
+    /// As [`Extra::falcon`].
+    #[inline]
+    pub(crate) fn falcon_mut(&mut self) -> Option<&mut FalconQp> {
+        match self.0.as_deref_mut() {
+            Some(Kind::Falcon(falcon)) => Some(falcon),
+            _ => None,
+        }
+    }
+
+    /// Whether there is nothing.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
