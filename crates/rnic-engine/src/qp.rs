@@ -109,8 +109,8 @@ pub(crate) struct Qp {
     /// Responses to our reads, in split sequence spaces; made with the first read.
     pub(crate) responses: Option<Box<ResponseWindow>>,
     pub(crate) regulator: Option<Box<Regulator>>,
-    /// The state of the path policy, if it keeps any; or the connection, when its packets are Falcon's. Then requester and
-    /// responder are in no ring, and `peer` is nobody, as in unreliable services.
+    /// The state of the path policy, if it keeps any; or the connection, when its packets are Falcon's. Then requester
+    /// and responder are in no ring, and `peer` is nobody, as in unreliable services.
     pub(crate) extra: Extra,
     /// What only unreliable services need.
     pub(crate) unreliable: Unreliable,
