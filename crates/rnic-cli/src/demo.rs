@@ -89,7 +89,7 @@ fn write(folder: &Folder, contest: &Contest) -> Result<(), Failure> {
 }
 
 /// As shipped, then what it should be compared with.
-const TRANSPORTS: [&str; 2] = ["roce-gbn", "irn"];
+const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "falcon"];
 /// Bytes of one Write.
 const WRITE_BYTES: u32 = 64 << 10;
 /// Writes in flight.

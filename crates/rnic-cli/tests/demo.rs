@@ -15,7 +15,7 @@ fn file(folder: &tempfile::TempDir) -> String {
 }
 
 #[test]
-fn a_file_arrives_four_times_and_there_is_a_chart() {
+fn a_file_arrives_six_times_and_there_is_a_chart() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let (file, out) = (file(&folder), folder.path().join("out"));
     let said = rnic(&["demo", "--file", &file, "--out", out.to_str().expect("a plain path"), "--json"]);
@@ -26,8 +26,8 @@ fn a_file_arrives_four_times_and_there_is_a_chart() {
     assert_eq!((&contest["bytes"], &contest["loss"]), (&2_000_000.into(), &0.01.into()));
     let runs = contest["runs"].as_array().expect("runs");
     let names: Vec<_> = runs.iter().map(|run| (run["transport"].as_str(), run["wire"].as_str())).collect();
-    let pairs = [("roce-gbn", "udp"), ("irn", "udp"), ("roce-gbn", "sim"), ("irn", "sim")];
-    assert_eq!(names, pairs.map(|(transport, wire)| (Some(transport), Some(wire))));
+    let pairs = ["udp", "sim"].map(|wire| ["roce-gbn", "irn", "falcon"].map(|transport| (Some(transport), Some(wire))));
+    assert_eq!(names, pairs.concat());
     for run in runs {
         assert_eq!(run["verified"], true, "{run}");
         assert!(run["packets_sent"].as_u64() >= Some(489) && run["goodput_gbps"].as_f64() > Some(0.0), "{run}");
@@ -35,12 +35,13 @@ fn a_file_arrives_four_times_and_there_is_a_chart() {
         let last = run["delivered"].as_array().and_then(|points| points.last()).expect("a course");
         assert_eq!(last[1], 2_000_000, "the line ends with the last byte: {run}");
     }
-    for run in &runs[..2] {
+    for run in &runs[..3] {
         let all = run["goodputs_gbps"].as_array().expect("those of all transfers");
         assert!(all.len() > 1 && all.contains(&run["goodput_gbps"]), "{run}");
     }
     let again = |index: usize| runs[index]["packets_retransmitted"].as_u64().expect("a number");
-    assert!(again(2) > again(3), "go-back-N sends more again: {} and {}", again(2), again(3));
+    assert!(again(3) > again(4), "go-back-N sends more again than IRN: {} and {}", again(3), again(4));
+    assert!(again(3) > again(5), "go-back-N sends more again than Falcon: {} and {}", again(3), again(5));
     let page = fs::read_to_string(out.join("demo.html")).expect("the chart");
     assert!(page.contains("<svg") && page.contains("a file") && page.contains("Simulated"));
     assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "it stands alone");

@@ -42,7 +42,7 @@ pub struct Bar {
 const WIDTH: f64 = 460.0;
 const LABEL_WIDTH: f64 = 78.0;
 /// Room for the text at the end of a full bar.
-const TEXT_WIDTH: f64 = 118.0;
+const TEXT_WIDTH: f64 = 130.0;
 const BAR_HEIGHT: f64 = 26.0;
 const BAR_PITCH: f64 = 34.0;
 const GROUP_HEAD: f64 = 30.0;
@@ -118,7 +118,7 @@ mod tests {
         let group = BarGroup { label: "g".into(), full: None, bars: vec![bar(50.0), bar(100.0), bar(0.0)] };
         let drawn = BarChart { description: "d".into(), groups: vec![group] }.draw().into_string();
         let widths: Vec<&str> = drawn.split("width=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-        assert_eq!(widths, ["132", "264", "0"]);
+        assert_eq!(widths, ["126", "252", "0"]);
         assert!(drawn.contains("a&lt;b"), "names are escaped");
     }
 }

@@ -45,6 +45,8 @@ const TICKS: usize = 5;
 /// Points that are drawn of a line, at most: more cannot be told apart.
 const POINTS_MAX: usize = 700;
 const LABEL_HEIGHT: f64 = 17.0;
+/// Places that are tried before labels may meet: a few lines with ten places each.
+const TRIES_MAX: usize = 20_000;
 /// Widths of a character, on average and generously.
 const LABEL_CHARACTER: f64 = 8.0;
 const TICK_CHARACTER: f64 = 7.0;
@@ -116,31 +118,89 @@ impl LineChart {
     }
 
     /// Where each label stands: at the end of its line, inside the picture, apart from other labels and lines.
-    fn label_places(&self) -> Vec<(f64, f64, &'static str)> {
-        let mut taken: Vec<Area> = Vec::new();
-        let mut places = Vec::new();
-        for (index, series) in self.series.iter().enumerate() {
-            let (x, y) = series.points.last().map_or((LEFT, TOP), |(x, y)| (self.at_x(*x), self.at_y(*y)));
-            let width = series.label.chars().count() as f64 * LABEL_CHARACTER;
-            let below = (1..=self.series.len()).map(|step| (x - 10.0, y + 5.0 + LABEL_HEIGHT * step as f64, "end"));
-            let near = [(x + 10.0, y + 5.0, "start"), (x + 4.0, y - 11.0, "end"), (x - 10.0, y + 5.0, "end")];
-            let candidates: Vec<_> = near.into_iter().chain(below).collect();
-            let is_free = |place: &&(f64, f64, &str)| {
-                let area = Area::of_label(**place, width);
-                let is_inside = area.right < self.size.0 && area.left >= 0.0;
-                is_inside && !taken.iter().any(|other| area.meets(other)) && !self.crosses_others(index, &area)
-            };
-            let place = *candidates.iter().find(is_free).unwrap_or(&candidates[1]);
-            taken.push(Area::of_label(place, width));
-            places.push(place);
-        }
-        places
+    fn label_places(&self) -> Vec<Place> {
+        let candidates: Vec<Vec<Place>> = (0..self.series.len()).map(|index| self.candidates(index)).collect();
+        let name = self.y.label.chars().count() as f64 * TICK_CHARACTER;
+        let taken = vec![Area::of_label((0.0, TOP - 14.0, "start"), name)];
+        let mut search = Search { candidates: &candidates, series: &self.series, taken, tries_left: TRIES_MAX };
+        // Where there is no room for all, labels may lie on each other rather than be missing.
+        search.places().unwrap_or_else(|| {
+            let above = |index: usize| self.places_around(index)[1];
+            (0..self.series.len()).map(|index| candidates[index].first().copied().unwrap_or(above(index))).collect()
+        })
+    }
+
+    /// Places for the label of line `index`, the best first: inside, and no other line runs through them.
+    fn candidates(&self, index: usize) -> Vec<Place> {
+        let is_free = |place: &Place| {
+            let area = Area::of_label(*place, self.series[index].label_width());
+            area.right < self.size.0 && area.left >= LEFT && !self.crosses_others(index, &area)
+        };
+        self.places_around(index).into_iter().filter(is_free).collect()
+    }
+
+    /// Places around the end of line `index`.
+    fn places_around(&self, index: usize) -> Vec<Place> {
+        let (x, y) = self.series[index].points.last().map_or((LEFT, TOP), |(x, y)| (self.at_x(*x), self.at_y(*y)));
+        let above = [(x + 4.0, y - 12.0, "end"), (x - 4.0, y - 12.0, "start")];
+        let beside = [(x + 10.0, y + 5.0, "start"), (x - 10.0, y + 5.0, "end")];
+        let below = (1..=self.series.len()).flat_map(|step| {
+            let y = y + 5.0 + LABEL_HEIGHT * step as f64;
+            [(x + 10.0, y, "start"), (x - 10.0, y, "end")]
+        });
+        [beside[0], above[0], beside[1], above[1]].into_iter().chain(below).collect()
     }
 
     /// Whether another line than number `own` runs through `area`.
     fn crosses_others(&self, own: usize, area: &Area) -> bool {
         let others = self.series.iter().enumerate().filter(|(index, _)| *index != own);
         others.flat_map(|(_, series)| thinned(&series.points)).any(|(x, y)| area.holds(self.at_x(x), self.at_y(y)))
+    }
+}
+
+impl Series {
+    fn label_width(&self) -> f64 {
+        self.label.chars().count() as f64 * LABEL_CHARACTER
+    }
+}
+
+/// Where a label stands, and which of its ends is there.
+type Place = (f64, f64, &'static str);
+
+/// Looks for places where no two labels meet, line by line, and goes back where there is none.
+struct Search<'c> {
+    candidates: &'c [Vec<Place>],
+    series: &'c [Series],
+    taken: Vec<Area>,
+    tries_left: usize,
+}
+
+impl Search<'_> {
+    fn places(&mut self) -> Option<Vec<Place>> {
+        let mut places = Vec::new();
+        self.place_from(0, &mut places).then_some(places)
+    }
+
+    fn place_from(&mut self, index: usize, places: &mut Vec<Place>) -> bool {
+        let Some(candidates) = self.candidates.get(index) else { return true };
+        for place in candidates {
+            if self.tries_left == 0 {
+                return false;
+            }
+            self.tries_left -= 1;
+            let area = Area::of_label(*place, self.series[index].label_width());
+            if self.taken.iter().any(|other| area.meets(other)) {
+                continue;
+            }
+            self.taken.push(area);
+            places.push(*place);
+            if self.place_from(index + 1, places) {
+                return true;
+            }
+            self.taken.pop();
+            places.pop();
+        }
+        false
     }
 }
 
@@ -154,7 +214,7 @@ struct Area {
 }
 
 impl Area {
-    fn of_label((x, y, anchor): (f64, f64, &str), width: f64) -> Self {
+    fn of_label((x, y, anchor): Place, width: f64) -> Self {
         let left = if anchor == "start" { x } else { x - width };
         Self { left, right: left + width, top: y - 12.0, bottom: y + LABEL_HEIGHT - 12.0 }
     }
@@ -206,6 +266,21 @@ mod tests {
         }
         let far = areas([(1.0, 50.0), (7.0, 50.0)]);
         assert_eq!(far[0].top, far[1].top, "those far apart stay beside their ends");
+    }
+
+    #[test]
+    fn labels_of_three_lines_stand_apart_from_each_other_and_from_the_axis() {
+        for ends in [[9.9, 2.6, 2.5], [9.9, 4.3, 5.0], [2.0, 2.1, 2.2], [9.9, 4.3, 6.2], [9.9, 2.6, 3.4]] {
+            let lines = ends.map(|end| [(0.0, 0.0), (end, 100.0)]);
+            let mut chart = chart(lines.iter().map(|line| series("falcon, 6.61 ms", line)).collect());
+            (chart.y.label, chart.size) = ("MB delivered".to_owned(), (460.0, 330.0));
+            let areas: Vec<Area> =
+                chart.label_places().into_iter().map(|place| Area::of_label(place, 15.0 * LABEL_CHARACTER)).collect();
+            for (index, area) in areas.iter().enumerate() {
+                assert!(area.left >= LEFT && area.right < 460.0, "{ends:?}: {areas:?}");
+                assert!(areas[index + 1..].iter().all(|other| !area.meets(other)), "{ends:?}: {areas:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// One file, two transports, two bodies.
+/// One file, several transports, two bodies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contest {
     /// Name of the file, without its folder.

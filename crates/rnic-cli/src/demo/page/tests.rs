@@ -44,8 +44,10 @@ fn contest() -> Contest {
         runs: vec![
             run("roce-gbn", Carrier::Udp, 0.310, 9, 21_345),
             run("irn", Carrier::Udp, 0.031, 60, 312),
+            run("falcon", Carrier::Udp, 0.042, 50, 287),
             run("roce-gbn", Carrier::Sim, 0.0102, 7, 8_345),
             run("irn", Carrier::Sim, 0.0035, 200, 123),
+            run("falcon", Carrier::Sim, 0.0037, 190, 101),
         ],
     }
 }
