@@ -65,8 +65,9 @@ fn lead(contest: &Contest) -> String {
     let Contest { write_bytes, depth, .. } = contest;
     format!(
         "The same engine drives both bodies. Go-back-N throws away all that follows a gap and sends it again; IRN \
-         keeps what arrives and repeats only what is missing; Falcon does so too, by time, under congestion \
-         control. The file crosses in Writes of {}, {depth} at a time, and {}. Loss and reordering strike packet by packet, in both directions.",
+         keeps what arrives and repeats only what is missing; Falcon does so too, by time, under congestion control. \
+         The file crosses in Writes of {}, {depth} at a time, and {}. Loss and reordering strike packet by packet, in \
+         both directions.",
         Bytes::new(*write_bytes),
         if contest.is_verified() { "was compared byte for byte each time" } else { "DID NOT ARRIVE INTACT every time" },
     )
