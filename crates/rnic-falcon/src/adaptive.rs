@@ -5,12 +5,16 @@
 //! its life. When that ends while an event is under way, the number rests until the answer has come: an answer never
 //! reaches a connection that did not ask.
 
+use std::sync::Arc;
+
 use rnic_base::Time;
 use rnic_fae::{
     Delayed, Erased, Event, FaeError, Filter, FlowGate, Form, Latency, Processor, ProcessorConfig, Refusal,
 };
 use rnic_fae::{ResponseRecord, record::Response};
 use rnic_policy::FlowActions;
+
+use crate::delivery::{DeliveryConfig, Policies};
 
 /// An engine, and who its connections are.
 pub struct AdaptiveEngine {
@@ -19,6 +23,8 @@ pub struct AdaptiveEngine {
     owners: Vec<Owner>,
     /// Numbers that are nobody's.
     free: Vec<u32>,
+    /// Those of its connections' delivery layers: one entry, where all are made alike.
+    policies: Vec<Arc<Policies>>,
 }
 
 enum Place {
@@ -62,7 +68,7 @@ impl AdaptiveEngine {
                 Place::Delayed(Box::new(Delayed::new(processor, latency, placement.queue, placement.filter)))
             }
         };
-        Ok(Self { place, owners: Vec::new(), free: Vec::new() })
+        Ok(Self { place, owners: Vec::new(), free: Vec::new(), policies: Vec::new() })
     }
 
     /// Where state lies: in a table, for connections keep none of it themselves.
@@ -94,6 +100,16 @@ impl AdaptiveEngine {
         }
         self.owners.push(fresh);
         Ok(number)
+    }
+
+    /// What a connection with this `config` shares with others.
+    pub(crate) fn policies_of(&mut self, config: &DeliveryConfig) -> Arc<Policies> {
+        if let Some(known) = self.policies.iter().find(|known| known.are_those_of(config)) {
+            return Arc::clone(known);
+        }
+        let (recovery, paths) = (config.recovery, config.paths);
+        self.policies.push(Arc::new(Policies { recovery, paths }));
+        Arc::clone(&self.policies[self.policies.len() - 1])
     }
 
     /// The connection with `number` is no more.

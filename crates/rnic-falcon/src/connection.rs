@@ -18,11 +18,11 @@ use rnic_fae::{Event, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
 use rnic_policy::control::report::Carried;
-use rnic_policy::paths::FLOWS_MAX;
-use rnic_wire::falcon::{NackCode, Rsn};
+use rnic_wire::falcon::{NackCode, Packet, Rsn};
 
 use crate::adaptive::AdaptiveEngine;
-use crate::delivery::{Arrival, Delivery, DeliveryConfig, Departure, Reception};
+use crate::delivery::per_flow::PerFlow;
+use crate::delivery::{Arrival, Delivery, DeliveryConfig, Departure, Leaving, Reception};
 use crate::resources::Resources;
 use crate::resources::threshold::Alpha;
 use crate::seam::Context;
@@ -35,7 +35,7 @@ use crate::transaction::{
 pub struct Connection {
     transactions: Transactions,
     delivery: Delivery,
-    gates: [FlowGate; FLOWS_MAX],
+    gates: PerFlow<FlowGate>,
     /// How the adaptive engine knows it.
     number: u32,
     /// The adaptive engine has not heard of it.
@@ -69,8 +69,8 @@ impl Connection {
         let number = adaptive.enter(name)?;
         let mut connection = Self {
             transactions: Transactions::between(config.transactions, ours, theirs),
-            delivery: Delivery::new(config.delivery),
-            gates: [FlowGate::default(); FLOWS_MAX],
+            delivery: Delivery::with_policies(&config.delivery, adaptive.policies_of(&config.delivery)),
+            gates: PerFlow::new(usize::from(config.delivery.flows), |_| FlowGate::default()),
             number,
             is_fresh: true,
             kept: Vec::new(),
@@ -172,6 +172,19 @@ impl Connection {
         self.delivery.transmit(now, &mut layer)
     }
 
+    /// As [`Connection::transmit`], with the packet written to `packet`. When none leaves, that may have been touched.
+    #[inline]
+    pub fn transmit_into<U: UpperLayer>(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        resources: &mut Resources,
+        ulp: &mut U,
+    ) -> Option<Leaving> {
+        let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
+        self.delivery.transmit_into(now, packet, &mut layer)
+    }
+
     /// Does what is due.
     pub fn expire<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
@@ -248,7 +261,7 @@ impl Connection {
             let flow = report.flow;
             let event =
                 Event { connection: self.number, first: self.is_fresh, queue: 0, report, carried: Carried::default() };
-            let Ok(answer) = adaptive.offer(now, &mut self.gates[usize::from(flow)], &event) else { continue };
+            let Ok(answer) = adaptive.offer(now, &mut self.gates[flow], &event) else { continue };
             self.is_fresh = false;
             if let Some(response) = answer {
                 self.take_actions(flow, &response.actions);
@@ -258,7 +271,7 @@ impl Connection {
 
     /// An answer of the adaptive engine has come.
     pub fn obey(&mut self, response: &Response) {
-        self.gates[usize::from(response.flow)].answered();
+        self.gates[response.flow].answered();
         self.take_actions(response.flow, &response.actions);
     }
 

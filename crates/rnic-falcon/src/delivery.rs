@@ -14,6 +14,9 @@
 //!   signal        to and from the adaptive engine    pace          the timing wheel that connections of a NIC share
 //! ```
 //!
+//! Everything there may be for each flow is a [`per_flow`] value, and bitmaps and marks are made with their first use:
+//! most connections have one flow and packets in order, and there may be very many of them.
+//!
 //! Whoever drives it: gives it what arrives ([`Delivery::receive`]); calls [`Delivery::transmit`] until nothing leaves;
 //! calls [`Delivery::expire`] at [`Delivery::deadline`]; carries reports ([`Delivery::signal`]) to an adaptive
 //! engine and its answers back ([`Delivery::obey`]). Time is an argument. Nothing is allocated once windows have had
@@ -27,6 +30,7 @@ mod echo;
 mod flows;
 mod gates;
 mod pace;
+pub(crate) mod per_flow;
 mod receive;
 mod recover;
 mod rx_window;
@@ -36,11 +40,13 @@ mod transmit;
 mod tx_window;
 
 pub use ack_request::AckRequestRule;
-pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, TRACKED_MAX, TX_WINDOW_MAX};
+pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, Policies, TRACKED_MAX, TX_WINDOW_MAX};
 pub use pace::{SLOT, Wheel};
 pub use receive::{Arrival, Reception};
 pub use signal::{ControlSettings, SIGNALS_MAX};
-pub use transmit::Departure;
+pub use transmit::{Departure, Leaving};
+
+use std::sync::Arc;
 
 use rnic_base::{Duration, Time};
 use rnic_policy::{Cwnd, PolicyState};
@@ -48,10 +54,11 @@ use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
 
 use crate::delivery::ack_request::AckRequester;
 use crate::delivery::answer::Nacks;
-use crate::delivery::config::{NEVER, index};
+use crate::delivery::config::{NEVER, Settings, index};
 use crate::delivery::echo::Echo;
 use crate::delivery::flows::Flows;
 use crate::delivery::gates::Limits;
+use crate::delivery::per_flow::PerFlow;
 use crate::delivery::recover::Waits;
 use crate::delivery::rx_window::RxWindow;
 use crate::delivery::signal::Signals;
@@ -90,7 +97,7 @@ pub struct DeliveryCounters {
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    config: DeliveryConfig,
+    config: Settings,
     tx: [TxWindow; 2],
     rx: [RxWindow; 2],
     flows: Flows,
@@ -99,7 +106,7 @@ pub struct Delivery {
     echo: Echo,
     nacks: Nacks,
     /// By flow, then by window.
-    recovery: Box<[[PolicyState; 2]]>,
+    recovery: PerFlow<[PolicyState; 2]>,
     waits: Waits,
     signals: Signals,
     counters: DeliveryCounters,
@@ -116,28 +123,37 @@ impl Delivery {
     /// # Panics
     /// When `config` has a width or a count that there is not.
     pub fn new(config: DeliveryConfig) -> Self {
+        let (recovery, paths) = (config.recovery, config.paths);
+        Self::with_policies(&config, Arc::new(Policies { recovery, paths }))
+    }
+
+    /// As [`Delivery::new`], with `policies`, which others have too, in place of those of `config`.
+    ///
+    /// # Panics
+    /// As [`Delivery::new`].
+    pub fn with_policies(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         config.check();
-        let recovery = &config.recovery;
-        let tx = |window| TxWindow::new(window, config.first_sent[index(window)], config.tx_window);
+        let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
+        let tx = |window| TxWindow::new(window, config.first_sent[index(window)], config.tx_window, flows);
         let keeps = config.out_of_window == OutOfWindowRule::Keep;
         let rx = |window| RxWindow::new(config.first_received[index(window)], config.width(window), keeps);
         let fresh = (recovery.policy.start)(&recovery.params);
         Self {
             tx: [tx(Window::Request), tx(Window::Data)],
             rx: [rx(Window::Request), rx(Window::Data)],
-            flows: Flows::new(&config),
+            flows: Flows::new(config),
             limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO },
             requester: AckRequester::default(),
             echo: Echo::new(config.flows),
             nacks: Nacks::new(),
-            recovery: vec![[fresh; 2]; usize::from(config.flows)].into_boxed_slice(),
-            waits: Waits::new(&config),
+            recovery: PerFlow::new(flows, |_| [fresh; 2]),
+            waits: Waits::new(config),
             signals: Signals::new(),
             counters: DeliveryCounters::default(),
             paced_until: NEVER,
             has_repeated: false,
             dead: false,
-            config,
+            config: Settings::of(config, policies),
         }
     }
 

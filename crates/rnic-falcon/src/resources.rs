@@ -72,11 +72,13 @@ impl Amount {
         *self = self.minus(other);
     }
 
+    #[inline]
     const fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, buffers: self.buffers + other.buffers }
     }
 
     /// What is left; both must be covered.
+    #[inline]
     const fn minus(self, other: Self) -> Self {
         Self { packets: self.packets - other.packets, buffers: self.buffers - other.buffers }
     }
@@ -196,16 +198,50 @@ pub struct Held {
 
 impl Held {
     /// How much.
+    #[inline]
     pub const fn amount(&self) -> Amount {
         self.amount
     }
 }
 
+/// What is held for one packet, as short as an entry of a ring wants it.
+#[derive(Debug)]
+pub(crate) struct Room {
+    buffers: u16,
+    is_held: bool,
+}
+
+impl Room {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self { buffers: 0, is_held: false };
+
+    /// Keeps `held`, which is of one packet no longer than any there is.
+    #[inline]
+    pub(crate) fn of(held: Held) -> Self {
+        let Amount { packets, buffers } = held.amount;
+        assert!(packets == 1 && buffers <= BUFFERS_OF_PACKET_MAX, "{held:?} is more than one packet's");
+        Self { buffers: buffers as u16, is_held: true }
+    }
+
+    /// Gives it out as `part`'s, which it was taken of; none when there is none (any more).
+    #[inline]
+    pub(crate) fn take(&mut self, part: Part) -> Option<Held> {
+        let held = self.is_held.then(|| Held { part, amount: Amount::packet(self.buffers.into()) });
+        self.is_held = false;
+        held
+    }
+}
+
+/// The length of a transaction has 16 bits.
+const BUFFERS_OF_PACKET_MAX: u32 = 0xffff;
+
 /// All resources of a NIC.
 #[derive(Debug)]
 pub struct Resources {
     config: ResourceConfig,
-    /// By pool, see [`Carving::pool`].
+    /// By part, see [`Carving::pool`].
+    pools: [u8; 4],
+    /// By pool.
     free: [Amount; 4],
     capacity: [Amount; 4],
     /// What others' requests hold: zones go by that.
@@ -226,6 +262,7 @@ impl Resources {
         }
         Self {
             config,
+            pools: Part::ALL.map(|part| config.carving.pool(part) as u8),
             free: capacity,
             capacity,
             requests_held: Amount::NONE,
@@ -243,12 +280,17 @@ impl Resources {
     /// What `part` has left (with whom it shares).
     #[inline]
     pub fn free(&self, part: Part) -> Amount {
-        self.free[self.config.carving.pool(part)]
+        self.free[self.pool(part)]
+    }
+
+    #[inline]
+    fn pool(&self, part: Part) -> usize {
+        usize::from(self.pools[part as usize] & 3)
     }
 
     /// What `part` has in all (with whom it shares).
     pub fn capacity(&self, part: Part) -> Amount {
-        self.capacity[self.config.carving.pool(part)]
+        self.capacity[self.pool(part)]
     }
 
     /// Whether nothing is held.
@@ -264,7 +306,8 @@ impl Resources {
     /// Takes `amount` of `part`, when it is there.
     #[inline]
     pub fn hold(&mut self, part: Part, amount: Amount) -> Option<Held> {
-        let free = &mut self.free[self.config.carving.pool(part)];
+        let pool = self.pool(part);
+        let free = &mut self.free[pool];
         if !free.covers(amount) {
             self.refused += 1;
             return None;
@@ -299,10 +342,27 @@ impl Resources {
         self.hold(Part::RequestRx, need)
     }
 
+    /// As [`Resources::hold_arrival`], for a request that may go on to its upper layer at once: whether there is room.
+    /// If it does go on, [`Resources::pass_arrival`] follows; if not, what it needs is held as always.
+    #[inline]
+    pub(crate) fn admits_arrival(&mut self, need: Amount, head_of_line: bool) -> bool {
+        let admits = (head_of_line || self.zone() == Zone::Green) && self.free(Part::RequestRx).covers(need);
+        self.refused += u64::from(!admits);
+        admits
+    }
+
+    /// A request that was admitted is with its upper layer: as if room had been held for it and given back.
+    #[inline]
+    pub(crate) fn pass_arrival(&mut self, need: Amount) {
+        self.level.update(self.requests_held.plus(need));
+        self.level.update(self.requests_held);
+    }
+
     /// Payload that upper layers have taken fills `buffers` until it is in the host's memory (F-18): as many of them as
     /// are free count, as held by requests from the network.
     pub fn set_backlog(&mut self, buffers: u32) {
-        let free = &mut self.free[self.config.carving.pool(Part::RequestRx)].buffers;
+        let pool = self.pool(Part::RequestRx);
+        let free = &mut self.free[pool].buffers;
         let room = *free + self.backlog;
         let taken = buffers.min(room);
         *free = room - taken;
@@ -336,7 +396,8 @@ impl Resources {
             self.requests_held = self.requests_held.minus(held.amount);
             self.level.update(self.requests_held);
         }
-        let free = &mut self.free[self.config.carving.pool(held.part)];
+        let pool = self.pool(held.part);
+        let free = &mut self.free[pool];
         *free = free.plus(held.amount);
     }
 }

@@ -46,6 +46,14 @@ pub struct Outgoing {
     pub body: Body,
 }
 
+impl Outgoing {
+    /// Writes what it says into `packet`.
+    #[inline]
+    pub fn put(&self, packet: &mut Packet) {
+        (packet.protocol, packet.payload_len, packet.body) = (self.protocol, self.payload_len, self.body);
+    }
+}
+
 /// For which packets the gates of first transmissions are open (specification 9.1.2). A gate that is open lets one
 /// packet out; then they are computed anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,6 +121,19 @@ pub trait Upper {
 
     /// The packet of `context`, to be sent again.
     fn again(&mut self, now: Time, context: Context) -> Outgoing;
+
+    /// Whether [`Upper::next`] might have a packet if gates were open.
+    fn has_next(&self) -> bool {
+        true
+    }
+
+    /// [`Upper::next`], written where it leaves from.
+    #[inline]
+    fn put_next(&mut self, now: Time, open: Gates, packet: &mut Packet) -> Option<Context> {
+        let outgoing = self.next(now, open)?;
+        outgoing.put(packet);
+        Some(outgoing.context)
+    }
 
     /// The packet of `context` is acknowledged: it is forgotten below. Exactly once for every packet of a live
     /// connection.

@@ -228,6 +228,7 @@ impl Transactions {
     }
 
     /// Xoff (F-34, F-35): whether the upper layer shall hand in no more requests.
+    #[inline]
     pub fn paused(&self, resources: &Resources) -> bool {
         self.dead || self.initiator.is_full() || self.usage.pauses_requests(self.config.isolation, resources)
     }
@@ -236,6 +237,7 @@ impl Transactions {
     ///
     /// # Errors
     /// [`SubmitError`]; nothing was taken then.
+    #[inline]
     pub fn submit(&mut self, resources: &mut Resources, submission: &Submission) -> Result<Rsn, SubmitError> {
         if self.dead {
             return Err(SubmitError::Dead);
@@ -327,6 +329,7 @@ impl Transactions {
     }
 
     /// When [`Layer::tick`] has something to do, at the earliest.
+    #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         match (self.initiator.next_deadline(), self.target.next_retry()) {
             (Some(one), Some(other)) => Some(one.min(other)),

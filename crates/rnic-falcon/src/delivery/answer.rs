@@ -12,7 +12,7 @@ use rnic_base::Time;
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
 
 use crate::delivery::config::ExtendedRule;
-use crate::delivery::{Delivery, Departure};
+use crate::delivery::{Delivery, Leaving};
 use crate::seam::{Received, Upper};
 
 /// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
@@ -40,32 +40,43 @@ impl Nacks {
 }
 
 impl Delivery {
-    /// A NACK or an acknowledgement, if one is due.
+    /// Whether a NACK or an acknowledgement may be due.
     #[inline]
-    pub(super) fn answer(&mut self, now: Time, upper: &impl Upper) -> Option<Departure> {
-        if let Some((flow, refused, code)) = self.nacks.0.pop_front() {
-            return Some(self.nack(now, flow, refused, code, upper));
-        }
-        let flow = self.echo.take_due(now)?;
-        Some(self.acknowledgement(now, flow, upper))
+    pub(super) fn has_answer(&self, now: Time) -> bool {
+        self.echo.deadline() <= now || !self.nacks.is_empty()
     }
 
-    fn nack(
-        &mut self,
-        now: Time,
-        flow: u8,
-        Received { window, psn }: Received,
-        code: NackCode,
-        upper: &impl Upper,
-    ) -> Departure {
+    /// A NACK or an acknowledgement, if one is due.
+    #[inline(never)]
+    pub(super) fn answer(&mut self, now: Time, packet: &mut Packet, upper: &impl Upper) -> Option<Leaving> {
+        let (flow, body) = match self.nacks.0.pop_front() {
+            Some((flow, refused, code)) => (flow, self.nack(flow, refused, code, upper)),
+            None => {
+                let flow = self.echo.take_due(now)?;
+                (flow, self.acknowledgement(flow, upper))
+            }
+        };
+        *packet = Packet {
+            cid: self.config.cid,
+            function: 0,
+            protocol: UlpProtocol::None,
+            ack_request: false,
+            bases: self.bases(),
+            timestamp: Timestamp::at(now),
+            payload_len: 0,
+            body,
+        };
+        Some(Leaving { label: self.echo.latest(flow).label, context: None, again: false })
+    }
+
+    fn nack(&mut self, flow: u8, Received { window, psn }: Received, code: NackCode, upper: &impl Upper) -> Body {
         let latest = self.echo.latest(flow);
         let (t1, t2, hops, ecn) = (latest.t1, latest.t2, latest.hops, latest.ecn);
         self.counters.nacks_sent += 1;
-        let nack = Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata: 0, psn, window, code };
-        self.answering(now, flow, Body::Nack(nack))
+        Body::Nack(Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata: 0, psn, window, code })
     }
 
-    fn acknowledgement(&mut self, now: Time, flow: u8, upper: &impl Upper) -> Departure {
+    fn acknowledgement(&mut self, flow: u8, upper: &impl Upper) -> Body {
         let latest = self.echo.latest(flow);
         let [request, data] = &mut self.rx;
         let out_of_window = OutOfWindow { data: data.out_of_window, request: request.out_of_window };
@@ -85,28 +96,13 @@ impl Delivery {
         };
         let extended = out_of_window.any() || needs_bitmaps(self.config.extended, &bitmaps);
         self.counters.acks_sent += 1;
-        let body = if extended {
+        if extended {
             (data.out_of_window, request.out_of_window) = (false, false);
             self.counters.extended_acks_sent += 1;
             Body::ExtendedAck(acknowledgement, bitmaps)
         } else {
             Body::Ack(acknowledgement)
-        };
-        self.answering(now, flow, body)
-    }
-
-    fn answering(&self, now: Time, flow: u8, body: Body) -> Departure {
-        let packet = Packet {
-            cid: self.config.cid,
-            function: 0,
-            protocol: UlpProtocol::None,
-            ack_request: false,
-            bases: self.bases(),
-            timestamp: Timestamp::at(now),
-            payload_len: 0,
-            body,
-        };
-        Departure { packet, label: self.echo.latest(flow).label, context: None, again: false }
+        }
     }
 }
 

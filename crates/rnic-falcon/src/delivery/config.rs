@@ -3,6 +3,8 @@
 //! Defaults are those of the reference simulator where the paper is silent; every choice that the
 //! paper and the specification make differently is a field here.
 
+use std::sync::Arc;
+
 use rnic_base::{Duration, Psn32, Time};
 use rnic_policy::{Configured, Cwnd, PathPolicy, RecoveryPolicy};
 use rnic_wire::falcon::{Cid, FlowLabel, Window};
@@ -149,6 +151,67 @@ impl DeliveryConfig {
         assert!(tx.is_power_of_two() && tx <= TX_WINDOW_MAX, "a window of {tx} packets");
         assert!((1..=8).contains(&self.flows), "a connection has 1 to 8 flows, not {}", self.flows);
         assert!(self.ncwnd > 0 && self.coalesce_count > 0 && self.attempts_max > 0, "a count is zero");
+    }
+}
+
+/// The policies of a connection with their parameters. Connections that have the same ones share them.
+#[derive(Clone, Copy, Debug)]
+pub struct Policies {
+    /// See [`DeliveryConfig::recovery`].
+    pub recovery: Configured<RecoveryPolicy>,
+    /// See [`DeliveryConfig::paths`].
+    pub paths: Configured<PathPolicy>,
+}
+
+impl Policies {
+    /// Whether `config` asks for these.
+    pub fn are_those_of(&self, config: &DeliveryConfig) -> bool {
+        let (recovery, paths) = (&config.recovery, &config.paths);
+        core::ptr::fn_addr_eq(self.recovery.policy.on_event, recovery.policy.on_event)
+            && core::ptr::fn_addr_eq(self.paths.policy.on_event, paths.policy.on_event)
+            && self.recovery.policy.name == recovery.policy.name
+            && self.paths.policy.name == paths.policy.name
+            && (self.recovery.params, self.paths.params) == (recovery.params, paths.params)
+    }
+}
+
+/// What a connection keeps of its [`DeliveryConfig`]; the fields are those.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cid: Cid,
+    pub(crate) function: u32,
+    pub(crate) ack_request: AckRequestRule,
+    pub(crate) coalesce_timeout: Duration,
+    pub(crate) coalesce_count: u32,
+    pub(crate) attempts_max: u16,
+    pub(crate) early_attempts_max: u16,
+    pub(crate) upper_timeout: Duration,
+    pub(crate) flows: u8,
+    pub(crate) extended: ExtendedRule,
+    pub(crate) ordered: bool,
+    pub(crate) accept_stale: bool,
+    pub(crate) pause_after_out_of_window: bool,
+    pub(crate) policies: Arc<Policies>,
+}
+
+impl Settings {
+    pub(crate) fn of(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
+        Self {
+            cid: config.cid,
+            function: config.function,
+            ack_request: config.ack_request,
+            coalesce_timeout: config.coalesce_timeout,
+            coalesce_count: config.coalesce_count,
+            attempts_max: config.attempts_max,
+            early_attempts_max: config.early_attempts_max,
+            upper_timeout: config.upper_timeout,
+            flows: config.flows,
+            extended: config.extended,
+            ordered: config.ordered,
+            accept_stale: config.accept_stale,
+            pause_after_out_of_window: config.pause_after_out_of_window,
+            policies,
+        }
     }
 }
 

@@ -15,10 +15,10 @@
 //!   acknowledgements along.
 
 use rnic_base::{Duration, Time};
-use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{FlowLabel, Timestamp};
 
 use crate::delivery::config::NEVER;
+use crate::delivery::per_flow::PerFlow;
 
 /// What is known of the packet of a flow that came last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +41,7 @@ struct Flow {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
-    flows: [Flow; FLOWS_MAX],
-    count: usize,
+    flows: PerFlow<Flow>,
     /// The earliest of what is due, or earlier.
     due: Time,
 }
@@ -51,21 +50,21 @@ impl Echo {
     /// Nothing has come on any of `count` flows.
     pub(crate) fn new(count: u8) -> Self {
         let fresh = Flow { latest: Latest::default(), owed: 0, due: NEVER };
-        Self { flows: [fresh; FLOWS_MAX], count: usize::from(count), due: NEVER }
+        Self { flows: PerFlow::new(usize::from(count), |_| fresh), due: NEVER }
     }
 
-    fn used(&self) -> &[Flow] {
-        &self.flows[..self.count]
-    }
-
+    #[inline]
     fn earliest(&self) -> Time {
-        self.used().iter().map(|flow| flow.due).min().unwrap_or(NEVER)
+        if let Some(only) = self.flows.only() {
+            return only.due;
+        }
+        self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER)
     }
 
     /// A packet came on `flow`.
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, now: Time, hops: u8, label: FlowLabel, marked: bool) {
-        let latest = &mut self.flows[usize::from(flow)].latest;
+        let latest = &mut self.flows[flow].latest;
         let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
         *latest = Latest { t1, t2: Timestamp::at(now), hops, label, ecn };
     }
@@ -73,13 +72,13 @@ impl Echo {
     /// The packet of `flow` that came last.
     #[inline]
     pub(crate) fn latest(&self, flow: u8) -> Latest {
-        self.flows[usize::from(flow)].latest
+        self.flows[flow].latest
     }
 
     /// `halves` of a packet's acknowledgement are owed to `flow`: due after `count` packets or `timeout`.
     #[inline]
     pub(crate) fn owe(&mut self, now: Time, flow: u8, halves: u32, count: u32, timeout: Duration) {
-        let entry = &mut self.flows[usize::from(flow)];
+        let entry = &mut self.flows[flow];
         entry.owed += halves;
         let due = if entry.owed >= 2 * count { now } else { now + timeout };
         entry.due = entry.due.min(due);
@@ -89,7 +88,7 @@ impl Echo {
     /// An acknowledgement is owed to `flow` at once.
     #[inline]
     pub(crate) fn hurry(&mut self, now: Time, flow: u8) {
-        let entry = &mut self.flows[usize::from(flow)];
+        let entry = &mut self.flows[flow];
         entry.due = entry.due.min(now);
         self.due = self.due.min(now);
     }
@@ -100,13 +99,19 @@ impl Echo {
         self.due
     }
 
+    /// Whether an acknowledgement is owed to anybody.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.due != NEVER
+    }
+
     /// Takes a flow whose acknowledgement is due.
     #[inline]
     pub(crate) fn take_due(&mut self, now: Time) -> Option<u8> {
         if now < self.due {
             return None;
         }
-        let flow = self.used().iter().position(|flow| flow.due <= now).map(|flow| flow as u8);
+        let flow = self.flows.iter().position(|flow| flow.due <= now).map(|flow| flow as u8);
         if let Some(flow) = flow {
             self.settle(flow);
         }
@@ -115,18 +120,16 @@ impl Echo {
     }
 
     /// An acknowledgement of `flow` leaves.
+    #[inline]
     pub(crate) fn settle(&mut self, flow: u8) {
-        let entry = &mut self.flows[usize::from(flow)];
+        let entry = &mut self.flows[flow];
         (entry.owed, entry.due) = (0, NEVER);
     }
 
     /// A packet in the other direction carries everything that is owed but timestamps: what only waits need not leave.
     #[inline]
     pub(crate) fn cancel_waiting(&mut self, now: Time) {
-        if self.due == NEVER {
-            return;
-        }
-        for flow in &mut self.flows[..self.count] {
+        for flow in self.flows.iter_mut() {
             if flow.due > now {
                 (flow.owed, flow.due) = (0, NEVER);
             }

@@ -13,6 +13,7 @@ use rnic_policy::{Configured, Cwnd, OpenWindows, PathEvent, PathPolicy, PathView
 use rnic_wire::falcon::FlowLabel;
 
 use crate::delivery::config::DeliveryConfig;
+use crate::delivery::per_flow::PerFlow;
 
 /// One flow, as its sender sees it.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +33,14 @@ pub(crate) struct Flow {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows {
-    flows: [Flow; FLOWS_MAX],
-    count: usize,
-    index_bits: u32,
+    flows: PerFlow<Flow>,
     /// The connection's window: the sum.
     fcwnd: Cwnd,
-    paths: Configured<PathPolicy>,
-    state: PolicyState,
+    /// The path policy's; none where there is nothing to choose.
+    state: Option<Box<PolicyState>>,
     flow_hash: u64,
+    count: u8,
+    index_bits: u8,
     /// Flows moved so far.
     moves: u32,
 }
@@ -62,15 +63,13 @@ impl Flows {
             probe: None,
             rack_rto: None,
         };
-        let flows = core::array::from_fn(|flow| fresh(flow.min(count - 1)));
         let mut flows = Self {
-            flows,
-            count,
-            index_bits,
+            flows: PerFlow::new(count, fresh),
             fcwnd: config.fcwnd,
-            paths: config.paths,
-            state,
+            state: (count > 1).then(|| Box::new(state)),
             flow_hash: config.flow_hash,
+            count: config.flows,
+            index_bits: index_bits as u8,
             moves: 0,
         };
         flows.add_up();
@@ -78,7 +77,7 @@ impl Flows {
     }
 
     fn add_up(&mut self) {
-        let sum: u64 = self.all().iter().map(|flow| flow.fcwnd.fixed()).sum();
+        let sum: u64 = self.all().map(|flow| flow.fcwnd.fixed()).sum();
         self.fcwnd = Cwnd::from_fixed(sum);
     }
 
@@ -89,25 +88,25 @@ impl Flows {
     }
 
     #[inline]
-    pub(crate) fn all(&self) -> &[Flow] {
-        &self.flows[..self.count]
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter()
     }
 
     #[inline]
     pub(crate) fn get(&self, flow: u8) -> &Flow {
-        &self.flows[usize::from(flow)]
+        &self.flows[flow]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, flow: u8) -> &mut Flow {
-        &mut self.flows[usize::from(flow)]
+        &mut self.flows[flow]
     }
 
     /// The flow that a packet with `label` came on. A label that names no flow of ours counts for the first.
     #[inline]
     pub(crate) fn of_label(&self, label: FlowLabel) -> u8 {
-        let flow = label.flow(self.index_bits);
-        if usize::from(flow) < self.count { flow } else { 0 }
+        let flow = label.flow(self.index_bits.into());
+        if flow < self.count { flow } else { 0 }
     }
 
     pub(crate) fn set_fcwnd(&mut self, flow: u8, fcwnd: Cwnd) {
@@ -117,7 +116,7 @@ impl Flows {
 
     /// Moves `flow` to another path.
     pub(crate) fn set_label(&mut self, flow: u8, entropy: u32) {
-        let label = label_of(usize::from(flow), self.index_bits, entropy);
+        let label = label_of(usize::from(flow), self.index_bits.into(), entropy);
         self.get_mut(flow).label = label;
     }
 
@@ -135,26 +134,27 @@ impl Flows {
 
     /// The flow for a packet that leaves for the first time.
     #[inline]
-    pub(crate) fn choose(&mut self, now: Time) -> u8 {
-        if self.count == 1 {
-            return 0;
-        }
+    pub(crate) fn choose(&mut self, now: Time, paths: &Configured<PathPolicy>) -> u8 {
+        let Some(state) = &mut self.state else { return 0 };
         let mut open = [0; FLOWS_MAX];
-        for (open, flow) in open.iter_mut().zip(self.all()) {
+        for (open, flow) in open.iter_mut().zip(self.flows.iter()) {
             *open = (flow.fcwnd.fixed() >> 16) as i32 - flow.outstanding as i32;
         }
-        let event = PathEvent::Choosing { open: OpenWindows::new(&open[..self.count]) };
+        let event = PathEvent::Choosing { open: OpenWindows::new(&open[..usize::from(self.count)]) };
         let view = PathView { now, flow_hash: self.flow_hash };
-        let actions = (self.paths.policy.on_event)(&mut self.state, &event, &view, &self.paths.params);
+        let actions = (paths.policy.on_event)(state, &event, &view, &paths.params);
         let flow = actions.flow.unwrap_or(0);
-        assert!(usize::from(flow) < self.count, "path policy `{}` chose flow {flow}", self.paths.policy.name);
+        assert!(flow < self.count, "path policy `{}` chose flow {flow}", paths.policy.name);
         flow
     }
 
     /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while the
     /// round trip of one of those is not.
     pub(crate) fn probe_after(&self) -> Option<Duration> {
-        let used = self.all().iter().filter(|flow| flow.outstanding > 0);
+        if let Some(only) = self.flows.only() {
+            return if only.outstanding > 0 { only.probe } else { Some(Duration::ZERO) };
+        }
+        let used = self.all().filter(|flow| flow.outstanding > 0);
         used.map(|flow| flow.probe).try_fold(Duration::ZERO, |most, probe| probe.map(|probe| most.max(probe)))
     }
 }

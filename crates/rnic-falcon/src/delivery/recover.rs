@@ -52,7 +52,6 @@ const RTO_WITHOUT_POLICY: Duration = Duration::from_ms(1);
 
 impl Delivery {
     /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
-    #[inline]
     pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
         if let Some((_, rtt)) = echoed {
             self.waits.round_trip = rtt;
@@ -74,12 +73,12 @@ impl Delivery {
 
     /// Asks the policy of `flow`.
     pub(super) fn recover(&mut self, now: Time, window: usize, flow: u8, event: &RecoveryEvent) -> RecoveryActions {
-        let recovery = &self.config.recovery;
-        let state = &mut self.recovery[usize::from(flow)][window];
+        let recovery = &self.config.policies.recovery;
+        let state = &mut self.recovery[flow][window];
         let view = self.tx[window].view(now);
         let actions = (recovery.policy.on_event)(state, event, &view, &recovery.params);
         if let Some(rule) = actions.lost {
-            self.tx[window].rules[usize::from(flow)] = Some(rule);
+            self.tx[window].rules[flow] = Some(rule);
         }
         if let Some(probe) = actions.probe {
             self.flows.get_mut(flow).probe = probe;
@@ -94,7 +93,11 @@ impl Delivery {
         if tx.is_idle() {
             return;
         }
-        let latest = tx.rules.iter().flatten().map(|rule| rule.sent_until).max().unwrap_or(Time::ZERO);
+        let latest = match tx.rules.only() {
+            Some(only) => only.map(|rule| rule.sent_until),
+            None => tx.rules.iter().flatten().map(|rule| rule.sent_until).max(),
+        };
+        let latest = latest.unwrap_or(Time::ZERO);
         let mut from = 0;
         while let Some(offset) = tx.first_missing(from) {
             from = offset + 1;
@@ -106,7 +109,7 @@ impl Delivery {
             if sent.first > latest {
                 break;
             }
-            let Some(rule) = tx.rules[usize::from(sent.flow)] else { continue };
+            let Some(rule) = tx.rules[sent.flow] else { continue };
             let judged = rule.range.contains(seq) && sent.last <= rule.sent_until && sent.not_before <= now;
             if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
                 continue;
@@ -123,10 +126,12 @@ impl Delivery {
     }
 
     /// When a probe is due: after silence, while something is under way that nothing else will move first.
+    #[inline]
     pub(super) fn probe_due(&self) -> Time {
+        let [requests, data] = &self.tx;
         // What waits to leave again, for its pacing, draws an answer as well; a probe would only take its place.
-        let leaves_anyway = self.tx.iter().any(|tx| tx.first_marked().is_some());
-        if leaves_anyway || self.tx.iter().all(|tx| tx.is_idle()) {
+        let leaves_anyway = requests.has_marks() || data.has_marks();
+        if leaves_anyway || (requests.is_idle() && data.is_idle()) {
             return NEVER;
         }
         let Some(wait) = self.waits.probe.or_else(|| self.flows.probe_after()) else { return NEVER };

@@ -8,9 +8,11 @@
 //! - 9.2.2.4 and 11: a packet that was received and not acknowledged is a duplicate too (section 11, not 9.2.2.4).
 //! - 9.2.1: the base is the oldest packet that is not *acknowledged*.
 //!
-//! Beyond the window the paper keeps packets (F-10), so the ring is as wide as the widest bitmap there is, under either
-//! policy; what lies beyond the ring has no place to be remembered at, and is dropped. Acknowledgements carry the first
-//! 64 or 128 bits whatever the width.
+//! Beyond the window the paper keeps packets (F-10), up to the widest bitmap there is; what lies beyond that has no
+//! place to be remembered at, and is dropped. Acknowledgements carry the first 64 or 128 bits whatever the width.
+//!
+//! Bits exist from the first packet on that is held beyond the base, and double with the need: a connection whose
+//! packets come in order has none.
 
 use rnic_base::{AnyRing, Psn32, Seq};
 
@@ -40,18 +42,58 @@ pub(crate) struct Arrived {
     pub(crate) asks: bool,
 }
 
+/// What is beyond the base.
+#[derive(Clone, Debug)]
+struct Beyond {
+    received: AnyRing,
+    acknowledged: AnyRing,
+    /// By number, as many as there are bits.
+    arrived: Box<[Arrived]>,
+}
+
+impl Beyond {
+    fn with_bits(bits: u32) -> Self {
+        let arrived = vec![Arrived::default(); bits as usize].into_boxed_slice();
+        Self { received: AnyRing::with_bits(bits), acknowledged: AnyRing::with_bits(bits), arrived }
+    }
+
+    fn slot(&self, seq: Seq) -> usize {
+        (seq.get() & (self.arrived.len() as u64 - 1)) as usize
+    }
+
+    /// The same with twice the bits, when the first of them is that of packet `base`.
+    fn doubled(&self, base: Seq) -> Self {
+        let bits = self.arrived.len() as u32;
+        let mut wider = Self::with_bits(bits * 2);
+        for offset in (0..bits).filter(|offset| self.received.test(*offset)) {
+            wider.received.set(offset);
+            if self.acknowledged.test(offset) {
+                wider.acknowledged.set(offset);
+            }
+            let seq = base + u64::from(offset);
+            let slot = wider.slot(seq);
+            wider.arrived[slot] = self.arrived[self.slot(seq)];
+        }
+        wider
+    }
+}
+
+/// Bits of a window in which a packet was first kept beyond its base; doubled when they do not suffice.
+const BITS_FIRST: u32 = 64;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct RxWindow {
     base: Seq,
-    /// Bits of both rings that are set, to keep the packet that comes in order off them.
+    /// Packets beyond the base that are here, and the one at the base if it is not acknowledged: most often none.
     held: u32,
-    width: u32,
-    received: AnyRing,
-    acknowledged: AnyRing,
-    arrived: Box<[Arrived]>,
+    width: u16,
+    /// Packets from the base on that can be told apart.
+    tracked: u16,
     /// Packets beyond the window were dropped, and no acknowledgement has said so yet.
     pub(crate) out_of_window: bool,
+    /// Made with the first that is held.
+    beyond: Option<Box<Beyond>>,
 }
 
 impl RxWindow {
@@ -61,11 +103,10 @@ impl RxWindow {
         Self {
             base: Seq::start(first),
             held: 0,
-            width,
-            received: AnyRing::with_bits(tracked),
-            acknowledged: AnyRing::with_bits(tracked),
-            arrived: vec![Arrived::default(); tracked as usize].into_boxed_slice(),
+            width: width as u16,
+            tracked: tracked as u16,
             out_of_window: false,
+            beyond: None,
         }
     }
 
@@ -83,23 +124,30 @@ impl RxWindow {
             return (seq, Place::Acknowledged);
         }
         let offset = seq.since(self.base);
-        let place = if offset >= u64::from(self.received.bits()) {
+        let place = if offset >= u64::from(self.tracked) {
             Place::Outside
-        } else if self.held == 0 {
-            self.fresh(offset)
-        } else if self.acknowledged.test(offset as u32) {
-            Place::Acknowledged
-        } else if self.received.test(offset as u32) {
-            Place::Received
         } else {
-            self.fresh(offset)
+            match self.held_at(offset as u32) {
+                Some(place) => place,
+                None if offset < u64::from(self.width) => Place::New,
+                None => Place::Beyond,
+            }
         };
         (seq, place)
     }
 
+    /// Where the packet `offset` after the base stands, if it is here.
     #[inline]
-    fn fresh(&self, offset: u64) -> Place {
-        if offset < u64::from(self.width) { Place::New } else { Place::Beyond }
+    fn held_at(&self, offset: u32) -> Option<Place> {
+        if self.held == 0 {
+            return None;
+        }
+        let beyond = self.beyond.as_ref()?;
+        match (beyond.acknowledged.test(offset), beyond.received.test(offset)) {
+            (true, _) => Some(Place::Acknowledged),
+            (false, true) => Some(Place::Received),
+            (false, false) => None,
+        }
     }
 
     /// Keeps the new packet `seq`; `acknowledged` when its sender may forget it.
@@ -109,14 +157,22 @@ impl RxWindow {
             self.base += 1;
             return;
         }
-        let fresh = self.received.set(self.offset(seq));
-        assert!(fresh, "packet {seq} was received twice");
-        self.held += 1;
-        let slot = self.slot(seq);
-        self.arrived[slot] = arrived;
+        self.hold(seq, arrived);
         if acknowledged {
             self.acknowledge(seq.wire());
         }
+    }
+
+    fn hold(&mut self, seq: Seq, arrived: Arrived) {
+        let (base, offset) = (self.base, self.offset(seq));
+        let beyond = self.beyond.get_or_insert_with(|| Box::new(Beyond::with_bits(BITS_FIRST)));
+        while offset >= beyond.arrived.len() as u32 {
+            **beyond = beyond.doubled(base);
+        }
+        assert!(beyond.received.set(offset), "packet {seq} was received twice");
+        let slot = beyond.slot(seq);
+        beyond.arrived[slot] = arrived;
+        self.held += 1;
     }
 
     /// The sender may forget received packet `psn`. What was remembered of it, unless that was known before.
@@ -125,12 +181,14 @@ impl RxWindow {
         if place != Place::Received {
             return None;
         }
-        self.acknowledged.set(self.offset(seq));
-        let arrived = self.arrived[self.slot(seq)];
-        if seq == self.base {
-            let count = self.acknowledged.first_zero(0).unwrap_or(self.acknowledged.bits());
-            self.acknowledged.advance(count);
-            self.received.advance(count);
+        let (base, offset) = (self.base, self.offset(seq));
+        let beyond = self.beyond.as_mut()?;
+        beyond.acknowledged.set(offset);
+        let arrived = beyond.arrived[beyond.slot(seq)];
+        if seq == base {
+            let count = beyond.acknowledged.first_zero(0).unwrap_or(beyond.acknowledged.bits());
+            beyond.acknowledged.advance(count);
+            beyond.received.advance(count);
             self.held -= count;
             self.base += u64::from(count);
         }
@@ -139,19 +197,27 @@ impl RxWindow {
 
     /// What was remembered of received packet `seq`.
     pub(crate) fn arrived(&self, seq: Seq) -> Arrived {
-        self.arrived[self.slot(seq)]
+        self.beyond.as_ref().map_or_else(Arrived::default, |beyond| beyond.arrived[beyond.slot(seq)])
     }
 
     /// Acknowledged packets from the base on, 128 of them.
     #[inline]
     pub(crate) fn acknowledged_bits(&self) -> u128 {
-        if self.held == 0 { 0 } else { self.acknowledged.first_128() }
+        self.bits_of(|beyond| &beyond.acknowledged)
     }
 
     /// Packets from the base on that are here, 128 of them.
     #[inline]
     pub(crate) fn received_bits(&self) -> u128 {
-        if self.held == 0 { 0 } else { self.received.first_128() }
+        self.bits_of(|beyond| &beyond.received)
+    }
+
+    #[inline]
+    fn bits_of(&self, ring: impl Fn(&Beyond) -> &AnyRing) -> u128 {
+        match &self.beyond {
+            Some(beyond) if self.held > 0 => ring(beyond).first_128(),
+            _ => 0,
+        }
     }
 
     /// Whether everything that is here is acknowledged and told by the base.
@@ -162,9 +228,5 @@ impl RxWindow {
 
     fn offset(&self, seq: Seq) -> u32 {
         seq.since(self.base) as u32
-    }
-
-    fn slot(&self, seq: Seq) -> usize {
-        (seq.get() & (self.arrived.len() as u64 - 1)) as usize
     }
 }

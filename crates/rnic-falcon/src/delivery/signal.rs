@@ -59,6 +59,9 @@ impl ControlSettings {
 /// Reports waiting for the adaptive engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
+    /// The oldest.
+    first: Option<FlowReport>,
+    /// Those behind it; most often each is taken before the next comes.
     queue: VecDeque<FlowReport>,
     /// Reports that found the queue full.
     pub(crate) refused: u64,
@@ -78,16 +81,34 @@ const ACK_RATE_FIRST: u32 = 4;
 
 impl Signals {
     pub(crate) fn new() -> Self {
-        let queue = VecDeque::new();
-        Self { queue, refused: 0, ack_rate: AckRate::code(ACK_RATE_FIRST) }
+        let (first, queue) = (None, VecDeque::new());
+        Self { first, queue, refused: 0, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 
     /// Whether there is room for one more.
     #[inline]
     fn has_room(&mut self) -> bool {
-        let room = self.queue.len() < SIGNALS_MAX;
+        let room = self.queue.len() + 1 < SIGNALS_MAX || self.first.is_none();
         self.refused += u64::from(!room);
         room
+    }
+
+    #[inline]
+    fn push(&mut self, report: FlowReport) {
+        if self.first.is_none() {
+            self.first = Some(report);
+        } else {
+            self.queue.push_back(report);
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<FlowReport> {
+        let first = self.first.take();
+        if first.is_some() && !self.queue.is_empty() {
+            self.first = self.queue.pop_front();
+        }
+        first
     }
 }
 
@@ -108,7 +129,7 @@ impl Delivery {
     /// The next report for the adaptive engine.
     #[inline]
     pub fn signal(&mut self) -> Option<FlowReport> {
-        self.signals.queue.pop_front()
+        self.signals.pop()
     }
 
     /// Does what the adaptive engine wants for `flow`, and for the connection.
@@ -173,7 +194,7 @@ impl Delivery {
             ack_rate: self.signals.ack_rate,
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
-        self.signals.queue.push_back(FlowReport {
+        self.signals.push(FlowReport {
             kind,
             flow,
             acked,

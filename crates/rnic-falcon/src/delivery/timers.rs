@@ -51,10 +51,15 @@ impl Delivery {
         if !self.nacks.is_empty() {
             return Some(Time::ZERO);
         }
-        let mut due = self.echo.deadline().min(self.probe_due());
-        for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
-            due = due.min(tx.timer).min(tx.of_age);
+        let mut due = self.echo.deadline();
+        let [requests, data] = &self.tx;
+        if !requests.is_idle() {
+            due = due.min(requests.timer).min(requests.of_age);
         }
+        if !data.is_idle() {
+            due = due.min(data.timer).min(data.of_age);
+        }
+        due = due.min(self.probe_due());
         (due < NEVER).then_some(due)
     }
 

@@ -10,12 +10,14 @@
 //! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
 
 use rnic_base::{Duration, Psn32, Seq, Time};
-use rnic_wire::falcon::{Body, FlowLabel, Packet, Timestamp};
+use rnic_wire::falcon::{
+    Body, Cid, FlowLabel, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, WindowBases,
+};
 
 use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
 use crate::delivery::tx_window::{Kind, Sent};
-use crate::seam::{Context, Gates, Outgoing, Upper};
+use crate::seam::{Context, Gates, Upper};
 
 /// A packet that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,56 +32,111 @@ pub struct Departure {
     pub again: bool,
 }
 
+/// A packet that leaves, without the packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaving {
+    /// See [`Departure::label`].
+    pub label: FlowLabel,
+    /// See [`Departure::context`].
+    pub context: Option<Context>,
+    /// See [`Departure::again`].
+    pub again: bool,
+}
+
+/// What stands where the next packet will be written.
+const BLANK: Packet = Packet {
+    cid: Cid::new(0),
+    function: 0,
+    protocol: UlpProtocol::None,
+    ack_request: false,
+    bases: WindowBases { data: Psn32::new(0), request: Psn32::new(0) },
+    timestamp: Timestamp::new(0),
+    payload_len: 0,
+    body: Body::Resync {
+        psn: Psn32::new(0),
+        rsn: Rsn::new(0),
+        code: ResyncCode::LocalXlr,
+        of: PacketType::PushData,
+        vendor: 0,
+    },
+};
+
 impl Delivery {
     /// The next packet that may leave now; `None` when there is none.
     #[inline]
     pub fn transmit(&mut self, now: Time, upper: &mut impl Upper) -> Option<Departure> {
+        let mut packet = BLANK;
+        let Leaving { label, context, again } = self.transmit_into(now, &mut packet, upper)?;
+        Some(Departure { packet, label, context, again })
+    }
+
+    /// As [`Delivery::transmit`], with the packet written to `packet`. When none leaves, that may have been touched.
+    #[inline]
+    pub fn transmit_into(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
         if self.dead {
             return None;
         }
-        if let Some(answer) = self.answer(now, upper) {
+        if self.has_answer(now)
+            && let Some(answer) = self.answer(now, packet, upper)
+        {
             return Some(answer);
         }
         self.paced_until = NEVER;
+        let is_fair = self.has_repeated && self.limits.packet_gap > Duration::ZERO;
+        if is_fair || self.tx[0].has_marks() || self.tx[1].has_marks() {
+            return self.transmit_repairing(now, packet, upper);
+        }
+        self.send_first(now, packet, upper)
+    }
+
+    /// What leaves next, where packets are to be sent again.
+    #[inline(never)]
+    fn transmit_repairing(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
         // Probes come more often than packets leave where those are paced: what is new gets every other turn.
         if self.has_repeated
             && self.limits.packet_gap > Duration::ZERO
-            && let Some(fresh) = self.send_first(now, upper)
+            && let Some(fresh) = self.send_first(now, packet, upper)
         {
             self.has_repeated = false;
             return Some(fresh);
         }
         if let Some((window, seq)) = self.next_again(now) {
             self.has_repeated = true;
-            return Some(self.send_again(now, window, seq, upper));
+            return Some(self.send_again(now, window, seq, packet, upper));
         }
-        self.send_first(now, upper)
+        self.send_first(now, packet, upper)
     }
 
     #[inline]
-    fn send_first(&mut self, now: Time, upper: &mut impl Upper) -> Option<Departure> {
+    fn send_first(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
+        // A packet that is to come and too early is waited for, even if there is none yet.
+        if self.limits.packet_gap == Duration::ZERO && !upper.has_next() {
+            return None;
+        }
         let fcwnd = self.flows.fcwnd();
         let open = self.limits.first(&self.tx, fcwnd);
         let open = self.paced(now, open);
         if !open.any() {
             return None;
         }
-        let outgoing = upper.next(now, open)?;
-        assert!(open.admits(&outgoing.body), "the upper layer sends {:?} through a closed gate", outgoing.body);
-        let (window, kind) = match outgoing.body {
+        let context = upper.put_next(now, open, packet)?;
+        let body = &packet.body;
+        assert!(open.admits(body), "the upper layer sends {body:?} through a closed gate");
+        let (window, kind) = match body {
             Body::PullRequest { .. } => (0, Kind::PullRequest),
             Body::PullData { .. } => (1, Kind::PullData),
             _ => (1, Kind::PushData),
         };
-        let flow = self.flows.choose(now);
+        let rsn = body.rsn().expect("requests and data have one");
+        let flow = self.flows.choose(now, &self.config.policies.paths);
         self.flows.get_mut(flow).outstanding += 1;
         let ask = self.requester.ask(&self.config.ack_request, fcwnd);
-        let rsn = outgoing.body.rsn().expect("requests and data have one");
-        let (context, transmissions) = (outgoing.context, 1);
+        let transmissions = 1;
         let sent = Sent { first: now, last: now, context, rsn, transmissions, flow, kind, ..Sent::default() };
         let seq = self.tx[window].push(sent);
         self.counters.sent += 1;
-        Some(self.departing(now, window, seq, &outgoing, ask))
+        let label = self.complete(now, window, seq, ask, packet);
+        Some(Leaving { label, context: Some(context), again: false })
     }
 
     /// Closes gates for which it is too early, and remembers when to come back.
@@ -137,7 +194,14 @@ impl Delivery {
         data.kind == Kind::PullData || data.rsn.is_before(request.rsn)
     }
 
-    fn send_again(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) -> Departure {
+    fn send_again(
+        &mut self,
+        now: Time,
+        window: usize,
+        seq: Seq,
+        packet: &mut Packet,
+        upper: &mut impl Upper,
+    ) -> Leaving {
         let tx = &mut self.tx[window];
         tx.unmark(seq);
         let sent = tx.sent_mut(seq);
@@ -146,37 +210,33 @@ impl Delivery {
         let (context, is_request) = (sent.context, sent.kind.is_request());
         tx.outstanding_again += u32::from(is_request);
         let outgoing = upper.again(now, context);
-        Departure { again: true, ..self.departing(now, window, seq, &outgoing, true) }
+        outgoing.put(packet);
+        let label = self.complete(now, window, seq, true, packet);
+        Leaving { label, context: Some(outgoing.context), again: true }
     }
 
+    /// Packet `seq` leaves: this layer's part of it, its timer, and what it spares. Which way it goes.
     #[inline]
-    fn departing(&mut self, now: Time, window: usize, seq: Seq, outgoing: &Outgoing, ask: bool) -> Departure {
+    fn complete(&mut self, now: Time, window: usize, seq: Seq, ask: bool, packet: &mut Packet) -> FlowLabel {
         let tx = &mut self.tx[window];
         tx.timer = tx.timer.min(now + self.waits.rto);
         let flow = tx.sent(seq).flow;
         self.limits.departed = now;
         self.waits.quiet_since = now;
-        if self.rx.iter().all(|rx| rx.is_told_by_base()) {
+        if self.echo.is_waiting() && self.rx.iter().all(|rx| rx.is_told_by_base()) {
             self.echo.cancel_waiting(now);
         }
-        let packet = Packet {
-            cid: self.config.cid,
-            function: self.config.function,
-            protocol: outgoing.protocol,
-            ack_request: ask,
-            bases: self.bases(),
-            timestamp: Timestamp::at(now),
-            payload_len: outgoing.payload_len,
-            body: numbered(outgoing.body, seq.wire()),
-        };
-        let label = self.flows.get(flow).label;
-        Departure { packet, label, context: Some(outgoing.context), again: false }
+        (packet.cid, packet.function) = (self.config.cid, self.config.function);
+        (packet.ack_request, packet.bases, packet.timestamp) = (ask, self.bases(), Timestamp::at(now));
+        number(&mut packet.body, seq.wire());
+        self.flows.get(flow).label
     }
 }
 
-/// `body` with its sequence number.
-fn numbered(mut body: Body, number: Psn32) -> Body {
-    match &mut body {
+/// Gives `body` its sequence number.
+#[inline]
+fn number(body: &mut Body, number: Psn32) {
+    match body {
         Body::PullRequest { psn, .. }
         | Body::PullData { psn, .. }
         | Body::PushData { psn, .. }
@@ -185,5 +245,4 @@ fn numbered(mut body: Body, number: Psn32) -> Body {
             panic!("the upper layer sends requests, data and Resyncs, not {body:?}")
         }
     }
-    body
 }

@@ -10,11 +10,11 @@
 //! steady state nothing is allocated.
 
 use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time};
-use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{LossRule, WindowView};
 use rnic_wire::falcon::{Rsn, Window};
 
 use crate::delivery::config::{NEVER, TX_WINDOW_MAX};
+use crate::delivery::per_flow::PerFlow;
 use crate::seam::Context;
 
 /// What a packet is, as far as gates and order care.
@@ -73,7 +73,8 @@ pub(crate) struct TxWindow {
     /// What an acknowledgement has said to have arrived, from the base on.
     arrived: AnyRing,
     arrivals: u32,
-    marked: RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>,
+    /// What is to be sent again, from the base on; made with the first.
+    marked: Option<Box<Marked>>,
     marks: u32,
     /// Outstanding requests: ORC.
     pub(crate) outstanding: u32,
@@ -82,7 +83,7 @@ pub(crate) struct TxWindow {
     /// Not later than the first timeout.
     pub(crate) timer: Time,
     /// What is lost, by flow.
-    pub(crate) rules: [Option<LossRule>; FLOWS_MAX],
+    pub(crate) rules: PerFlow<Option<LossRule>>,
     /// When a packet comes of age that a rule was too early for.
     pub(crate) of_age: Time,
     /// When an acknowledgement last opened the window.
@@ -91,11 +92,13 @@ pub(crate) struct TxWindow {
     pub(crate) paused_below: Seq,
 }
 
-/// Contexts of a fresh window.
+type Marked = RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>;
+
+/// Contexts of a window that something was sent in.
 const RING_FIRST: usize = 4;
 
 impl TxWindow {
-    pub(crate) fn new(window: Window, first: Psn32, limit: u32) -> Self {
+    pub(crate) fn new(window: Window, first: Psn32, limit: u32, flows: usize) -> Self {
         let bits = match window {
             Window::Request => u64::BITS,
             Window::Data => u128::BITS,
@@ -104,15 +107,15 @@ impl TxWindow {
             base: Seq::start(first),
             next: Seq::start(first),
             limit,
-            ring: vec![Sent::default(); RING_FIRST.min(limit as usize)].into_boxed_slice(),
+            ring: Box::default(),
             arrived: AnyRing::with_bits(bits),
             arrivals: 0,
-            marked: RingBitmap::new(),
+            marked: None,
             marks: 0,
             outstanding: 0,
             outstanding_again: 0,
             timer: NEVER,
-            rules: [None; FLOWS_MAX],
+            rules: PerFlow::new(flows, |_| None),
             of_age: NEVER,
             opened: Time::ZERO,
             paused_below: Seq::UNSET,
@@ -137,7 +140,7 @@ impl TxWindow {
 
     #[inline]
     fn slot(&self, seq: Seq) -> usize {
-        (seq.get() & (self.ring.len() as u64 - 1)) as usize
+        seq.get() as usize & self.ring.len().wrapping_sub(1)
     }
 
     /// The context of outstanding packet `seq`.
@@ -166,8 +169,10 @@ impl TxWindow {
         seq
     }
 
+    #[cold]
     fn grow(&mut self) {
-        let mut wider = vec![Sent::default(); self.ring.len() * 2].into_boxed_slice();
+        let len = (self.ring.len() * 2).max(RING_FIRST.min(self.limit as usize));
+        let mut wider = vec![Sent::default(); len].into_boxed_slice();
         let mask = wider.len() as u64 - 1;
         for offset in 0..self.span() {
             let seq = self.base + offset;
@@ -184,9 +189,11 @@ impl TxWindow {
             self.arrivals -= u32::from(self.arrived.test(0));
             self.arrived.advance(1);
         }
-        if self.marks > 0 {
-            self.marks -= u32::from(self.marked.test(0));
-            self.marked.advance(1);
+        if self.marks > 0
+            && let Some(marked) = &mut self.marked
+        {
+            self.marks -= u32::from(marked.test(0));
+            marked.advance(1);
         }
         self.base += 1;
         sent
@@ -253,7 +260,7 @@ impl TxWindow {
     /// Packet `seq` is to be sent again; `false` when that was known, or makes no sense any more.
     pub(crate) fn mark(&mut self, seq: Seq) -> bool {
         let offset = seq.since(self.base) as u32;
-        if self.sent(seq).acknowledged || !self.marked.set(offset) {
+        if self.sent(seq).acknowledged || !self.marked.get_or_insert_default().set(offset) {
             return false;
         }
         self.marks += 1;
@@ -267,15 +274,18 @@ impl TxWindow {
 
     pub(crate) fn unmark(&mut self, seq: Seq) {
         let offset = seq.since(self.base) as u32;
-        if self.marks > 0 && self.marked.test(offset) {
-            self.marked.clear(offset);
+        if self.marks > 0
+            && let Some(marked) = self.marked.as_mut().filter(|marked| marked.test(offset))
+        {
+            marked.clear(offset);
             self.marks -= 1;
         }
     }
 
     #[inline]
     pub(crate) fn is_marked(&self, seq: Seq) -> bool {
-        self.marks > 0 && self.marked.test(seq.since(self.base) as u32)
+        let offset = seq.since(self.base) as u32;
+        self.marks > 0 && self.marked.as_ref().is_some_and(|marked| marked.test(offset))
     }
 
     /// The lowest packet to be sent again.
@@ -284,13 +294,22 @@ impl TxWindow {
         if self.marks == 0 {
             return None;
         }
-        self.marked.first_one(0).map(|offset| self.base + u64::from(offset))
+        self.next_marked_from(0)
     }
 
     /// The lowest above `seq`.
     pub(crate) fn next_marked(&self, seq: Seq) -> Option<Seq> {
-        let after = seq.since(self.base) as u32 + 1;
-        self.marked.first_one(after).map(|offset| self.base + u64::from(offset))
+        self.next_marked_from(seq.since(self.base) as u32 + 1)
+    }
+
+    fn next_marked_from(&self, offset: u32) -> Option<Seq> {
+        self.marked.as_ref()?.first_one(offset).map(|offset| self.base + u64::from(offset))
+    }
+
+    /// Whether anything is to be sent again.
+    #[inline]
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marks > 0
     }
 
     /// What recovery policies see.

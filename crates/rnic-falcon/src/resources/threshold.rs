@@ -36,13 +36,7 @@ impl Alpha {
     #[inline]
     pub const fn of(self, free: u32) -> u32 {
         let share = ((free as u64) << 3) >> self.0;
-        if share == 0 {
-            1
-        } else if share > u32::MAX as u64 {
-            u32::MAX
-        } else {
-            share as u32
-        }
+        if share > u32::MAX as u64 { u32::MAX } else { share as u32 + (share == 0) as u32 }
     }
 }
 
@@ -97,11 +91,15 @@ impl Usage {
     }
 }
 
+#[inline]
 fn over(used: Amount, isolation: Isolation, alpha: Alpha, free: Amount) -> bool {
-    let limit = match isolation {
-        Isolation::None => return false,
-        Isolation::Static(limit) => limit,
-        Isolation::Dynamic => Amount { packets: alpha.of(free.packets), buffers: alpha.of(free.buffers) },
-    };
-    used.packets >= limit.packets || (used.buffers > 0 && used.buffers >= limit.buffers)
+    match isolation {
+        Isolation::None => false,
+        Isolation::Static(limit) => {
+            used.packets >= limit.packets || (used.buffers > 0 && used.buffers >= limit.buffers)
+        }
+        Isolation::Dynamic => {
+            used.packets >= alpha.of(free.packets) || (used.buffers > 0 && used.buffers >= alpha.of(free.buffers))
+        }
+    }
 }

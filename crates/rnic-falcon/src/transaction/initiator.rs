@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 use rnic_base::{Duration, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, CompletionCode, NackCode, Packet, PacketType, ResyncCode, Rsn, Ulp};
 
-use super::ring::Ring;
+use super::ring::{Blank, Ring};
 use super::ulp::{Completion, PulledData, UpperLayer};
 use super::{Kind, Ordering, Submission, TransactionConfig, TransactionStats, completion_of};
 use crate::resources::threshold::Usage;
-use crate::resources::{Held, Resources};
+use crate::resources::{Part, Resources, Room};
 use crate::seam::{Exhausted, Gates, Verdict};
 
 /// What a half of the layer works with, beside its own state.
@@ -30,45 +30,78 @@ pub(super) struct Surroundings<'a, U> {
     pub(super) ulp: &'a mut U,
 }
 
-/// How a transaction ended, before its completion's turn has come.
-#[derive(Clone, Copy, Debug)]
-struct Outcome {
-    code: CompletionCode,
-    ulp_code: u8,
-    data: Option<PulledData>,
-}
-
-impl Outcome {
-    const fn of(code: CompletionCode) -> Self {
-        Self { code, ulp_code: 0, data: None }
-    }
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
+    /// The headers of the request; once its data has come, those of the data, for nobody sends the request then.
+    ulp: Ulp,
+    tag: u64,
+    deadline: Time,
+    /// Of the request's packet; once its data has come, of that.
+    payload_len: u32,
+    length: u16,
+    /// Until the packet is acknowledged.
+    tx: Room,
+    /// Until the completion is handed over.
+    rx: Room,
     /// None: blank.
     kind: Option<Kind>,
-    length: u16,
-    payload_len: u32,
-    ulp: Option<Ulp>,
-    tag: u64,
-    /// Until the packet is acknowledged.
-    tx: Option<Held>,
-    /// Until the completion is handed over.
-    rx: Option<Held>,
     sent: bool,
     acked: bool,
     told: bool,
+    /// How it ended, before its completion's turn has come.
+    outcome: Option<CompletionCode>,
+    ulp_code: u8,
+    /// It ended with data.
+    has_data: bool,
     /// From now on this takes the packet's place.
     resync: Option<ResyncCode>,
-    outcome: Option<Outcome>,
-    deadline: Time,
 }
 
+// There is one for each transaction under way.
+const _: () = assert!(size_of::<Entry>() <= 112);
+
 impl Entry {
+    const EMPTY: Self = Self {
+        ulp: Ulp::None,
+        tag: 0,
+        deadline: Time::ZERO,
+        payload_len: 0,
+        length: 0,
+        tx: Room::NONE,
+        rx: Room::NONE,
+        kind: None,
+        sent: false,
+        acked: false,
+        told: false,
+        outcome: None,
+        ulp_code: 0,
+        has_data: false,
+        resync: None,
+    };
+
     /// Data may speak before the acknowledgement of the request; everything else waits for that of its packet.
+    #[inline]
     fn is_ready(&self) -> bool {
-        self.outcome.is_some_and(|outcome| self.acked || outcome.data.is_some())
+        self.outcome.is_some() && (self.acked || self.has_data)
+    }
+
+    /// It ends so, unless it has ended.
+    #[inline]
+    fn end(&mut self, code: CompletionCode) {
+        self.outcome.get_or_insert(code);
+    }
+}
+
+impl Blank for Entry {
+    const BLANK: &'static Self = &Self::EMPTY;
+
+    fn blank() -> Self {
+        Self::EMPTY
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.kind = None;
     }
 }
 
@@ -89,10 +122,18 @@ pub(super) struct Initiator {
     next: Seq,
     /// On ordered connections: the next completion's.
     untold: Seq,
-    /// Not yet sent, by type (F-41), oldest first.
+    /// On ordered connections: the next to be sent.
+    unsent: Seq,
+    /// On unordered ones: not yet sent.
+    queues: Option<Box<Queues>>,
+    next_deadline: Option<Time>,
+}
+
+/// What is not yet sent, by type (F-41), oldest first.
+#[derive(Debug, Default)]
+struct Queues {
     pulls: VecDeque<Seq>,
     pushes: VecDeque<Seq>,
-    next_deadline: Option<Time>,
 }
 
 impl Initiator {
@@ -104,12 +145,13 @@ impl Initiator {
             ring: Ring::new(config.outstanding, first),
             next: first,
             untold: first,
-            pulls: VecDeque::new(),
-            pushes: VecDeque::new(),
+            unsent: first,
+            queues: (config.ordering == Ordering::Unordered).then(Box::default),
             next_deadline: None,
         }
     }
 
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.next == self.ring.end()
     }
@@ -123,10 +165,12 @@ impl Initiator {
     }
 
     /// The number of the transaction in `slot`.
+    #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
         self.ring.seq_at(slot)
     }
 
+    #[inline]
     pub(super) fn slot(&self, seq: Seq) -> u32 {
         self.ring.slot(seq)
     }
@@ -150,11 +194,12 @@ impl Initiator {
     /// The packet of `seq` cannot be sent, for a reason of our own.
     pub(super) fn withdraw(&mut self, seq: Seq) {
         let entry = &mut self.ring[seq];
-        entry.outcome.get_or_insert(Outcome::of(CompletionCode::LocalXlr));
+        entry.end(CompletionCode::LocalXlr);
         entry.resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
     /// Takes a transaction, with what it needs; none when that is not there.
+    #[inline]
     pub(super) fn submit(&mut self, resources: &mut Resources, usage: &mut Usage, what: &Submission) -> Option<Rsn> {
         if self.is_full() {
             return None;
@@ -173,46 +218,59 @@ impl Initiator {
             kind: Some(what.kind),
             length: what.length,
             payload_len: what.payload_len,
-            ulp: Some(what.ulp),
+            ulp: what.ulp,
             tag: what.tag,
-            tx: Some(tx),
-            rx: Some(rx),
-            ..Entry::default()
+            tx: Room::of(tx),
+            rx: Room::of(rx),
+            ..Entry::EMPTY
         };
-        match what.kind {
-            Kind::Push => self.pushes.push_back(seq),
-            Kind::Pull => self.pulls.push_back(seq),
+        if let Some(queues) = &mut self.queues {
+            match what.kind {
+                Kind::Push => queues.pushes.push_back(seq),
+                Kind::Pull => queues.pulls.push_back(seq),
+            }
         }
         self.next += 1;
         Some(seq.wire())
     }
 
-    /// Which request could leave now: the oldest on an ordered connection, and no other; else the oldest of a type
-    /// whose gate is open, `pulls_first` or not.
-    pub(super) fn sendable(&self, open: Gates, pulls_first: bool) -> Option<Kind> {
-        let (pull, push) = (self.pulls.front(), self.pushes.front());
-        match self.ordering {
-            Ordering::Ordered => match (pull, push) {
-                (Some(pull), Some(push)) if push < pull => open.push_data.then_some(Kind::Push),
-                (Some(_), _) => open.pull_request.then_some(Kind::Pull),
-                (None, Some(_)) => open.push_data.then_some(Kind::Push),
-                (None, None) => None,
-            },
-            Ordering::Unordered => {
-                let pull = (pull.is_some() && open.pull_request).then_some(Kind::Pull);
-                let push = (push.is_some() && open.push_data).then_some(Kind::Push);
-                if pulls_first { pull.or(push) } else { push.or(pull) }
-            }
+    /// Whether anything waits to be sent.
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        match &self.queues {
+            None => self.unsent < self.next,
+            Some(queues) => !(queues.pulls.is_empty() && queues.pushes.is_empty()),
         }
     }
 
-    /// Sends the oldest request of `kind`; gives its number.
-    pub(super) fn send(&mut self, now: Time, kind: Kind) -> Seq {
-        let queue = match kind {
-            Kind::Push => &mut self.pushes,
-            Kind::Pull => &mut self.pulls,
+    /// Which request could leave now: the oldest on an ordered connection, and no other; else the oldest of a type
+    /// whose gate is open, `pulls_first` or not.
+    #[inline]
+    pub(super) fn sendable(&self, open: Gates, pulls_first: bool) -> Option<Kind> {
+        let is_open = |kind: Kind| match kind {
+            Kind::Push => open.push_data,
+            Kind::Pull => open.pull_request,
         };
-        let seq = queue.pop_front().expect("it was found sendable");
+        let Some(queues) = &self.queues else {
+            let oldest = if self.unsent < self.next { self.ring[self.unsent].kind } else { None };
+            return oldest.filter(|kind| is_open(*kind));
+        };
+        let pull = (!queues.pulls.is_empty() && open.pull_request).then_some(Kind::Pull);
+        let push = (!queues.pushes.is_empty() && open.push_data).then_some(Kind::Push);
+        if pulls_first { pull.or(push) } else { push.or(pull) }
+    }
+
+    /// Sends the oldest request of `kind`; gives its number.
+    #[inline]
+    pub(super) fn send(&mut self, now: Time, kind: Kind) -> Seq {
+        let seq = match (&mut self.queues, kind) {
+            (None, _) => {
+                self.unsent += 1;
+                self.unsent - 1
+            }
+            (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("it was found sendable"),
+            (Some(queues), Kind::Pull) => queues.pulls.pop_front().expect("it was found sendable"),
+        };
         let deadline = now + self.timeout;
         let entry = &mut self.ring[seq];
         (entry.sent, entry.deadline) = (true, deadline);
@@ -221,6 +279,7 @@ impl Initiator {
     }
 
     /// What the packet of `seq` says, and its payload bytes.
+    #[inline]
     pub(super) fn packet(&self, seq: Seq) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());
@@ -228,7 +287,9 @@ impl Initiator {
         if let Some(code) = entry.resync {
             return (Body::Resync { psn, rsn, code, of: packet_type(kind), vendor: 0 }, 0);
         }
-        let ulp = entry.ulp.expect("every entry has them");
+        // Of a request whose data is here, these are the data's headers. Nobody sends it again; its target would know
+        // it by its number.
+        let ulp = entry.ulp;
         match kind {
             Kind::Pull => (Body::PullRequest { psn, rsn, length: entry.length, ulp }, 0),
             Kind::Push => (Body::PushData { psn, rsn, length: entry.length, ulp }, entry.payload_len),
@@ -236,17 +297,42 @@ impl Initiator {
     }
 
     /// The packet of `seq` is acknowledged.
+    #[inline]
     pub(super) fn acked<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+        let is_oldest = seq == self.untold && seq == self.ring.base();
         let entry = &mut self.ring[seq];
         entry.acked = true;
-        if let Some(tx) = entry.tx.take() {
+        if let Some(tx) = entry.tx.take(Part::RequestTx) {
             with.usage.tx.subtract(tx.amount());
             with.resources.release(tx);
         }
         if entry.kind == Some(Kind::Push) {
-            entry.outcome.get_or_insert(Outcome::of(CompletionCode::Ack));
+            if is_oldest && entry.outcome.is_none() {
+                return self.end_oldest(seq, with);
+            }
+            entry.end(CompletionCode::Ack);
         }
         self.tell(seq, with);
+    }
+
+    /// The Push `seq`, the oldest of all, has ended well: most often that is all there is to tell.
+    #[inline]
+    fn end_oldest<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+        let entry = &mut self.ring[seq];
+        let (rsn, tag) = (seq.wire(), entry.tag);
+        if let Some(rx) = entry.rx.take(Part::ResponseRx) {
+            with.usage.rx.subtract(rx.amount());
+            with.resources.release(rx);
+        }
+        self.ring.advance();
+        self.untold += 1;
+        with.stats.completed += 1;
+        let completion = Completion { rsn, tag, code: CompletionCode::Ack, ulp_code: 0, data: None };
+        with.ulp.complete(with.now, &completion);
+        let next = self.untold;
+        if next < self.next && self.ring[next].outcome.is_some() {
+            self.tell(next, with);
+        }
     }
 
     /// The packet of `seq` was refused for good.
@@ -258,7 +344,9 @@ impl Initiator {
             NackCode::Xlr | NackCode::Resource | NackCode::NotReady { .. } => (ResyncCode::RemoteXlr, 0),
         };
         let entry = &mut self.ring[seq];
-        entry.outcome.get_or_insert(Outcome { ulp_code, ..Outcome::of(completion_of(code)) });
+        if entry.outcome.is_none() {
+            (entry.outcome, entry.ulp_code) = (Some(completion_of(code)), ulp_code);
+        }
         entry.resync.get_or_insert(resync);
     }
 
@@ -268,7 +356,7 @@ impl Initiator {
         if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
             return Exhausted::Dead;
         }
-        entry.outcome.get_or_insert(Outcome::of(CompletionCode::LocalTimeout));
+        entry.end(CompletionCode::LocalTimeout);
         entry.resync = Some(ResyncCode::RetransmissionExhausted);
         Exhausted::Resync
     }
@@ -281,17 +369,24 @@ impl Initiator {
             return Verdict::Dropped;
         }
         // What is no longer waited for was given up; its number in the data window still counts.
-        if seq >= self.ring.base() && self.ring[seq].kind == Some(Kind::Pull) && self.ring[seq].outcome.is_none() {
-            let length = u32::from(self.ring[seq].length);
-            let tag = self.ring[seq].tag;
-            self.ring[seq].outcome = Some(match packet.body {
-                Body::PullData { ulp, .. } if packet.payload_len <= length => {
+        if seq < self.ring.base() {
+            return Verdict::Accepted { acknowledged: true };
+        }
+        let entry = &mut self.ring[seq];
+        if !entry.sent {
+            // Nobody has asked yet.
+            return Verdict::Dropped;
+        }
+        if entry.kind == Some(Kind::Pull) && entry.outcome.is_none() {
+            entry.outcome = Some(match packet.body {
+                Body::PullData { ulp, .. } if packet.payload_len <= u32::from(entry.length) => {
                     let data = PulledData { payload_len: packet.payload_len, ulp };
-                    with.ulp.pulled(with.now, tag, &data);
-                    Outcome { data: Some(data), ..Outcome::of(CompletionCode::Ack) }
+                    (entry.ulp, entry.payload_len, entry.has_data) = (data.ulp, data.payload_len, true);
+                    with.ulp.pulled(with.now, entry.tag, &data);
+                    CompletionCode::Ack
                 }
-                Body::PullData { .. } => Outcome::of(CompletionCode::OperationError),
-                _ => Outcome::of(CompletionCode::RemoteError),
+                Body::PullData { .. } => CompletionCode::OperationError,
+                _ => CompletionCode::RemoteError,
             });
             self.tell(seq, with);
         }
@@ -299,6 +394,7 @@ impl Initiator {
     }
 
     /// Hands over the completions whose turn has come, now that something is known of `seq`.
+    #[inline]
     fn tell<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         match self.ordering {
             Ordering::Ordered => {
@@ -313,24 +409,30 @@ impl Initiator {
                 }
             }
         }
-        while self.ring.base() < self.next && self.ring[self.ring.base()].told && self.ring[self.ring.base()].acked {
+        while self.ring.base() < self.next {
+            let entry = &self.ring[self.ring.base()];
+            if !(entry.told && entry.acked) {
+                break;
+            }
             self.ring.advance();
         }
         self.untold = self.untold.max(self.ring.base());
     }
 
+    #[inline]
     fn hand_over<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         let entry = &mut self.ring[seq];
         if entry.told {
             return;
         }
         entry.told = true;
-        if let Some(rx) = entry.rx.take() {
+        if let Some(rx) = entry.rx.take(Part::ResponseRx) {
             with.usage.rx.subtract(rx.amount());
             with.resources.release(rx);
         }
-        let Outcome { code, ulp_code, data } = entry.outcome.expect("nothing is handed over before it has ended");
-        let completion = Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code, data };
+        let code = entry.outcome.expect("nothing is handed over before it has ended");
+        let data = entry.has_data.then_some(PulledData { payload_len: entry.payload_len, ulp: entry.ulp });
+        let completion = Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data };
         with.stats.completed += 1;
         with.stats.completed_in_error += u64::from(code != CompletionCode::Ack);
         with.ulp.complete(with.now, &completion);
@@ -347,7 +449,7 @@ impl Initiator {
             let entry = &mut self.ring[seq];
             if entry.sent && entry.outcome.is_none() {
                 if entry.deadline <= with.now {
-                    entry.outcome = Some(Outcome::of(CompletionCode::LocalTimeout));
+                    entry.outcome = Some(CompletionCode::LocalTimeout);
                     entry.resync = (!entry.acked).then_some(ResyncCode::TransactionTimeout);
                 } else {
                     let deadline = entry.deadline;
@@ -368,14 +470,16 @@ impl Initiator {
 
     /// The connection is dead: everything ends, in order, and everything held goes back.
     pub(super) fn die<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        self.pulls.clear();
-        self.pushes.clear();
+        if let Some(queues) = &mut self.queues {
+            **queues = Queues::default();
+        }
+        self.unsent = self.next;
         self.next_deadline = None;
         while self.ring.base() < self.next {
             let seq = self.ring.base();
             let entry = &mut self.ring[seq];
-            entry.outcome.get_or_insert(Outcome::of(CompletionCode::DeadConnection));
-            if let Some(tx) = entry.tx.take() {
+            entry.end(CompletionCode::DeadConnection);
+            if let Some(tx) = entry.tx.take(Part::RequestTx) {
                 with.usage.tx.subtract(tx.amount());
                 with.resources.release(tx);
             }

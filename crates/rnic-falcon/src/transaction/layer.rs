@@ -70,38 +70,61 @@ impl<U: UpperLayer> Layer<'_, U> {
         (&mut connection.initiator, &mut connection.target, with)
     }
 
-    fn outgoing(&self, context: Context) -> Outgoing {
+    /// What the packet of `context` says, and its payload bytes.
+    #[inline]
+    fn body(&self, context: Context) -> (Body, u32) {
         let connection = &*self.transactions;
-        let (body, payload_len) = if context.0 & OF_DATA == 0 {
-            connection.initiator.packet(connection.initiator.seq_at(context.0))
+        if is_data(context) {
+            connection.target.packet(connection.target.seq_at(slot_of_data(context)))
         } else {
-            connection.target.packet(connection.target.seq_at(context.0 & !OF_DATA))
-        };
-        Outgoing { context, protocol: connection.config.protocol, payload_len, body }
+            connection.initiator.packet(connection.initiator.seq_at(context.0))
+        }
     }
-}
 
-impl<U: UpperLayer> Upper for Layer<'_, U> {
-    /// F-41: queues by type, each in order, that take turns.
-    fn next(&mut self, now: Time, open: Gates) -> Option<Outgoing> {
+    fn outgoing(&self, context: Context) -> Outgoing {
+        let (body, payload_len) = self.body(context);
+        Outgoing { context, protocol: self.transactions.config.protocol, payload_len, body }
+    }
+
+    /// Lets the next packet leave; F-41: queues by type, each in order, that take turns.
+    #[inline]
+    fn choose(&mut self, now: Time, open: Gates) -> Option<Context> {
         let connection = &mut *self.transactions;
         let data = if open.pull_data { connection.target.sendable() } else { None };
         let request = connection.initiator.sendable(open, connection.turn & 2 == 0);
         let data_first = connection.turn & 1 == 0;
-        let context = match (data, request) {
+        match (data, request) {
             (Some(data), other) if data_first || other.is_none() => {
                 connection.turn ^= 1;
                 connection.target.send(data);
-                Context(connection.target.slot(data) | OF_DATA)
+                Some(Context(connection.target.slot(data) | OF_DATA))
             }
             (_, Some(kind)) => {
                 connection.turn = if kind == Kind::Pull { 2 } else { 0 };
                 let seq = connection.initiator.send(now, kind);
-                Context(connection.initiator.slot(seq))
+                Some(Context(connection.initiator.slot(seq)))
             }
-            (_, None) => return None,
-        };
-        Some(self.outgoing(context))
+            (_, None) => None,
+        }
+    }
+}
+
+impl<U: UpperLayer> Upper for Layer<'_, U> {
+    fn next(&mut self, now: Time, open: Gates) -> Option<Outgoing> {
+        self.choose(now, open).map(|context| self.outgoing(context))
+    }
+
+    #[inline]
+    fn has_next(&self) -> bool {
+        self.transactions.initiator.has_unsent() || self.transactions.target.has_answers()
+    }
+
+    #[inline]
+    fn put_next(&mut self, now: Time, open: Gates, packet: &mut Packet) -> Option<Context> {
+        let context = self.choose(now, open)?;
+        packet.protocol = self.transactions.config.protocol;
+        (packet.body, packet.payload_len) = self.body(context);
+        Some(context)
     }
 
     fn again(&mut self, _: Time, context: Context) -> Outgoing {

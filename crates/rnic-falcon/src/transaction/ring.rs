@@ -6,6 +6,18 @@ use core::ops::{Index, IndexMut};
 
 use rnic_base::Seq;
 
+/// What a ring is made of.
+pub(super) trait Blank: Sized + 'static {
+    /// What stands at numbers of which nothing is known.
+    const BLANK: &'static Self;
+
+    /// A blank one.
+    fn blank() -> Self;
+
+    /// Makes it blank, as far as anybody looks: what makes it anything else writes all of it.
+    fn clear(&mut self);
+}
+
 /// Entries for so many numbers from `base` on. An entry is there or blank; blank ones at the front fall off.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
@@ -13,19 +25,17 @@ pub(super) struct Ring<T> {
     entries: Box<[T]>,
     base: Seq,
     /// Numbers that have a place, less one: a power of two less one.
-    mask: u64,
-    blank: T,
+    mask: u32,
 }
 
 /// Entries of a fresh ring.
 const ENTRIES_FIRST: usize = 4;
 
-impl<T: Default> Ring<T> {
+impl<T: Blank> Ring<T> {
     /// `size` is a power of two.
     pub(super) fn new(size: u32, first: Seq) -> Self {
         debug_assert!(size.is_power_of_two());
-        let entries = (0..ENTRIES_FIRST.min(size as usize)).map(|_| T::default()).collect();
-        Self { entries, base: first, mask: u64::from(size) - 1, blank: T::default() }
+        Self { entries: Box::default(), base: first, mask: size - 1 }
     }
 
     /// The oldest number that has a place.
@@ -37,7 +47,7 @@ impl<T: Default> Ring<T> {
     /// The first number that has none yet.
     #[inline]
     pub(super) fn end(&self) -> Seq {
-        self.base + self.mask + 1
+        self.base + (u64::from(self.mask) + 1)
     }
 
     /// From here on all entries are blank.
@@ -49,37 +59,47 @@ impl<T: Default> Ring<T> {
     /// Whether `seq` has a place.
     #[inline]
     pub(super) fn covers(&self, seq: Seq) -> bool {
-        self.base <= seq && seq < self.end()
+        seq.get().wrapping_sub(self.base.get()) <= u64::from(self.mask)
     }
 
     /// The place of `seq`, as it comes back in a [`crate::seam::Context`].
     #[inline]
     pub(super) fn slot(&self, seq: Seq) -> u32 {
-        (seq.get() & self.mask) as u32
+        seq.get() as u32 & self.mask
     }
 
     /// The number whose place is `slot`.
     #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
-        self.base + (u64::from(slot).wrapping_sub(self.base.get()) & self.mask)
+        self.base + u64::from(slot.wrapping_sub(self.base.get() as u32) & self.mask)
     }
 
     /// Blanks the entry at the front; the next number is the oldest then.
     #[inline]
     pub(super) fn advance(&mut self) {
         let place = place(self.base, self.entries.len());
-        self.entries[place] = T::default();
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.clear();
+        }
+        self.base += 1;
+    }
+
+    /// As [`Ring::advance`], where the entry at the front is blank.
+    #[inline]
+    pub(super) fn pass(&mut self) {
         self.base += 1;
     }
 
     /// Room for the number that is `offset` after the base.
     #[cold]
     fn grow(&mut self, offset: u64) {
-        let len = (offset as usize + 1).next_power_of_two();
-        let mut wider: Box<[T]> = (0..len).map(|_| T::default()).collect();
+        let most = self.mask as usize + 1;
+        let len = (offset as usize + 1).next_power_of_two().max(ENTRIES_FIRST).min(most);
+        let mut wider: Box<[T]> = (0..len).map(|_| T::blank()).collect();
         for offset in 0..self.entries.len() as u64 {
             let seq = self.base + offset;
-            wider[place(seq, len)] = core::mem::take(&mut self.entries[place(seq, self.entries.len())]);
+            let old = place(seq, self.entries.len());
+            wider[place(seq, len)] = core::mem::replace(&mut self.entries[old], T::blank());
         }
         self.entries = wider;
     }
@@ -88,22 +108,22 @@ impl<T: Default> Ring<T> {
 /// Where `seq` lies among `len` entries.
 #[inline]
 fn place(seq: Seq, len: usize) -> usize {
-    (seq.get() & (len as u64 - 1)) as usize
+    seq.get() as usize & len.wrapping_sub(1)
 }
 
-impl<T: Default> Index<Seq> for Ring<T> {
+impl<T: Blank> Index<Seq> for Ring<T> {
     type Output = T;
     #[inline]
     fn index(&self, seq: Seq) -> &T {
         debug_assert!(self.covers(seq), "{seq} is outside of the ring at {}", self.base);
-        if seq >= self.end_of_entries() {
-            return &self.blank;
+        if seq.since(self.base) >= self.entries.len() as u64 {
+            return T::BLANK;
         }
         &self.entries[place(seq, self.entries.len())]
     }
 }
 
-impl<T: Default> IndexMut<Seq> for Ring<T> {
+impl<T: Blank> IndexMut<Seq> for Ring<T> {
     #[inline]
     fn index_mut(&mut self, seq: Seq) -> &mut T {
         debug_assert!(self.covers(seq), "{seq} is outside of the ring at {}", self.base);
@@ -121,12 +141,24 @@ mod tests {
     use super::*;
     use rnic_base::Psn32;
 
+    impl Blank for u64 {
+        const BLANK: &'static Self = &0;
+
+        fn blank() -> Self {
+            0
+        }
+
+        fn clear(&mut self) {
+            *self = 0;
+        }
+    }
+
     /// Numbers keep their entries, and places their names, while the ring grows and goes round.
     #[test]
     fn entries_stay_with_their_numbers() {
         let first = Seq::start(Psn32::new(u32::MAX - 5));
         let mut ring = Ring::<u64>::new(64, first);
-        assert_eq!((ring.entries.len(), ring.end().since(first)), (ENTRIES_FIRST, 64));
+        assert_eq!((ring.entries.len(), ring.end().since(first)), (0, 64));
         let mut next = first;
         for round in 0..500u64 {
             // Up to 1, 2, .. 64 under way.

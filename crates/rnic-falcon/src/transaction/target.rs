@@ -20,30 +20,25 @@ use rnic_base::{Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
-use super::ring::Ring;
+use super::ring::{Blank, Ring};
 use super::ulp::{Answer, PullReply, PushReply, Request, UpperLayer};
 use super::{AnswerError, Kind, Ordering, Settled, TransactionConfig};
 use crate::resources::threshold::Usage;
-use crate::resources::{Held, Part, Resources};
+use crate::resources::{Part, Resources, Room};
 use crate::seam::{Exhausted, Received, Verdict};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Not here.
-    #[default]
     Blank,
     /// Here; its turn has not come.
     Kept,
     /// Offered, and to be offered again.
-    NotReady {
-        code: RnrTimer,
-        /// By the clock, when it is a Pull.
-        until: Option<Time>,
-    },
+    NotReady,
     /// With the upper layer.
     Taken,
     /// A Push that ends in error: waits for its Resync.
-    Refused(NackCode),
+    Refused,
     /// A Pull whose data waits to leave.
     Answered,
     /// A Pull whose data is under way.
@@ -52,26 +47,113 @@ enum State {
     Done,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
-    state: State,
-    kind: Option<Kind>,
-    psn: Psn32,
-    length: u16,
-    payload_len: u32,
     /// The request's headers, later the answer's.
-    ulp: Option<Ulp>,
+    ulp: Ulp,
+    /// Of a Pull that was not ready: when it is offered again, by the clock.
+    until: Time,
+    psn: Psn32,
+    payload_len: u32,
+    length: u16,
     /// Room to receive, until the upper layer has taken it.
-    rx: Option<Held>,
+    rx: Room,
     /// Room to send Pull Data, until that is acknowledged.
-    tx: Option<Held>,
+    tx: Room,
+    /// What is said while it is not ready, or refused.
+    says: NackCode,
+    state: State,
+    kind: Kind,
     resync: Option<ResyncCode>,
 }
 
+// There is one for each request that waits for something.
+const _: () = assert!(size_of::<Entry>() <= 104);
+
 impl Entry {
+    const EMPTY: Self = Self {
+        ulp: Ulp::None,
+        until: NEVER,
+        psn: Psn32::new(0),
+        payload_len: 0,
+        length: 0,
+        rx: Room::NONE,
+        tx: Room::NONE,
+        says: NackCode::Resource,
+        state: State::Blank,
+        kind: Kind::Pull,
+        resync: None,
+    };
+
     const fn received(&self) -> Received {
         Received { window: Window::Data, psn: self.psn }
     }
+
+    /// What is said of a Push that is not ready or refused.
+    fn refusal(&self) -> Option<NackCode> {
+        matches!(self.state, State::NotReady | State::Refused).then_some(self.says)
+    }
+}
+
+impl Blank for Entry {
+    const BLANK: &'static Self = &Self::EMPTY;
+
+    fn blank() -> Self {
+        Self::EMPTY
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        (self.state, self.resync) = (State::Blank, None);
+    }
+}
+
+/// Not by the clock.
+const NEVER: Time = Time::from_ps(u64::MAX);
+
+/// What becomes of a request that the upper layer was asked to take.
+#[derive(Clone, Copy)]
+struct Fate {
+    state: State,
+    says: NackCode,
+    /// See [`Entry::until`].
+    until: Time,
+}
+
+impl Fate {
+    const fn of(state: State) -> Self {
+        Self { state, says: NackCode::Resource, until: NEVER }
+    }
+
+    const fn refused(says: NackCode) -> Self {
+        Self { state: State::Refused, says, until: NEVER }
+    }
+
+    const fn not_ready(code: RnrTimer, until: Time) -> Self {
+        Self { state: State::NotReady, says: NackCode::NotReady { timeout: code }, until }
+    }
+}
+
+/// Asks the upper layer to take `request`; none when it is busy.
+#[inline]
+fn ask<U: UpperLayer>(kind: Kind, request: &Request, with: &mut Surroundings<'_, U>) -> Option<Fate> {
+    Some(match kind {
+        Kind::Push => match with.ulp.push(with.now, request) {
+            PushReply::Done => Fate::of(State::Done),
+            PushReply::Later => Fate::of(State::Taken),
+            PushReply::Busy => return None,
+            // It is asked again when its sender comes back, not by the clock.
+            PushReply::NotReady(code) => Fate::not_ready(code, NEVER),
+            PushReply::CompleteInError(ulp) => Fate::refused(NackCode::CompleteInError { ulp }),
+            PushReply::NonRecoverable(ulp) => Fate::refused(NackCode::NonRecoverable { ulp }),
+            PushReply::InvalidCid => Fate::refused(NackCode::InvalidCid),
+        },
+        Kind::Pull => match with.ulp.pull(with.now, request) {
+            PullReply::Later => Fate::of(State::Taken),
+            PullReply::Busy => return None,
+            PullReply::NotReady(code) => Fate::not_ready(code, with.now + code.wait()),
+        },
+    })
 }
 
 /// The target's half.
@@ -88,6 +170,8 @@ pub(super) struct Target {
     data_turn: Seq,
     /// On unordered ones: answers that wait to leave.
     answers: VecDeque<Seq>,
+    /// Answers that wait to leave, in any order.
+    unsent: u32,
     settled: VecDeque<Settled>,
     next_retry: Option<Time>,
 }
@@ -105,6 +189,7 @@ impl Target {
             turn: first,
             data_turn: first,
             answers: VecDeque::new(),
+            unsent: 0,
             settled: VecDeque::new(),
             next_retry: None,
         }
@@ -129,6 +214,7 @@ impl Target {
         true
     }
 
+    #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
         self.ring.seq_at(slot)
     }
@@ -145,7 +231,7 @@ impl Target {
 
     fn is_kept(&self, seq: Seq) -> bool {
         let entry = &self.ring[seq];
-        entry.state == State::Kept && entry.kind == Some(Kind::Push)
+        entry.state == State::Kept && entry.kind == Kind::Push
     }
 
     /// Those for which [`Target::keeps`] holds.
@@ -186,25 +272,58 @@ impl Target {
             Kind::Pull => units.arrived_pull(),
         };
         let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived;
-        let Some(rx) = with.resources.hold_arrival(need, head_of_line) else {
+        if !with.resources.admits_arrival(need, head_of_line) {
             with.stats.no_resources += 1;
             return Verdict::NoResources;
-        };
-        let (payload_len, rx, ulp, kind) = (packet.payload_len, Some(rx), Some(ulp), Some(kind));
-        self.ring[seq] = Entry { state: State::Kept, kind, psn, length, payload_len, ulp, rx, ..Entry::default() };
+        }
+        let payload_len = packet.payload_len;
+        let mut fate = None;
+        if kind == Kind::Push && seq == self.ring.base() {
+            // Everything before is done with: it is its turn in any order, and most often that is all.
+            fate = Some(ask(kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, with));
+            if let Some(Some(Fate { state: State::Done, .. })) = fate {
+                with.stats.delivered += 1;
+                with.resources.pass_arrival(need);
+                self.pass(with);
+                return Verdict::Accepted { acknowledged: true };
+            }
+        }
+        let rx = Room::of(with.resources.hold_arrival(need, head_of_line).expect("it was admitted"));
+        self.ring[seq] = Entry { state: State::Kept, kind, psn, length, payload_len, ulp, rx, ..Entry::EMPTY };
         self.note_arrival();
-        self.offer_turn(seq, Some(seq), with);
+        match fate {
+            None => self.offer_turn(seq, Some(seq), with),
+            Some(Some(fate)) if self.meet(seq, fate, Some(seq), with) => {
+                self.turn = self.turn.max(seq + 1);
+                self.offer_next(Some(seq), with);
+            }
+            Some(_) => {}
+        }
         self.verdict(seq)
+    }
+
+    /// The request at the front, which has no entry, is done with. On ordered connections, what is behind has its turn.
+    #[inline]
+    fn pass<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
+        self.ring.pass();
+        let base = self.ring.base();
+        (self.arrived, self.turn) = (self.arrived.max(base), self.turn.max(base));
+        self.data_turn = self.data_turn.max(base);
+        if self.ring[base].state != State::Blank {
+            self.note_arrival();
+            self.offer_next(None, with);
+            self.forget_done();
+        }
     }
 
     /// What is said at once about the request `seq`, which has just been kept.
     fn verdict(&mut self, seq: Seq) -> Verdict {
-        let verdict = match (self.ring[seq].kind, self.ring[seq].state) {
-            (Some(Kind::Pull), _) | (_, State::Done) => Verdict::Accepted { acknowledged: true },
-            (_, State::Refused(code)) => Verdict::Refused(code),
-            (_, State::NotReady { code, .. }) => Verdict::Refused(NackCode::NotReady { timeout: code }),
+        let entry = &self.ring[seq];
+        let verdict = match (entry.kind, entry.state) {
+            (Kind::Pull, _) | (_, State::Done) => Verdict::Accepted { acknowledged: true },
+            (_, State::Refused | State::NotReady) => Verdict::Refused(entry.says),
             _ => match self.blocker(seq) {
-                Some(timeout) => Verdict::Refused(NackCode::NotReady { timeout }),
+                Some(says) => Verdict::Refused(says),
                 None => Verdict::Accepted { acknowledged: false },
             },
         };
@@ -212,15 +331,13 @@ impl Target {
         verdict
     }
 
-    /// The wait of the request that `seq` must wait for because it was not ready, if there is one.
-    fn blocker(&self, seq: Seq) -> Option<RnrTimer> {
+    /// What is said of the request that `seq` must wait for because it was not ready, if there is one.
+    fn blocker(&self, seq: Seq) -> Option<NackCode> {
         if self.ordering == Ordering::Unordered || self.turn >= seq {
             return None;
         }
-        match self.ring[self.turn].state {
-            State::NotReady { code, .. } => Some(code),
-            _ => None,
-        }
+        let entry = &self.ring[self.turn];
+        (entry.state == State::NotReady).then_some(entry.says)
     }
 
     /// A Resync takes the place of `seq`, here or not.
@@ -230,10 +347,10 @@ impl Target {
             // The request was acknowledged long ago, and what it asks is on its way: nothing to skip.
             return Verdict::Accepted { acknowledged: true };
         }
-        if let Some(rx) = entry.rx.take() {
+        if let Some(rx) = entry.rx.take(Part::RequestRx) {
             with.resources.release(rx);
         }
-        let was_taken = matches!(entry.state, State::Taken | State::Refused(_) | State::Done);
+        let was_taken = matches!(entry.state, State::Taken | State::Refused | State::Done);
         entry.state = State::Done;
         if !was_taken {
             with.ulp.skipped(with.now, seq.wire());
@@ -254,23 +371,20 @@ impl Target {
         if !self.ring.covers(seq) {
             return None;
         }
-        if let Some(timeout) = self.blocker(seq) {
-            return Some(NackCode::NotReady { timeout });
+        if let Some(says) = self.blocker(seq) {
+            return Some(says);
         }
-        match self.ring[seq].state {
-            State::Refused(code) => Some(code),
-            State::NotReady { .. } if self.ring[seq].kind == Some(Kind::Push) => {
-                self.ring[seq].state = State::Kept;
+        let entry = &mut self.ring[seq];
+        match entry.state {
+            State::Refused => Some(entry.says),
+            State::NotReady if entry.kind == Kind::Push => {
+                entry.state = State::Kept;
                 self.offer_turn(seq, Some(seq), with);
-                let answer = match self.ring[seq].state {
-                    State::NotReady { code, .. } => Some(NackCode::NotReady { timeout: code }),
-                    State::Refused(code) => Some(code),
-                    State::Done => {
-                        self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
-                        None
-                    }
-                    _ => None,
-                };
+                let entry = &self.ring[seq];
+                let answer = entry.refusal();
+                if entry.state == State::Done {
+                    self.settled.push_back(Settled::Acknowledged(entry.received()));
+                }
                 self.forget_done();
                 answer
             }
@@ -292,10 +406,18 @@ impl Target {
             }
             return;
         }
+        self.offer_next(quiet, with);
+    }
+
+    /// On ordered connections, offers everything whose turn it is.
+    fn offer_next<U: UpperLayer>(&mut self, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
+        if self.ordering == Ordering::Unordered {
+            return;
+        }
         while self.ring.covers(self.turn) {
             let state = self.ring[self.turn].state;
             match state {
-                State::Blank | State::NotReady { .. } => return,
+                State::Blank | State::NotReady => return,
                 State::Kept if !self.hand_over(self.turn, quiet, with) => return,
                 _ => self.turn += 1,
             }
@@ -305,55 +427,51 @@ impl Target {
     /// Offers `seq` to the upper layer; whether that took it, or refused it for good. All but the refusal or the
     /// acknowledgement of `quiet` is settled here.
     fn hand_over<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) -> bool {
+        let entry = &self.ring[seq];
+        let (length, payload_len, ulp) = (entry.length, entry.payload_len, entry.ulp);
+        let fate = ask(entry.kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, with);
+        fate.is_some_and(|fate| self.meet(seq, fate, quiet, with))
+    }
+
+    /// The upper layer has said what becomes of `seq`; the rest as for [`Target::hand_over`].
+    fn meet<U: UpperLayer>(
+        &mut self,
+        seq: Seq,
+        fate: Fate,
+        quiet: Option<Seq>,
+        with: &mut Surroundings<'_, U>,
+    ) -> bool {
         let entry = &mut self.ring[seq];
-        let ulp = entry.ulp.expect("requests have them");
-        let request = Request { rsn: seq.wire(), length: entry.length, payload_len: entry.payload_len, ulp };
-        let state = match entry.kind.expect("requests have one") {
-            Kind::Push => match with.ulp.push(with.now, &request) {
-                PushReply::Done => State::Done,
-                PushReply::Later => State::Taken,
-                PushReply::Busy => return false,
-                // It is asked again when its sender comes back, not by the clock.
-                PushReply::NotReady(code) => State::NotReady { code, until: None },
-                PushReply::CompleteInError(ulp) => State::Refused(NackCode::CompleteInError { ulp }),
-                PushReply::NonRecoverable(ulp) => State::Refused(NackCode::NonRecoverable { ulp }),
-                PushReply::InvalidCid => State::Refused(NackCode::InvalidCid),
-            },
-            Kind::Pull => match with.ulp.pull(with.now, &request) {
-                PullReply::Later => State::Taken,
-                PullReply::Busy => return false,
-                PullReply::NotReady(code) => State::NotReady { code, until: Some(with.now + code.wait()) },
-            },
-        };
-        entry.state = state;
-        let (received, is_push) = (entry.received(), entry.kind == Some(Kind::Push));
-        let taken = !matches!(state, State::NotReady { .. });
+        (entry.state, entry.says, entry.until) = (fate.state, fate.says, fate.until);
+        let (received, is_push) = (entry.received(), entry.kind == Kind::Push);
+        let taken = fate.state != State::NotReady;
         if taken {
-            with.stats.delivered += u64::from(!matches!(state, State::Refused(_)));
+            with.stats.delivered += u64::from(fate.state != State::Refused);
         } else {
             with.stats.not_ready += 1;
         }
         // A Push that is not ready comes again, and holds nothing until then: without order, nothing else would keep
         // room for those that the upper layer waits for.
         if (taken || is_push)
-            && let Some(rx) = entry.rx.take()
+            && let Some(rx) = entry.rx.take(Part::RequestRx)
         {
             with.resources.release(rx);
         }
         if is_push && quiet != Some(seq) {
-            match state {
+            match fate.state {
                 State::Done => self.settled.push_back(Settled::Acknowledged(received)),
-                State::Refused(code) => self.settled.push_back(Settled::Refused(received, code)),
-                State::NotReady { code, .. } => {
-                    self.settled.push_back(Settled::Refused(received, NackCode::NotReady { timeout: code }));
-                }
+                State::Refused | State::NotReady => self.settled.push_back(Settled::Refused(received, fate.says)),
                 _ => {}
             }
         }
-        if let State::NotReady { until: Some(until), .. } = state {
-            self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
+        if fate.until < NEVER {
+            self.retry_at(fate.until);
         }
         taken
+    }
+
+    fn retry_at(&mut self, until: Time) {
+        self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
     }
 
     /// Offers Pulls again whose time has come.
@@ -364,12 +482,14 @@ impl Target {
         self.next_retry = None;
         let mut seq = self.ring.base();
         while seq < self.ring.end_of_entries() {
-            if let State::NotReady { until: Some(until), .. } = self.ring[seq].state {
-                if until <= with.now {
-                    self.ring[seq].state = State::Kept;
+            let entry = &mut self.ring[seq];
+            if entry.state == State::NotReady && entry.until < NEVER {
+                if entry.until <= with.now {
+                    entry.state = State::Kept;
                     self.offer_turn(seq, None, with);
                 } else {
-                    self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
+                    let until = entry.until;
+                    self.retry_at(until);
                 }
             }
             seq += 1;
@@ -406,7 +526,8 @@ impl Target {
     /// The upper layer refuses a Push for good.
     pub(super) fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
         let seq = self.taken(rsn, Kind::Push)?;
-        self.ring[seq].state = State::Refused(code);
+        let entry = &mut self.ring[seq];
+        (entry.state, entry.says) = (State::Refused, code);
         self.settled.push_back(Settled::Refused(self.ring[seq].received(), code));
         Ok(())
     }
@@ -428,8 +549,9 @@ impl Target {
         let tx = resources.hold(Part::DataTx, need).ok_or(AnswerError::Paused)?;
         usage.data.add(tx.amount());
         let entry = &mut self.ring[seq];
-        (entry.state, entry.tx) = (State::Answered, Some(tx));
-        (entry.payload_len, entry.ulp) = (answer.payload_len, Some(answer.ulp));
+        (entry.state, entry.tx) = (State::Answered, Room::of(tx));
+        (entry.payload_len, entry.ulp) = (answer.payload_len, answer.ulp);
+        self.unsent += 1;
         if self.ordering == Ordering::Unordered {
             self.answers.push_back(seq);
         }
@@ -440,13 +562,24 @@ impl Target {
         let seq = rsn.extend(self.ring.base());
         let waits = self.ring.covers(seq) && {
             let entry = &self.ring[seq];
-            entry.state == State::Taken && entry.kind == Some(kind)
+            entry.state == State::Taken && entry.kind == kind
         };
         if waits { Ok(seq) } else { Err(AnswerError::Unknown) }
     }
 
+    /// Whether any data waits to leave.
+    #[inline]
+    pub(super) fn has_answers(&self) -> bool {
+        self.unsent > 0
+    }
+
     /// The Pull whose data may leave next.
+    #[inline]
     pub(super) fn sendable(&mut self) -> Option<Seq> {
+        if self.unsent == 0 { None } else { self.next_answer() }
+    }
+
+    fn next_answer(&mut self) -> Option<Seq> {
         if self.ordering == Ordering::Unordered {
             return self.answers.front().copied();
         }
@@ -455,7 +588,9 @@ impl Target {
             match entry.state {
                 State::Answered => return Some(self.data_turn),
                 State::Sent | State::Done => self.data_turn += 1,
-                _ if entry.kind == Some(Kind::Push) => self.data_turn += 1,
+                // Of what is not here nobody knows what it is.
+                State::Blank => return None,
+                _ if entry.kind == Kind::Push => self.data_turn += 1,
                 _ => return None,
             }
         }
@@ -465,6 +600,7 @@ impl Target {
     /// Sends the data of `seq`.
     pub(super) fn send(&mut self, seq: Seq) {
         self.ring[seq].state = State::Sent;
+        self.unsent -= 1;
         match self.ordering {
             Ordering::Unordered => drop(self.answers.pop_front()),
             Ordering::Ordered => self.data_turn = seq + 1,
@@ -477,7 +613,7 @@ impl Target {
         let (psn, rsn) = (Psn32::default(), seq.wire());
         match entry.resync {
             Some(code) => (Body::Resync { psn, rsn, code, of: PacketType::PullData, vendor: 0 }, 0),
-            None => (Body::PullData { psn, rsn, ulp: entry.ulp.expect("answers have them") }, entry.payload_len),
+            None => (Body::PullData { psn, rsn, ulp: entry.ulp }, entry.payload_len),
         }
     }
 
@@ -485,7 +621,7 @@ impl Target {
     pub(super) fn acked(&mut self, seq: Seq, resources: &mut Resources, usage: &mut Usage) {
         let entry = &mut self.ring[seq];
         entry.state = State::Done;
-        if let Some(tx) = entry.tx.take() {
+        if let Some(tx) = entry.tx.take(Part::DataTx) {
             usage.data.subtract(tx.amount());
             resources.release(tx);
         }
@@ -508,6 +644,9 @@ impl Target {
     }
 
     fn forget_done(&mut self) {
+        if self.ring[self.ring.base()].state != State::Done {
+            return;
+        }
         while self.ring[self.ring.base()].state == State::Done {
             self.ring.advance();
         }
@@ -522,17 +661,19 @@ impl Target {
     pub(super) fn die(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
         while seq < self.ring.end_of_entries() {
-            let entry = std::mem::take(&mut self.ring[seq]);
-            if let Some(rx) = entry.rx {
+            let entry = &mut self.ring[seq];
+            entry.clear();
+            if let Some(rx) = entry.rx.take(Part::RequestRx) {
                 resources.release(rx);
             }
-            if let Some(tx) = entry.tx {
+            if let Some(tx) = entry.tx.take(Part::DataTx) {
                 usage.data.subtract(tx.amount());
                 resources.release(tx);
             }
             seq += 1;
         }
         self.answers.clear();
+        self.unsent = 0;
         self.settled.clear();
         self.next_retry = None;
     }
