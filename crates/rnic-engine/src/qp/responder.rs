@@ -338,7 +338,8 @@ impl Qp {
     }
 
     /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
-    /// that overtook them would tell the requester that they are lost.
+    /// that overtook them would tell the requester that they are lost. In split spaces it says nothing of them, and a
+    /// requester that waits for it has its Reads but cannot post the next ones: there it comes first.
     pub(crate) fn transmit_response(&mut self, core: &mut Core, now: Time) -> bool {
         self.responder.queued = false;
         if let Some(responses) = self.responses.as_mut().filter(|responses| responses.owes_ack) {
@@ -350,7 +351,8 @@ impl Qp {
             self.wake_responder(core);
             return true;
         }
-        let made = self.next_response(core, now) || self.transmit_owed(core);
+        let acks_first = self.transport.split && !self.transport.acks_every_packet;
+        let made = acks_first && self.transmit_owed(core) || self.next_response(core, now) || self.transmit_owed(core);
         if made && self.responder.has_work() {
             self.wake_responder(core);
         }

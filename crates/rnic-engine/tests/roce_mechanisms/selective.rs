@@ -86,6 +86,26 @@ fn f_r7_read_requests_go_back() {
     all_succeed(&mut pair.left, 0..3);
 }
 
+/// A read is done when its request is acknowledged and its answer is here. Responses have numbers of their own, so the
+/// acknowledgement of several Reads does not wait for all that they brought to leave; nor does a gap's notification.
+#[test]
+fn f_r6_acknowledgements_of_requests_do_not_wait_for_responses() {
+    for (fate, expected) in [(vec![], 4), (vec![(2, 0)], 2)] {
+        let mut pair = Pair::of("roce-sr");
+        pair.batch = true;
+        pair.wire(drop_requests(FIRST, &fate));
+        for wr_id in 0..4 {
+            read(&mut pair, wr_id, 5);
+        }
+        pair.run();
+        let first = pair.log.iter().find(|sent| sent.from == From::Right).expect("it answers");
+        assert_eq!(first.kind, TransmitKind::Ack, "before twenty responses");
+        let says_all = i64::from(fate.is_empty());
+        assert_eq!(FIRST.distance_to(first.packet.psn), expected - says_all, "an ACK names the last, a NAK the next");
+        all_succeed(&mut pair.left, 0..4);
+    }
+}
+
 /// A Send behind a lost Write packet is dropped, a Write behind it kept: the sender goes back, and what was kept is not
 /// placed twice.
 #[test]

@@ -9,7 +9,8 @@
 //! * nothing bounds the packets in flight but the bitmap, the widest we have: the adapter's own is not known, and a
 //!   guess would weaken it;
 //! * Read responses have numbers of their own and are acknowledged packet by packet, since whoever repairs them needs a
-//!   window; with RoCE as written the requester asks for them again;
+//!   window; with RoCE as written the requester asks for them again. So acknowledgements of requests, and the news that
+//!   one is lost, do not wait for the responses before them, as they must where one number says both;
 //! * headers are IRN's, 16 bytes more on middle packets of a Write: what lets the adapter place them alone is not
 //!   published either.
 
