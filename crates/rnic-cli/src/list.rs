@@ -212,8 +212,13 @@ const WORKLOADS: &[[&str; 3]] = &[
     ["permutation", "bytes, connections, op, message, depth", "every host sends to one other, or to several"],
     [
         "closed-loop",
-        "op, message, depth, count or duration, queue_pairs, from or clients, to",
-        "messages between two hosts, or a host and its clients, so many under way all the time",
+        "op, message, depth, count or duration, queue_pairs, from, clients, to, servers",
+        "messages between hosts, or clients and servers, so many under way all the time",
+    ],
+    [
+        "open-loop",
+        "op, message, depth, load, duration, queue_pairs, from, clients, to, servers",
+        "the same, but messages come at random, whatever became of those before",
     ],
     ["trace", "file", "flows as listed in a file of lines start,src,dst,bytes"],
     ["manual", "", "nothing by itself: programs post work"],

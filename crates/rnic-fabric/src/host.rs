@@ -10,6 +10,7 @@ mod carriage;
 mod falcon;
 pub mod memory;
 pub mod nic;
+mod pace;
 mod recoveries;
 mod session;
 pub(crate) mod slow;
@@ -30,6 +31,7 @@ use crate::topology::Node;
 
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
+pub(crate) use pace::Pace;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 pub use slow::SlowHostPlan;
@@ -61,7 +63,7 @@ pub struct Host {
     wake: Time,
     /// When the engine's timers are due.
     timer: Time,
-    /// Flows to start, in order of time: when, and which sender.
+    /// Flows to start, and messages that come, in order of time: when, and which sender.
     starts: VecDeque<(Time, u32)>,
     /// Memory, when bytes matter.
     pub(crate) memory: Option<Memory>,
@@ -197,10 +199,14 @@ impl Host {
         }
     }
 
-    /// Lets sender `slot` begin at `at`; calls come in order of time.
+    /// Lets sender `slot` begin, or go on, at `at`.
     pub(crate) fn start_at(&mut self, at: Time, slot: u32) {
-        debug_assert!(self.starts.back().is_none_or(|(last, _)| *last <= at));
-        self.starts.push_back((at, slot));
+        // Flows come in order of time; only messages that come at times of their own lie between them.
+        if self.starts.back().is_none_or(|(last, _)| *last <= at) {
+            return self.starts.push_back((at, slot));
+        }
+        let place = self.starts.partition_point(|(other, _)| *other <= at);
+        self.starts.insert(place, (at, slot));
     }
 
     /// Work was posted from outside: the engine must be asked.
@@ -236,7 +242,9 @@ impl Host {
 
     fn start_next(&mut self, now: Time) {
         let Some((_, slot)) = self.starts.pop_front() else { return };
-        self.sessions.begin(now, slot, &mut self.engine, self.memory.as_mut());
+        if let Some(next) = self.sessions.begin(now, slot, &mut self.engine, self.memory.as_mut()) {
+            self.start_at(next, slot);
+        }
     }
 
     /// Asks the engine for a packet if one can leave, and remembers when to ask again.

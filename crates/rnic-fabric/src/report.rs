@@ -5,6 +5,7 @@ mod fields;
 mod parquet_file;
 mod percentile;
 mod pool;
+mod queue_pairs;
 mod tail;
 
 use rnic_base::{BitRate, Duration, Time};
@@ -17,6 +18,7 @@ pub use falcon::FalconFigures;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;
+pub use queue_pairs::QueuePairs;
 pub use tail::{FlowFigures, TailPoint};
 
 /// A flow that is done.
@@ -114,11 +116,13 @@ pub struct Report {
     /// The flows that are no part of a request, where there are flows that are. Those that started before the warm-up
     /// do not count.
     pub background: Option<FlowFigures>,
-    /// Payload that messages of a closed loop brought between the warm-up and the end of its duration, by that time.
+    /// Payload that messages of a loop brought between the warm-up and the end of its duration, by that time.
     pub steady_goodput_gbps: Option<f64>,
     /// Post to completion of every message, where the workload asks for it; of those posted after the warm-up, where a
-    /// closed loop has a duration.
+    /// loop has a duration. In an open loop it begins when the message comes.
     pub latency_us: Option<Spread>,
+    /// Goodput by queue pair in the same time.
+    pub queue_pairs: Option<QueuePairs>,
     /// Request and response packets sent for the first time.
     pub packets_sent: u64,
     /// The same, sent again.

@@ -10,6 +10,7 @@
 
 pub mod distribution;
 mod incast;
+mod loops;
 mod merged;
 mod permutation;
 mod poisson;
@@ -23,6 +24,7 @@ use rnic_base::{BitRate, Duration, RandomStreams, Time};
 
 use distribution::Distribution;
 
+pub use loops::{Arrivals, Between};
 pub use trace_file::{TraceError, read_trace};
 
 /// What one message does.
@@ -131,6 +133,8 @@ pub struct FlowSpec {
     pub traffic: Arc<Traffic>,
     /// Which request it is a part of, where the workload has any: a request is done when all its flows are.
     pub request: Option<u32>,
+    /// When its messages come after the first, at `start`; otherwise each follows when there is room for it.
+    pub arrivals: Option<Arrivals>,
 }
 
 /// Where flows come from, in order of their start.
@@ -187,16 +191,10 @@ pub enum WorkloadPlan {
         /// In messages of this kind.
         traffic: Traffic,
     },
-    /// Some queue pairs between some hosts and one, each with so many messages under way all the time.
+    /// Some queue pairs between some hosts and others, each with so many messages under way all the time.
     ClosedLoop {
-        /// The first host that posts.
-        from: u32,
-        /// How many hosts post: those after `from` too. Queue pairs are dealt out to them.
-        clients: u32,
-        /// The one at the other end.
-        to: u32,
-        /// Queue pairs, of all clients.
-        queue_pairs: u32,
+        /// Which queue pairs.
+        between: Between,
         /// Their starts are spread over so long.
         jitter: Duration,
         /// Every other queue pair does this instead.
@@ -204,6 +202,16 @@ pub enum WorkloadPlan {
         /// Messages of each queue pair.
         count: u32,
         /// Bytes of each message, and so on.
+        traffic: Traffic,
+    },
+    /// The same, but messages come at random, whether those before them are done or not. What finds no room waits, and
+    /// the time that it waits is a part of its latency.
+    OpenLoop {
+        /// Which queue pairs; each has the same share of the load.
+        between: Between,
+        /// Payload bits that all offer together, in millionths of the rate of one host's link.
+        load_ppm: u64,
+        /// Bytes of each message, and so on; none comes after its end.
         traffic: Traffic,
     },
     /// Flows as listed.
@@ -255,22 +263,11 @@ impl WorkloadPlan {
                 let each = *bytes / u64::from(*connections);
                 Box::new(List::new(permutation::flows(hosts, each, *connections, &Arc::new(*traffic), streams)))
             }
-            Self::ClosedLoop { from, clients, to, queue_pairs, jitter, alternate, count, traffic } => {
-                let bytes = traffic.message_bytes * u64::from(*count);
-                let traffic_op = traffic.op;
-                let traffic = |op| Arc::new(Traffic { op, count: Some(*count), ..*traffic });
-                let kinds = [traffic(traffic_op), traffic(alternate.unwrap_or(traffic_op))];
-                let mut stream = streams.stream("workload/closed-loop");
-                let flow = |index: u32| FlowSpec {
-                    start: Time::ZERO + Duration::from_ps(stream.between(0, jitter.as_ps())),
-                    src: from + index % clients,
-                    dst: *to,
-                    bytes,
-                    // Every client has both kinds: clients take turns faster than kinds do.
-                    traffic: Arc::clone(&kinds[(index / clients % 2) as usize]),
-                    request: None,
-                };
-                Box::new(List::new((0..*queue_pairs).map(flow).collect()))
+            Self::ClosedLoop { between, jitter, alternate, count, traffic } => {
+                Box::new(List::new(loops::closed(between, *jitter, *alternate, *count, traffic, streams)))
+            }
+            Self::OpenLoop { between, load_ppm, traffic } => {
+                Box::new(List::new(loops::open(between, rate, *load_ppm, traffic, streams)))
             }
             Self::Trace(lines) => {
                 let flow = |line: &TraceFlow| FlowSpec {
@@ -280,6 +277,7 @@ impl WorkloadPlan {
                     bytes: line.bytes,
                     traffic: one(),
                     request: None,
+                    arrivals: None,
                 };
                 Box::new(List::new(lines.iter().map(flow).collect()))
             }

@@ -101,6 +101,46 @@ fn a_loop_may_end_by_the_clock() {
     }
 }
 
+/// At a hundredth of the load a Write takes what it takes alone; with half of it some wait for others, and everything
+/// that came is carried; above what the link takes, those that came last wait longest, and their wait counts.
+#[test]
+fn messages_may_come_at_their_own_times() {
+    let latency = |op: &str, load: &str, with: &[(&str, &str)]| {
+        let workload =
+            r#"{ kind = "open-loop", op = "x", message = "4KB", depth = 64, duration = "4ms", load = "1%" }"#;
+        let plan = [&[("workload", workload), ("workload.op", op), ("workload.load", load)], with].concat();
+        let report = run(WIRE, &plan, 1);
+        let (latency, goodput) = (report.latency_us.expect("latencies"), report.steady_goodput_gbps);
+        assert_eq!(report.messages, latency.count, "{op} {load}: all that came, and no more");
+        (latency, goodput.expect("it ends by the clock"))
+    };
+    for op in ["write", "send", "read"] {
+        let (alone, _) = latency(op, "1%", &[("payload", "checked")]);
+        let (half, goodput) = latency(op, "50%", &[("payload", "checked")]);
+        assert!(alone.p50 * 1.03 < half.avg && half.p99 < 20.0 * alone.p50, "{op}: {alone:?} {half:?}");
+        assert!((48.0..52.0).contains(&goodput), "{op}: {goodput}");
+    }
+    let (more, goodput) = latency("write", "100%", &[]);
+    // 1024 of 1120 bytes are payload: a tenth of what comes waits for the end.
+    assert!((88.0..93.0).contains(&goodput) && more.max > 200.0, "{goodput} {more:?}");
+    let twelve = [("workload.queue_pairs", "12"), ("fault", r#"[{ kind = "drop", probability = "1%" }]"#)];
+    let (lossy, goodput) = latency("write", "50%", &twelve);
+    assert!((48.0..52.0).contains(&goodput) && lossy.max > 100.0, "{goodput} {lossy:?}");
+}
+
+/// Twelve queue pairs share a link evenly: each gets a twelfth, give or take a message.
+#[test]
+fn goodput_is_told_by_queue_pair() {
+    let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", depth = 4, duration = "2ms" }"#;
+    let with = [("workload", workload), ("workload.queue_pairs", "12"), ("run", r#"{ warmup = "200us" }"#)];
+    let report = run(WIRE, &with, 1);
+    let (found, all) = (report.queue_pairs.expect("by the clock"), report.steady_goodput_gbps.expect("by the clock"));
+    assert_eq!(found.goodput_gbps.count, 12);
+    assert!((found.goodput_gbps.avg * 12.0 / all - 1.0).abs() < 0.01, "{found:?} of {all}");
+    assert!(found.deviation_percent < 1.0, "{found:?}");
+    assert!(run(WIRE, &[], 1).queue_pairs.is_none(), "a loop that counts has no time that counts");
+}
+
 #[test]
 fn messages_of_no_bytes_arrive() {
     let workload = r#"{ kind = "closed-loop", op = "write-imm", message = 0, depth = 2, count = 10 }"#;

@@ -9,11 +9,14 @@ use rnic_base::Time;
 use rnic_engine::{Completion, Engine, Key, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
 use rnic_wire::Qpn;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use super::memory::{Block, Memory};
+use super::pace::Pace;
 use crate::check::{Ledger, Violations};
 use crate::slots::Slots;
-use crate::workload::{Operation, Traffic};
-use std::sync::Arc;
+use crate::workload::{Arrivals, Operation, Traffic};
 
 /// Memory that one end of a flow uses: a slot for every message that may be under way.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +47,20 @@ pub(crate) struct Sender {
     pub(crate) completed: u32,
     /// Messages in all; fewer when the time is over before.
     pub(crate) messages: u32,
-    /// When the messages under way were posted, by slot, where latencies are wanted.
+    /// When the messages under way were posted, or came, by slot, where latencies are wanted.
     posted_at: Box<[Time]>,
+    /// Messages that come at their own times.
+    backlog: Option<Box<Backlog>>,
+    /// How fast it was in the time that counts.
+    pace: Pace,
+}
+
+/// What comes to a sender whether it can post it or not.
+#[derive(Debug)]
+struct Backlog {
+    arrivals: Arrivals,
+    /// When those came that are not posted. No more than the load brings until the workload ends.
+    waiting: VecDeque<Time>,
 }
 
 /// The receiving end of a flow, when its messages use receives.
@@ -87,6 +102,8 @@ pub(crate) struct Sessions {
     pub(crate) steady: Option<(Time, Time)>,
     /// Payload of those.
     pub(crate) steady_bytes: u64,
+    /// How fast the senders were that have ended.
+    paces: Vec<Pace>,
     /// Queue pairs with new work, one entry a request, where the NIC has to fetch it.
     pub(crate) doorbells: Option<Vec<Qpn>>,
 }
@@ -120,7 +137,19 @@ impl Sender {
             completed: 0,
             messages,
             posted_at: vec![Time::ZERO; depth as usize].into_boxed_slice(),
+            backlog: None,
+            pace: Pace::default(),
         }
+    }
+
+    /// Its messages come at their own times, each by a call of [`Sessions::begin`].
+    pub(crate) fn set_arrivals(&mut self, arrivals: Arrivals) {
+        self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
+    }
+
+    /// Whether a message waits to be posted.
+    fn has_more(&self) -> bool {
+        self.backlog.as_ref().map_or(self.posted < self.messages, |backlog| !backlog.waiting.is_empty())
     }
 
     fn request_op(&self, index: u32) -> SendOp {
@@ -184,7 +213,9 @@ impl Sessions {
     /// Ends a sender, for good; what it left undone goes to `violations`.
     pub(crate) fn remove_sender(&mut self, at: Time, slot: u32, violations: &mut Violations) -> Sender {
         self.sends.close(slot, 0).unwrap_or_else(|what| violations.add(at, what));
-        self.senders.remove(slot)
+        let sender = self.senders.remove(slot);
+        self.paces.extend(sender.pace.is_known().then_some(sender.pace));
+        sender
     }
 
     /// Ends a receiver, for good.
@@ -192,6 +223,12 @@ impl Sessions {
         let receiver = self.receivers.remove(slot);
         self.receives.close(slot, receiver.spare()).unwrap_or_else(|what| violations.add(at, what));
         receiver
+    }
+
+    /// How fast each sender was whose pace is known.
+    pub(crate) fn paces(&self) -> impl Iterator<Item = Pace> {
+        let running = self.senders.iter().map(|sender| sender.pace).filter(Pace::is_known);
+        self.paces.iter().copied().chain(running)
     }
 
     pub(crate) fn sender(&self, slot: u32) -> &Sender {
@@ -203,12 +240,31 @@ impl Sessions {
         self.sends.open_count() + self.receives.open_count()
     }
 
-    /// Posts the first messages of a sender.
-    pub(crate) fn begin(&mut self, now: Time, slot: u32, engine: &mut Engine, mut memory: Option<&mut Memory>) {
-        let sender = self.senders.get(slot);
+    /// Posts the first messages of a sender; or the one that has come, where they come at their own times. Answers when
+    /// the next one comes.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        slot: u32,
+        engine: &mut Engine,
+        mut memory: Option<&mut Memory>,
+    ) -> Option<Time> {
+        let sender = self.senders.get_mut(slot);
+        if let Some(backlog) = &mut sender.backlog {
+            backlog.waiting.push_back(now);
+            let next = backlog.arrivals.after(now);
+            if next.is_none() {
+                sender.messages = sender.posted + backlog.waiting.len() as u32;
+            }
+            if sender.posted - sender.completed < sender.traffic.depth {
+                self.post_send(now, slot, engine, memory);
+            }
+            return next;
+        }
         for _ in 0..sender.messages.min(sender.traffic.depth) {
             self.post_send(now, slot, engine, memory.as_deref_mut());
         }
+        None
     }
 
     fn post_send(&mut self, now: Time, slot: u32, engine: &mut Engine, memory: Option<&mut Memory>) {
@@ -229,8 +285,9 @@ impl Sessions {
             flags: SendFlags::SIGNALED,
         };
         engine.post_send(sender.qpn, &request).expect("the queue was made for as many as are posted");
+        let came = sender.backlog.as_mut().and_then(|backlog| backlog.waiting.pop_front());
         if let Some(at) = sender.posted_at.get_mut((index % sender.traffic.depth) as usize) {
-            *at = now;
+            *at = came.unwrap_or(now);
         }
         sender.posted += 1;
         if let Some(doorbells) = &mut self.doorbells {
@@ -297,12 +354,14 @@ impl Sessions {
         sender.completed += 1;
         self.messages += 1;
         if self.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
-            self.steady_bytes += u64::from(sender.traffic.message_len(sender.bytes, index));
+            let bytes = u64::from(sender.traffic.message_len(sender.bytes, index));
+            self.steady_bytes += bytes;
+            sender.pace.completed(now, bytes);
         }
-        if sender.traffic.until.is_some_and(|until| now >= until) {
+        if sender.backlog.is_none() && sender.traffic.until.is_some_and(|until| now >= until) {
             sender.messages = sender.messages.min(sender.posted);
         }
-        let (done, more) = (sender.completed == sender.messages, sender.posted < sender.messages);
+        let (done, more) = (sender.completed == sender.messages, sender.has_more());
         if done {
             self.news.push(News { at: now, flow: sender.flow, delivered: false });
         } else if more {

@@ -260,6 +260,7 @@ pub(super) enum WorkloadKind {
     Incast,
     Permutation,
     ClosedLoop,
+    OpenLoop,
     Trace,
 }
 
@@ -272,6 +273,7 @@ impl WorkloadKind {
             Self::Incast => "incast",
             Self::Permutation => "permutation",
             Self::ClosedLoop => "closed-loop",
+            Self::OpenLoop => "open-loop",
             Self::Trace => "trace",
         }
     }
@@ -300,6 +302,7 @@ pub(super) struct Workload {
     pub(super) queue_pairs: Option<u32>,
     pub(super) connections: Option<u32>,
     pub(super) clients: Option<u32>,
+    pub(super) servers: Option<u32>,
     pub(super) count: Option<u32>,
     pub(super) file: Option<String>,
 }

@@ -284,6 +284,28 @@ const WRONG: &[(&str, &str, &str)] = &[
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, clients = 2 }"#,
         "workload.to: must be another host than `from` and the clients",
     ),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, servers = 60 }"#,
+        "workload.servers: must be 1 to",
+    ),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, from = 3, to = 1, servers = 3 }"#,
+        "workload.to: must be another host than `from`",
+    ),
+    ("workload", r#"{ kind = "open-loop", op = "write", message = 1, duration = "1us" }"#, "workload.load: is missing"),
+    (
+        "workload",
+        r#"{ kind = "open-loop", op = "write", message = 1, load = "101%", duration = "1us" }"#,
+        "workload.load: ",
+    ),
+    (
+        "workload",
+        r#"{ kind = "open-loop", op = "write", message = 0, load = 1, duration = "1us" }"#,
+        "workload.message",
+    ),
+    ("workload", r#"{ kind = "open-loop", op = "write", message = 1, load = 1, count = 1 }"#, "workload.count: means"),
     ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: workloads wait for"),
     ("workload.clients", "2", "workload.clients: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),

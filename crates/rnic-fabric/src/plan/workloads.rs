@@ -9,7 +9,7 @@ use rnic_policy::FalconOrdering;
 use super::raw::{self, Unit, WorkloadKind as Kind};
 use super::{FileReader, Plan, PlanError};
 use crate::workload::distribution::{Distribution, SHIPPED};
-use crate::workload::{Background, Operation, Traffic, WorkloadPlan, read_trace};
+use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
 
 /// Takes the value of a key that must be there.
 macro_rules! need {
@@ -42,6 +42,7 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
             Ok(WorkloadPlan::Permutation { bytes, connections: raw.connections.unwrap_or(1), traffic })
         }
         Kind::ClosedLoop => closed_loop(&raw),
+        Kind::OpenLoop => open_loop(&raw),
         Kind::Trace => {
             let name = need!(raw.file);
             let wrong = |what: String| PlanError::File { key: "workload.file", name: name.clone(), what };
@@ -125,11 +126,7 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
         Some("read-write") => (Operation::Write, Some(Operation::Read)),
         _ => (operation(raw, None)?, None),
     };
-    let message_bytes = match raw.message {
-        Some(Unit(message)) => message.get(),
-        None if op.is_atomic() => 8,
-        None => return Err(PlanError::value("workload.message", "is missing")),
-    };
+    let message_bytes = message_bytes(raw, op)?;
     let (count, until) = match (raw.count, raw.duration) {
         (Some(count), None) => (count, None),
         (None, Some(Unit(duration))) => (u32::MAX, Some(Time::ZERO + duration)),
@@ -137,10 +134,7 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
     };
     let depth = raw.depth.unwrap_or(1);
     Ok(WorkloadPlan::ClosedLoop {
-        from: raw.from.unwrap_or(0),
-        clients: raw.clients.unwrap_or(1),
-        to: raw.to.unwrap_or(1),
-        queue_pairs: raw.queue_pairs.unwrap_or(1),
+        between: between(raw),
         jitter: raw.jitter.map_or(Duration::ZERO, |Unit(jitter)| jitter),
         alternate,
         count,
@@ -148,29 +142,56 @@ fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
     })
 }
 
+fn open_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
+    let op = operation(raw, None)?;
+    let (message_bytes, depth) = (message_bytes(raw, op)?, raw.depth.unwrap_or(1));
+    let (load_ppm, until) = (load_ppm(need!(raw.load).0), Some(Time::ZERO + need!(raw.duration).0));
+    let traffic = Traffic { op, message_bytes, depth, count: Some(u32::MAX), latencies: true, until };
+    Ok(WorkloadPlan::OpenLoop { between: between(raw), load_ppm, traffic })
+}
+
+fn message_bytes(raw: &raw::Workload, op: Operation) -> Result<u64, PlanError> {
+    match raw.message {
+        Some(Unit(message)) => Ok(message.get()),
+        None if op.is_atomic() => Ok(8),
+        None => Err(PlanError::value("workload.message", "is missing")),
+    }
+}
+
+fn between(raw: &raw::Workload) -> Between {
+    Between {
+        from: raw.from.unwrap_or(0),
+        clients: raw.clients.unwrap_or(1),
+        to: raw.to.unwrap_or(1),
+        servers: raw.servers.unwrap_or(1),
+        queue_pairs: raw.queue_pairs.unwrap_or(1),
+    }
+}
+
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
-    use Kind::{ClosedLoop, Incast, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 21] = [
-        ("workload.load", raw.load.is_some(), &[Poisson]),
+    use Kind::{ClosedLoop, Incast, OpenLoop, Permutation, Poisson, Trace};
+    let keys: [(&'static str, bool, &[Kind]); 22] = [
+        ("workload.load", raw.load.is_some(), &[Poisson, OpenLoop]),
         ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
         ("workload.size", raw.size.is_some(), &[Poisson]),
-        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop]),
+        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop]),
         ("workload.senders", raw.senders.is_some(), &[Incast]),
         ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation]),
-        ("workload.from", raw.from.is_some(), &[ClosedLoop]),
-        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop]),
+        ("workload.from", raw.from.is_some(), &[ClosedLoop, OpenLoop]),
+        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop]),
         ("workload.jitter", raw.jitter.is_some(), &[Incast, ClosedLoop]),
         ("workload.repeats", raw.repeats.is_some(), &[Incast]),
         ("workload.interval", raw.interval.is_some(), &[Incast]),
         ("workload.start", raw.start.is_some(), &[Incast]),
         ("workload.background", raw.background.is_some(), &[Incast]),
-        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop]),
-        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop]),
-        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop]),
-        ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop]),
+        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
+        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
+        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
+        ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop, OpenLoop]),
         ("workload.connections", raw.connections.is_some(), &[Permutation]),
-        ("workload.clients", raw.clients.is_some(), &[ClosedLoop]),
+        ("workload.clients", raw.clients.is_some(), &[ClosedLoop, OpenLoop]),
+        ("workload.servers", raw.servers.is_some(), &[ClosedLoop, OpenLoop]),
         ("workload.count", raw.count.is_some(), &[ClosedLoop]),
         ("workload.file", raw.file.is_some(), &[Trace]),
     ];
@@ -183,12 +204,6 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
 /// What must hold of a workload.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let hosts = plan.topology.hosts();
-    let host = |key, number: u32| {
-        if number < hosts {
-            return Ok(());
-        }
-        Err(PlanError::value(key, format!("there is no host {number}; there are 0 to {}", hosts - 1)))
-    };
     let ordering = plan.transport.protocol.falcon().map(|shape| shape.ordering);
     if ordering == Some(FalconOrdering::Unordered) && !matches!(plan.workload, WorkloadPlan::Manual) {
         let what = "workloads wait for completions in order: use ordered or weak, or post work by hand";
@@ -201,7 +216,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             if let Some(background) = background {
                 load("workload.background.load", background.load_ppm)?;
             }
-            host("workload.to", *to)?;
+            known_host("workload.to", *to, hosts)?;
             if !(1..hosts).contains(senders) {
                 return Err(PlanError::value("workload.senders", format!("must be 1 to {}", hosts - 1)));
             }
@@ -217,25 +232,47 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             }
             check_traffic(traffic, plan)
         }
-        WorkloadPlan::ClosedLoop { from, clients, to, queue_pairs, count, traffic, .. } => {
-            host("workload.from", *from)?;
-            host("workload.to", *to)?;
-            if *clients == 0 || *clients > hosts - from {
-                let what = format!("must be 1 to {}: hosts from {from} to {}", hosts - from, hosts - 1);
-                return Err(PlanError::value("workload.clients", what));
-            }
-            if (*from..from + clients).contains(to) {
-                return Err(PlanError::value(
-                    "workload.to",
-                    "must be another host than `from` and the clients after it",
-                ));
-            }
-            if *count == 0 || *queue_pairs == 0 {
+        WorkloadPlan::ClosedLoop { between, count, traffic, .. } => {
+            check_between(between, hosts)?;
+            if *count == 0 || between.queue_pairs == 0 {
                 return Err(PlanError::value("workload.count", "count and queue_pairs must be above zero"));
             }
             check_traffic(traffic, plan)
         }
+        WorkloadPlan::OpenLoop { between, load_ppm, traffic } => {
+            load("workload.load", *load_ppm)?;
+            check_between(between, hosts)?;
+            if traffic.message_bytes == 0 || between.queue_pairs == 0 {
+                return Err(PlanError::value("workload.message", "message and queue_pairs must be above zero"));
+            }
+            check_traffic(traffic, plan)
+        }
     }
+}
+
+fn check_between(between: &Between, hosts: u32) -> Result<(), PlanError> {
+    let Between { from, clients, to, servers, .. } = *between;
+    for (first, first_key, count, key) in
+        [(from, "workload.from", clients, "workload.clients"), (to, "workload.to", servers, "workload.servers")]
+    {
+        known_host(first_key, first, hosts)?;
+        if count == 0 || count > hosts - first {
+            let what = format!("must be 1 to {}: hosts from {first} to {}", hosts - first, hosts - 1);
+            return Err(PlanError::value(key, what));
+        }
+    }
+    if from < to + servers && to < from + clients {
+        let what = "must be another host than `from` and the clients after it, and so must the servers after it";
+        return Err(PlanError::value("workload.to", what));
+    }
+    Ok(())
+}
+
+fn known_host(key: &'static str, number: u32, hosts: u32) -> Result<(), PlanError> {
+    if number < hosts {
+        return Ok(());
+    }
+    Err(PlanError::value(key, format!("there is no host {number}; there are 0 to {}", hosts - 1)))
 }
 
 fn load(key: &'static str, load_ppm: u64) -> Result<(), PlanError> {

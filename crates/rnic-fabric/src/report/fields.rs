@@ -1,6 +1,6 @@
 //! What a report can be asked for.
 
-use super::{Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, Recoveries, Report, Spread};
+use super::{Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Spread};
 
 impl Report {
     /// The numbers that reports have, as paths with dots: `goodput_gbps`, `drops.buffer`. Some are there in some runs
@@ -19,6 +19,7 @@ impl Report {
             background: Some(background),
             steady_goodput_gbps: Some(0.0),
             latency_us: spread,
+            queue_pairs: Some(QueuePairs::default()),
             drops: Drops::default(),
             nic: Some(NicFigures::default()),
             recoveries: Some(Recoveries::default()),

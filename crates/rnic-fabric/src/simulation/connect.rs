@@ -100,7 +100,8 @@ impl Simulation {
         let memory = traffic.slot_bytes(spec.bytes).max(8) * u64::from(depth);
         let buffers = [spec.src, spec.dst].map(|host| self.hosts[host as usize].make_buffers(memory));
         let remote = RemoteMemory { addr: buffers[1].addr, rkey: buffers[1].key.0 };
-        let sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
+        let mut sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
+        spec.arrivals.iter().for_each(|arrivals| sender.set_arrivals(arrivals.clone()));
         self.hosts[spec.dst as usize].prepare_target(&sender, &buffers[1]);
         let receiver = consumes.then(|| {
             let receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);

@@ -1,12 +1,12 @@
 //! The end of a run: what was measured, and whether anything was left behind.
 
-use rnic_base::Time;
+use rnic_base::{BitRate, Time};
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
-use crate::host::{Host, Recoveries};
+use crate::host::{Host, Pace, Recoveries};
 use crate::ideal::{Family, ideal_time};
-use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, Report, Spread};
+use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
 
 impl Simulation {
@@ -113,10 +113,13 @@ impl Simulation {
         let shape = self.plan.transport.protocol.falcon();
         report.falcon = shape.map(|shape| falcon.figures(shape.flows));
         report.latency_us = Spread::of(&mut latencies);
+        report.queue_pairs = QueuePairs::of(self.hosts.iter().map(|host| {
+            let pace = |pace: Pace| BitRate::from_transfer(pace.get().0, pace.get().1).as_gbps_f64();
+            host.sessions.paces().map(pace).collect()
+        }));
         report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
-        report.steady_goodput_gbps = self
-            .steady_time()
-            .map(|(start, end)| rnic_base::BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
+        report.steady_goodput_gbps =
+            self.steady_time().map(|(start, end)| BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
     }
 
     fn count_switches(&self, report: &mut Report) {
@@ -139,9 +142,12 @@ impl Simulation {
         }
     }
 
-    /// Between the warm-up and the end of a closed loop that ends by the clock.
+    /// Between the warm-up and the end of a loop that ends by the clock.
     pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
-        let WorkloadPlan::ClosedLoop { traffic, .. } = &self.plan.workload else { return None };
+        let (WorkloadPlan::ClosedLoop { traffic, .. } | WorkloadPlan::OpenLoop { traffic, .. }) = &self.plan.workload
+        else {
+            return None;
+        };
         let (start, end) = (Time::ZERO + self.plan.run.warmup, traffic.until?);
         (start < end).then_some((start, end))
     }
@@ -208,6 +214,7 @@ impl Report {
             background: None,
             steady_goodput_gbps: None,
             latency_us: None,
+            queue_pairs: None,
             packets_sent: 0,
             packets_retransmitted: 0,
             acks_sent: 0,

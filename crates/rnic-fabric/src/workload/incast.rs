@@ -47,7 +47,7 @@ pub(super) fn flows(
             let jitter = Duration::from_ps(stream.between(0, shape.jitter.as_ps()));
             let start = times.first + times.interval * u64::from(repeat) + jitter;
             let (dst, traffic) = (shape.to, Arc::clone(traffic));
-            flows.push(FlowSpec { start, src, dst, bytes, traffic, request: Some(repeat) });
+            flows.push(FlowSpec { start, src, dst, bytes, traffic, request: Some(repeat), arrivals: None });
         }
     }
     flows

@@ -23,7 +23,7 @@ pub(super) fn flows(
         let next = circle.iter().cycle().skip(1);
         flows.extend(circle.iter().zip(next).map(|(src, dst)| {
             let traffic = Arc::clone(traffic);
-            FlowSpec { start: Time::ZERO, src: *src, dst: *dst, bytes, traffic, request: None }
+            FlowSpec { start: Time::ZERO, src: *src, dst: *dst, bytes, traffic, request: None, arrivals: None }
         }));
     }
     flows.sort_by_key(|flow| flow.src);

@@ -70,6 +70,6 @@ impl Source for Poisson {
         let dst = if drawn < src { drawn } else { drawn + 1 };
         let bytes = self.sizes.draw(stream);
         self.schedule(start, src);
-        FlowSpec { start, src, dst, bytes, traffic: Arc::clone(&self.traffic), request: None }
+        FlowSpec { start, src, dst, bytes, traffic: Arc::clone(&self.traffic), request: None, arrivals: None }
     }
 }

@@ -215,7 +215,52 @@ fn a_closed_loop_deals_its_queue_pairs_out_to_clients_and_kinds() {
 
 fn closed_loop(clients: u32, queue_pairs: u32, alternate: Option<Operation>, traffic: Traffic) -> WorkloadPlan {
     let jitter = Duration::ZERO;
-    WorkloadPlan::ClosedLoop { from: 1, clients, to: 0, queue_pairs, jitter, alternate, count: 50, traffic }
+    let between = Between { from: 1, clients, to: 0, servers: 1, queue_pairs };
+    WorkloadPlan::ClosedLoop { between, jitter, alternate, count: 50, traffic }
+}
+
+/// One client and three servers: each server has queue pairs of both kinds.
+#[test]
+fn a_closed_loop_deals_its_queue_pairs_out_to_servers() {
+    let traffic = Traffic { op: Operation::Write, message_bytes: 8, ..Traffic::ONE_MESSAGE };
+    let mut plan = closed_loop(1, 12, Some(Operation::Read), traffic);
+    if let WorkloadPlan::ClosedLoop { between, .. } = &mut plan {
+        *between = Between { from: 0, to: 1, servers: 3, ..*between };
+    }
+    let flows = all(&plan, 4, 0);
+    for server in 1..4 {
+        let ops: Vec<_> = flows.iter().filter(|flow| flow.dst == server).map(|flow| flow.traffic.op).collect();
+        assert_eq!(ops, [Operation::Write, Operation::Read, Operation::Write, Operation::Read], "server {server}");
+    }
+    assert!(flows.iter().all(|flow| flow.src == 0));
+}
+
+/// Eight queue pairs offer 60 % of 40 Gbit/s in messages of 10 KB: one comes every 26.7 us to each of them, after gaps
+/// of which a share of 1/e is longer than that.
+#[test]
+fn an_open_loop_offers_its_load_at_random() {
+    let duration = Duration::from_ms(40);
+    let until = Some(Time::ZERO + duration);
+    let traffic = Traffic { message_bytes: 10_000, until, count: Some(u32::MAX), ..Traffic::ONE_MESSAGE };
+    let between = Between { from: 0, clients: 1, to: 1, servers: 2, queue_pairs: 8 };
+    let plan = WorkloadPlan::OpenLoop { between, load_ppm: 600_000, traffic };
+    let mut times: Vec<Vec<Time>> = Vec::new();
+    for mut flow in all(&plan, 3, 4) {
+        assert!(flow.src == 0 && flow.traffic.latencies == traffic.latencies);
+        let arrivals = flow.arrivals.as_mut().expect("they come at their own times");
+        times.push(std::iter::successors(Some(flow.start), |at| arrivals.after(*at)).collect());
+    }
+    let messages: usize = times.iter().map(Vec::len).sum();
+    let offered = messages as f64 * 80_000.0 / duration.as_secs_f64();
+    assert!((offered / 24e9 - 1.0).abs() < 0.02, "{offered}");
+    assert!(times.iter().all(|times| times.len().abs_diff(messages / 8) < messages / 80), "each has its share");
+    let gaps = times.iter().flat_map(|times| times.windows(2).map(|pair| pair[1].since(pair[0]).as_us_f64()));
+    let above = gaps.filter(|gap| *gap > 80.0 / 3.0).count() as f64 / messages as f64;
+    assert!((above - (-1.0f64).exp()).abs() < 0.02, "{above}");
+    assert!(times.iter().flatten().all(|at| *at < Time::ZERO + duration));
+    // A queue pair to which nothing comes is not made.
+    let rare = WorkloadPlan::OpenLoop { between: Between { queue_pairs: 100_000, ..between }, load_ppm: 100, traffic };
+    assert!(all(&rare, 3, 4).len() < 40);
 }
 
 /// The same queue pairs, at chance times.

@@ -1,0 +1,104 @@
+//! Queue pairs that carry messages of one kind, between hosts and their peers.
+//!
+//! In a closed loop a message follows when one is done; in an open loop messages come by a Poisson process of each
+//! queue pair's own, whatever becomes of those before (Falcon, SIGCOMM'25, sections 6.1.1 and 6.2: Writes with Poisson
+//! arrivals; Reads from many connections at varying bandwidths). An open loop has no end of its own but its clock:
+//! what has come by then is carried, so that the latencies of an overload are all there.
+
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+
+use super::{FlowSpec, Operation, Traffic};
+
+/// Which hosts post, and to whom. Queue pairs are dealt out to the clients, and those of a client to the servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Between {
+    /// The first host that posts.
+    pub from: u32,
+    /// How many hosts post: those after `from` too.
+    pub clients: u32,
+    /// The first one at the other end.
+    pub to: u32,
+    /// How many are there: those after `to` too.
+    pub servers: u32,
+    /// Queue pairs, of all clients.
+    pub queue_pairs: u32,
+}
+
+impl Between {
+    /// The host that posts on queue pair `index`, and its peer.
+    fn ends(&self, index: u32) -> (u32, u32) {
+        (self.from + index % self.clients, self.to + index / self.clients % self.servers)
+    }
+}
+
+/// When the messages of a flow come: after gaps that are distributed exponentially.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    stream: RandomStream,
+    mean_gap: Duration,
+    until: Time,
+}
+
+impl Arrivals {
+    /// When the message after the one at `now` comes, if there is another.
+    pub(crate) fn after(&mut self, now: Time) -> Option<Time> {
+        let at = now + self.stream.exponential(self.mean_gap);
+        (at < self.until).then_some(at)
+    }
+}
+
+/// The flows of a closed loop, of `count` messages each.
+pub(super) fn closed(
+    between: &Between,
+    jitter: Duration,
+    alternate: Option<Operation>,
+    count: u32,
+    traffic: &Traffic,
+    streams: &RandomStreams,
+) -> Vec<FlowSpec> {
+    let bytes = traffic.message_bytes * u64::from(count);
+    let kind = |op| Arc::new(Traffic { op, count: Some(count), ..*traffic });
+    let kinds = [kind(traffic.op), kind(alternate.unwrap_or(traffic.op))];
+    let mut stream = streams.stream("workload/closed-loop");
+    let flow = |index: u32| {
+        let (src, dst) = between.ends(index);
+        FlowSpec {
+            start: Time::ZERO + Duration::from_ps(stream.between(0, jitter.as_ps())),
+            src,
+            dst,
+            bytes,
+            // Every client has both kinds, with every server: both take turns faster than kinds do.
+            traffic: Arc::clone(&kinds[(index / between.clients / between.servers % 2) as usize]),
+            request: None,
+            arrivals: None,
+        }
+    };
+    (0..between.queue_pairs).map(flow).collect()
+}
+
+/// The flows of an open loop that offers `load_ppm` of `rate` until `traffic` ends: those to which a message comes.
+pub(super) fn open(
+    between: &Between,
+    rate: BitRate,
+    load_ppm: u64,
+    traffic: &Traffic,
+    streams: &RandomStreams,
+) -> Vec<FlowSpec> {
+    // bytes * 8 * queue pairs / (rate * load), in picoseconds.
+    let bits = u128::from(traffic.message_bytes) * 8 * u128::from(between.queue_pairs);
+    let gap = bits * 1_000_000_000_000 * 1_000_000 / (u128::from(rate.as_bps()) * u128::from(load_ppm));
+    let mean_gap = Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX));
+    let until = traffic.until.unwrap_or(Time::ZERO);
+    let traffic = Arc::new(*traffic);
+    let flow = |index: u32| {
+        let stream = streams.stream(&format!("workload/open-loop-{index}"));
+        let mut arrivals = Arrivals { stream, mean_gap, until };
+        let ((src, dst), start) = (between.ends(index), arrivals.after(Time::ZERO)?);
+        let bytes = traffic.message_bytes * u64::from(u32::MAX);
+        let traffic = Arc::clone(&traffic);
+        Some(FlowSpec { start, src, dst, bytes, traffic, request: None, arrivals: Some(arrivals) })
+    };
+    (0..between.queue_pairs).filter_map(flow).collect()
+}
