@@ -47,4 +47,13 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The rooms in which a run happens.
-const ROOMS: [&str; 6] = ["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-fabric"];
+const ROOMS: [&str; 8] = [
+    "rnic-base",
+    "rnic-wire",
+    "rnic-policy",
+    "rnic-transports",
+    "rnic-fae",
+    "rnic-falcon",
+    "rnic-engine",
+    "rnic-fabric",
+];
