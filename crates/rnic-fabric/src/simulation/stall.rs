@@ -5,6 +5,7 @@ use core::fmt::Write;
 use rnic_base::{Duration, Time};
 
 use super::Simulation;
+use super::connect::Flow;
 
 /// Notices when nothing useful happens any more.
 #[derive(Debug)]
@@ -34,7 +35,10 @@ impl Simulation {
         let nothing_happened = useful == self.watch.useful_before;
         self.watch.useful_before = useful;
         self.watch.next = self.now + self.watch.patience;
-        let waiting = self.live.iter().any(|live| self.flows[live.flow as usize].start <= since);
+        let waiting = self.live.iter().any(|live| {
+            let Flow { start, src, .. } = self.flows[live.flow as usize];
+            start <= since && self.hosts[src as usize].sessions.sender(live.sender).waits_since(since)
+        });
         if !(nothing_happened && waiting) {
             return false;
         }

@@ -155,3 +155,18 @@ fn a_network_that_loses_everything_is_a_standstill() {
     let found = complaint(under_way(&[everything], EARLY));
     assert!(found.contains("no useful packet since") && found.contains("0 of them arrived in order"), "{found}");
 }
+
+/// A message every 80 ms or so leaves nothing to happen for longer than the checker's patience. That is no standstill;
+/// messages that nobody gets are one.
+#[test]
+fn silence_between_messages_is_no_standstill() {
+    let seldom =
+        r#"{ kind = "open-loop", op = "write", message = "1KB", load = "0.0001%", duration = "2s", from = 1, to = 0 }"#;
+    let mut simulation = under_way(&[("workload", seldom)], EARLY);
+    let report = simulation.run(&mut |_| ControlFlow::Continue(()));
+    report.check().expect("all is well");
+    assert!((10..40).contains(&report.messages), "{}", report.messages);
+    let lost = ("fault", r#"[{ kind = "drop", probability = "100%", packets = "data" }]"#);
+    let found = complaint(under_way(&[("workload", seldom), lost], EARLY));
+    assert!(found.contains("no useful packet since"), "{found}");
+}
