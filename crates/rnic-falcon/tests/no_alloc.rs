@@ -22,7 +22,6 @@ fn an_idle_delivery_layer_is_small() {
     let before = heap::live_bytes();
     let delivery = Delivery::new(config_of("rack-tlp", "ecmp"));
     let beside = heap::live_bytes() - before;
-    println!("{size} bytes and {beside} beside it");
     assert!((400..600).contains(&beside), "{beside} bytes beside it");
     drop(delivery);
     assert_eq!(heap::live_bytes(), before);

@@ -188,7 +188,7 @@ impl Delivery {
     }
 
     /// The packet is acknowledged: off all counts, and up.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, now: Time, window: usize, sent: Sent, upper: &mut impl Upper) {
         self.tx[window].discount(sent);
         let flow = self.flows.get_mut(sent.flow);

@@ -77,6 +77,7 @@ impl Delivery {
         }
     }
 
+    #[inline]
     fn take_packet(&mut self, now: Time, flow: u8, packet: &Packet, upper: &mut impl Upper) -> Reception {
         let (Some(window), Some(psn)) = (packet.body.window(), packet.body.psn()) else {
             self.counters.peer_errors += 1;
@@ -100,6 +101,7 @@ impl Delivery {
         }
     }
 
+    #[inline]
     fn offer(
         &mut self,
         now: Time,

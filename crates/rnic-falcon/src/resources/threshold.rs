@@ -80,6 +80,9 @@ impl Usage {
     /// Whether its upper layer shall hand in no more requests.
     #[inline]
     pub fn pauses_requests(&self, isolation: Isolation, resources: &Resources) -> bool {
+        if isolation == Isolation::None {
+            return false;
+        }
         over(self.tx, isolation, self.request_alpha, resources.free(Part::RequestTx))
             || over(self.rx, isolation, self.request_alpha, resources.free(Part::ResponseRx))
     }

@@ -278,8 +278,20 @@ impl Initiator {
         seq
     }
 
-    /// What the packet of `seq` says, and its payload bytes.
+    /// Writes what the packet of `seq` says, which leaves for the first time.
     #[inline]
+    pub(super) fn put(&self, seq: Seq, packet: &mut Packet) {
+        let entry = &self.ring[seq];
+        let (psn, rsn, length, ulp) = (Psn32::default(), seq.wire(), entry.length, entry.ulp);
+        if entry.kind == Some(Kind::Push) && entry.resync.is_none() {
+            packet.body = Body::PushData { psn, rsn, length, ulp };
+            packet.payload_len = entry.payload_len;
+        } else {
+            (packet.body, packet.payload_len) = self.packet(seq);
+        }
+    }
+
+    /// What the packet of `seq` says, and its payload bytes.
     pub(super) fn packet(&self, seq: Seq) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());

@@ -123,7 +123,11 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
     fn put_next(&mut self, now: Time, open: Gates, packet: &mut Packet) -> Option<Context> {
         let context = self.choose(now, open)?;
         packet.protocol = self.transactions.config.protocol;
-        (packet.body, packet.payload_len) = self.body(context);
+        if is_data(context) {
+            (packet.body, packet.payload_len) = self.body(context);
+        } else {
+            self.transactions.initiator.put(self.transactions.initiator.seq_at(context.0), packet);
+        }
         Some(context)
     }
 
@@ -164,6 +168,7 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
         }
     }
 
+    #[inline]
     fn offer(&mut self, now: Time, packet: &Packet) -> Verdict {
         if self.transactions.dead || packet.protocol != self.transactions.config.protocol {
             return Verdict::Dropped;

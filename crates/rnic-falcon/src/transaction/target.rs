@@ -247,6 +247,7 @@ impl Target {
     }
 
     /// A request, or the Resync of one, that is not here yet; or the Resync of one that is.
+    #[inline]
     pub(super) fn offer<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
         let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
         if seq < self.ring.base() {
