@@ -185,6 +185,14 @@ impl Connection {
         self.delivery.transmit_into(now, packet, &mut layer)
     }
 
+    /// Whether [`Connection::transmit`] would have something to hand out, if it is not for its pacing. What has nothing
+    /// need not be asked before something arrives, is due, is submitted or is answered.
+    #[inline]
+    pub fn has_to_send(&mut self, now: Time) -> bool {
+        let open = self.delivery.open_gates();
+        self.delivery.has_to_repeat(now) || open.any() && self.transactions.has_to_send(open)
+    }
+
     /// Does what is due.
     pub fn expire<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };

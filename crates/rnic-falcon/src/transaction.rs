@@ -33,7 +33,7 @@ use rnic_wire::falcon::{CompletionCode, NackCode, Rsn, Ulp, UlpProtocol};
 
 use crate::resources::Resources;
 use crate::resources::threshold::{Alpha, Isolation, Usage};
-use crate::seam::{Context, Received};
+use crate::seam::{Context, Gates, Received};
 
 use initiator::Initiator;
 pub use layer::Layer;
@@ -281,6 +281,12 @@ impl Transactions {
             return Err(AnswerError::Paused);
         }
         self.target.answer(resources, &mut self.usage, rsn, answer)
+    }
+
+    /// Whether something could be sent for the first time through these gates.
+    #[inline]
+    pub(crate) fn has_to_send(&mut self, open: Gates) -> bool {
+        self.initiator.sendable(open, true).is_some() || open.pull_data && self.target.sendable().is_some()
     }
 
     /// What has been settled since, for the delivery layer.

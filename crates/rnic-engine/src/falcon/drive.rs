@@ -10,7 +10,7 @@ use rnic_wire::falcon::{Body, PacketType, ResyncCode};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
-use super::{Link, Nic};
+use super::{Link, Nic, SLOT};
 use crate::QpState;
 use crate::core::Core;
 use crate::dma::Dma;
@@ -41,9 +41,8 @@ impl Qp {
         };
         let outcome = self.receive_on(core, nic, &mut link, arrival, dma);
         self.serve(core, nic, &mut link);
-        let Link { connection, adaptive, .. } = &mut *link;
-        connection.consult(core.now, &nic.resources, &mut nic.adaptives[*adaptive].1);
-        self.enlist(nic);
+        consult(core, nic, &mut link);
+        self.enlist_if_needed(core, nic, &mut link);
         self.rest(core, nic, link);
         outcome
     }
@@ -93,7 +92,15 @@ impl Qp {
 
     /// Hands down what the peer is to be told: with weak order, what has become of Pushes; answers, while there is
     /// room.
+    #[inline]
     fn serve(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
+        if link.mapping.serving.has_to_tell() {
+            self.tell(core, nic, link);
+        }
+    }
+
+    #[inline(never)]
+    fn tell(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
         let Link { connection, mapping, .. } = link;
         while let Some((rsn, refused)) = mapping.serving.settled.pop_front() {
             // What a Resync has skipped meanwhile is unknown by now.
@@ -140,7 +147,7 @@ impl Qp {
         let made = departure.is_some();
         if let Some(departure) = departure {
             self.put_out(core, nic, &mut link, departure);
-            self.enlist(nic);
+            self.enlist_if_needed(core, nic, &mut link);
         } else if let Some(at) = link.connection.departure() {
             nic.pace(&mut core.timers, self.slot, at);
         }
@@ -198,7 +205,7 @@ impl Qp {
     /// Something may be due.
     pub(crate) fn tick_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
-        let Link { connection, mapping, adaptive } = &mut *link;
+        let Link { connection, mapping, .. } = &mut *link;
         let now = core.now;
         let before = connection.delivery().counters().timeouts;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
@@ -207,7 +214,7 @@ impl Qp {
         self.stats.timeouts += timeouts as u32;
         core.stats.timeouts += timeouts;
         self.watch_target(core, mapping, connection);
-        connection.consult(now, &nic.resources, &mut nic.adaptives[*adaptive].1);
+        consult(core, nic, &mut link);
         self.enlist(nic);
         self.rest(core, nic, link);
     }
@@ -231,6 +238,17 @@ impl Qp {
         }
     }
 
+    /// The same, when it has something to send: packets that only come in draw few that go out, and a turn in vain
+    /// costs as much as half a packet.
+    #[inline]
+    fn enlist_if_needed(&mut self, core: &Core, nic: &mut Nic, link: &mut Link) {
+        let Link { connection, mapping, .. } = link;
+        let has_requests = self.requester.queue.has_unsent() && !connection.transactions().is_full();
+        if has_requests || mapping.serving.has_to_tell() || connection.has_to_send(core.now) {
+            self.enlist(nic);
+        }
+    }
+
     fn wait_for_resources(&mut self, nic: &mut Nic) {
         if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.waits) {
             falcon.waits = true;
@@ -251,7 +269,6 @@ impl Qp {
         if let Some(falcon) = self.extra.falcon_mut() {
             falcon.link = Some(link);
         }
-        nic.arm(&mut core.timers);
         if is_dead && self.state.receives() {
             self.give_up_on_peer(core);
         }
@@ -291,6 +308,16 @@ impl Qp {
             falcon.alarms[falcon.alarms.len() - 1] = Deadline::NEVER;
         }
         found.is_some()
+    }
+}
+
+/// Takes what is new to the connection's adaptive engine; where that takes its time, the NIC wakes for the answer.
+#[inline]
+fn consult(core: &mut Core, nic: &mut Nic, link: &mut Link) {
+    let engine = &mut nic.adaptives[link.adaptive].1;
+    link.connection.consult(core.now, &nic.resources, engine);
+    if let Some(next) = engine.next_at() {
+        core.timers.arm(SLOT, Deadline::at(next), &mut nic.armed);
     }
 }
 

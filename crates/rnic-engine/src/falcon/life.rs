@@ -57,15 +57,22 @@ impl Qp {
 
     /// The connection, taken out; made when this is the first packet. The bases in a packet of the peer tell where our
     /// numbers start, when nobody else has yet.
+    #[inline]
     pub(super) fn take_link(
         &mut self,
         core: &mut Core,
         nic: &mut Nic,
         bases: Option<WindowBases>,
     ) -> Option<Box<Link>> {
-        if let Some(link) = self.extra.falcon_mut()?.link.take() {
-            return Some(link);
+        match self.extra.falcon_mut()?.link.take() {
+            None => self.begin_link(core, nic, bases),
+            link => link,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_link(&mut self, core: &mut Core, nic: &mut Nic, bases: Option<WindowBases>) -> Option<Box<Link>> {
         if !self.state.receives() {
             return None;
         }

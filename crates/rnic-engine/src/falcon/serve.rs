@@ -102,6 +102,12 @@ impl Serving {
         &mut self.sources[rsn.value() as usize & (self.places - 1)]
     }
 
+    /// Whether the peer is to be told something: answers may also wait for room.
+    #[inline]
+    pub(super) fn has_to_tell(&self) -> bool {
+        !self.settled.is_empty() || !self.pending.is_empty()
+    }
+
     /// An answer waits for resources: as many can as there can be requests.
     fn wait(&mut self, rsn: Rsn, answer: Answer) {
         if self.pending.capacity() == 0 {

@@ -142,7 +142,10 @@ impl Host {
         }
         self.wake = NEVER;
         let packet = self.next_falcon_packet(now, network).map(|(entry, _)| entry);
-        let Some(entry) = packet.or_else(|| self.next_packet_out_of_line(now, network)) else {
+        // Only unreliable queue pairs have packets of the RoCE family here.
+        let Some(entry) = packet
+            .or_else(|| if self.engine.has_packets() { self.next_packet_out_of_line(now, network) } else { None })
+        else {
             return;
         };
         self.port.send(now, entry, network);
@@ -172,13 +175,9 @@ impl Host {
         Some((&side.counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
     }
 
-    /// A packet of the RoCE family: only unreliable queue pairs have any here.
     #[cold]
     #[inline(never)]
     fn next_packet_out_of_line(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
-        if !self.engine.has_packets() {
-            return None;
-        }
         self.next_packet(now, network).map(|(entry, _)| entry)
     }
 

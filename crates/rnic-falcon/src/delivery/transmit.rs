@@ -107,6 +107,18 @@ impl Delivery {
         self.send_first(now, packet, upper)
     }
 
+    /// Whether an answer is due, or a packet is to be sent again.
+    #[inline]
+    pub(crate) fn has_to_repeat(&self, now: Time) -> bool {
+        !self.nacks.is_empty() || self.echo.deadline() <= now || self.tx.iter().any(|tx| tx.first_marked().is_some())
+    }
+
+    /// The gates of first transmissions, pacing aside.
+    #[inline]
+    pub(crate) fn open_gates(&self) -> Gates {
+        self.limits.first(&self.tx, self.flows.fcwnd())
+    }
+
     #[inline]
     fn send_first(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
         // A packet that is to come and too early is waited for, even if there is none yet.
