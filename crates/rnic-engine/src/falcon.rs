@@ -89,7 +89,7 @@ pub(crate) struct FalconQp {
     queued: bool,
     /// In the ring of those who wait for resources.
     waits: bool,
-    /// Its entries in the timer heap that are good, latest first. Acknowledgements wait for microseconds, probes and
+    /// Its entries in the timer heap that are good, earliest first. Acknowledgements wait for microseconds, probes and
     /// packets for many more: what was armed for the latter stays good while the former go before it.
     alarms: [Deadline; ALARMS_MAX],
     /// Made with the first packet in either direction.

@@ -55,6 +55,8 @@ pub(crate) struct MrTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     veil: Veil,
+    /// Regions that have changed or gone, so far.
+    version: u64,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,7 @@ struct Slot {
 
 impl MrTable {
     pub(crate) fn new(secret: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), veil: Veil::new(secret) }
+        Self { slots: Vec::new(), free: Vec::new(), veil: Veil::new(secret), version: 0 }
     }
 
     /// Whether a region can be as it says.
@@ -106,6 +108,7 @@ impl MrTable {
         let index = self.index_of(key.0);
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
         let old = slot.and_then(|slot| slot.region.as_mut()).ok_or(MemoryError::Unknown(key.0))?;
+        self.version += 1;
         Ok(std::mem::replace(old, region))
     }
 
@@ -114,7 +117,14 @@ impl MrTable {
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
         let region = slot.and_then(|slot| slot.region.take()).ok_or(MemoryError::Unknown(key.0))?;
         self.free.push(index);
+        self.version += 1;
         Ok(region)
+    }
+
+    /// What has been granted since this was the same is still granted.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Takes the key back because a peer asked for it.

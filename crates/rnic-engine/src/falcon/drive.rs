@@ -11,13 +11,13 @@ use rnic_wire::falcon::{Body, PacketType, ResyncCode};
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
 use super::{Link, Nic, SLOT};
-use crate::QpState;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconArrival, TransmitKind};
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
 use crate::timer::Deadline;
+use crate::{PeerId, QpState};
 
 impl Qp {
     /// Takes in a packet that names this queue pair.
@@ -145,7 +145,7 @@ impl Qp {
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         let departure = connection.transmit(verbs.core.now, &mut nic.resources, &mut verbs);
         let made = departure.is_some();
-        if let Some(departure) = departure {
+        if let Some(departure) = &departure {
             self.put_out(core, nic, &mut link, departure);
             self.enlist_if_needed(core, nic, &mut link);
         } else if let Some(at) = link.connection.departure() {
@@ -156,11 +156,14 @@ impl Qp {
     }
 
     /// Puts the packet where the body finds it, and its payload.
-    fn put_out(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link, departure: Departure) {
-        let Departure { packet, label, context, again } = departure;
+    #[inline(always)]
+    fn put_out(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link, departure: &Departure) {
+        let &Departure { ref packet, label, context, again } = departure;
         let out = &mut nic.out;
-        (out.packet, out.label, out.from) = (packet, label, self.number);
-        out.peer = self.far_end();
+        out.packet = *packet;
+        out.label = label;
+        out.from = self.number;
+        out.peer = self.extra.falcon().map_or(PeerId::NOBODY, |falcon| falcon.peer);
         out.kind = match (packet.body.packet_type(), again) {
             (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => TransmitKind::Ack,
             (PacketType::PullData, false) => TransmitKind::Response,
@@ -175,7 +178,7 @@ impl Qp {
         };
         let Link { connection, mapping, .. } = link;
         let is_mine = connection.transactions().tag(context);
-        let found = match (packet.body, is_mine) {
+        let found = match (&packet.body, is_mine) {
             // The program may have its memory back.
             (Body::PushData { .. } | Body::PullRequest { .. }, _) if !self.state.sends() => false,
             _ if packet.payload_len == 0 => true,
@@ -183,7 +186,7 @@ impl Qp {
                 let (counter, index) = untag(tag);
                 self.gather_payload(core, counter, index * self.mtu(), packet.payload_len)
             }
-            (Body::PullData { rsn, .. }, None) => self.gather_answer(core, mapping, rsn, packet.payload_len),
+            (Body::PullData { rsn, .. }, None) => self.gather_answer(core, mapping, *rsn, packet.payload_len),
             _ => true,
         };
         if !found && let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) {
@@ -262,39 +265,43 @@ impl Qp {
     }
 
     /// Puts the connection back, ends what has ended, and sees that it wakes in time.
+    #[inline]
     fn rest(&mut self, core: &mut Core, nic: &mut Nic, link: Box<Link>) {
         let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
         let timeout = timeout.min(link.mapping.requests.watch);
         let is_dead = link.connection.is_dead();
-        if let Some(falcon) = self.extra.falcon_mut() {
-            falcon.link = Some(link);
+        let is_over = is_dead || !self.state.receives();
+        let Some(falcon) = self.extra.falcon_mut() else { return };
+        falcon.link = Some(link);
+        if is_over && self.is_over(core, nic, is_dead) {
+            return;
         }
-        if is_dead && self.state.receives() {
-            self.give_up_on_peer(core);
-        }
-        if !self.state.receives() && !self.lingers() {
-            return self.end_falcon(core, nic);
-        }
+        let Some(falcon) = self.extra.falcon_mut() else { return };
         // What is due already leaves with the next packets: the ring has it.
-        if !timeout.is_due(core.now) || !self.extra.falcon().is_some_and(|falcon| falcon.queued) {
+        if timeout < falcon.alarms[0] && !(falcon.queued && timeout.is_due(core.now)) {
             self.arm_falcon(core, timeout);
         }
     }
 
-    /// Sees that this queue pair wakes at `timeout` or earlier.
+    /// Ends what has ended; whether it has.
+    #[cold]
+    fn is_over(&mut self, core: &mut Core, nic: &mut Nic, is_dead: bool) -> bool {
+        if is_dead && self.state.receives() {
+            self.give_up_on_peer(core);
+        }
+        let is_over = !self.state.receives() && !self.lingers();
+        if is_over {
+            self.end_falcon(core, nic);
+        }
+        is_over
+    }
+
+    /// Sees that this queue pair wakes at `timeout`, before all its other entries in the timer heap.
+    #[inline(never)]
     fn arm_falcon(&mut self, core: &mut Core, timeout: Deadline) {
         let Some(falcon) = self.extra.falcon_mut() else { return };
-        let alarms = &mut falcon.alarms;
-        let count = alarms.iter().take_while(|alarm| alarm.is_set()).count();
-        if count > 0 && alarms[count - 1] <= timeout {
-            return;
-        }
-        if count == alarms.len() {
-            alarms.rotate_left(1);
-            alarms[count - 1] = timeout;
-        } else {
-            alarms[count] = timeout;
-        }
+        falcon.alarms.rotate_right(1);
+        falcon.alarms[0] = timeout;
         let mut none = Deadline::NEVER;
         core.timers.arm(self.slot, timeout, &mut none);
     }

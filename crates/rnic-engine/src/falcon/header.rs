@@ -2,27 +2,55 @@
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, WriteTail};
-use rnic_wire::{Headers, NakCode, Packet, PacketFlags, Reth, SendPlacement, WqeSn};
+use rnic_wire::{AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
 
 use crate::wq::{SendWqe, WqeOp};
+use crate::wr::Sge;
 
-/// The operation that `headers` of a request say; `offset` is that of its payload in the message.
-pub(super) fn operation(headers: &Headers, wqe: &SendWqe, offset: u32, sink: SinkTag) -> Operation {
-    let rmsn = Serial::new(wqe.sn.wrapping_add(1));
-    match *headers {
-        Headers::Send { position, tail, .. } => Operation::Send { position, tail, rmsn, offset },
-        Headers::Write { position, reth, immediate, .. } => Operation::Write {
-            position,
-            reth: reth.expect("every Write packet has one"),
-            tail: immediate.map(|immediate| WriteTail { rmsn, immediate }),
-        },
-        Headers::ReadRequest { reth, .. } => Operation::ReadRequest { reth, rmsn, sink },
-        Headers::AtomicRequest { va, rkey, op, .. } => Operation::AtomicRequest { va, rkey, op, rmsn, sink },
-        _ => unreachable!("requests alone are sent: {headers:?}"),
+/// Which part of its message a transaction is.
+pub(super) struct Place {
+    pub(super) position: Position,
+    /// Bytes of the message before it.
+    pub(super) offset: u32,
+    /// Its own bytes.
+    pub(super) part: u32,
+}
+
+/// The operation of the part of `wqe` at `place`; `first` is where its local memory begins.
+#[inline(always)]
+pub(super) fn operation(wqe: &SendWqe, first: Option<&Sge>, place: &Place) -> Operation {
+    let &Place { position, offset, part } = place;
+    let (rmsn, rkey) = (Serial::new(wqe.sn.wrapping_add(1)), wqe.rkey);
+    let va = wqe.remote.wrapping_add(u64::from(offset));
+    let send = |tail: SendTail| {
+        let tail = if position.ends() { tail } else { SendTail::Plain };
+        Operation::Send { position, tail, rmsn, offset }
+    };
+    let write = |immediate: Option<u32>| Operation::Write {
+        position,
+        reth: Reth { va, rkey, dma_len: wqe.length },
+        tail: immediate.filter(|_| position.ends()).map(|immediate| WriteTail { rmsn, immediate }),
+    };
+    let atomic = |op| Operation::AtomicRequest { va, rkey, op, rmsn, sink: sink(wqe, first, offset) };
+    match wqe.op {
+        WqeOp::Write => write(None),
+        WqeOp::WriteImm => write(Some(wqe.word)),
+        WqeOp::Send => send(SendTail::Plain),
+        WqeOp::SendImm => send(SendTail::Immediate(wqe.word)),
+        WqeOp::SendInvalidate => send(SendTail::Invalidate(wqe.word)),
+        // A Read asks, with each Pull, for the part that it brings.
+        WqeOp::Read => {
+            let (reth, sink) = (Reth { va, rkey, dma_len: part }, sink(wqe, first, offset));
+            Operation::ReadRequest { reth, rmsn, sink }
+        }
+        WqeOp::CompareSwap => atomic(AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap }),
+        WqeOp::FetchAdd => atomic(AtomicOp::FetchAdd { add: wqe.operand }),
+        WqeOp::Datagram | WqeOp::DatagramImm => unreachable!("reliable connections have no datagrams"),
     }
 }
 
 /// A Push as the packet that a responder knows; none when it is no Push, or its offset is that of no packet.
+#[inline(always)]
 pub(super) fn request(header: &Header, payload_len: u32, mtu: u32) -> Option<Packet> {
     let name = |rmsn: Serial<32>| WqeSn::new(rmsn.value().wrapping_sub(1));
     let headers = match header.operation {
@@ -43,16 +71,9 @@ pub(super) fn request(header: &Header, payload_len: u32, mtu: u32) -> Option<Pac
 }
 
 /// Where the answer to `wqe` goes, as its initiator says it. Nobody relies on it coming back.
-pub(super) fn sink(wqe: &SendWqe, first: Option<&crate::wr::Sge>, offset: u32) -> SinkTag {
+fn sink(wqe: &SendWqe, first: Option<&Sge>, offset: u32) -> SinkTag {
     debug_assert!(wqe.op.is_fetch());
     first.map_or(SinkTag::default(), |sge| SinkTag { va: sge.addr.wrapping_add(u64::from(offset)), lkey: sge.lkey })
-}
-
-/// A Read asks, with each Pull, for the part that it brings.
-pub(super) fn narrow(headers: &mut Headers, wqe: &SendWqe, part: u32) {
-    if let (WqeOp::Read, Headers::ReadRequest { reth, .. }) = (wqe.op, headers) {
-        *reth = Reth { dma_len: part, ..*reth };
-    }
 }
 
 /// The upper layer's code of a refusal: that of RoCE's NAK (IBA table 46).

@@ -17,7 +17,6 @@ use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
 use crate::qp::completer::send_completion;
-use crate::qp::requester::Piece;
 use crate::qp::{Qp, QpState};
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -38,6 +37,8 @@ struct Progress {
 pub(super) struct Requests {
     /// The number of the next packet (SN); the first is 1.
     next_sn: u32,
+    /// The version of the table of regions by which the memory of the entry that is being handed in is sound.
+    is_sound: Option<u64>,
     /// By entry of the send queue.
     progress: Box<[Progress]>,
     /// The transaction that the peer was not ready for, and how often in a row.
@@ -63,6 +64,7 @@ impl Requests {
     pub(super) fn new(entries: u32) -> Self {
         Self {
             next_sn: 1,
+            is_sound: None,
             progress: vec![Progress::default(); entries.max(1).next_power_of_two() as usize].into_boxed_slice(),
             refused: None,
             watch: Deadline::NEVER,
@@ -152,8 +154,11 @@ impl Qp {
             if starts {
                 *mapping.requests.of(counter) = Progress::default();
                 self.start_falcon_entry(counter);
+                mapping.requests.is_sound = self.check_entry(core, counter);
             }
-            let Some(submission) = self.submission(core, counter, mapping.requests.next_sn) else {
+            // What was sound as a whole is so in each part, until some region changes.
+            let is_sound = mapping.requests.is_sound == Some(core.mrs.version());
+            let Some(submission) = self.submission(core, counter, mapping.requests.next_sn, is_sound) else {
                 self.fail_entry(core, mapping, counter, WcStatus::LocalProtection);
                 break;
             };
@@ -214,32 +219,36 @@ impl Qp {
         requester.return_sn(op);
     }
 
-    /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say.
-    fn submission(&self, core: &mut Core, counter: u32, sn: u32) -> Option<Submission> {
+    /// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
+    /// when it is not.
+    fn check_entry(&self, core: &mut Core, counter: u32) -> Option<u64> {
+        let wqe = self.requester.queue.get(counter);
+        let is_sound = wqe.op.is_fetch() || self.gather_payload(core, counter, 0, wqe.length);
+        is_sound.then(|| core.mrs.version())
+    }
+
+    /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is
+    /// not looked at when it `is_sound`.
+    #[inline(always)]
+    fn submission(&self, core: &mut Core, counter: u32, sn: u32, is_sound: bool) -> Option<Submission> {
         let wqe = self.requester.queue.get(counter);
         let (index, mtu) = (self.requester.sent_of_next, self.mtu());
         let offset = index * mtu;
         let part = (wqe.length - offset).min(mtu);
         let payload_len = if wqe.op.is_fetch() { 0 } else { part };
-        if !self.gather_payload(core, counter, offset, payload_len) {
+        if !is_sound && !self.gather_payload(core, counter, offset, payload_len) {
             return None;
         }
-        let position = Position::of(index, wqe.packets);
-        let piece = Piece { index, takes: 1, asks: false, again: false };
-        let mut headers = rnic_wire::Headers::Cnp;
-        self.write_headers(wqe, position, piece, &mut headers);
-        header::narrow(&mut headers, wqe, part);
+        let place = header::Place { position: Position::of(index, wqe.packets), offset, part };
         let first = self.requester.queue.sges(counter).first();
-        let sink = if wqe.op.is_fetch() { header::sink(wqe, first, offset) } else { SinkTag::default() };
-        let solicited = position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
-        let header = Header {
+        let solicited = place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        let ulp = Ulp::Rdma(Header {
             dest_qpn: self.dest_qpn,
             sn: rnic_base::Serial::new(sn),
             solicited,
             complete_in_error: false,
-            operation: header::operation(&headers, wqe, offset, sink),
-        };
-        let ulp = Ulp::Rdma(header);
+            operation: header::operation(wqe, first, &place),
+        });
         let (kind, length) = if wqe.op.is_fetch() {
             (Kind::Pull, answer_len(wqe.op, part))
         } else {
