@@ -74,7 +74,7 @@ pub(crate) use drive::tick_nic;
 pub(crate) use nic::{Nic, SLOT};
 
 /// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
-/// the latest is armed anew when its turn comes.
+/// one is armed anew when its turn comes.
 const ALARMS_MAX: usize = 4;
 
 /// Entries of a queue pair in the timer heap, with those that are not good any more.

@@ -10,7 +10,7 @@ use rnic_wire::falcon::{Body, PacketType, ResyncCode};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
-use super::{Link, Nic, SLOT};
+use super::{ALARMS_MAX, Link, Nic, SLOT};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconArrival, TransmitKind};
@@ -43,7 +43,7 @@ impl Qp {
         self.serve(core, nic, &mut link);
         consult(core, nic, &mut link);
         self.enlist_if_needed(core, nic, &mut link);
-        self.rest(core, nic, link);
+        self.rest(core, nic, link, true);
         outcome
     }
 
@@ -151,7 +151,7 @@ impl Qp {
         } else if let Some(at) = link.connection.departure() {
             nic.pace(&mut core.timers, self.slot, at);
         }
-        self.rest(core, nic, link);
+        self.rest(core, nic, link, made);
         made
     }
 
@@ -219,7 +219,7 @@ impl Qp {
         self.watch_target(core, mapping, connection);
         consult(core, nic, &mut link);
         self.enlist(nic);
-        self.rest(core, nic, link);
+        self.rest(core, nic, link, true);
     }
 
     /// An answer of the adaptive engine has come, or the time to send.
@@ -264,9 +264,10 @@ impl Qp {
         self.state == QpState::Error && self.responder.refused.is_some()
     }
 
-    /// Puts the connection back, ends what has ended, and sees that it wakes in time.
+    /// Puts the connection back, ends what has ended, and sees that it wakes in time. What is due already is looked at
+    /// when its turn in the ring comes, if it `has_turn`; when that was in vain, at once.
     #[inline]
-    fn rest(&mut self, core: &mut Core, nic: &mut Nic, link: Box<Link>) {
+    fn rest(&mut self, core: &mut Core, nic: &mut Nic, link: Box<Link>, has_turn: bool) {
         let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
         let timeout = timeout.min(link.mapping.requests.watch);
         let is_dead = link.connection.is_dead();
@@ -277,10 +278,13 @@ impl Qp {
             return;
         }
         let Some(falcon) = self.extra.falcon_mut() else { return };
-        // What is due already leaves with the next packets: the ring has it.
-        if timeout < falcon.alarms[0] && !(falcon.queued && timeout.is_due(core.now)) {
-            self.arm_falcon(core, timeout);
+        if timeout >= falcon.alarms[0] {
+            return;
         }
+        if timeout.is_due(core.now) && (has_turn || falcon.queued) {
+            return self.enlist(nic);
+        }
+        self.arm_falcon(core, timeout);
     }
 
     /// Ends what has ended; whether it has.
@@ -300,7 +304,10 @@ impl Qp {
     #[inline(never)]
     fn arm_falcon(&mut self, core: &mut Core, timeout: Deadline) {
         let Some(falcon) = self.extra.falcon_mut() else { return };
-        falcon.alarms.rotate_right(1);
+        // Where there is no room, the earliest gives way: its entry is the first to leave the heap.
+        if !falcon.alarms[ALARMS_MAX - 1].is_set() {
+            falcon.alarms.rotate_right(1);
+        }
         falcon.alarms[0] = timeout;
         let mut none = Deadline::NEVER;
         core.timers.arm(self.slot, timeout, &mut none);
