@@ -15,6 +15,7 @@ mod recoveries;
 mod session;
 pub(crate) mod slow;
 mod target;
+mod turn;
 
 use std::collections::VecDeque;
 
@@ -37,6 +38,7 @@ pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 pub use slow::SlowHostPlan;
 
 use memory::Memory;
+use turn::Plain;
 
 /// What a host has done, beside what its engine and its port have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,41 +141,16 @@ impl Host {
         if self.is_special {
             return self.run_special(horizon, network);
         }
-        loop {
-            let arrival = network.links.head(self.ring).time();
-            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
-            let now = arrival.min(start).min(self.timer).min(self.wake);
-            if now >= horizon {
-                network.agenda.set(self.node, now);
-                return;
-            }
-            self.stats.events += 1;
-            if arrival == now {
-                let key = network.links.head(self.ring);
-                let entry = network.links.pop(self.ring);
-                network.packets.touch(network.links.first_packet(self.ring));
-                self.trace.word(key.word() ^ entry.trace_word());
-                self.arrive(now, &entry, network);
-            } else if start == now {
-                self.start_next(now);
-            } else if self.timer == now {
-                self.engine.tick(now);
-                self.take_completions(now);
-            } else {
-                self.wake = NEVER;
-            }
-            self.offer(now, network);
-            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
-        }
+        self.turn::<Plain>(horizon, network);
     }
 
     #[cold]
     #[inline(never)]
     fn run_special(&mut self, horizon: Time, network: &mut Network) {
         match self.falcon {
-            Some(_) if self.nic.is_some() => self.run_with_falcon_and_nic(horizon, network),
-            Some(_) => self.run_with_falcon(horizon, network),
-            None => self.run_with_nic(horizon, network),
+            Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
+            Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),
+            None => self.turn::<nic::WithNic>(horizon, network),
         }
     }
 

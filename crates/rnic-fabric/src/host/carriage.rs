@@ -18,7 +18,7 @@ use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
 
 use super::memory::Memory;
 use crate::entry::{Entry, Flags};
-use crate::packets::{Ends, Packets};
+use crate::packets::{Ends, Lines, Packets, Slab};
 use crate::route::flow_hash;
 
 /// How the packets of a host travel.
@@ -85,25 +85,40 @@ impl Carriage {
         packets: &mut Packets,
     ) {
         let packet = &transmit.packet;
+        self.lay_beside(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
+            let addresses = addresses(carriage.host, transmit.peer.0, source_port(transmit.label));
+            assemble(transmit.format, packet, &[payload], &addresses, datagram)
+                .expect("the engine makes packets that its format can express");
+            if let Some(captured) = &mut carriage.captured {
+                let fields = IpFields::default();
+                captured.push(Captured { at: now, addresses, fields, datagram: datagram.clone() });
+            }
+        });
+    }
+
+    /// Puts the bytes of packet `index` beside it, `payload_len` of them, or its datagram, which `assemble` writes and
+    /// captures.
+    fn lay_beside<L: Lines>(
+        &mut self,
+        index: u32,
+        payload_len: u32,
+        memory: Option<(&Memory, &[Segment])>,
+        packets: &mut Slab<L>,
+        assemble: impl FnOnce(&mut Self, &[u8], &mut Vec<u8>),
+    ) {
         let mut payload = core::mem::take(&mut self.payload);
         payload.clear();
         match memory {
             Some((memory, segments)) => memory.gather(segments, &mut payload),
-            None => payload.resize(packet.payload_len as usize, 0),
+            None => payload.resize(payload_len as usize, 0),
         }
-        assert!(payload.len() == packet.payload_len as usize, "segments make up the payload");
+        assert!(payload.len() == payload_len as usize, "segments make up the payload");
         let mut bytes = packets.take_bytes(index);
         if self.encoded || self.captured.is_some() {
-            let addresses = addresses(self.host, transmit.peer.0, source_port(transmit.label));
             let mut datagram = core::mem::take(&mut self.datagram);
-            assemble(transmit.format, packet, &[&payload], &addresses, &mut datagram)
-                .expect("the engine makes packets that its format can express");
+            assemble(self, &payload, &mut datagram);
             if self.encoded {
                 bytes.clone_from(&datagram);
-            }
-            if let Some(captured) = &mut self.captured {
-                let fields = IpFields::default();
-                captured.push(Captured { at: now, addresses, fields, datagram: datagram.clone() });
             }
             self.datagram = datagram;
         }

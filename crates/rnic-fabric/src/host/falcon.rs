@@ -10,10 +10,11 @@ use rnic_wire::{Position, Qpn};
 
 use super::Host;
 use super::slow::SlowMemory;
+use super::turn::Steps;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::ideal::Family;
-use crate::packets::FalconEnds;
+use crate::packets::{FalconEnds, FalconPackets};
 use crate::port::Network;
 use crate::report::FalconCounts;
 use crate::topology::distance::Distances;
@@ -36,46 +37,38 @@ impl FalconSide {
     }
 }
 
-impl Host {
-    /// Does everything that happens before `horizon`, in the same order as [`Host::run`].
-    pub(super) fn run_with_falcon(&mut self, horizon: Time, network: &mut Network) {
-        loop {
-            let arrival = network.links.head(self.ring).time();
-            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
-            let now = arrival.min(start).min(self.timer).min(self.wake);
-            if now >= horizon {
-                network.agenda.set(self.node, now);
-                return;
-            }
-            self.stats.events += 1;
-            if arrival == now {
-                let key = network.links.head(self.ring);
-                let entry = network.links.pop(self.ring);
-                network.falcon_packets.touch(network.links.first_packet(self.ring));
-                self.trace.word(key.word() ^ entry.trace_word());
-                self.arrive_with_falcon(now, &entry, network);
-            } else if start == now {
-                self.start_next(now);
-            } else if self.timer == now {
-                self.engine.tick(now);
-                self.take_completions(now);
-            } else {
-                self.wake = NEVER;
-            }
-            self.offer_falcon(now, network);
-            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
-        }
+/// A host with Falcon, without a modelled NIC.
+pub(super) struct WithFalcon;
+
+impl Steps for WithFalcon {
+    #[inline(always)]
+    fn look_ahead(host: &Host, network: &Network) {
+        network.falcon_packets.touch(network.links.first_packet(host.ring));
     }
 
+    #[inline(always)]
+    fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
+        host.arrive_with_falcon(now, entry, network);
+    }
+
+    #[inline(always)]
+    fn offer(host: &mut Host, now: Time, network: &mut Network) {
+        host.offer_falcon(now, network);
+    }
+}
+
+impl Host {
+    #[inline(always)]
     pub(super) fn arrive_with_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if !entry.has(Flags::FALCON) {
             return self.arrive_out_of_line(now, entry, network);
         }
-        if self.falcon.as_ref().is_some_and(|side| side.memory.is_some()) {
+        let is_slow = self.falcon.as_ref().is_some_and(|side| side.memory.is_some());
+        if is_slow {
             self.drain(now);
         }
         let outcome = self.receive_falcon(now, entry, network);
-        if outcome == Some(RxOutcome::Accepted) && self.falcon.as_ref().is_some_and(|side| side.memory.is_some()) {
+        if is_slow && outcome == Some(RxOutcome::Accepted) {
             self.write_slowly(now, entry);
         }
         network.falcon_packets.remove(entry.packet);
@@ -102,7 +95,7 @@ impl Host {
     }
 
     /// Hands a packet to the engine; `None` when it is damaged.
-    #[inline]
+    #[inline(always)]
     fn receive_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let packets = &mut network.falcon_packets;
         let FalconEnds { src, label } = packets.ends(entry.packet);
@@ -118,10 +111,23 @@ impl Host {
             let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops };
             return Some(self.engine.receive_falcon(now, &arrival, &mut NoDma));
         }
+        self.receive_falcon_bytes(now, entry, hops, packets)
+    }
+
+    #[inline(never)]
+    fn receive_falcon_bytes(
+        &mut self,
+        now: Time,
+        entry: &Entry,
+        hops: u8,
+        packets: &FalconPackets,
+    ) -> Option<RxOutcome> {
+        let FalconEnds { src, label } = packets.ends(entry.packet);
         let Some((packet, payload)) = self.carriage.unload_falcon(entry, packets) else {
             self.stats.corrupt += 1;
             return None;
         };
+        let congested = entry.has(Flags::MARKED);
         let arrival = FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops };
         let payload = &packets.bytes(entry.packet)[payload];
         Some(match &mut self.memory {
@@ -131,7 +137,7 @@ impl Host {
     }
 
     /// Asks the engine for a packet if one can leave, and remembers when to ask again.
-    #[inline]
+    #[inline(always)]
     fn offer_falcon(&mut self, now: Time, network: &mut Network) {
         if self.port.is_paused() {
             return;
@@ -153,8 +159,11 @@ impl Host {
     }
 
     /// The engine's next packet, as it travels.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
+        if !self.engine.has_falcon_packets() {
+            return None;
+        }
         let transmit = self.engine.transmit_falcon(now)?;
         let from = transmit.from;
         let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);

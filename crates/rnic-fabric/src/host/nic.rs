@@ -37,6 +37,8 @@ use crate::host::SlowHostPlan;
 
 use bus::Bus;
 use contexts::Contexts;
+pub(super) use drive::WithNic;
+pub(super) use falcon::WithFalconAndNic;
 use work::WorkQueues;
 
 /// The bus of a NIC.

@@ -45,38 +45,17 @@ impl Carriage {
         packets: &mut FalconPackets,
     ) {
         let packet = &transmit.packet;
-        let mut payload = core::mem::take(&mut self.payload);
-        payload.clear();
-        match memory {
-            Some((memory, segments)) => memory.gather(segments, &mut payload),
-            None => payload.resize(packet.payload_len as usize, 0),
-        }
-        assert!(payload.len() == packet.payload_len as usize, "segments make up the payload");
-        let mut bytes = packets.take_bytes(index);
-        if self.encoded || self.captured.is_some() {
-            let mut datagram = core::mem::take(&mut self.datagram);
-            assemble(&psp::Header::default(), packet, &[&payload], &mut datagram)
+        self.lay_beside(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
+            assemble(&psp::Header::default(), packet, &[payload], datagram)
                 .expect("the engine makes packets that its format can express");
-            if let Some(captured) = &mut self.captured {
-                let addresses = addresses(self.host, transmit.peer.0);
+            if let Some(captured) = &mut carriage.captured {
+                let addresses = addresses(carriage.host, transmit.peer.0);
                 let fields = IpFields { flow_label: transmit.label.get(), ..IpFields::default() };
                 captured.push(Captured { at: now, addresses, fields, datagram: datagram.clone() });
             }
-            if self.encoded {
-                let check = crc32fast::hash(&datagram);
-                datagram.extend_from_slice(&check.to_le_bytes());
-                bytes.clone_from(&datagram);
-            }
-            self.datagram = datagram;
-        }
-        if !self.encoded {
-            bytes.clone_from(&payload);
-        }
-        packets.put_bytes(index, bytes);
-        if self.encoded {
-            packets.forget_headers(index);
-        }
-        self.payload = payload;
+            let check = crc32fast::hash(datagram);
+            datagram.extend_from_slice(&check.to_le_bytes());
+        });
     }
 
     /// Takes a packet off its way: headers, and which of its bytes are payload. `None` when it was damaged.

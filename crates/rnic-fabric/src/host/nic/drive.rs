@@ -5,45 +5,38 @@ use rnic_engine::{RxOutcome, Transmit, TransmitKind};
 use rnic_wire::{Headers, Packet};
 
 use super::super::Host;
+use super::super::turn::Steps;
 use super::{Arrived, Leaving, Nic};
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::port::Network;
 
-impl Host {
-    /// Does everything that happens before `horizon`. At the same instant: arrivals, what the pipeline takes in, starts
-    /// of flows, timers, then what leaves.
-    pub(in crate::host) fn run_with_nic(&mut self, horizon: Time, network: &mut Network) {
-        loop {
-            let arrival = network.links.head(self.ring).time();
-            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
-            let taking = self.nic.as_ref().map_or(NEVER, |nic| nic.takes_in_at());
-            let now = arrival.min(start).min(taking).min(self.timer).min(self.wake);
-            if now >= horizon {
-                network.agenda.set(self.node, now);
-                return;
-            }
-            self.stats.events += 1;
-            if arrival == now {
-                let key = network.links.head(self.ring);
-                let entry = network.links.pop(self.ring);
-                self.trace.word(key.word() ^ entry.trace_word());
-                self.arrive_at_nic(now, &entry, network);
-            } else if taking == now {
-                self.take_in(now, network);
-            } else if start == now {
-                self.start_next(now);
-            } else if self.timer == now {
-                self.engine.tick(now);
-                self.take_completions(now);
-            } else {
-                self.wake = NEVER;
-            }
-            self.offer_through_nic(now, network);
-            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
-        }
+/// A host of the RoCE family with a modelled NIC; what is its own is that the pipeline takes packets in.
+pub(in crate::host) struct WithNic;
+
+impl Steps for WithNic {
+    #[inline]
+    fn due(host: &Host) -> Time {
+        host.nic.as_ref().map_or(NEVER, |nic| nic.takes_in_at())
     }
 
+    #[inline]
+    fn act(host: &mut Host, now: Time, network: &mut Network) {
+        host.take_in(now, network);
+    }
+
+    #[inline]
+    fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
+        host.arrive_at_nic(now, entry, network);
+    }
+
+    #[inline]
+    fn offer(host: &mut Host, now: Time, network: &mut Network) {
+        host.offer_through_nic(now, network);
+    }
+}
+
+impl Host {
     fn nic_mut(&mut self) -> &mut Nic {
         self.nic.as_mut().expect("only hosts with a modelled NIC come here")
     }

@@ -21,6 +21,7 @@ use rnic_wire::Qpn;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::host::Host;
+use crate::host::turn::Steps;
 use crate::port::Network;
 
 /// Packets that wait for the state of their connections.
@@ -38,50 +39,47 @@ fn first(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
     packets.first_key_value().map_or(NEVER, |((ready, _), _)| *ready)
 }
 
-impl Host {
-    /// Does everything that happens before `horizon`, in the same order as [`Host::run`]; packets whose state has come
-    /// go after arrivals.
-    pub(in crate::host) fn run_with_falcon_and_nic(&mut self, horizon: Time, network: &mut Network) {
-        loop {
-            let arrival = network.links.head(self.ring).time();
-            let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
-            let taking = self.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.arrived));
-            let now = arrival.min(start).min(taking).min(self.timer).min(self.wake);
-            if now >= horizon {
-                network.agenda.set(self.node, now);
-                return;
-            }
-            self.stats.events += 1;
-            if arrival == now {
-                let key = network.links.head(self.ring);
-                let entry = network.links.pop(self.ring);
-                self.trace.word(key.word() ^ entry.trace_word());
-                self.fetch_state_of_arrival(now, entry, network);
-            } else if taking == now {
-                let waiting = self.nic.as_mut().and_then(|nic| nic.falcon.arrived.pop_first());
-                let (_, entry) = waiting.expect("just seen");
-                self.arrive_with_falcon(now, &entry, network);
-            } else if start == now {
-                self.start_next(now);
-            } else if self.timer == now {
-                self.engine.tick(now);
-                self.take_completions(now);
-            } else {
-                self.wake = NEVER;
-            }
-            self.offer_falcon_with_state(now, network);
-            self.timer = self.engine.next_timeout().map_or(NEVER, |at| at.max(now));
-        }
+/// A host with Falcon and a modelled NIC.
+pub(in crate::host) struct WithFalconAndNic;
+
+impl Steps for WithFalconAndNic {
+    #[inline]
+    fn due(host: &Host) -> Time {
+        host.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.arrived))
     }
 
-    fn fetch_state_of_arrival(&mut self, now: Time, entry: Entry, network: &mut Network) {
+    #[inline]
+    fn act(host: &mut Host, now: Time, network: &mut Network) {
+        let waiting = host.nic.as_mut().and_then(|nic| nic.falcon.arrived.pop_first());
+        let (_, entry) = waiting.expect("just seen");
+        host.arrive_with_state(now, &entry, network);
+    }
+
+    #[inline]
+    fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
+        host.fetch_state_of_arrival(now, entry, network);
+    }
+
+    #[inline]
+    fn offer(host: &mut Host, now: Time, network: &mut Network) {
+        host.offer_falcon_with_state(now, network);
+    }
+}
+
+impl Host {
+    #[inline(never)]
+    fn arrive_with_state(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        self.arrive_with_falcon(now, entry, network);
+    }
+
+    fn fetch_state_of_arrival(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         let Some(nic) = self.nic.as_mut().filter(|_| entry.has(Flags::FALCON)) else {
-            return self.arrive_with_falcon(now, &entry, network);
+            return self.arrive_with_state(now, entry, network);
         };
         let cid = network.falcon_packets.headers(entry.packet).cid;
         let ready = nic.contexts.access(now, Qpn::new(cid.get()), &mut nic.bus);
         nic.falcon.order += 1;
-        nic.falcon.arrived.insert((ready, nic.falcon.order), entry);
+        nic.falcon.arrived.insert((ready, nic.falcon.order), *entry);
     }
 
     /// Sends what can leave, asks for the state of what comes next, and remembers when to look again.
