@@ -4,7 +4,7 @@
 //! on the way finds no connection to end, and that is made up for when everything is back in its place ([`Qp::rest`]).
 
 use rnic_base::Time;
-use rnic_falcon::delivery::{Arrival, Departure, Reception};
+use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::transaction::AnswerError;
 use rnic_wire::falcon::{Body, PacketType, ResyncCode};
 
@@ -143,10 +143,10 @@ impl Qp {
         }
         let Link { connection, mapping, .. } = &mut *link;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
-        let departure = connection.transmit(verbs.core.now, &mut nic.resources, &mut verbs);
-        let made = departure.is_some();
-        if let Some(departure) = &departure {
-            self.put_out(core, nic, &mut link, departure);
+        let leaving = connection.transmit_into(verbs.core.now, &mut nic.out.packet, &mut nic.resources, &mut verbs);
+        let made = leaving.is_some();
+        if let Some(leaving) = leaving {
+            self.put_out(core, nic, &mut link, leaving);
             self.enlist_if_needed(core, nic, &mut link);
         } else if let Some(at) = link.connection.departure() {
             nic.pace(&mut core.timers, self.slot, at);
@@ -155,12 +155,12 @@ impl Qp {
         made
     }
 
-    /// Puts the packet where the body finds it, and its payload.
+    /// Puts what belongs to the packet where the body finds it, and its payload.
     #[inline(always)]
-    fn put_out(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link, departure: &Departure) {
-        let &Departure { ref packet, label, context, again } = departure;
+    fn put_out(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link, leaving: Leaving) {
+        let Leaving { label, context, again } = leaving;
         let out = &mut nic.out;
-        out.packet = *packet;
+        let packet = &out.packet;
         out.label = label;
         out.from = self.number;
         out.peer = self.extra.falcon().map_or(PeerId::NOBODY, |falcon| falcon.peer);
