@@ -12,6 +12,7 @@
 
 pub mod bitmap;
 pub mod limits;
+pub mod near;
 pub mod rng;
 pub mod seq;
 pub mod time;
@@ -19,6 +20,7 @@ pub mod trace;
 pub mod units;
 
 pub use bitmap::{AnyRing, RingBitmap};
+pub use near::{near, near_at};
 pub use rng::{Probability, RandomStream, RandomStreams};
 pub use seq::{Psn, Psn32, Seq, SeqRange, Serial};
 pub use time::{Duration, Time};

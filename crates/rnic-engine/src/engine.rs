@@ -23,7 +23,7 @@ use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, PeerId, SrqId};
 
 pub use change::SrqInfo;
-pub use falcon::{FalconArrival, FalconStats, FalconTransmit};
+pub use falcon::{FalconArrival, FalconStats, FalconTransmit, Reach};
 pub use look::QpView;
 use table::QpTable;
 

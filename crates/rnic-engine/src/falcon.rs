@@ -13,6 +13,7 @@
 //!   falcon/serve.rs    the peer's requests, in each of the three orders
 //!   falcon/header.rs   RDMA over Falcon's headers from and to the engine's
 //!   falcon/life.rs     begin and end of a connection
+//!   falcon/near.rs     state brought near before it is needed
 //!   falcon/nic.rs      what the connections of a NIC share
 //! ```
 //!
@@ -55,6 +56,7 @@
 mod drive;
 mod header;
 mod life;
+mod near;
 mod nic;
 mod request;
 mod serve;

@@ -43,6 +43,12 @@ impl<T: Copy> Fifo<T> {
         self.tail = self.tail.wrapping_add(1);
     }
 
+    /// Value number `index` from the front.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<T> {
+        (index < self.tail.wrapping_sub(self.head)).then(|| self.entries[self.slot(self.head.wrapping_add(index))])
+    }
+
     /// Puts `value` before everything else.
     #[inline]
     pub(crate) fn push_front(&mut self, value: T) {

@@ -54,7 +54,9 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, NoDma, Segment};
-pub use engine::{Engine, FalconArrival, FalconStats, FalconTransmit, QpView, RxMeta, SrqInfo, Transmit, TransmitKind};
+pub use engine::{
+    Engine, FalconArrival, FalconStats, FalconTransmit, QpView, Reach, RxMeta, SrqInfo, Transmit, TransmitKind,
+};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};

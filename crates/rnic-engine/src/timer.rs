@@ -73,6 +73,12 @@ impl Timers {
         self.heap.peek().and_then(|Reverse((deadline, _))| deadline.time())
     }
 
+    /// Whose turn comes soon, by and large: the first few of the heap, which has only its very first in order.
+    #[inline]
+    pub(crate) fn few(&self) -> impl Iterator<Item = u32> {
+        self.heap.as_slice().iter().take(FEW).map(|Reverse((_, slot))| *slot)
+    }
+
     /// The next entry that is due, with its deadline.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<(Deadline, u32)> {
@@ -83,6 +89,9 @@ impl Timers {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 }
+
+/// The first entry and the two behind it in the heap, one of which comes next.
+const FEW: usize = 3;
 
 #[cfg(test)]
 mod tests {

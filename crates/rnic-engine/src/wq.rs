@@ -4,7 +4,7 @@
 //! of a send queue run `head <= next <= tail`: completed | outstanding | not yet sent. Those of a receive queue are
 //! IRN's `recv_WQE_SN`.
 
-use rnic_base::Seq;
+use rnic_base::{Seq, near_at};
 
 use crate::transport::Service;
 use crate::wr::{SendFlags, Sge};
@@ -177,6 +177,13 @@ impl<T: Copy> Ring<T> {
         &mut self.entries[slot]
     }
 
+    #[inline]
+    fn touch(&self, counter: u32) {
+        let slot = self.slot(counter);
+        near_at(&self.entries, slot);
+        near_at(&self.sges, slot.wrapping_mul(self.sges_each as usize));
+    }
+
     /// The scatter/gather entries of `counter`, for writing.
     #[inline]
     fn put_sges(&mut self, counter: u32, sges: &[Sge]) {
@@ -235,6 +242,12 @@ impl SendQueue {
 
     pub(crate) fn limit(&self) -> u32 {
         self.ring.limit
+    }
+
+    /// Has the entry that is being sent brought near.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        self.ring.touch(self.next);
     }
 
     #[inline]

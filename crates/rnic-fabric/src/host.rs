@@ -6,6 +6,7 @@
 //!
 //! At the same instant a host first receives, then starts flows, then lets timers act, then sends.
 
+mod ahead;
 mod carriage;
 mod falcon;
 pub mod memory;
@@ -30,6 +31,7 @@ use crate::packets::Ends;
 use crate::port::{Network, Port, PortStats};
 use crate::topology::Node;
 
+pub(crate) use ahead::STEPS;
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub(crate) use pace::Pace;

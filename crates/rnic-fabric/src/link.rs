@@ -121,6 +121,22 @@ impl Links {
         ring.slots.get(ring.place(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
     }
 
+    /// The packets that arrive by `ring` before `horizon`, the first few of them.
+    #[inline]
+    pub(crate) fn packets_until(&self, ring: u32, horizon: Time, few: u32) -> impl Iterator<Item = Entry> {
+        let ring = &self.rings[ring as usize];
+        let end = Key::new(horizon, 0);
+        let first = (0..ring.len().min(few)).map(|offset| ring.slots[ring.place(ring.head.wrapping_add(offset))]);
+        first.take_while(move |arrival| arrival.at < end).map(|arrival| arrival.entry)
+    }
+
+    /// Has what is known of `ring` brought near.
+    #[inline]
+    pub(crate) fn touch_ring(&self, ring: u32) {
+        prefetch_index(&self.rings, ring as usize);
+        prefetch_index(&self.heads, ring as usize / GROUP);
+    }
+
     /// Has the first entry of `ring` brought near: it is wanted next.
     #[inline]
     pub(crate) fn touch(&self, ring: u32) {

@@ -36,7 +36,7 @@ use crate::fault::{FaultChain, matches};
 use crate::host::SlowHostPlan;
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, News};
+use crate::host::{Carriage, FalconSide, Host, News, STEPS};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
 use crate::plan::{Plan, PlanError};
@@ -97,6 +97,8 @@ pub struct Simulation {
     now: Time,
     order: NodeOrder,
     windows: u64,
+    /// There are so many connections that their state is far away when its turn comes.
+    is_crowded: bool,
     capture: Option<Box<dyn manual::CaptureSink>>,
 }
 
@@ -139,6 +141,7 @@ impl Simulation {
             now: Time::ZERO,
             order: NodeOrder::Forward,
             windows: 0,
+            is_crowded: false,
             capture: None,
             plan: plan.clone(),
             seed,
@@ -186,6 +189,8 @@ impl Simulation {
     fn window(&mut self, start: Time) {
         let horizon = start + self.lookahead;
         self.open_flows(horizon);
+        let speaks_falcon = self.plan.transport.protocol.falcon().is_some();
+        self.is_crowded = speaks_falcon && self.live.len() > CROWD * self.hosts.len();
         let blocks = 0..self.network.agenda.block_count();
         match self.order {
             NodeOrder::Forward => blocks.for_each(|block| self.run_block(block, horizon)),
@@ -202,10 +207,23 @@ impl Simulation {
             return;
         }
         match self.order {
+            NodeOrder::Forward if self.is_crowded => nodes.for_each(|node| {
+                self.look_ahead(node, horizon);
+                self.run_node(node, horizon);
+            }),
             NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
             NodeOrder::Backward => nodes.rev().for_each(|node| self.run_node(node, horizon)),
         }
         self.network.agenda.settle(block);
+    }
+
+    /// Has what the hosts after `node` need brought near.
+    fn look_ahead(&self, node: u32, horizon: Time) {
+        for turns in 0..=STEPS {
+            if let Some(host) = self.hosts.get((node + turns) as usize) {
+                host.look_ahead(turns, horizon, &self.network);
+            }
+        }
     }
 
     #[inline]
@@ -338,6 +356,9 @@ impl Builder<'_> {
         delays.min().expect("a network has links")
     }
 }
+
+/// Flows a host from which on looking ahead pays: with fewer, what they need is in the processor's second cache.
+const CROWD: usize = 4;
 
 /// Windows between two calls of the progress function: a call costs nothing beside so many.
 const PROGRESS_WINDOWS: u64 = 256;

@@ -13,7 +13,7 @@
 //!
 //! What is settled above is told below before a call returns; a connection that is dead below dies above.
 
-use rnic_base::Time;
+use rnic_base::{Time, near};
 use rnic_fae::{Event, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
@@ -189,8 +189,30 @@ impl Connection {
     /// need not be asked before something arrives, is due, is submitted or is answered.
     #[inline]
     pub fn has_to_send(&mut self, now: Time) -> bool {
+        if self.delivery.has_to_repeat(now) {
+            return true;
+        }
+        if !self.transactions.has_unsent() {
+            return false;
+        }
         let open = self.delivery.open_gates();
-        self.delivery.has_to_repeat(now) || open.any() && self.transactions.has_to_send(open)
+        open.any() && self.transactions.has_to_send(open)
+    }
+
+    /// Has what a packet of this connection needs brought near.
+    #[inline]
+    pub fn touch(&self) {
+        self.transactions.touch();
+        self.delivery.touch();
+        near(&self.gates);
+        near(&self.kept);
+    }
+
+    /// The same for what lies apart, found through what [`Connection::touch`] has brought.
+    #[inline]
+    pub fn touch_apart(&self) {
+        self.transactions.touch_apart();
+        self.delivery.touch_apart();
     }
 
     /// Does what is due.
@@ -259,6 +281,12 @@ impl Connection {
                 Settled::Refused(received, code) => self.delivery.refuse(received, code),
             }
         }
+    }
+
+    /// Whether there are reports for the adaptive engine.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.delivery.has_signal()
     }
 
     /// Takes reports to the adaptive engine; answers that come at once are heeded at once.

@@ -28,7 +28,7 @@ mod layer;
 mod ring;
 mod target;
 
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, Time, near};
 use rnic_wire::falcon::{CompletionCode, NackCode, Rsn, Ulp, UlpProtocol};
 
 use crate::resources::Resources;
@@ -283,6 +283,12 @@ impl Transactions {
         self.target.answer(resources, &mut self.usage, rsn, answer)
     }
 
+    /// Whether something was never sent.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.initiator.has_unsent() || self.target.has_answers()
+    }
+
     /// Whether something could be sent for the first time through these gates.
     #[inline]
     pub(crate) fn has_to_send(&mut self, open: Gates) -> bool {
@@ -341,6 +347,24 @@ impl Transactions {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
+    }
+
+    /// See [`crate::connection::Connection::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) {
+        near(&self.config);
+        near(&self.usage);
+        near(&self.stats);
+        near(&self.dead);
+        self.initiator.touch();
+        self.target.touch();
+    }
+
+    /// See [`crate::connection::Connection::touch_apart`].
+    #[inline]
+    pub(crate) fn touch_apart(&self) {
+        self.initiator.touch_apart();
+        self.target.touch_apart();
     }
 
     /// Whether nothing is under way in either direction.

@@ -14,7 +14,7 @@
 //!   on an ordered connection is kept by the body ([`Dma::keep`]);
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
-use rnic_base::Time;
+use rnic_base::{Time, near};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, FlowLabel};
 
@@ -53,6 +53,19 @@ pub struct FalconTransmit {
     pub from: Qpn,
     /// What sort of packet it is: Pull Data is a response, a Resync is what it stands for.
     pub kind: TransmitKind,
+}
+
+/// A step on the way to what a packet of a connection needs. Each looks at what the one before has brought near.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// The queue pair.
+    QueuePair,
+    /// Where its connection is.
+    Connection,
+    /// The connection.
+    Link,
+    /// What the connection keeps apart.
+    Apart,
 }
 
 /// What Falcon's connections share.
@@ -105,6 +118,62 @@ impl Engine {
             self.fail_overrun();
         }
         self.core.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
+    }
+
+    /// Has the engine itself brought near.
+    #[inline]
+    pub fn touch(&self) {
+        let core = &self.core;
+        near(&core.now);
+        near(&core.falcon);
+        near(&core.mrs);
+        near(&core.cqs);
+        near(&core.timers);
+        near(&core.segments);
+        near(&core.stats);
+        near(&core.watch);
+        near(&core.overrun);
+        near(&core.ready);
+        near(&core.control);
+        self.qps.touch();
+    }
+
+    /// Has what all Falcon packets need brought near: for a body with many engines.
+    #[inline]
+    pub fn touch_falcon(&self) {
+        self.qps.touch();
+        if let Some(nic) = &self.core.falcon {
+            nic.touch();
+        }
+    }
+
+    /// Has what a packet for queue pair `number` needs brought near, as far as `reach`.
+    #[inline]
+    pub fn touch_falcon_receiver(&self, number: Qpn, reach: Reach) {
+        if let Some(qp) = self.qps.peek(number) {
+            qp.touch_falcon(reach);
+        }
+    }
+
+    /// The same for those whose time comes next.
+    #[inline]
+    pub fn touch_falcon_timers(&self, reach: Reach) {
+        for slot in self.core.timers.few() {
+            if let Some(qp) = self.qps.at(slot) {
+                qp.touch_falcon(reach);
+            }
+        }
+    }
+
+    /// The same for the packet that leaves after `index` others, when that is known.
+    #[inline]
+    pub fn touch_falcon_sender(&self, index: u32, reach: Reach) {
+        if let Some(nic) = &self.core.falcon
+            && let Some(slot) = nic.sender(index)
+            && let Some(qp) = self.qps.at(slot)
+        {
+            qp.touch_falcon(reach);
+        }
     }
 
     /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.

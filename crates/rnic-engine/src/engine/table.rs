@@ -1,6 +1,7 @@
 //! Queue pairs by number and by slot.
 
 use rnic_base::limits::QUEUE_PAIRS_MAX;
+use rnic_base::{near, near_at};
 use rnic_wire::Qpn;
 
 use crate::error::ResourceError;
@@ -40,6 +41,26 @@ impl QpTable {
             draw: secret,
             count: 0,
         }
+    }
+
+    /// Has what leads from numbers to queue pairs brought near.
+    #[inline]
+    pub(super) fn touch(&self) {
+        near(&self.slots);
+        near(&self.pages);
+        near_at(&self.pages, 0);
+    }
+
+    /// The queue pair called `number`; asked before its packet's turn.
+    #[inline]
+    pub(super) fn peek(&self, number: Qpn) -> Option<&Qp> {
+        self.at(self.slot_of(number))
+    }
+
+    /// The queue pair in `slot`.
+    #[inline]
+    pub(super) fn at(&self, slot: u32) -> Option<&Qp> {
+        self.slots.get(slot as usize)?.as_ref()
     }
 
     fn slot_of(&self, number: Qpn) -> u32 {

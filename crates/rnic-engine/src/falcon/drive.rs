@@ -328,6 +328,13 @@ impl Qp {
 /// Takes what is new to the connection's adaptive engine; where that takes its time, the NIC wakes for the answer.
 #[inline]
 fn consult(core: &mut Core, nic: &mut Nic, link: &mut Link) {
+    if link.connection.has_news() {
+        tell_news(core, nic, link);
+    }
+}
+
+#[inline(never)]
+fn tell_news(core: &mut Core, nic: &mut Nic, link: &mut Link) {
     let engine = &mut nic.adaptives[link.adaptive].1;
     link.connection.consult(core.now, &nic.resources, engine);
     if let Some(next) = engine.next_at() {

@@ -32,11 +32,11 @@ pub(crate) struct Nic {
     /// One for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that can send, those that waited for resources marked.
-    ready: Fifo<u32>,
+    pub(super) ready: Fifo<u32>,
     /// Queue pairs whose requests found no resources.
     waiting: Fifo<u32>,
     /// Queue pairs for whose next packet it is too early; made with the first.
-    wheel: Option<Box<Wheel>>,
+    pub(super) wheel: Option<Box<Wheel>>,
     /// Payload whose connection has ended, by handle.
     pub(super) released: Vec<u64>,
     /// The packet on its way out.
@@ -117,7 +117,7 @@ impl Nic {
     /// Who can send next, and whether it waited for resources.
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u32, bool)> {
-        self.ready.pop().map(|entry| (entry & !WAITED, entry & WAITED != 0))
+        self.ready.pop().map(|entry| (slot_of(entry), entry & WAITED != 0))
     }
 
     /// Lets go of payload whose connection has ended.
@@ -188,6 +188,12 @@ impl Nic {
             wheel.cancel(slot);
         }
     }
+}
+
+/// Whose entry of the ring of those who can send it is.
+#[inline]
+pub(super) const fn slot_of(entry: u32) -> u32 {
+    entry & !WAITED
 }
 
 /// The public simulator's NIC, larger or smaller.

@@ -25,7 +25,7 @@ use crate::wr::{SendFlags, Sge};
 
 /// How far an entry of the send queue has come.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Transactions that have ended.
     done: u32,
     /// How the first of them ended that did not end well.
@@ -40,7 +40,7 @@ pub(super) struct Requests {
     /// The version of the table of regions by which the memory of the entry that is being handed in is sound.
     is_sound: Option<u64>,
     /// By entry of the send queue.
-    progress: Box<[Progress]>,
+    pub(super) progress: Box<[Progress]>,
     /// The transaction that the peer was not ready for, and how often in a row.
     refused: Option<(u64, u32)>,
     /// When to wonder whether a peer that owes data is still there: what asked for it is acknowledged, so nothing else

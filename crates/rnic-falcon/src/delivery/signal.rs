@@ -126,6 +126,12 @@ pub(crate) struct Path {
 }
 
 impl Delivery {
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn has_signal(&self) -> bool {
+        self.signals.first.is_some()
+    }
+
     /// The next report for the adaptive engine.
     #[inline]
     pub fn signal(&mut self) -> Option<FlowReport> {

@@ -4,7 +4,7 @@
 
 use core::ops::{Index, IndexMut};
 
-use rnic_base::Seq;
+use rnic_base::{Seq, near_at};
 
 /// What a ring is made of.
 pub(super) trait Blank: Sized + 'static {
@@ -72,6 +72,12 @@ impl<T: Blank> Ring<T> {
     #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
         self.base + u64::from(slot.wrapping_sub(self.base.get() as u32) & self.mask)
+    }
+
+    /// Has the entry of `seq` brought near.
+    #[inline]
+    pub(super) fn touch(&self, seq: Seq) {
+        near_at(&self.entries, place(seq, self.entries.len()));
     }
 
     /// Blanks the entry at the front; the next number is the oldest then.

@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Psn32, Seq, Time};
+use rnic_base::{Psn32, Seq, Time, near};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
@@ -193,6 +193,19 @@ impl Target {
             settled: VecDeque::new(),
             next_retry: None,
         }
+    }
+
+    #[inline]
+    pub(super) fn touch(&self) {
+        near(&self.ring);
+        near(&self.arrived);
+        near(&self.answers);
+        near(&self.settled);
+    }
+
+    #[inline]
+    pub(super) fn touch_apart(&self) {
+        self.ring.touch(self.arrived);
     }
 
     pub(super) fn settled(&mut self) -> Option<Settled> {
