@@ -14,7 +14,7 @@
 //!   signal        to and from the adaptive engine    pace          the timing wheel that connections of a NIC share
 //! ```
 //!
-//! Everything there may be for each flow is a [`per_flow`] value, and bitmaps and marks are made with their first use:
+//! Everything there may be for each flow is a `PerFlow`, and bitmaps and marks are made with their first use:
 //! most connections have one flow and packets in order, and there may be very many of them.
 //!
 //! Whoever drives it: gives it what arrives ([`Delivery::receive`]); calls [`Delivery::transmit`] until nothing leaves;

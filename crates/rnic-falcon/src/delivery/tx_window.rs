@@ -6,7 +6,7 @@
 //! Contradiction 11 of the specification: an EACK is to be remembered in an "Rx bitmap" that its list of state does not
 //! have. Here *arrived* (a ring as wide as what an acknowledgement tells) and *acknowledged* (in the context) are two.
 //!
-//! Contexts lie in a ring that doubles until it holds the largest window asked for: an idle connection is small, and in
+//! Contexts lie in a ring that grows until it holds the largest window asked for: an idle connection is small, and in
 //! steady state nothing is allocated.
 
 use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time, near, near_at};
@@ -96,6 +96,9 @@ type Marked = RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>;
 
 /// Contexts of a window that something was sent in.
 const RING_FIRST: usize = 4;
+
+/// So many times as large the ring grows at once.
+const GROWTH: usize = 4;
 
 impl TxWindow {
     pub(crate) fn new(window: Window, first: Psn32, limit: u32, flows: usize) -> Self {
@@ -189,7 +192,7 @@ impl TxWindow {
 
     #[cold]
     fn grow(&mut self) {
-        let len = (self.ring.len() * 2).max(RING_FIRST.min(self.limit as usize));
+        let len = (self.ring.len() * GROWTH).max(RING_FIRST).min(self.limit as usize);
         let mut wider = vec![Sent::default(); len].into_boxed_slice();
         let mask = wider.len() as u64 - 1;
         for offset in 0..self.span() {

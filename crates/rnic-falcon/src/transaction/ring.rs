@@ -28,8 +28,12 @@ pub(super) struct Ring<T> {
     mask: u32,
 }
 
-/// Entries of a fresh ring.
+/// Entries of a ring in which something is.
 const ENTRIES_FIRST: usize = 4;
+
+/// So many times as large it grows at once: who hands in a message hands in all of its packets, and moving them in
+/// four steps costs more than room that is not used.
+const GROWTH: usize = 4;
 
 impl<T: Blank> Ring<T> {
     /// `size` is a power of two.
@@ -100,7 +104,8 @@ impl<T: Blank> Ring<T> {
     #[cold]
     fn grow(&mut self, offset: u64) {
         let most = self.mask as usize + 1;
-        let len = (offset as usize + 1).next_power_of_two().max(ENTRIES_FIRST).min(most);
+        let len =
+            (offset as usize + 1).next_power_of_two().max(self.entries.len() * GROWTH).max(ENTRIES_FIRST).min(most);
         let mut wider: Box<[T]> = (0..len).map(|_| T::blank()).collect();
         for offset in 0..self.entries.len() as u64 {
             let seq = self.base + offset;
