@@ -3,8 +3,12 @@
 //! * at 1 % loss and 5 % reordering: goodput of 64 KiB Writes against its own without, and against `irn`'s;
 //! * 16 senders to one receiver on loopback, a 64 KiB Write each at a time: the 99th percentile against that of kernel
 //!   TCP for the same transfers (64 KiB there, a byte back). Every sender has a thread of its own, which sleeps when
-//!   there is nothing to do; TCP's receiver has one for each connection, Falcon's one for all. The figure is the median
-//!   of the senders' percentiles.
+//!   there is nothing to do. Receivers come in two layouts, the same for both: a thread (and, for Falcon, a NIC) for each
+//!   connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of the
+//!   senders' percentiles; what is judged is the layout in which TCP is best.
+//!
+//! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers: the
+//! mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
 //!
 //! Every round measures all of them one after the other; ratios are of one round, and the medians are judged. Run it on
 //! an idle machine: 17 to 32 threads on few processors measure the scheduler too.
@@ -50,12 +54,38 @@ fn main() {
     println!();
     verdict("falcon, bad network / its own without, at least 0.85", figures.median(OWN) >= 0.85);
     verdict("falcon / irn on the bad network, above 1", figures.median(AGAINST_IRN) > 1.0);
-    verdict("falcon / kernel TCP, 99th percentile of an incast, at most 0.5", figures.median(AGAINST_TCP) <= 0.5);
+    verdict("falcon / kernel TCP, 99th percentile of an incast, at most 0.5", {
+        let best = |of: &str| LAYOUTS.map(|layout| figures.median(&p99_of(of, layout))).into_iter().reduce(f64::min);
+        best(FALCON).expect("two layouts") <= 0.5 * best(TCP).expect("two layouts")
+    });
 }
 
 const OWN: &str = "falcon, bad network / without";
 const AGAINST_IRN: &str = "falcon / irn, bad network";
-const AGAINST_TCP: &str = "falcon / kernel TCP, incast p99";
+const FALCON: &str = "falcon";
+const TCP: &str = "kernel TCP";
+
+/// How many threads a receiver has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Each,
+    One,
+}
+
+const LAYOUTS: [Layout; 2] = [Layout::Each, Layout::One];
+
+impl Layout {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Each => "a thread each",
+            Self::One => "one for all",
+        }
+    }
+}
+
+fn p99_of(transport: &str, layout: Layout) -> String {
+    format!("{transport}, incast p99, {}, us", layout.name())
+}
 
 fn verdict(what: &str, holds: bool) {
     println!("{}: {what}", if holds { "holds" } else { "FAILS" });
@@ -81,49 +111,110 @@ fn lossy(figures: &mut figures::Figures) {
 }
 
 fn incast(figures: &mut figures::Figures) {
-    let receiver = Receiver::start();
-    let falcon = median_of_senders(|start| send_by_falcon(&receiver, start));
-    receiver.stop();
+    for layout in LAYOUTS {
+        let falcon = falcon_incast(layout);
+        let tcp = tcp_incast(layout);
+        for (name, times) in [(FALCON, falcon), (TCP, tcp)] {
+            figures.add(&p99_of(name, layout), times.p99_us);
+            figures.add(&format!("{name}, incast mean, {}, us", layout.name()), times.mean_us);
+        }
+        figures.add(&format!("falcon / kernel TCP, incast p99, {}", layout.name()), falcon.p99_us / tcp.p99_us);
+    }
+}
+
+fn falcon_incast(layout: Layout) -> Times {
+    let receivers: Vec<_> = (0..if layout == Layout::Each { SENDERS } else { 1 }).map(|_| Receiver::start()).collect();
+    let times = median_of_senders(|sender, start| send_by_falcon(&receivers[sender % receivers.len()], start));
+    receivers.into_iter().for_each(Receiver::stop);
+    times
+}
+
+fn tcp_incast(layout: Layout) -> Times {
     let listener = TcpListener::bind(SocketAddr::new(LOOPBACK, 0)).expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let receiver = thread::spawn(move || {
-        let threads: Vec<_> = (0..SENDERS).map(|_| answer(&listener)).collect();
-        threads.into_iter().for_each(|thread| thread.join().expect("it has not panicked"));
+        let connections: Vec<_> = (0..SENDERS).map(|_| listener.accept().expect("a sender").0).collect();
+        connections.iter().for_each(|connection| connection.set_nodelay(true).expect("a socket"));
+        match layout {
+            Layout::Each => {
+                let threads: Vec<_> = connections.into_iter().map(|one| thread::spawn(|| answer(one))).collect();
+                threads.into_iter().for_each(|thread| thread.join().expect("it has not panicked"));
+            }
+            Layout::One => answer_all(connections),
+        }
     });
-    let tcp = median_of_senders(|start| {
-        start.wait();
-        send_by_tcp(address)
-    });
+    let times = median_of_senders(|_, start| send_by_tcp(address, start));
     receiver.join().expect("it has not panicked");
-    figures.add("falcon, incast p99, us", falcon);
-    figures.add("kernel TCP, incast p99, us", tcp);
-    figures.add(AGAINST_TCP, falcon / tcp);
+    times
 }
 
-/// What `sender` measures, on so many threads at once: the median.
-fn median_of_senders(sender: impl Fn(&Barrier) -> f64 + Sync) -> f64 {
-    let start = Barrier::new(SENDERS);
-    let mut values: Vec<f64> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| sender(&start))).collect();
+/// Of one sender's transfers, or the median of several senders'.
+#[derive(Clone, Copy)]
+struct Times {
+    p99_us: f64,
+    mean_us: f64,
+}
+
+impl Times {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let mean_us = times.iter().map(Duration::as_secs_f64).sum::<f64>() * 1e6 / times.len() as f64;
+        Self { p99_us: times[times.len() * 99 / 100].as_secs_f64() * 1e6, mean_us }
+    }
+}
+
+/// What `sender` measures, on so many threads at once: the medians.
+fn median_of_senders(sender: impl Fn(usize, &Barrier) -> Times + Sync) -> Times {
+    let (start, sender) = (Barrier::new(SENDERS), &sender);
+    let start = &start;
+    let values: Vec<Times> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..SENDERS).map(|number| scope.spawn(move || sender(number, start))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it has not panicked")).collect()
     });
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let median = |of: fn(&Times) -> f64| {
+        let mut values: Vec<f64> = values.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Times { p99_us: median(|times| times.p99_us), mean_us: median(|times| times.mean_us) }
 }
 
 /// A receiver of TCP transfers: a byte for each that is whole.
-fn answer(listener: &TcpListener) -> thread::JoinHandle<()> {
-    let (mut connection, _) = listener.accept().expect("a sender");
-    connection.set_nodelay(true).expect("a socket");
-    thread::spawn(move || {
-        let mut buffer = vec![0; WRITE_BYTES];
-        while connection.read_exact(&mut buffer).is_ok() {
-            if connection.write_all(&[1]).is_err() {
-                break;
+fn answer(mut connection: TcpStream) {
+    let mut buffer = vec![0; WRITE_BYTES];
+    while connection.read_exact(&mut buffer).is_ok() {
+        if connection.write_all(&[1]).is_err() {
+            break;
+        }
+    }
+}
+
+/// The same for all connections, in turn.
+fn answer_all(mut connections: Vec<TcpStream>) {
+    connections.iter().for_each(|connection| connection.set_nonblocking(true).expect("a socket"));
+    let (mut buffer, mut had) = (vec![0; WRITE_BYTES], vec![0; connections.len()]);
+    let mut open = connections.len();
+    while open > 0 {
+        let mut moved = false;
+        for (connection, had) in connections.iter_mut().zip(&mut had).filter(|(_, had)| **had < CLOSED) {
+            match connection.read(&mut buffer[..WRITE_BYTES - *had]) {
+                Ok(count) if count > 0 => (*had, moved) = (*had + count, true),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Ok(_) | Err(_) => (*had, open) = (CLOSED, open - 1),
+            }
+            if *had == WRITE_BYTES {
+                *had = 0;
+                connection.write_all(&[1]).expect("it is connected");
             }
         }
-    })
+        if !moved {
+            thread::yield_now();
+        }
+    }
 }
+
+/// More than a transfer has.
+const CLOSED: usize = usize::MAX;
 
 /// Who takes Writes of any number of senders.
 struct Receiver {
@@ -171,8 +262,8 @@ fn falcon() -> TransportChoice {
     TransportChoice::named("falcon", &[]).expect("a transport")
 }
 
-/// Writes one after the other; the 99th percentile in microseconds.
-fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> f64 {
+/// Writes one after the other.
+fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     let mut nic = open("sender");
     let (pd, cq) = (nic.create_pd(), nic.create_cq(64).expect("a legal size"));
     let region = nic.register(pd, WRITE_BYTES, Access::LOCAL_WRITE).expect("some memory");
@@ -196,21 +287,16 @@ fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> f64 {
         assert_eq!(completion.status, WcStatus::Success);
         start.elapsed()
     });
-    let p99 = percentile(times.collect());
+    let times = Times::of(times.collect());
     start.wait();
-    p99
+    times
 }
 
-/// The 99th, in microseconds.
-fn percentile(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times[times.len() * 99 / 100].as_secs_f64() * 1e6
-}
-
-/// Transfers one after the other; the 99th percentile in microseconds.
-fn send_by_tcp(to: SocketAddr) -> f64 {
+/// Transfers one after the other.
+fn send_by_tcp(to: SocketAddr, start: &Barrier) -> Times {
     let mut connection = TcpStream::connect(to).expect("somebody listens");
     connection.set_nodelay(true).expect("a socket");
+    start.wait();
     let data = vec![0x5a; WRITE_BYTES];
     let times = (0..OPERATIONS).map(|_| {
         let start = Instant::now();
@@ -218,7 +304,7 @@ fn send_by_tcp(to: SocketAddr) -> f64 {
         connection.read_exact(&mut [0]).expect("it answers");
         start.elapsed()
     });
-    percentile(times.collect())
+    Times::of(times.collect())
 }
 
 fn measured(transport: &str, to: SocketAddr, impairment: Impairment) -> PerfReport {

@@ -16,6 +16,8 @@
 
 mod guard;
 mod kept;
+mod number;
+mod repair;
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,6 +38,8 @@ use crate::stats::RxDrop;
 
 use guard::Guard;
 pub(crate) use kept::Kept;
+use number::ByNumber;
+pub(crate) use repair::Repairs;
 
 /// What Falcon's packets are protected with; both ends need the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,7 +85,7 @@ pub(crate) struct Falcon {
     /// Draws the cookies.
     random: RandomStream,
     /// By queue pair. Never iterated.
-    guards: HashMap<Qpn, Guard>,
+    guards: HashMap<Qpn, Guard, ByNumber>,
     /// Of packets without a key.
     vectors: Vectors,
     /// Payload that has come before its turn.
@@ -106,7 +110,7 @@ pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
 
 impl Falcon {
     pub(crate) fn new(protection: Option<Protection>, random: RandomStream) -> Self {
-        let (guards, vectors, kept) = (HashMap::new(), Vectors::default(), Kept::default());
+        let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), Kept::default());
         Self { protection, random, guards, vectors, kept }
     }
 
@@ -164,21 +168,23 @@ impl Falcon {
         memory: &Memory,
         out: &mut [u8],
     ) {
-        let mut headers = [0; HEADERS_MAX];
-        let len = codec::encode_headers(&transmit.packet, &mut headers).expect("the engine keeps to the format");
+        let mut front = [0; psp::LEN_MAX + HEADERS_MAX];
+        let is_protected = self.protection.is_some();
+        let around_len = psp::header_len(is_protected);
+        let headers = front[around_len..].first_chunk_mut().expect("there is room for both");
+        let len = codec::encode_headers(&transmit.packet, headers).expect("the engine keeps to the format");
         let pad = &[0; 3][..transmit.packet.pad_len() as usize];
-        let pieces = || payload.iter().map(|segment| memory.gather(*segment)).chain([pad]);
-        if self.protection.is_none() {
+        let pieces = payload.iter().map(|segment| memory.gather(*segment)).chain([pad]);
+        if !is_protected {
             let iv = self.vectors.next(now, transmit.label).write();
-            let header = Header { iv, ..Header::default() };
             let mut around = [0; psp::LEN_MAX];
-            let around_len = header.emit(&mut around);
-            let pieces = [&around[..around_len], &headers[..len]].into_iter().chain(pieces());
-            return write_in_clear(pieces, out);
+            Header { iv, ..Header::default() }.emit(&mut around);
+            front[..around_len].copy_from_slice(&around[..around_len]);
+            return write_in_clear(&front[..around_len + len], pieces, out);
         }
         let guard = self.guards.get_mut(&transmit.from).expect("asked before");
         let mut at = psp::LEN_MAX;
-        for piece in [&headers[..len]].into_iter().chain(pieces()) {
+        for piece in [&front[around_len..around_len + len]].into_iter().chain(pieces) {
             out[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
@@ -206,11 +212,14 @@ impl Falcon {
     }
 }
 
-/// Copies `pieces` to `out`, and their CRC to its end.
-fn write_in_clear<'a>(pieces: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
+/// Copies `front` and `pieces` to `out`, and their CRC to its end.
+#[inline]
+fn write_in_clear<'a>(front: &[u8], mut pieces: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
     let (covered, icv) = out.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("a datagram has a check value");
     let mut carrier = Carrier::plain();
-    let mut rest = covered;
+    let first = pieces.next().unwrap_or_default();
+    carrier.begin(front, first, covered);
+    let mut rest = &mut covered[front.len() + first.len()..];
     for piece in pieces.filter(|piece| !piece.is_empty()) {
         carrier.more(piece, rest);
         rest = &mut rest[piece.len()..];

@@ -33,7 +33,7 @@ use crate::ports;
 use crate::stats::NicStats;
 use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, UdpSocket};
 
-use batch::{Batch, Train};
+use batch::{Acks, Batch, Train, Way};
 use lane::Lane;
 
 /// The sending side of a NIC, and what both sides share.
@@ -62,6 +62,8 @@ pub(crate) struct Link {
     wide: VecDeque<Datagram>,
     /// Not ready to leave.
     line: DelayLine,
+    /// Buffers of datagrams that have left the line, to be used again.
+    spare: Vec<Vec<u8>>,
     /// The network has reported errors that nobody has looked at.
     pub(crate) has_late_errors: bool,
     /// Answers about credit are ready to leave.
@@ -152,6 +154,7 @@ impl Link {
             held: VecDeque::new(),
             wide: VecDeque::new(),
             line: DelayLine::default(),
+            spare: Vec::new(),
             has_late_errors: false,
             has_answers: false,
             capture: None,
@@ -217,36 +220,63 @@ impl Link {
     }
 
     /// Decides what impairment does to a packet of `len` bytes to UDP port `port` of `peer`. `copy` makes the datagram
-    /// when one is needed. Answers whether the packet leaves now.
+    /// when one is needed, in a buffer that may hold an old one. Answers whether the packet leaves now.
     pub(crate) fn impair(
         &mut self,
         now: Time,
         (peer, port): (PeerId, u16),
         len: u32,
-        copy: impl FnOnce(&Addresses) -> Vec<u8>,
+        copy: impl FnOnce(&Addresses, &mut Vec<u8>),
     ) -> bool {
-        let Self { peers, line, stats, .. } = self;
+        let Self { peers, line, spare, stats, .. } = self;
         let peer = peers.get_mut(peer);
         let addresses = peer.way(port);
         let Some(impairment) = &mut peer.impairment else { return true };
         let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
         line.overtake(impairment, now);
-        if !fate.copies.is_empty() {
-            let datagram = Datagram { addresses, bytes: copy(&addresses) };
-            for late in &fate.copies {
-                if !line.insert(late, datagram.clone(), impairment) {
-                    stats.impairment.queue_full += 1;
-                }
-            }
+        if let Some((last, others)) = fate.copies.split_last() {
+            let mut bytes = spare.pop().unwrap_or_default();
+            copy(&addresses, &mut bytes);
+            let datagram = Datagram { addresses, bytes };
+            let mut insert = |late, datagram| {
+                stats.impairment.queue_full += u64::from(!line.insert(late, datagram, impairment));
+            };
+            others.iter().for_each(|late| insert(late, datagram.clone()));
+            insert(last, datagram);
         }
         fate.passes
+    }
+
+    /// Adds datagrams whose delay is over to the batch: on the wire they are behind the packets that are there already,
+    /// and cost the kernel no more than those. What goes through memory, or finds no room, leaves later
+    /// ([`Self::send_waiting`]).
+    pub(crate) fn join_delayed(&mut self, now: Time, batch: &mut Batch<'_>, acks: &Acks) {
+        while let Some(way) = self.line.first_due(now).map(|datagram| datagram.addresses)
+            && batch.has_room(acks)
+            && let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip())
+            && !self.peers.get(peer).is_local
+            && let Some(Datagram { bytes, .. }) = self.line.pop_due(now)
+        {
+            let way = Way { peer, port: way.dst().port(), path: 0 };
+            batch.add_with(way, bytes.len() as u32, self.segmentation, |out| out.copy_from_slice(&bytes));
+            self.reuse(bytes);
+        }
+    }
+
+    fn reuse(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
     }
 
     /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
         if let Some(peer) = peer
-            && !self.impair(now, (peer, addresses.dst().port()), bytes.len() as u32, |_| bytes.to_vec())
+            && !self.impair(now, (peer, addresses.dst().port()), bytes.len() as u32, |_, copy| {
+                copy.clear();
+                copy.extend_from_slice(bytes);
+            })
         {
             return;
         }
@@ -585,6 +615,9 @@ const ROOM_WAIT: Duration = Duration::from_ms(5);
 
 /// Answers that wait for the kernel, at most: whoever asks in vain asks again.
 const ANSWERS_MAX: usize = 64;
+
+/// Buffers that wait to be used again, at most: what a bad network holds back of a window.
+const SPARE_MAX: usize = 64;
 
 /// IP versions.
 const LANES_MAX: usize = 2;

@@ -18,6 +18,8 @@ use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+use rnic_base::limits::SGE_MAX;
 use rnic_base::{Duration, Psn, RandomStream, RandomStreams, Time};
 use rnic_engine::{
     Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryRegion, PdId, PeerId, Segment, Transmit, TransmitKind,
@@ -34,7 +36,7 @@ use crate::cm::{ConnectionId, Manager};
 use crate::config::NicConfig;
 use crate::connection::ConnectionEvent;
 use crate::error::NicError;
-use crate::falcon::Falcon;
+use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
 use crate::link::batch::{Acks, Batch, SLAB_BYTES, Wrapping};
 use crate::link::lane::Lane;
@@ -65,6 +67,8 @@ pub struct Nic {
     has_posts: bool,
     /// Nothing but acknowledgements of what came in last can be ready to leave.
     acks_may_wait: bool,
+    /// What Falcon's connections repair.
+    repairs: Repairs,
     /// Where the packets of one batch are made.
     slab: Box<[u8]>,
     /// What the kernel granted as receive buffer, bytes.
@@ -119,6 +123,7 @@ impl Nic {
             driven: Time::ZERO,
             has_posts: false,
             acks_may_wait: false,
+            repairs: Repairs::default(),
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes,
             cm: Manager::new(secret),
@@ -470,9 +475,10 @@ impl Nic {
             self.heed_credits(now);
         }
         let mut any = self.link.send_waiting(now);
-        let mut budget = FLUSH_PACKETS;
+        let most = self.repairs.packets(self.engine.has_falcon_packets(), self.engine.stats().packets_retransmitted);
+        let mut budget = most;
         while budget > 0 && !self.link.is_held_up() {
-            let packets = self.send_batch(now);
+            let packets = self.send_batch(now, most);
             if self.link.credits.has_work() {
                 self.heed_credits(now);
             }
@@ -487,11 +493,11 @@ impl Nic {
         any
     }
 
-    /// Sends packets of the engine with one call of the kernel; answers how many the engine gave.
+    /// Sends packets of the engine with one call of the kernel, at most `most`; answers how many the engine gave.
     ///
     /// Acknowledgements go to the end: behind data to the same peer one of them joins the train instead of beginning
     /// one. They are about the other direction, so that nobody can tell.
-    fn send_batch(&mut self, now: Time) -> u32 {
+    fn send_batch(&mut self, now: Time, most: u32) -> u32 {
         let Self { engine, memory, link, slab, falcon, clock, .. } = self;
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
@@ -499,7 +505,7 @@ impl Nic {
         // Falcon's clocks are compared with those of others: they show when packets leave.
         let has_falcon = engine.has_falcon_packets();
         let now = if has_falcon { clock.now() } else { now };
-        while batch.has_room(&acks) && given < FLUSH_PACKETS && !link.is_held_up() {
+        while batch.has_room(&acks) && given < most && !link.is_held_up() {
             let Some(transmit) = engine.transmit(now).copied() else { break };
             given += 1;
             if transmit.kind == TransmitKind::Ack {
@@ -507,13 +513,14 @@ impl Nic {
                 continue;
             }
             let is_safe = add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
+            link.join_delayed(now, &mut batch, &acks);
             if matches!(transmit.format, Format::UnreliableConnection | Format::UnreliableDatagram) {
                 link.count_unacknowledged(&transmit, is_safe);
             }
         }
         if has_falcon {
             let mut out = falcon::Out { engine, memory, link, falcon, clock: *clock, batch: &mut batch };
-            given += out.add_packets(&acks, FLUSH_PACKETS - given);
+            given += out.add_packets(&acks, most - given);
         }
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);
@@ -542,7 +549,9 @@ fn add_packet(
     let peer = link.peers.get(transmit.peer);
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
-        let copy = |addresses: &Addresses| transmit_copy(transmit, payload, memory, addresses);
+        let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| {
+            copy_to(bytes, transmit, payload, memory, addresses);
+        };
         if !link.impair(now, (transmit.peer, port), len, copy) {
             return false;
         }
@@ -671,16 +680,21 @@ fn check_region_len(len: usize) -> Result<(), NicError> {
 
 /// A packet in one piece.
 fn transmit_copy(transmit: &Transmit, payload: &[Segment], memory: &Memory, addresses: &Addresses) -> Vec<u8> {
-    let payload: Vec<&[u8]> = payload.iter().map(|segment| memory.gather(*segment)).collect();
     let mut bytes = Vec::new();
-    rnic_wire::codec::assemble(transmit.format, &transmit.packet, &payload, addresses, &mut bytes)
-        .expect("the engine keeps to the format");
+    copy_to(&mut bytes, transmit, payload, memory, addresses);
     bytes
+}
+
+/// Makes `bytes` a packet in one piece.
+fn copy_to(bytes: &mut Vec<u8>, transmit: &Transmit, payload: &[Segment], memory: &Memory, addresses: &Addresses) {
+    let payload: ArrayVec<&[u8], SGE_MAX> = payload.iter().map(|segment| memory.gather(*segment)).collect();
+    rnic_wire::codec::assemble(transmit.format, &transmit.packet, &payload, addresses, bytes)
+        .expect("the engine keeps to the format");
 }
 
 /// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
 /// wait hold up the other side.
-const FLUSH_PACKETS: u32 = 64;
+pub(crate) const FLUSH_PACKETS: u32 = 64;
 
 /// A process that did not drive its NIC for so long was off its core, or busy with something else: longer than a turn
 /// takes with all that one takes in and sends.

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use super::number::ByNumber;
 use crate::memory::Arrived;
 
 /// Payload by the engine's names for it. Buffers are used again: in steady state nothing is allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// Never iterated. How many there are, the engine's resources bound.
-    by_handle: HashMap<u64, Vec<u8>>,
+    by_handle: HashMap<u64, Vec<u8>, ByNumber>,
     free: Vec<Vec<u8>>,
 }
 

@@ -55,7 +55,12 @@ impl DelayLine {
         peer.waiting.retain(|(_, left)| *left > 0);
     }
 
-    /// The next packet that is due.
+    /// The next packet, if it is due.
+    pub(crate) fn first_due(&self, now: Time) -> Option<&Datagram> {
+        self.waiting.first_key_value().filter(|((due, _), _)| *due <= now).map(|(_, datagram)| datagram)
+    }
+
+    /// Takes the next packet, if it is due.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<Datagram> {
         let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
         let datagram = entry.remove();
