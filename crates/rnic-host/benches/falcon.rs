@@ -3,9 +3,9 @@
 //! * at 1 % loss and 5 % reordering: goodput of 64 KiB Writes against its own without, and against `irn`'s;
 //! * 16 senders to one receiver on loopback, a 64 KiB Write each at a time: the 99th percentile against that of kernel
 //!   TCP for the same transfers (64 KiB there, a byte back). Every sender has a thread of its own, which sleeps when
-//!   there is nothing to do. Receivers come in two layouts, the same for both: a thread (and, for Falcon, a NIC) for each
-//!   connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of the
-//!   senders' percentiles; what is judged is the layout in which TCP is best.
+//!   there is nothing to do. Receivers come in two layouts, the same for both: a thread (and, for Falcon, a NIC) for
+//!   each connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of
+//!   the senders' percentiles; what is judged is the best layout of each.
 //!
 //! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers: the
 //! mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.

@@ -2,11 +2,11 @@
 //!
 //! Source: Falcon (SIGCOMM'25) section 4.1: an acknowledgement tells of 128 packets from the base on, and RACK judges
 //! none beyond them. So each round trip repairs what was lost of one or two hundred packets, and the window goes on at
-//! that pace. Between processes most of a round trip is what the sender does before it looks at the answer: two batches
-//! of 57 packets take 140 us. Looking after two trains costs a twentieth of the goodput without loss, and gains a sixth
-//! at 1 % loss and 5 % reordering (64 KiB Writes of 4 KiB packets, 20.8 to 24.2 Gbit/s): so it is done for a while
-//! after something had to be sent again. The RoCE family does not gain: IRN's acknowledgements are as far-sighted as its
-//! window is wide.
+//! that pace. Between processes most of a round trip is what the sender does before it looks at the answer: two
+//! batches of 57 packets take 140 us. Looking after two trains costs a twentieth of the goodput without loss, and gains
+//! a sixth at 1 % loss and 5 % reordering (64 KiB Writes of 4 KiB packets, 20.8 to 24.2 Gbit/s): so it is done for a
+//! while after something had to be sent again. The RoCE family does not gain: IRN's acknowledgements are as far-sighted
+//! as its window is wide.
 
 use crate::nic::FLUSH_PACKETS;
 
