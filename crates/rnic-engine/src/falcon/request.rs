@@ -147,10 +147,6 @@ impl Qp {
                 core.count_wait(WaitReason::Cap);
                 break;
             }
-            if connection.transactions().paused(&nic.resources) {
-                core.count_wait(WaitReason::Window);
-                return Handed::NoRoom(any);
-            }
             if starts {
                 *mapping.requests.of(counter) = Progress::default();
                 self.start_falcon_entry(counter);

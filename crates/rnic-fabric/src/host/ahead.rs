@@ -2,9 +2,9 @@
 //!
 //! In a window of time each host handles a few packets, and then all other hosts do: by its next turn, its state is out
 //! of the nearest cache, and with many connections out of all of them. From a host to what a packet touches there are
-//! six steps through memory. So a host is looked at several turns before its own ([`STEPS`]), and each time is asked for
-//! one step more: the host, its engine and what arrives, the headers, and then as [`Reach`] has it. Nothing depends on
-//! it: what arrives or leaves otherwise than expected is fetched when it is needed.
+//! six steps through memory. So a host is looked at several turns before its own ([`STEPS`]), and each time is asked
+//! for one step more: the host, its engine and what arrives, the headers, and then as [`Reach`] has it. Nothing depends
+//! on it: what arrives or leaves otherwise than expected is fetched when it is needed.
 
 use rnic_base::{Time, near};
 use rnic_engine::Reach;
