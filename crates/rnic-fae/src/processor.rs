@@ -10,7 +10,7 @@ use rnic_policy::control::report::{Carried, FlowActions, FlowReport, Ticks};
 use rnic_policy::{ControlActions, ControlEvent, ControlView};
 
 use crate::program::Program;
-use crate::record::{self, CONNECTIONS_MAX, EventRecord, Response, ResponseRecord};
+use crate::record::{self, CONNECTIONS_MAX, Event, EventRecord, Response, ResponseRecord};
 use crate::table::{States, Table};
 
 /// Where the program's state lies.
@@ -171,6 +171,35 @@ impl<P: Program> Processor<P> {
         let state = self.table.get_mut::<P::State>(connection);
         let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
         respond(event, &report, actions, Carried::default())
+    }
+
+    /// The response to `event`, which nobody else is to see, without a record of either: the same as that of
+    /// [`Processor::handle`], unpacked.
+    ///
+    /// # Panics
+    /// As [`Processor::handle`].
+    #[inline]
+    pub fn answer(&mut self, event: &Event) -> Response {
+        if self.is_stateless {
+            self.handle_carried(&EventRecord::pack(event, false)).unpack()
+        } else {
+            self.answer_kept(event)
+        }
+    }
+
+    #[inline(never)]
+    fn answer_kept(&mut self, event: &Event) -> Response {
+        let report = record::as_recorded(&event.report);
+        self.advance(report.t4);
+        let state = self.table.get_mut::<P::State>(event.connection as usize);
+        if event.first {
+            *state = self.fresh;
+        }
+        let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
+        let actions = actions.flow.expect("the contract: every report is answered");
+        let (flow, queue, delay) = (report.flow, event.queue & 3, report.delay);
+        let actions = record::actions_as_recorded(&actions);
+        Response { connection: event.connection, flow, queue, delay, actions, carried: Carried::default() }
     }
 
     /// Handles an event that brings its state.

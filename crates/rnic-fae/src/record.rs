@@ -72,6 +72,46 @@ pub struct EventRecord([u64; 8]);
 pub struct ResponseRecord([u64; 8]);
 
 const CWND_SHIFT: u32 = 6;
+const CWND_BITS: u32 = 21;
+const NCWND_BITS: u32 = 11;
+
+/// What a record leaves of `report`: for who hands events over without one, and shall get the same answer.
+#[inline]
+pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
+    let kind = match report.kind {
+        ReportKind::Retransmitted { count, early } => ReportKind::Retransmitted { count: count.min(7), early },
+        kind => kind,
+    };
+    let in_force = report.in_force;
+    FlowReport {
+        kind,
+        flow: report.flow & 7,
+        acked: report.acked.min(1_023),
+        hops: report.hops.min(15),
+        rx_level: report.rx_level.min(31),
+        ecn: report.ecn & 0x3fff,
+        occupancy: report.occupancy.min(31),
+        label: report.label & 0xf_ffff,
+        in_force: InForce {
+            fcwnd: recorded_cwnd(in_force.fcwnd),
+            ncwnd: in_force.ncwnd & ((1 << NCWND_BITS) - 1),
+            ..in_force
+        },
+        ..*report
+    }
+}
+
+/// The same for what the engine wants.
+#[inline]
+pub(crate) fn actions_as_recorded(actions: &FlowActions) -> FlowActions {
+    let (fcwnd, ncwnd) = (recorded_cwnd(actions.fcwnd), actions.ncwnd & ((1 << NCWND_BITS) - 1));
+    FlowActions { fcwnd, ncwnd, ..*actions }
+}
+
+#[inline]
+fn recorded_cwnd(cwnd: Cwnd) -> Cwnd {
+    Cwnd::from_fixed((cwnd.fixed() >> CWND_SHIFT & ((1 << CWND_BITS) - 1)) << CWND_SHIFT)
+}
 
 impl EventRecord {
     /// The record of `event`. `generation` flips each time round a ring of records.

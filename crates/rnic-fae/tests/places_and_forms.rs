@@ -9,7 +9,7 @@ use rnic_base::{Duration, Time};
 use rnic_fae::{
     Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
 };
-use rnic_policy::control::report::Carried;
+use rnic_policy::control::report::{Carried, ReportKind};
 use rnic_policy::control::{ControlInterest, Cwnd};
 use rnic_policy::profile::Configured;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, FlowActions, FlowReport, ParamSpec, Params};
@@ -53,6 +53,35 @@ fn f40_every_form_decides_the_same() {
     let (typed, _) = inline(Typed::<Swift>::new(Params::defaults(Swift::PARAMS)), Form::Table, 1);
     assert_eq!(typed, decisions, "by type as by name");
     assert!(decisions.iter().any(|(.., actions)| actions.fcwnd < Cwnd::packets(4)), "and it does decide");
+}
+
+/// Events of all kinds whose values a record cuts off or rounds, too: with a record and without, the answers agree.
+#[test]
+fn f40_without_a_record_it_decides_the_same() {
+    for flows in [1, 4] {
+        let (_, events) = inline(swift(), Form::Table, flows);
+        for form in FORMS {
+            let make = || Processor::new(swift(), &config(form, CONNECTIONS)).expect("legal");
+            let (mut with, mut without) = (make(), make());
+            for (index, event) in events.iter().enumerate() {
+                let mut event = *event;
+                let odd = (index as u16).wrapping_mul(40_503);
+                let report = &mut event.report;
+                match index % 7 {
+                    0 => report.in_force.fcwnd = Cwnd::from_fixed(u64::from(odd) * 4_999),
+                    1 => (report.in_force.ncwnd, report.ecn) = (odd, odd),
+                    2 => (report.acked, report.hops, report.rx_level) = (odd, odd as u8, odd as u8),
+                    3 => (report.occupancy, report.label, event.queue) = (odd as u8, u32::from(odd) << 8, 7),
+                    4 => report.kind = ReportKind::Retransmitted { count: odd as u8, early: odd & 256 != 0 },
+                    5 => report.kind = ReportKind::Nacked { code: odd as u8 % 9 },
+                    _ => {}
+                }
+                let recorded = with.handle(&EventRecord::pack(&event, false)).unpack();
+                let answer = without.answer(&event);
+                assert_eq!(answer, recorded, "{form:?}, {flows} flows: {event:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -128,10 +128,7 @@ impl AdaptiveEngine {
     #[inline]
     pub fn offer(&mut self, now: Time, gate: &mut FlowGate, event: &Event) -> Result<Option<Response>, Refusal> {
         match &mut self.place {
-            Place::Inline(processor) => {
-                let record = rnic_fae::EventRecord::pack(event, false);
-                Ok(Some(processor.handle(&record).unpack()))
-            }
+            Place::Inline(processor) => Ok(Some(processor.answer(event))),
             Place::Delayed(delayed) => {
                 delayed.offer(now, gate, event)?;
                 self.owners[event.connection as usize].under_way += 1;

@@ -35,8 +35,14 @@ impl Alpha {
     /// That share of `free`, at least 1.
     #[inline]
     pub const fn of(self, free: u32) -> u32 {
-        let share = ((free as u64) << 3) >> self.0;
+        let share = self.share(free);
         if share > u32::MAX as u64 { u32::MAX } else { share as u32 + (share == 0) as u32 }
+    }
+
+    /// That share of `free`, rounded down.
+    #[inline]
+    const fn share(self, free: u32) -> u64 {
+        ((free as u64) << 3) >> self.0
     }
 }
 
@@ -96,13 +102,18 @@ impl Usage {
 
 #[inline]
 fn over(used: Amount, isolation: Isolation, alpha: Alpha, free: Amount) -> bool {
-    match isolation {
-        Isolation::None => false,
-        Isolation::Static(limit) => {
-            used.packets >= limit.packets || (used.buffers > 0 && used.buffers >= limit.buffers)
+    // Who has no packet has no buffer either, and one is always allowed.
+    used.packets > 0
+        && match isolation {
+            Isolation::None => false,
+            Isolation::Static(limit) => used.packets >= limit.packets || is_over(used.buffers, limit.buffers.into()),
+            Isolation::Dynamic => {
+                is_over(used.packets, alpha.share(free.packets)) || is_over(used.buffers, alpha.share(free.buffers))
+            }
         }
-        Isolation::Dynamic => {
-            used.packets >= alpha.of(free.packets) || (used.buffers > 0 && used.buffers >= alpha.of(free.buffers))
-        }
-    }
+}
+
+#[inline]
+fn is_over(used: u32, limit: u64) -> bool {
+    used > 0 && u64::from(used) >= limit
 }
