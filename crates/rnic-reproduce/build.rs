@@ -47,13 +47,14 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The rooms in which a run happens.
-const ROOMS: [&str; 8] = [
+const ROOMS: [&str; 9] = [
     "rnic-base",
     "rnic-wire",
     "rnic-policy",
     "rnic-transports",
     "rnic-fae",
     "rnic-falcon",
+    "rnic-nvme",
     "rnic-engine",
     "rnic-fabric",
 ];

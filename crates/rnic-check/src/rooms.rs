@@ -81,7 +81,17 @@ pub const ROOMS: &[Room] = &[
     Room {
         name: "rnic-fabric",
         kind: Kind::Core,
-        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine"],
+        may_use: &[
+            "rnic-base",
+            "rnic-wire",
+            "rnic-policy",
+            "rnic-transports",
+            "rnic-engine",
+            // Hosts that use a drive have connections under NVMe instead of under verbs.
+            "rnic-nvme",
+            "rnic-falcon",
+            "rnic-fae",
+        ],
         tests_may_use: &[],
         unsafe_because: None,
     },

@@ -220,6 +220,11 @@ const WORKLOADS: &[[&str; 3]] = &[
         "op, message, depth, load, duration, queue_pairs, from, clients, to, servers",
         "the same, but messages come at random, whatever became of those before",
     ],
+    [
+        "nvme",
+        "op, message, depth, duration, from, clients, to, drive",
+        "hosts use a drive of another host, over Falcon",
+    ],
     ["trace", "file", "flows as listed in a file of lines start,src,dst,bytes"],
     ["manual", "", "nothing by itself: programs post work"],
 ];

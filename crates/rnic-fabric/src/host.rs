@@ -11,6 +11,7 @@ mod carriage;
 mod falcon;
 pub mod memory;
 pub mod nic;
+mod nvme;
 mod pace;
 mod recoveries;
 mod session;
@@ -34,6 +35,7 @@ use crate::topology::Node;
 pub(crate) use ahead::STEPS;
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
+pub(crate) use nvme::{NvmeParts, NvmeSide};
 pub(crate) use pace::Pace;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
@@ -89,7 +91,9 @@ pub struct Host {
     pub(crate) nic: Option<Box<nic::Nic>>,
     /// What its transport, Falcon, needs here; hosts of the RoCE family have none.
     falcon: Option<Box<FalconSide>>,
-    /// It has one of the two, and so a loop of its own.
+    /// What it has where it does NVMe.
+    pub(crate) nvme: Option<Box<NvmeSide>>,
+    /// It has one of the three, and so a loop of its own.
     is_special: bool,
 }
 
@@ -133,6 +137,7 @@ impl Host {
             repairing: false,
             nic: None,
             falcon: None,
+            nvme: None,
             is_special: false,
         }
     }
@@ -149,6 +154,9 @@ impl Host {
     #[cold]
     #[inline(never)]
     fn run_special(&mut self, horizon: Time, network: &mut Network) {
+        if self.nvme.is_some() {
+            return self.run_with_nvme(horizon, network);
+        }
         match self.falcon {
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
             Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),

@@ -87,6 +87,7 @@
 //! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval`, `start`; `background` |
 //! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
 //! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs`, `from` (0), `to`, `clients` |
+//! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
 //!
@@ -99,6 +100,11 @@
 //! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
 //! `read-write`: every other queue pair of a client reads, the others write. With several `clients`, queue pair `i`
 //! belongs to host `from + i % clients`. Queue pairs begin together, or at chance times within its `jitter` (0).
+//!
+//! With `nvme`, hosts read or write a drive of host `to` over Falcon (`ordering = "unordered"`, packets of 4096 bytes),
+//! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",
+//! write_rate = "12Gbps", write_latency = "15us", queue_depth = 128 }` is what it can; with `local = true` there, its
+//! own host uses it instead, without a network.
 //!
 //! | fault | keys |
 //! |---|---|
@@ -116,6 +122,7 @@ mod derived;
 mod error;
 mod faults;
 mod nic;
+mod nvme;
 mod raw;
 mod resolve;
 mod slow_host;

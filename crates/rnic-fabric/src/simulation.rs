@@ -36,7 +36,7 @@ use crate::fault::{FaultChain, matches};
 use crate::host::SlowHostPlan;
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, News, STEPS};
+use crate::host::{Carriage, FalconSide, Host, News, NvmeParts, NvmeSide, STEPS};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
 use crate::plan::{Plan, PlanError};
@@ -47,7 +47,7 @@ use crate::slots::Slots;
 use crate::switch::Switch;
 use crate::topology::distance::{self, Distances};
 use crate::topology::{LinkClass, LinkPoint, Paths, Topology};
-use crate::workload::Source;
+use crate::workload::{Source, WorkloadPlan};
 
 use connect::{Flow, Live, Numbers};
 use stall::Watch;
@@ -146,6 +146,7 @@ impl Simulation {
             plan: plan.clone(),
             seed,
         };
+        simulation.begin_nvme();
         let steady = simulation.steady_time();
         simulation.hosts.iter_mut().for_each(|host| host.sessions.steady = steady);
         Ok(simulation)
@@ -174,6 +175,15 @@ impl Simulation {
             }
         }
         self.report()
+    }
+
+    /// Hosts that use a drive have something to do from the beginning on.
+    fn begin_nvme(&mut self) {
+        for (host, number) in self.hosts.iter().zip(0..) {
+            if host.nvme.is_some() {
+                self.network.agenda.lower(number, Time::ZERO);
+            }
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -338,7 +348,18 @@ impl Builder<'_> {
             let memory = self.slow_host(host).map(SlowMemory::new);
             node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
         }
+        if let Some(side) = self.nvme(host) {
+            node.set_nvme(side);
+        }
         node
+    }
+
+    /// What `host` does where drives are used.
+    fn nvme(&self, host: u32) -> Option<NvmeSide> {
+        let WorkloadPlan::Nvme(plan) = &self.plan.workload else { return None };
+        let (profile, line_rate) = (&self.plan.transport, self.plan.host_links.rate);
+        let parts = NvmeParts { plan, profile, line_rate, streams: self.streams };
+        parts.side(host, Distances::new(host, &self.distances))
     }
 
     /// How slow the memory of `host` is, when it is.

@@ -12,6 +12,7 @@ pub mod distribution;
 mod incast;
 mod loops;
 mod merged;
+pub mod nvme;
 mod permutation;
 mod poisson;
 mod trace_file;
@@ -214,6 +215,8 @@ pub enum WorkloadPlan {
         /// Bytes of each message, and so on; none comes after its end.
         traffic: Traffic,
     },
+    /// Hosts read and write a drive of another host.
+    Nvme(nvme::NvmePlan),
     /// Flows as listed.
     Trace(Arc<[TraceFlow]>),
 }
@@ -247,7 +250,7 @@ impl WorkloadPlan {
     pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
         let one = || Arc::new(Traffic::ONE_MESSAGE);
         match self {
-            Self::Manual => Box::new(List::new(Vec::new())),
+            Self::Manual | Self::Nvme(_) => Box::new(List::new(Vec::new())),
             Self::Poisson { load_ppm, sizes, duration } => {
                 Box::new(poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams))
             }

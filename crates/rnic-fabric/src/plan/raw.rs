@@ -261,6 +261,7 @@ pub(super) enum WorkloadKind {
     Permutation,
     ClosedLoop,
     OpenLoop,
+    Nvme,
     Trace,
 }
 
@@ -274,6 +275,7 @@ impl WorkloadKind {
             Self::Permutation => "permutation",
             Self::ClosedLoop => "closed-loop",
             Self::OpenLoop => "open-loop",
+            Self::Nvme => "nvme",
             Self::Trace => "trace",
         }
     }
@@ -305,6 +307,7 @@ pub(super) struct Workload {
     pub(super) servers: Option<u32>,
     pub(super) count: Option<u32>,
     pub(super) file: Option<String>,
+    pub(super) drive: Option<super::nvme::Drive>,
 }
 
 #[derive(Deserialize, Debug)]

@@ -7,7 +7,7 @@ use rnic_base::{Duration, Probability, Time};
 use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
-use super::{FileReader, Plan, PlanError};
+use super::{FileReader, Plan, PlanError, nvme};
 use crate::workload::distribution::{Distribution, SHIPPED};
 use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
 
@@ -43,6 +43,7 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
         }
         Kind::ClosedLoop => closed_loop(&raw),
         Kind::OpenLoop => open_loop(&raw),
+        Kind::Nvme => Ok(WorkloadPlan::Nvme(nvme::resolve(&raw)?)),
         Kind::Trace => {
             let name = need!(raw.file);
             let wrong = |what: String| PlanError::File { key: "workload.file", name: name.clone(), what };
@@ -170,30 +171,31 @@ fn between(raw: &raw::Workload) -> Between {
 
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
-    use Kind::{ClosedLoop, Incast, OpenLoop, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 22] = [
+    use Kind::{ClosedLoop, Incast, Nvme, OpenLoop, Permutation, Poisson, Trace};
+    let keys: [(&'static str, bool, &[Kind]); 23] = [
         ("workload.load", raw.load.is_some(), &[Poisson, OpenLoop]),
         ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
         ("workload.size", raw.size.is_some(), &[Poisson]),
-        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop]),
+        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop, Nvme]),
         ("workload.senders", raw.senders.is_some(), &[Incast]),
         ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation]),
-        ("workload.from", raw.from.is_some(), &[ClosedLoop, OpenLoop]),
-        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop]),
+        ("workload.from", raw.from.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
+        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop, Nvme]),
         ("workload.jitter", raw.jitter.is_some(), &[Incast, ClosedLoop]),
         ("workload.repeats", raw.repeats.is_some(), &[Incast]),
         ("workload.interval", raw.interval.is_some(), &[Incast]),
         ("workload.start", raw.start.is_some(), &[Incast]),
         ("workload.background", raw.background.is_some(), &[Incast]),
-        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
-        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
-        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop]),
+        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
         ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop, OpenLoop]),
         ("workload.connections", raw.connections.is_some(), &[Permutation]),
-        ("workload.clients", raw.clients.is_some(), &[ClosedLoop, OpenLoop]),
+        ("workload.clients", raw.clients.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
         ("workload.servers", raw.servers.is_some(), &[ClosedLoop, OpenLoop]),
         ("workload.count", raw.count.is_some(), &[ClosedLoop]),
         ("workload.file", raw.file.is_some(), &[Trace]),
+        ("workload.drive", raw.drive.is_some(), &[Nvme]),
     ];
     match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
         Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{}`", raw.kind.name()))),
@@ -205,12 +207,15 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let hosts = plan.topology.hosts();
     let ordering = plan.transport.protocol.falcon().map(|shape| shape.ordering);
-    if ordering == Some(FalconOrdering::Unordered) && !matches!(plan.workload, WorkloadPlan::Manual) {
+    if ordering == Some(FalconOrdering::Unordered)
+        && !matches!(plan.workload, WorkloadPlan::Manual | WorkloadPlan::Nvme(_))
+    {
         let what = "workloads wait for completions in order: use ordered or weak, or post work by hand";
         return Err(PlanError::value("transport.ordering", what));
     }
     match &plan.workload {
         WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
+        WorkloadPlan::Nvme(drive) => nvme::check(drive, plan),
         WorkloadPlan::Poisson { load_ppm, .. } => load("workload.load", *load_ppm),
         WorkloadPlan::Incast { senders, bytes, to, background, .. } => {
             if let Some(background) = background {

@@ -4,7 +4,7 @@ use rnic_base::{BitRate, Time};
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
-use crate::host::{Host, Pace, Recoveries};
+use crate::host::{Host, NvmeSide, Pace, Recoveries};
 use crate::ideal::{Family, ideal_time};
 use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
@@ -100,6 +100,15 @@ impl Simulation {
             report.messages += host.sessions.messages;
             recoveries.add(&host.recoveries.done);
             PoolFigures::add(&mut report.pool, &host.engine.pool_stats());
+            if let Some(side) = &host.nvme {
+                let counts = &side.counts;
+                report.packets_sent += counts.sent;
+                report.packets_retransmitted += counts.again;
+                report.acks_sent += counts.acks;
+                report.drops.unused += counts.unused;
+                report.flows_unfinished += side.under_way();
+                falcon.add(&counts.falcon, 0);
+            }
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
@@ -144,11 +153,12 @@ impl Simulation {
 
     /// Between the warm-up and the end of a loop that ends by the clock.
     pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
-        let (WorkloadPlan::ClosedLoop { traffic, .. } | WorkloadPlan::OpenLoop { traffic, .. }) = &self.plan.workload
-        else {
-            return None;
+        let until = match &self.plan.workload {
+            WorkloadPlan::ClosedLoop { traffic, .. } | WorkloadPlan::OpenLoop { traffic, .. } => traffic.until,
+            WorkloadPlan::Nvme(nvme) => Some(nvme.until),
+            _ => None,
         };
-        let (start, end) = (Time::ZERO + self.plan.run.warmup, traffic.until?);
+        let (start, end) = (Time::ZERO + self.plan.run.warmup, until?);
         (start < end).then_some((start, end))
     }
 
@@ -167,6 +177,9 @@ impl Simulation {
             leak("bytes waiting in a switch", switch.bytes_waiting());
             leak("ports still paused by a switch", switch.stopped_neighbours() as u64);
         }
+        let drives = || self.hosts.iter().filter_map(|host| host.nvme.as_deref());
+        leak("commands that are not done", drives().map(NvmeSide::under_way).sum());
+        leak("packets of NVMe that made no sense", drives().map(NvmeSide::peer_errors).sum());
         if self.live.len() == 0 {
             leak("flow ends", self.hosts.iter().map(|host| host.sessions.open_count() as u64).sum());
             let by_flows = |host: &Host| host.memory_of_flows();

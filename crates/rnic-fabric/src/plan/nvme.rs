@@ -1,0 +1,88 @@
+//! The workload `nvme`: from what is written to what is meant.
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_nvme::device::{QUEUE_DEPTH_MAX, Service};
+use rnic_nvme::{DeviceConfig, Direction, UNIT, UNITS_MAX};
+use rnic_policy::FalconOrdering;
+use serde::Deserialize;
+
+use super::raw::{self, Unit};
+use super::{Plan, PlanError};
+use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
+
+/// A drive.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drive {
+    read_rate: Unit<BitRate>,
+    read_latency: Unit<Duration>,
+    write_rate: Unit<BitRate>,
+    write_latency: Unit<Duration>,
+    queue_depth: u32,
+    #[serde(default)]
+    local: bool,
+}
+
+pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
+    let missing = |key| PlanError::value(key, "is missing");
+    let direction = match raw.op.as_deref() {
+        Some("read") => Direction::Read,
+        Some("write") => Direction::Write,
+        _ => return Err(PlanError::value("workload.op", "an NVMe command is a read or a write")),
+    };
+    let drive = raw.drive.as_ref().ok_or_else(|| missing("workload.drive"))?;
+    let service = |rate: &Unit<BitRate>, latency: &Unit<Duration>| Service { latency: latency.0, bandwidth: rate.0 };
+    Ok(NvmePlan {
+        direction,
+        bytes: raw.message.as_ref().ok_or_else(|| missing("workload.message"))?.0.get(),
+        depth: raw.depth.unwrap_or(1),
+        from: raw.from.unwrap_or(0),
+        clients: raw.clients.unwrap_or(1),
+        to: raw.to.unwrap_or(1),
+        local: drive.local,
+        until: Time::ZERO + raw.duration.as_ref().ok_or_else(|| missing("workload.duration"))?.0,
+        drive: DeviceConfig {
+            read: service(&drive.read_rate, &drive.read_latency),
+            write: service(&drive.write_rate, &drive.write_latency),
+            queue_depth: drive.queue_depth,
+            block_log2: BLOCK_LOG2,
+        },
+    })
+}
+
+/// What must hold.
+pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
+    let wrong = |key, what: String| Err(PlanError::value(key, what));
+    let hosts = plan.topology.hosts();
+    if nvme.to >= hosts || nvme.clients == 0 || nvme.from >= hosts || nvme.clients > hosts - nvme.from {
+        return wrong("workload.clients", format!("clients and the drive's host must be among 0 to {}", hosts - 1));
+    }
+    if (nvme.from..nvme.from + nvme.clients).contains(&nvme.to) {
+        return wrong("workload.to", "must be another host than `from` and the clients after it".to_owned());
+    }
+    let most = u64::from(UNITS_MAX) * u64::from(UNIT);
+    if nvme.bytes == 0 || nvme.bytes > most || !nvme.bytes.is_multiple_of(1 << BLOCK_LOG2) {
+        return wrong("workload.message", format!("must be whole blocks of {} bytes, up to {most}", 1 << BLOCK_LOG2));
+    }
+    if !(1..=DEPTH_MAX).contains(&nvme.depth) {
+        return wrong("workload.depth", format!("must be 1 to {DEPTH_MAX}"));
+    }
+    if !(1..=QUEUE_DEPTH_MAX).contains(&nvme.drive.queue_depth) {
+        return wrong("workload.drive.queue_depth", format!("must be 1 to {QUEUE_DEPTH_MAX}"));
+    }
+    let shape = plan.transport.protocol.falcon();
+    if shape.is_none_or(|shape| shape.ordering != FalconOrdering::Unordered) {
+        return wrong("transport.ordering", "NVMe needs Falcon, and has no order: `unordered`".to_owned());
+    }
+    if plan.mtu < UNIT {
+        return wrong("mtu", format!("a unit of NVMe has {UNIT} bytes and is one packet"));
+    }
+    if plan.nic.is_some() || plan.slow_host.is_some() || plan.checked_payload || plan.encoded {
+        let what = "hosts with NVMe have no modelled memory and no payload: leave out nic, slow_host, payload and wire";
+        return wrong("workload.kind", what.to_owned());
+    }
+    Ok(())
+}
+
+/// Commands under way at once: what NVMe allows a queue.
+const DEPTH_MAX: u32 = QUEUE_DEPTH_MAX;

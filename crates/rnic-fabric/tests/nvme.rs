@@ -1,0 +1,120 @@
+//! Hosts that use a drive of another host over Falcon (F-2, F-R26).
+
+use core::ops::ControlFlow;
+
+use rnic_fabric::simulation::NodeOrder;
+use rnic_fabric::{Plan, Report, Simulation};
+
+/// Two clients and a drive of 26 and 12 Gbit/s; `work` is what they do, `rest` more of the plan.
+fn plan(work: &str, rest: &str) -> String {
+    format!(
+        r#"
+        mtu = 4096
+        [topology]
+        kind = "star"
+        hosts = 4
+        [links]
+        rate = "200Gbps"
+        delay = "1us"
+        [switch]
+        model = "shared-buffer"
+        buffer = "8MB"
+        [transport]
+        name = "falcon"
+        ordering = "unordered"
+        [workload]
+        kind = "nvme"
+        from = 0
+        to = 3
+        duration = "6ms"
+        {work}
+        [workload.drive]
+        read_rate = "26Gbps"
+        read_latency = "60us"
+        write_rate = "12Gbps"
+        write_latency = "15us"
+        queue_depth = 128
+        {rest}
+        "#
+    )
+}
+
+fn run_in(order: NodeOrder, text: &str) -> Report {
+    let plan = Plan::from_toml(text).expect("a sound plan");
+    let mut simulation = Simulation::new(&plan, 1).expect("a sound plan");
+    simulation.set_node_order(order);
+    let report = simulation.run(&mut |_| ControlFlow::Continue(()));
+    assert_eq!((report.violations.as_slice(), report.flows_unfinished), (&[][..], 0));
+    report
+}
+
+fn goodput(work: &str, rest: &str) -> f64 {
+    run_in(NodeOrder::Forward, &plan(work, rest)).steady_goodput_gbps.expect("it ends by the clock")
+}
+
+const WARM: &str = "[run]\nwarmup = \"1ms\"";
+
+#[test]
+fn f2_a_drive_is_as_fast_over_the_network_as_in_its_own_host() {
+    for (work, rate) in [
+        ("op = \"read\"\nmessage = \"16KiB\"\ndepth = 128", 26.0),
+        ("op = \"write\"\nmessage = \"64KiB\"\ndepth = 64", 12.0),
+        ("op = \"read\"\nmessage = \"4KiB\"\ndepth = 128\nclients = 2", 26.0),
+    ] {
+        let (remote, local) = (goodput(work, WARM), goodput(work, &format!("local = true\n{WARM}")));
+        assert!((rate * 0.98..rate * 1.02).contains(&local), "{work}: {local} by itself");
+        assert!((rate * 0.95..rate * 1.02).contains(&remote), "{work}: {remote}");
+    }
+}
+
+#[test]
+fn f2_nothing_is_lost_on_a_bad_network() {
+    let faults =
+        "[[fault]]\nkind = \"drop\"\nprobability = \"1%\"\n[[fault]]\nkind = \"duplicate\"\nprobability = \"1%\"
+        [[fault]]\nkind = \"reorder\"\nprobability = \"1%\"\ndelay = \"5us\"\n";
+    for op in ["read", "write"] {
+        let work = format!("op = \"{op}\"\nmessage = \"16KiB\"\ndepth = 32\nclients = 2");
+        let report = run_in(NodeOrder::Forward, &plan(&work, faults));
+        assert!(report.messages > 500 && report.packets_retransmitted > 50, "{op}: {} commands", report.messages);
+        assert!(report.drops.fault > 50, "{op}: {:?}", report.drops);
+    }
+}
+
+#[test]
+fn the_order_of_nodes_makes_no_difference() {
+    let text = plan("op = \"write\"\nmessage = \"16KiB\"\ndepth = 32\nclients = 3", "");
+    let [one, other] = [NodeOrder::Forward, NodeOrder::Backward].map(|order| run_in(order, &text));
+    assert_eq!((one.trace_hash, one.messages), (other.trace_hash, other.messages));
+}
+
+#[test]
+fn a_command_alone_takes_what_drive_and_network_take() {
+    let remote = run_in(NodeOrder::Forward, &plan("op = \"read\"\nmessage = \"4KiB\"", ""));
+    let local = run_in(NodeOrder::Forward, &plan("op = \"read\"\nmessage = \"4KiB\"", "local = true"));
+    let [remote, local] = [remote, local].map(|report| report.latency_us.expect("latencies are recorded"));
+    // 4096 bytes at 26 Gbit/s are 1.26 us.
+    assert!((61.2..61.4).contains(&local.p50), "{}", local.p50);
+    // Two links of a microsecond each way, and a little for packets.
+    assert!((4.0..6.0).contains(&(remote.p50 - local.p50)), "{}", remote.p50);
+}
+
+#[test]
+fn plans_that_make_no_sense_say_why() {
+    let sound = plan("op = \"read\"\nmessage = \"4KiB\"", "");
+    assert!(Plan::from_toml(&sound).is_ok_and(|plan| Simulation::new(&plan, 1).is_ok()));
+    for (from, to, key) in [
+        ("\"unordered\"", "\"weak\"", "transport.ordering"),
+        ("mtu = 4096", "mtu = 1024", "mtu"),
+        ("op = \"read\"", "op = \"send\"", "workload.op"),
+        ("message = \"4KiB\"", "message = \"100B\"", "workload.message"),
+        ("to = 3", "to = 0", "workload.to"),
+        ("from = 0", "from = 4", "workload.clients"),
+        ("queue_depth = 128", "queue_depth = 0", "workload.drive.queue_depth"),
+        ("mtu = 4096", "mtu = 4096\npayload = \"checked\"", "workload.kind"),
+    ] {
+        let text = sound.replace(from, to);
+        let error = Plan::from_toml(&text).and_then(|plan| Simulation::new(&plan, 1).map(drop));
+        let error = error.expect_err(to).to_string();
+        assert!(error.contains(key), "{to}: {error}");
+    }
+}
