@@ -7,8 +7,8 @@
 //!   each connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of
 //!   the senders' percentiles; what is judged is the best layout of each.
 //!
-//! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers: the
-//! mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
+//! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers:
+//! the mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
 //!
 //! Every round measures all of them one after the other; ratios are of one round, and the medians are judged. Run it on
 //! an idle machine: 17 to 32 threads on few processors measure the scheduler too.

@@ -520,7 +520,7 @@ impl Nic {
         }
         if has_falcon {
             let mut out = falcon::Out { engine, memory, link, falcon, clock: *clock, batch: &mut batch };
-            given += out.add_packets(&acks, most - given);
+            given += out.add_packets(now, &acks, most - given);
         }
         for ack in acks.iter() {
             add_packet(link, memory, &mut batch, now, ack, &[]);

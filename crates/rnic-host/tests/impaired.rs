@@ -105,6 +105,21 @@ fn every_operation_survives_a_bad_network() {
 }
 
 #[test]
+fn what_is_overtaken_leaves_in_the_train_that_overtakes_it() {
+    for transport in ["irn", "falcon"] {
+        let mut pair = Pair::impaired(transport, Impairment { reorder: percent(30), ..Impairment::default() });
+        let before = *pair.left.nic.stats();
+        write_slots(&mut pair, 8, 60_000);
+        let stats = pair.left.nic.stats();
+        let messages = stats.messages_sent - before.messages_sent;
+        let datagrams = stats.datagrams_sent - before.datagrams_sent;
+        let reordered = stats.impairment.reordered - before.impairment.reordered;
+        assert!(reordered > 20, "{reordered} of {datagrams}");
+        assert!(4 * messages < datagrams, "{transport}: {messages} trains of {datagrams} packets");
+    }
+}
+
+#[test]
 fn delay_and_jitter_only_take_time() {
     for transport in ALL {
         let (delay, jitter) = (Duration::from_ms(2), Duration::from_us(300));

@@ -47,10 +47,9 @@ pub(super) struct Out<'a, 'slab> {
 }
 
 impl Out<'_, '_> {
-    /// Adds packets of the engine to the batch, at most `at_most`; answers how many it gave.
-    pub(super) fn add_packets(&mut self, acks: &Acks, at_most: u32) -> u32 {
+    /// Adds packets of the engine to the batch, at most `at_most`, the first ones at `now`; answers how many it gave.
+    pub(super) fn add_packets(&mut self, mut now: Time, acks: &Acks, at_most: u32) -> u32 {
         let mut given = 0;
-        let mut now = self.clock.now();
         while given < at_most && self.batch.has_room(acks) && !self.link.is_held_up() {
             let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
             given += 1;
