@@ -312,6 +312,15 @@ fn f41_types_take_turns_and_each_is_in_order() {
     for three in order[..6].chunks(3) {
         assert!(three.contains(&PacketType::PullData), "no type waits for another's queue to empty: {order:?}");
     }
+    let requests: Vec<PacketType> = order.iter().copied().filter(|kind| *kind != PacketType::PullData).collect();
+    for four in requests.windows(4).take(3) {
+        assert!(four.contains(&PacketType::PushData) && four.contains(&PacketType::PullRequest), "{order:?}");
+    }
+    for kind in [PacketType::PullData, PacketType::PushData, PacketType::PullRequest] {
+        let of_kind = net.sent[before..].iter().filter(|(_, packet)| packet.body.packet_type() == kind);
+        let numbers: Vec<_> = of_kind.map(|(_, packet)| packet.body.rsn().expect("it has one").value()).collect();
+        assert!(numbers.iter().is_sorted_by_key(|rsn| rsn.wrapping_sub(numbers[0])), "{kind:?} in order: {numbers:?}");
+    }
 }
 
 #[test]

@@ -36,11 +36,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("4.2", "the delay of the fabric from four timestamps of two clocks that need not agree"),
     tested("4.2", "the NIC's window follows how full the receiver's buffers are"),
     tested("4.4", "Pull responses are not held back by the NIC's window: their place is reserved"),
-    Mechanism {
-        section: "3.2, 4.2",
-        what: "a timing wheel spaces packets when a window is below one packet",
-        left_out: "the queue of an incast of 5000 to one: an experiment",
-    },
+    tested("3.2, 4.2", "a timing wheel spaces packets when a window is below one packet"),
     tested("4.3", "a bit asks for an acknowledgement; without it they are coalesced, per flow"),
     tested("4.1 to 4.6", "what the adaptive engine is told"),
     tested("4.1 to 4.6", "what the adaptive engine decides"),
