@@ -36,9 +36,15 @@ mod top;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use failure::Failure;
+
+/// A simulation of many connections makes and drops rings of all sizes: with the C library's allocator, 64 connections
+/// of Falcon a host run at five sixths of this speed, those of IRN at nine tenths.
+#[global_allocator]
+static HEAP: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

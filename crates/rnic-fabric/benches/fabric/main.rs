@@ -1,4 +1,4 @@
-//! Packet-hops per second on one core, beside a bare event loop; bytes per idle connection.
+//! Packet-hops per second on one core, beside a bare event loop.
 //!
 //! * `k8_permutation/*`: `plans/k8-permutation.toml`, 128 hosts each sending 10 MB to one other at 100 Gbit/s, with
 //!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not. With Falcon
@@ -10,14 +10,17 @@
 //! Run `cargo bench -p rnic-fabric`; add `-- --quick` for a first look.
 
 mod floor;
-#[path = "../../tests/common/idle.rs"]
-mod idle;
 
 use core::ops::ControlFlow;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
+use mimalloc::MiMalloc;
 use rnic_fabric::{Plan, Simulation};
+
+/// That of the `rnic` command.
+#[global_allocator]
+static HEAP: MiMalloc = MiMalloc;
 
 const PLAN: &str = include_str!("../../../../plans/k8-permutation.toml");
 
@@ -71,7 +74,7 @@ fn bench(criterion: &mut Criterion) {
 /// About what the first case has.
 const FLOOR_HOPS: u64 = 3_500_000;
 
-/// The same once more, in turns, so that all see the same machine; and memory.
+/// The same once more, in turns, so that all see the same machine.
 #[expect(clippy::disallowed_types, reason = "a bench looks at the clock")]
 fn summary() {
     let plans: Vec<_> = CASES.iter().map(|(name, overrides)| (*name, plan(overrides))).collect();
@@ -93,11 +96,6 @@ fn summary() {
     println!("  {:<28}{floor:6.1}", "bare event loop");
     for ((name, _), best) in plans.iter().zip(best) {
         println!("  {name:<28}{best:6.1} ({:.2})", best / floor);
-    }
-    println!("bytes per idle connection (a queue pair at each end): connected, and after a message of one queue entry");
-    for transport in ["irn", "roce-gbn", "falcon"] {
-        let idle = idle::idle_bytes(&format!("{{ name = \"{transport}\" }}"));
-        println!("  {transport:<28}{:6.0} {:6.0}", idle.connected, idle.used);
     }
 }
 
