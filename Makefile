@@ -13,7 +13,7 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench fuzz test-apps long-test fmt clean
+.PHONY: help build run test lint check generate bench fuzz fuzz-falcon test-apps long-test fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: ## every benchmark, in release, and a summary beside the floors
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
+
+fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets
+	cargo test --release --package rnic-conformance --test long --locked -- --ignored --test-threads=2 falcon
 
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--only ib_write"]
 	@scripts/setup apps

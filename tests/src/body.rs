@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rnic_base::{Duration, RandomStream, Time};
-use rnic_engine::{AsyncEvent, CqId, QpState, SrqId, Transport, WaitReason};
+use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, QpState, SrqId, Transport, WaitReason};
 
 use crate::arena::Arena;
 use crate::backend::{Backend, RegionId};
@@ -42,10 +42,31 @@ pub struct Tally {
     pub reconnected: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
+    /// Requests whose receiver was not ready.
+    pub not_ready: u64,
+    /// Packets that found no room at their receiver, and were refused.
+    pub no_room: u64,
+    /// The order of Falcon's queue pairs.
+    pub ordering: Option<String>,
     /// First failures of a queue pair, by what they were.
     pub failures: BTreeMap<String, u64>,
     /// Hash of everything that happened, where that is the same every time.
     pub trace_hash: Option<String>,
+}
+
+impl Tally {
+    /// Counts in what the engine of a host has counted.
+    pub(crate) fn count(&mut self, stats: &EngineStats) {
+        self.packets += packets_of(stats);
+        self.repeated += stats.packets_retransmitted;
+        self.not_ready += stats.rnr_naks_sent;
+        self.no_room += stats.drops[DropReason::ReceiverNotReady as usize];
+    }
+}
+
+/// Packets that a host has sent.
+pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
+    stats.packets_sent + stats.packets_retransmitted + stats.acks_sent
 }
 
 /// A host as the body sees it.
@@ -252,16 +273,11 @@ impl<'b, B: Backend> Body<'b, B> {
     }
 
     fn packets(&self) -> u64 {
-        let of = |host| {
-            let stats = self.backend.stats(host);
-            stats.packets_sent + stats.packets_retransmitted + stats.acks_sent
-        };
-        (0..self.hosts.len()).map(of).sum()
+        (0..self.hosts.len()).map(|host| packets_of(&self.backend.stats(host))).sum()
     }
 
     fn count(&mut self) {
-        self.tally.packets = self.packets();
-        self.tally.repeated = (0..self.hosts.len()).map(|host| self.backend.stats(host).packets_retransmitted).sum();
+        (0..self.hosts.len()).for_each(|host| self.tally.count(&self.backend.stats(host)));
     }
 
     /// Requests that are not known to be done, and messages that nobody has received.

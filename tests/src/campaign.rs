@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::backend::Engines;
+use crate::backend::{Engines, Fabric};
 use crate::body::{Body, Tally};
+use crate::loose;
 use crate::scenario::{Place, Scenario};
 
 /// What to run.
@@ -19,6 +20,8 @@ pub struct Campaign {
     pub place: Place,
     /// With which transport.
     pub transport: String,
+    /// Falcon's queue pairs are all of this order ([`ORDERINGS`]), and no others stand beside them.
+    pub ordering: Option<String>,
     /// The first run's seed; the others count up.
     pub seed: u64,
     /// Runs, at most.
@@ -52,6 +55,12 @@ pub struct Summary {
     pub connections_again: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
+    /// Requests whose receiver was not ready.
+    pub not_ready: u64,
+    /// Packets that found no room at their receiver, and were refused.
+    pub no_room: u64,
+    /// Packets by the order of Falcon's queue pairs.
+    pub packets_by_ordering: BTreeMap<String, u64>,
     /// First failures of a queue pair, by what they were.
     pub failures: BTreeMap<String, u64>,
 }
@@ -68,19 +77,50 @@ impl Summary {
         self.connections_failed += tally.buried;
         self.connections_again += tally.reconnected;
         self.drained += tally.drained;
+        self.not_ready += tally.not_ready;
+        self.no_room += tally.no_room;
+        if let Some(ordering) = &tally.ordering {
+            *self.packets_by_ordering.entry(ordering.clone()).or_default() += tally.packets;
+        }
         for (status, count) in &tally.failures {
             *self.failures.entry(status.clone()).or_default() += count;
         }
     }
 }
 
-/// Falcon with requests that fail alone, in every order: the other body's ([`crate::loose`]), between engines.
+/// Falcon with requests that fail alone, in every order: the other body's ([`crate::loose`]).
 pub const LOOSE: &str = "falcon-cie";
 
+/// Orders of Falcon's queue pairs. With verbs' errors, which end a queue pair, there is none without any.
+pub const ORDERINGS: [&str; 3] = ["ordered", "weak", "unordered"];
+
 impl Campaign {
+    /// Whether there is such a campaign.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), String> {
+        match (self.transport.as_str(), self.ordering.as_deref()) {
+            (_, None) | (LOOSE, _) | ("falcon", Some("ordered" | "weak")) => Ok(()),
+            ("falcon", Some(_)) => Err(format!("verbs' errors need an order: use {LOOSE}")),
+            (other, Some(_)) => Err(format!("{other} has one order only")),
+        }
+    }
+
     /// The scenario of one seed.
+    ///
+    /// # Panics
+    /// When there is no such campaign ([`Campaign::check`]).
     pub fn scenario(&self, seed: u64) -> Scenario {
-        Scenario::draw(self.place, &self.transport, seed, self.packets_per_run)
+        let drawn = if self.transport == LOOSE {
+            loose::draw(self.place, seed, self.packets_per_run)
+        } else {
+            Scenario::draw(self.place, &self.transport, seed, self.packets_per_run)
+        };
+        match &self.ordering {
+            Some(ordering) => drawn.alone_with("ordering", ordering),
+            None => drawn,
+        }
     }
 
     /// Runs the scenario of `seed`.
@@ -88,20 +128,32 @@ impl Campaign {
     /// # Errors
     /// What was not as it must be, with the command that repeats the run.
     pub fn run_one(&self, seed: u64) -> Result<Tally, String> {
-        if self.transport == LOOSE {
-            let outcome = crate::loose::run(seed, self.packets_per_run);
-            return outcome.map_err(|what| format!("{what}\nrun it again: {}", self.replay(seed)));
-        }
         let scenario = self.scenario(seed);
-        let outcome = match self.place {
-            Place::Fabric => self.run_on_fabric(&scenario),
-            Place::Engines => Body::run(&mut Engines::new(&scenario), &scenario),
-            Place::Sockets => crate::sockets(&scenario).and_then(|mut sockets| Body::run(&mut sockets, &scenario)),
-        };
-        outcome.map_err(|what| format!("{what}\n{scenario:#?}\nrun it again: {}", self.replay(seed)))
+        let run = if self.transport == LOOSE { Self::run_loose } else { Self::run_body };
+        let outcome = run(self, &scenario);
+        let ordering = scenario.transport.ordering().map(str::to_owned);
+        outcome
+            .map(|tally| Tally { ordering, ..tally })
+            .map_err(|what| format!("{what}\n{scenario:#?}\nrun it again: {}", self.replay(seed)))
     }
 
-    fn run_on_fabric(&self, scenario: &Scenario) -> Result<Tally, String> {
+    fn run_body(&self, scenario: &Scenario) -> Result<Tally, String> {
+        match self.place {
+            Place::Fabric => Body::run(&mut self.fabric(scenario)?, scenario),
+            Place::Engines => Body::run(&mut Engines::new(scenario), scenario),
+            Place::Sockets => Body::run(&mut crate::sockets(scenario)?, scenario),
+        }
+    }
+
+    fn run_loose(&self, scenario: &Scenario) -> Result<Tally, String> {
+        match self.place {
+            Place::Fabric => loose::run(&mut self.fabric(scenario)?, scenario),
+            Place::Engines => loose::run(&mut Engines::new(scenario), scenario),
+            Place::Sockets => loose::run(&mut crate::sockets(scenario)?, scenario),
+        }
+    }
+
+    fn fabric(&self, scenario: &Scenario) -> Result<Fabric, String> {
         let mut fabric = crate::fabric(scenario)?;
         if let Some(path) = &self.capture {
             let named = |error: &dyn Display| format!("{}: {error}", path.display());
@@ -109,7 +161,7 @@ impl Campaign {
             let capture = fabric.simulation().capture_to(BufWriter::new(file));
             capture.map_err(|error| named(&error))?;
         }
-        Body::run(&mut fabric, scenario)
+        Ok(fabric)
     }
 
     /// The command that repeats the run of `seed`.
@@ -119,9 +171,10 @@ impl Campaign {
             Place::Engines => "engines",
             Place::Sockets => "sockets",
         };
+        let ordering = self.ordering.as_ref().map_or(String::new(), |ordering| format!(" --ordering {ordering}"));
         format!(
-            "cargo run -p rnic-conformance --release -- --backend {place} --transport {} --seed {seed} --runs 1 \
-             --packets-per-run {}",
+            "cargo run -p rnic-conformance --release -- --backend {place} --transport {}{ordering} --seed {seed} \
+             --runs 1 --packets-per-run {}",
             self.transport, self.packets_per_run
         )
     }

@@ -19,9 +19,9 @@ use rnic_engine::{
 };
 use rnic_wire::Qpn;
 
-use crate::backend::{Backend, Engines, RegionId};
-use crate::body::Tally;
-use crate::scenario::{Place, Scenario, pick};
+use crate::backend::{Backend, RegionId};
+use crate::body::{Tally, packets_of};
+use crate::scenario::{Place, Scenario, one_in, pick};
 
 /// Bytes of a place.
 const PLACE: u32 = 1 << 13;
@@ -98,54 +98,59 @@ fn colour(end: usize, number: u64, at: usize) -> u8 {
 }
 
 /// A run.
-struct Loose {
-    engines: Engines,
+struct Loose<'b, B> {
+    backend: &'b mut B,
     ends: Vec<End>,
     unordered: bool,
+    /// Receives are posted late, so that senders are told to wait.
+    late: bool,
     tally: Tally,
     requests: u64,
     random: RandomStream,
 }
 
-/// Runs the scenario of `seed`, until so many packets have been sent.
+/// The scenario of `seed`: of hosts and troubles two, requests that fail alone, and any order.
+pub fn draw(place: Place, seed: u64, packets: u64) -> Scenario {
+    let mut scenario = Scenario::draw(place, "falcon", seed, packets);
+    scenario.wiring.hosts = 2;
+    scenario.troubles.truncate(2);
+    let mut random = RandomStreams::new(seed).stream("loose/ordering");
+    let ordering = pick(&mut random, &["ordered", "weak", "unordered", "unordered"]);
+    scenario.packets = packets;
+    scenario.alone_with("errors", "complete-in-error").alone_with("ordering", ordering)
+}
+
+/// Runs `scenario` on `backend`.
 ///
 /// # Errors
 /// The first thing that was not as it must be.
-pub fn run(seed: u64, packets: u64) -> Result<Tally, String> {
-    let mut scenario = Scenario::draw(Place::Engines, "falcon", seed, packets);
-    scenario.wiring.hosts = 2;
-    scenario.troubles.truncate(2);
-    let streams = RandomStreams::new(seed);
+pub fn run<B: Backend>(backend: &mut B, scenario: &Scenario) -> Result<Tally, String> {
+    let streams = RandomStreams::new(scenario.seed);
     let mut random = streams.stream("loose");
-    let ordering = pick(&mut random, &["ordered", "weak", "unordered", "unordered"]);
-    let errors = [("ordering", ordering), ("errors", "complete-in-error")];
-    let drawn = scenario.transport.options.iter().filter(|(name, _)| *name != "ordering");
-    let options = drawn.map(|(name, value)| (*name, value.as_str())).chain(errors);
-    let profile = rnic_transports::select("falcon", options).map_err(|error| error.to_string())?;
-    let transport = Arc::new(Transport::new(profile).map_err(|error| error.to_string())?);
+    let transport = Arc::new(Transport::new(scenario.profile(0)).map_err(|error| error.to_string())?);
     let connections = pick(&mut random, &[1, 2, 4]);
     let mut loose = Loose {
-        engines: Engines::new(&scenario),
+        backend,
         ends: Vec::new(),
-        unordered: ordering == "unordered",
+        unordered: scenario.transport.ordering() == Some("unordered"),
         tally: Tally::default(),
         requests: pick(&mut random, &[100, 1_000, 4_000]),
+        late: one_in(&mut random, 2),
         random,
     };
     for connection in 0..connections {
         loose.connect(&transport, &streams, connection);
     }
-    let outcome = loose.work(packets);
-    match outcome {
+    match loose.work(scenario.packets) {
         Ok(()) => Ok(loose.tally),
-        Err(what) => Err(format!("{what}\nat {}\n{}{ordering}, {scenario:#?}", loose.engines.now(), loose.describe())),
+        Err(what) => Err(format!("{what}\nat {}\n{}", loose.backend.now(), loose.describe())),
     }
 }
 
-impl Loose {
+impl<B: Backend> Loose<'_, B> {
     fn connect(&mut self, transport: &Arc<Transport>, streams: &RandomStreams, connection: usize) {
         for host in [0, 1] {
-            let engines = &mut self.engines;
+            let engines = &mut *self.backend;
             let cq = engines.create_cq(host, 4_096);
             let attributes = QpAttributes {
                 pd: engines.domain(host),
@@ -199,27 +204,27 @@ impl Loose {
             };
             let sq_psn = Psn::new(0xff_ff80 + end as u32);
             let timing = QpTiming { sq_psn, retry_count: 50_000, rnr_retry: None, max_rd_atomic: 8 };
-            self.engines.connect_qp(host, qpn, 1 - host, &connection, &timing);
+            self.backend.connect_qp(host, qpn, 1 - host, &connection, &timing);
         }
     }
 
     fn work(&mut self, packets: u64) -> Result<(), String> {
-        let mut quiet_since = self.engines.now();
+        let mut quiet_since = self.backend.now();
         loop {
             let is_calm = self.tally.posted >= self.requests || self.packets() >= packets;
             if is_calm {
-                self.engines.end_faults();
+                self.backend.end_faults();
             }
             for end in 0..self.ends.len() {
                 while !is_calm && self.ends[end].random.below(3) > 0 && self.post(end) {}
-                while (is_calm || self.ends[end].random.below(3) > 0) && self.post_receive(end) {}
+                while self.wants_receive(end, is_calm) && self.post_receive(end) {}
             }
             let step = self.random.between(100, 20_000);
-            self.engines.advance(Duration::from_ns(if is_calm { step * 10 } else { step }));
+            self.backend.advance(Duration::from_ns(if is_calm { step * 10 } else { step }));
             let mut moved = 0;
             for end in 0..self.ends.len() {
                 let (host, cq) = (self.ends[end].host, self.ends[end].cq);
-                while let Some(completion) = self.engines.poll(host, cq) {
+                while let Some(completion) = self.backend.poll(host, cq) {
                     moved += 1;
                     self.complete(end, &completion)?;
                 }
@@ -229,8 +234,8 @@ impl Loose {
                 return self.finish();
             }
             if moved > 0 {
-                quiet_since = self.engines.now();
-            } else if self.engines.now().since(quiet_since) > self.engines.patience() {
+                quiet_since = self.backend.now();
+            } else if self.backend.now().since(quiet_since) > self.backend.patience() {
                 return Err(format!("nothing has moved for long, and {left} things are to be done"));
             }
         }
@@ -239,7 +244,7 @@ impl Loose {
     /// How it stands with every queue pair.
     fn describe(&self) -> String {
         let of = |(index, end): (usize, &End)| {
-            let info = self.engines.query(end.host, end.qpn);
+            let info = self.backend.query(end.host, end.qpn);
             let oldest: Vec<_> = end.under_way.iter().take(3).collect();
             let coming: Vec<_> = end.coming.iter().take(3).collect();
             let receives = end.receives.len();
@@ -249,13 +254,12 @@ impl Loose {
     }
 
     fn packets(&self) -> u64 {
-        let of = |stats: rnic_engine::EngineStats| stats.packets_sent + stats.packets_retransmitted + stats.acks_sent;
-        (0..2).map(|host| of(self.engines.stats(host))).sum()
+        (0..2).map(|host| packets_of(&self.backend.stats(host))).sum()
     }
 
     fn finish(&mut self) -> Result<(), String> {
         for (index, end) in self.ends.iter().enumerate() {
-            let state = self.engines.query(end.host, end.qpn).map(|info| info.state);
+            let state = self.backend.query(end.host, end.qpn).map(|info| info.state);
             if state != Some(QpState::ReadyToSend) {
                 return Err(format!("end {index} is in state {state:?}"));
             }
@@ -263,18 +267,16 @@ impl Loose {
                 return Err(format!("end {index}: {} receives have not failed", end.too_long));
             }
         }
-        self.tally.trace_hash = self.engines.finish()?;
+        self.tally.trace_hash = self.backend.finish()?;
         for end in 0..self.ends.len() {
             let (host, counter, found) = (self.ends[end].host, self.ends[end].counter, &self.ends[end ^ 1].found);
-            let word: [u8; 8] = self.engines.bytes(host, counter)[..8].try_into().expect("eight bytes");
+            let word: [u8; 8] = self.backend.bytes(host, counter)[..8].try_into().expect("eight bytes");
             let (count, adds) = (u64::from_ne_bytes(word), found.len() as u64);
             if count != adds || !found.iter().copied().eq(0..adds) {
                 return Err(format!("end {end}: the counter is {count} after {adds} additions"));
             }
         }
-        let stats = [0, 1].map(|host| self.engines.stats(host));
-        self.tally.packets = self.packets();
-        self.tally.repeated = stats.iter().map(|stats| stats.packets_retransmitted).sum();
+        (0..2).for_each(|host| self.tally.count(&self.backend.stats(host)));
         Ok(())
     }
 
@@ -297,9 +299,9 @@ impl Loose {
         let request = Request { asked, len, place };
         let word = number as u32;
         let (host, peer) = (self.ends[end].host, &self.ends[end ^ 1]);
-        let (inbox, inbox_key) = self.engines.region(1 - host, peer.inbox);
-        let (counter, counter_key) = self.engines.region(1 - host, peer.counter);
-        let (source, source_key) = self.engines.region(1 - host, peer.own);
+        let (inbox, inbox_key) = self.backend.region(1 - host, peer.inbox);
+        let (counter, counter_key) = self.backend.region(1 - host, peer.counter);
+        let (source, source_key) = self.backend.region(1 - host, peer.own);
         let at = u64::from(PLACE) * place;
         let remote = RemoteMemory { addr: inbox + at, rkey: inbox_key };
         let op = match asked {
@@ -320,13 +322,13 @@ impl Loose {
             }
         };
         self.prepare(end, number, &request);
-        let (addr, lkey) = self.engines.region(host, self.ends[end].own);
+        let (addr, lkey) = self.backend.region(host, self.ends[end].own);
         let sge = Sge { addr: addr + at, len, lkey };
         let fence = self.ends[end].random.below(8) == 0;
         let flags = if fence { SendFlags::FENCE } else { SendFlags::empty() };
         let posted = SendRequest { wr_id: number, op, sges: &[sge], flags };
         let qpn = self.ends[end].qpn;
-        if self.engines.post_send(host, qpn, &posted) == Err(PostError::QueueFull) {
+        if self.backend.post_send(host, qpn, &posted) == Err(PostError::QueueFull) {
             // Entries leave the queue in order, whatever order they complete in.
             self.ends[end].free.push(place);
             return false;
@@ -348,12 +350,17 @@ impl Loose {
         let range = request.place as usize * PLACE as usize..(request.place as usize + 1) * PLACE as usize;
         let (host, own) = (self.ends[end].host, self.ends[end].own);
         if request.asked == Asked::Read {
-            self.engines.bytes(host, own)[range].fill(0xee);
+            self.backend.bytes(host, own)[range].fill(0xee);
             return;
         }
         let len = request.len as usize;
-        let bytes = &mut self.engines.bytes(host, own)[range][..len];
+        let bytes = &mut self.backend.bytes(host, own)[range][..len];
         bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = colour(end, number, at));
+    }
+
+    fn wants_receive(&mut self, end: usize, is_calm: bool) -> bool {
+        let random = &mut self.ends[end].random;
+        is_calm || if self.late { one_in(random, 16) } else { random.below(3) > 0 }
     }
 
     fn post_receive(&mut self, end: usize) -> bool {
@@ -365,11 +372,11 @@ impl Loose {
         this.next_receive += 1;
         this.receives.push_back(number);
         let (host, qpn, buffers) = (this.host, this.qpn, this.buffers);
-        let (addr, lkey) = self.engines.region(host, buffers);
+        let (addr, lkey) = self.backend.region(host, buffers);
         let at = number % RECEIVES * u64::from(PLACE);
         // Too short for a full packet where every message is one.
         let sge = Sge { addr: addr + at, len: RECEIVE, lkey };
-        self.engines.post_recv(host, qpn, &RecvRequest { wr_id: number, sges: &[sge] }).expect("room");
+        self.backend.post_recv(host, qpn, &RecvRequest { wr_id: number, sges: &[sge] }).expect("room");
         true
     }
 
@@ -403,13 +410,13 @@ impl Loose {
         let (host, own, inbox) = (self.ends[end].host, self.ends[end].own, self.ends[end ^ 1].inbox);
         match request.asked {
             Asked::Write { .. } => {
-                let bytes = &self.engines.bytes(1 - host, inbox)[range];
+                let bytes = &self.backend.bytes(1 - host, inbox)[range];
                 if let Some(at) = (0..bytes.len()).find(|at| bytes[*at] != colour(end, number, *at)) {
                     return wrong(&format!("byte {at} of {request:?} is wrong"));
                 }
             }
             Asked::Add => {
-                let word: [u8; 8] = self.engines.bytes(host, own)[range].try_into().expect("eight bytes");
+                let word: [u8; 8] = self.backend.bytes(host, own)[range].try_into().expect("eight bytes");
                 if !self.ends[end].found.insert(u64::from_ne_bytes(word)) {
                     return wrong("two additions found the same value");
                 }
@@ -436,7 +443,7 @@ impl Loose {
         if completion.opcode == WcOpcode::Recv {
             let start = (completion.wr_id % RECEIVES) as usize * PLACE as usize;
             let (host, buffers) = (self.ends[end].host, self.ends[end].buffers);
-            let bytes = &self.engines.bytes(host, buffers)[start..start + len as usize];
+            let bytes = &self.backend.bytes(host, buffers)[start..start + len as usize];
             let number = u64::from(completion.word);
             if let Some(at) = (0..bytes.len()).find(|at| bytes[*at] != colour(end ^ 1, number, *at)) {
                 return wrong(&format!("byte {at} is wrong"));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use rnic_conformance::Place;
-use rnic_conformance::campaign::{Campaign, LOOSE, Summary};
+use rnic_conformance::campaign::{Campaign, LOOSE, ORDERINGS, Summary};
 
 const TRANSPORTS: [&str; 9] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon", LOOSE];
 
@@ -20,6 +20,9 @@ struct Args {
     /// With which transport
     #[arg(long, value_parser = TRANSPORTS, default_value = "irn")]
     transport: String,
+    /// Falcon's queue pairs are of this order alone
+    #[arg(long, value_parser = ORDERINGS)]
+    ordering: Option<String>,
     /// Seed of the first run; each further run takes the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -60,8 +63,12 @@ fn main() -> ExitCode {
         Backend::Engines => Place::Engines,
         Backend::Sockets => Place::Sockets,
     };
-    let Args { transport, seed, runs, packets, packets_per_run, pcap, .. } = args;
-    let campaign = Campaign { place, transport, seed, runs, packets, packets_per_run, capture: pcap };
+    let Args { transport, ordering, seed, runs, packets, packets_per_run, pcap, .. } = args;
+    let campaign = Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture: pcap };
+    if let Err(why) = campaign.check() {
+        eprintln!("{why}");
+        return ExitCode::FAILURE;
+    }
     let start = Instant::now();
     let (mut summary, mut failures) = (Summary::default(), 0);
     let mut seed = campaign.seed;
@@ -97,6 +104,7 @@ fn report(json: bool, campaign: &Campaign, summary: &Summary, failures: u64, sta
     if json {
         let mut object = serde_json::to_value(summary).expect("plain numbers");
         object["transport"] = campaign.transport.clone().into();
+        object["ordering"] = campaign.ordering.clone().into();
         object["runs_failed"] = failures.into();
         object["elapsed_s"] = elapsed.into();
         println!("{object}");

@@ -120,6 +120,16 @@ impl Scenario {
         }
     }
 
+    /// The same with `option` of the transport as `value`, and without queue pairs of another transport.
+    ///
+    /// # Panics
+    /// When the transport has no such option, or it no such value.
+    #[must_use]
+    pub fn alone_with(self, option: &'static str, value: &str) -> Self {
+        let transport = self.transport.with(option, value).expect("an option of the transport, and a value of it");
+        Self { transport, guest: None, ..self }
+    }
+
     /// The profile of the transport of the `link`-th connection.
     pub fn profile(&self, link: usize) -> Profile {
         let guest = self.guest.as_ref().filter(|_| link % 2 == 1);

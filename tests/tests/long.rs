@@ -1,28 +1,67 @@
 //! The long runs of the semantics fuzz: ten million packets and more per transport on the fabric, a million on sockets.
 //! Run by `make long-test`.
+//!
+//! Falcon's runs alone, ten million packets for each order on each network: `make fuzz-falcon`.
 
 use rnic_conformance::Place;
-use rnic_conformance::campaign::{Campaign, LOOSE};
+use rnic_conformance::campaign::{Campaign, LOOSE, ORDERINGS};
 
 fn run(place: Place, transport: &str, packets: u64) {
-    let transport = transport.to_owned();
-    let campaign =
-        Campaign { place, transport, seed: 1 << 32, runs: u64::MAX, packets, packets_per_run: 40_000, capture: None };
+    run_with(place, transport, None, packets);
+}
+
+fn run_with(place: Place, transport: &str, ordering: Option<&str>, packets: u64) {
+    let (transport, ordering) = (transport.to_owned(), ordering.map(str::to_owned));
+    let (seed, runs, packets_per_run, capture) = (1 << 32, u64::MAX, 40_000, None);
+    let campaign = Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture };
     let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
     assert!(summary.packets >= packets, "{summary:?}");
     println!("{summary:?}");
 }
 
-#[test]
-#[ignore = "ten million packets; run by `make long-test`"]
-fn falcon_between_engines() {
-    run(Place::Engines, "falcon", 10_000_000);
+/// RNR, requests that fail alone, small pools that refuse what comes: all on.
+fn falcon_without_verbs_errors(place: Place) {
+    ORDERINGS.iter().for_each(|ordering| run_with(place, LOOSE, Some(ordering), 10_000_000));
+}
+
+fn falcon_with_verbs_errors(place: Place) {
+    ["ordered", "weak"].iter().for_each(|ordering| run_with(place, "falcon", Some(ordering), 10_000_000));
 }
 
 #[test]
-#[ignore = "ten million packets; run by `make long-test`"]
-fn falcon_with_requests_that_fail_alone() {
-    run(Place::Engines, LOOSE, 10_000_000);
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_between_engines() {
+    falcon_with_verbs_errors(Place::Engines);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_between_engines_with_requests_that_fail_alone() {
+    falcon_without_verbs_errors(Place::Engines);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_on_the_fabric() {
+    falcon_with_verbs_errors(Place::Fabric);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_on_the_fabric_with_requests_that_fail_alone() {
+    falcon_without_verbs_errors(Place::Fabric);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_on_sockets() {
+    falcon_with_verbs_errors(Place::Sockets);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_on_sockets_with_requests_that_fail_alone() {
+    falcon_without_verbs_errors(Place::Sockets);
 }
 
 #[test]

@@ -3,15 +3,16 @@
 //! To see that the fuzz finds what it is there for, break something in `rnic-engine` and run this: let a duplicate
 //! Write be placed again, acknowledge a packet too many, forget a fence, flush in another order.
 
-use rnic_conformance::campaign::{Campaign, LOOSE, Summary};
+use rnic_conformance::campaign::{Campaign, LOOSE, ORDERINGS, Summary};
 use rnic_conformance::{Body, Place};
 use rnic_fabric::NodeOrder;
 
-const TRANSPORTS: [&str; 7] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic"];
+const TRANSPORTS: [&str; 8] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon"];
 
 fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
     let transport = transport.to_owned();
-    Campaign { place, transport, seed, runs, packets: u64::MAX, packets_per_run: 2_000, capture: None }
+    let (ordering, packets, packets_per_run, capture) = (None, u64::MAX, 2_000, None);
+    Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture }
 }
 
 fn run(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
@@ -57,14 +58,50 @@ fn engines_alone_keep_what_verbs_promise() {
     assert_ne!(hash(3), hash(4), "and another one another");
 }
 
-/// Requests that fail alone, in every order of Falcon.
+/// Falcon in each of its orders: requests that fail alone, and verbs' errors where those exist.
+fn falcon_in_every_order(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
+    let mut summaries = Vec::new();
+    for transport in [LOOSE, "falcon"] {
+        for ordering in ORDERINGS {
+            let campaign = Campaign { ordering: Some(ordering.to_owned()), ..campaign(place, transport, seed, runs) };
+            if campaign.check().is_err() {
+                assert_eq!((transport, ordering), ("falcon", "unordered"));
+                continue;
+            }
+            let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+            assert_eq!(summary.packets_by_ordering.get(ordering), Some(&summary.packets), "of no other order");
+            assert!(summary.packets_repeated > 200 && summary.receives > 200, "{summary:?}");
+            assert!(summary.not_ready > 10 && summary.no_room > 0, "not ready, and without room: {summary:?}");
+            assert!(summary.requests > 2_000 && summary.requests_failed > 10, "{summary:?}");
+            summaries.push(summary);
+        }
+    }
+    summaries
+}
+
 #[test]
-fn falcon_keeps_what_it_promises_without_verbs_order_and_errors() {
-    let run = || campaign(Place::Engines, LOOSE, 100, 40).run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
-    let summary = run();
-    assert!(summary.packets > 20_000 && summary.packets_repeated > 1_000, "{summary:?}");
-    assert!(summary.requests > 3_000 && summary.receives > 500 && summary.requests_failed > 500, "{summary:?}");
-    assert_eq!(summary, run(), "the same seeds give the same");
+fn falcon_between_engines_keeps_what_it_promises_in_every_order() {
+    assert_eq!(falcon_in_every_order(Place::Engines, 100, 20), falcon_in_every_order(Place::Engines, 100, 20));
+}
+
+#[test]
+fn falcon_on_the_fabric_keeps_what_it_promises_in_every_order() {
+    falcon_in_every_order(Place::Fabric, 200, 20);
+}
+
+#[test]
+fn falcon_on_sockets_keeps_what_it_promises_in_every_order() {
+    falcon_in_every_order(Place::Sockets, 300, 12);
+}
+
+#[test]
+fn what_has_one_order_is_not_asked_for_another() {
+    let with = |transport, ordering: Option<&str>| {
+        let ordering = ordering.map(str::to_owned);
+        Campaign { ordering, ..campaign(Place::Engines, transport, 0, 1) }.check()
+    };
+    assert!(with("irn", None).is_ok() && with(LOOSE, Some("unordered")).is_ok());
+    assert!(with("irn", Some("weak")).is_err() && with("falcon", Some("unordered")).is_err());
 }
 
 #[test]
@@ -104,4 +141,6 @@ fn the_replay_command_names_the_run() {
         command.ends_with("--backend fabric --transport irn --seed 77 --runs 1 --packets-per-run 2000"),
         "{command}"
     );
+    let ordered = Campaign { ordering: Some("weak".to_owned()), ..campaign(Place::Engines, LOOSE, 0, 1) };
+    assert!(ordered.replay(78).contains("--backend engines --transport falcon-cie --ordering weak --seed 78"));
 }

@@ -25,6 +25,7 @@ pub struct Fabric {
     /// The body's n-th host is the fabric's n times this.
     stride: usize,
     regions: Vec<Vec<Region>>,
+    speaks_falcon: bool,
 }
 
 impl Fabric {
@@ -36,7 +37,8 @@ impl Fabric {
     pub fn new(plan: &Plan, seed: u64, stride: usize) -> Result<Self, PlanError> {
         let hosts = plan.topology.hosts() as usize;
         let regions = (0..hosts).map(|_| Vec::new()).collect();
-        Ok(Self { simulation: Simulation::new(plan, seed)?, stride, regions })
+        let speaks_falcon = plan.transport.protocol.falcon().is_some();
+        Ok(Self { simulation: Simulation::new(plan, seed)?, stride, regions, speaks_falcon })
     }
 
     /// The simulation itself, for a capture.
@@ -74,7 +76,7 @@ impl Backend for Fabric {
     }
 
     fn patience(&self) -> Duration {
-        PATIENCE
+        if self.speaks_falcon { PATIENCE_WITH_FALCON } else { PATIENCE }
     }
 
     fn domain(&self, host: usize) -> PdId {
@@ -210,7 +212,11 @@ impl Fabric {
     /// What queue pairs share to recover with is free when they are quiet.
     fn check_pools(&self) -> Result<(), String> {
         for host in 0..self.regions.len() {
-            let pool = self.simulation.engine(host as u32).pool_stats();
+            let engine = self.simulation.engine(host as u32);
+            if !engine.falcon_stats().is_none_or(|stats| stats.is_idle) {
+                return Err(format!("host {host} is quiet, and holds resources: {:?}", engine.falcon_stats()));
+            }
+            let pool = engine.pool_stats();
             if pool.units_in_use + pool.blocks_in_use > 0 {
                 return Err(format!("host {host} is quiet, and its pool is in use: {pool:?}"));
             }
@@ -221,6 +227,9 @@ impl Fabric {
 
 /// Hundreds of the longest timeouts that scenarios draw.
 const PATIENCE: Duration = Duration::from_ms(500);
+
+/// Swift may leave as much between packets as between engines alone.
+const PATIENCE_WITH_FALCON: Duration = Duration::from_secs(20);
 
 /// Longer than any delay that scenarios draw.
 const REST: Duration = Duration::from_secs(2);
