@@ -71,8 +71,8 @@ fn falcon_in_every_order(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
             let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
             assert_eq!(summary.packets_by_ordering.get(ordering), Some(&summary.packets), "of no other order");
             assert!(summary.packets_repeated > 200 && summary.receives > 200, "{summary:?}");
-            assert!(summary.not_ready > 10 && summary.no_room > 0, "not ready, and without room: {summary:?}");
             assert!(summary.requests > 2_000 && summary.requests_failed > 10, "{summary:?}");
+            assert!(summary.not_ready > 10, "receivers that are not ready: {summary:?}");
             summaries.push(summary);
         }
     }
@@ -81,17 +81,35 @@ fn falcon_in_every_order(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
 
 #[test]
 fn falcon_between_engines_keeps_what_it_promises_in_every_order() {
-    assert_eq!(falcon_in_every_order(Place::Engines, 100, 20), falcon_in_every_order(Place::Engines, 100, 20));
+    let summaries = falcon_in_every_order(Place::Engines, 100, 20);
+    let no_room = summaries.iter().filter(|summary| summary.no_room > 0).count();
+    assert!(no_room > summaries.len() / 2, "packets that find no room: {summaries:?}");
+    assert_eq!(summaries, falcon_in_every_order(Place::Engines, 100, 20), "the same seeds give the same");
 }
 
 #[test]
 fn falcon_on_the_fabric_keeps_what_it_promises_in_every_order() {
-    falcon_in_every_order(Place::Fabric, 200, 20);
+    let summaries = falcon_in_every_order(Place::Fabric, 200, 20);
+    assert!(summaries.iter().any(|summary| summary.no_room > 0), "packets that find no room: {summaries:?}");
 }
 
 #[test]
 fn falcon_on_sockets_keeps_what_it_promises_in_every_order() {
     falcon_in_every_order(Place::Sockets, 300, 12);
+}
+
+/// Runs that once failed, and why.
+#[test]
+fn what_has_failed_once_fails_no_more() {
+    // Packets beyond the peer's window left again and again, so the line was always busy and the queue pairs always in
+    // the ring: their timers never came up, and who had waited for a receiver was never sent again.
+    let campaign = Campaign {
+        ordering: Some("ordered".to_owned()),
+        packets_per_run: 40_000,
+        ..campaign(Place::Engines, "falcon", 0, 1)
+    };
+    let tally = campaign.run_one(60_000_004).unwrap_or_else(|what| panic!("{what}"));
+    assert!(tally.packets < 200_000, "{tally:?}");
 }
 
 #[test]

@@ -199,6 +199,7 @@ impl Engine {
             let made = match half {
                 Half::Requester => qp.transmit_request(&mut self.core, now),
                 Half::Responder => qp.transmit_response(&mut self.core, now),
+                Half::Falcon => unreachable!("what waits there goes to Falcon's own ring"),
             };
             if made {
                 return Some(&self.core.out);

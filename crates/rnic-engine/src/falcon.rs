@@ -14,6 +14,7 @@
 //!   falcon/header.rs   RDMA over Falcon's headers from and to the engine's
 //!   falcon/life.rs     begin and end of a connection
 //!   falcon/near.rs     state brought near before it is needed
+//!   falcon/room.rs     its packets at the peer: they count with those of all other queue pairs
 //!   falcon/nic.rs      what the connections of a NIC share
 //! ```
 //!
@@ -59,6 +60,7 @@ mod life;
 mod near;
 mod nic;
 mod request;
+mod room;
 mod serve;
 mod upper;
 
@@ -70,6 +72,7 @@ use crate::PeerId;
 use crate::qp::QpInfo;
 use crate::timer::Deadline;
 use request::Requests;
+use room::Room;
 use serve::Serving;
 
 pub(crate) use drive::tick_nic;
@@ -105,6 +108,7 @@ struct Link {
     /// Which of the NIC's adaptive engines is its.
     adaptive: usize,
     mapping: Mapping,
+    room: Room,
 }
 
 /// Verbs' half.

@@ -43,6 +43,12 @@ impl Peers {
         (0..self.0.len() as u32).map(PeerId)
     }
 
+    /// Whether there ever was a peer with a limit.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// How many packets may be sent to `peer` now.
     #[inline]
     pub(crate) fn room(&self, peer: PeerId) -> u64 {

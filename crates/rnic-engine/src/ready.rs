@@ -11,6 +11,8 @@ use crate::fifo::Fifo;
 pub(crate) enum Half {
     Requester,
     Responder,
+    /// Both, of a queue pair whose packets are Falcon's: it is in a ring of its own.
+    Falcon,
 }
 
 /// The two rings.
@@ -18,13 +20,15 @@ pub(crate) enum Half {
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
     responders: Fifo<u32>,
+    /// Falcon's queue pairs that have waited for room at their peer: on their way into their own ring.
+    roomy: Fifo<u32>,
     /// Whose turn it is when both wait.
     responders_next: bool,
 }
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { requesters: Fifo::new(0), responders: Fifo::new(0), responders_next: false }
+        Self { requesters: Fifo::new(0), responders: Fifo::new(0), roomy: Fifo::new(0), responders_next: false }
     }
 }
 
@@ -44,10 +48,23 @@ impl Ready {
         match half {
             Half::Requester => self.requesters.push(slot),
             Half::Responder => self.responders.push(slot),
+            Half::Falcon => self.roomy.push(slot),
         }
     }
 
-    /// Whether nobody wants to send.
+    /// Whether a queue pair of Falcon's has been given room.
+    #[inline]
+    pub(crate) fn has_roomy(&self) -> bool {
+        !self.roomy.is_empty()
+    }
+
+    /// Takes the next queue pair of Falcon's that has been given room.
+    #[inline]
+    pub(crate) fn pop_roomy(&mut self) -> Option<u32> {
+        self.roomy.pop()
+    }
+
+    /// Whether nobody wants to send, Falcon's queue pairs aside.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.requesters.is_empty() && self.responders.is_empty()
@@ -70,6 +87,7 @@ impl Ready {
     pub(crate) fn forget(&mut self, slot: u32) {
         self.requesters.retain(|queued| *queued != slot);
         self.responders.retain(|queued| *queued != slot);
+        self.roomy.retain(|queued| *queued != slot);
     }
 
     /// Puts `slot` back at the front: its turn is not over.
@@ -78,6 +96,7 @@ impl Ready {
         match half {
             Half::Requester => self.requesters.push_front(slot),
             Half::Responder => self.responders.push_front(slot),
+            Half::Falcon => self.roomy.push_front(slot),
         }
     }
 }

@@ -11,3 +11,6 @@ mod errors;
 
 #[path = "falcon/hostile.rs"]
 mod hostile;
+
+#[path = "falcon/room.rs"]
+mod room;

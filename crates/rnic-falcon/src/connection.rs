@@ -146,6 +146,12 @@ impl Connection {
         result
     }
 
+    /// See [`Delivery::set_room`].
+    #[inline]
+    pub fn set_room(&mut self, packets: u64) {
+        self.delivery.set_room(packets);
+    }
+
     /// See [`Transactions::withdraw`].
     pub fn withdraw(&mut self, context: Context) {
         self.transactions.withdraw(context);
@@ -262,6 +268,15 @@ impl Connection {
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
         match (self.delivery.timeout(), self.transactions.next_timeout()) {
+            (Some(below), Some(above)) => Some(below.min(above)),
+            (below, above) => below.or(above),
+        }
+    }
+
+    /// When [`Connection::expire`] is to be called even if [`Connection::transmit`] will be before.
+    #[inline]
+    pub fn expiry(&self) -> Option<Time> {
+        match (self.delivery.expiry(), self.transactions.next_timeout()) {
             (Some(below), Some(above)) => Some(below.min(above)),
             (below, above) => below.or(above),
         }

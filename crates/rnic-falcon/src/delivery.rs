@@ -114,6 +114,8 @@ pub struct Delivery {
     paced_until: Time,
     /// The last packet that left had been sent before.
     has_repeated: bool,
+    /// Something could have left, had there been room at the peer's host.
+    lacks_room: bool,
     dead: bool,
 }
 
@@ -142,7 +144,7 @@ impl Delivery {
             tx: [tx(Window::Request), tx(Window::Data)],
             rx: [rx(Window::Request), rx(Window::Data)],
             flows: Flows::new(config),
-            limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO },
+            limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO, room: u64::MAX },
             requester: AckRequester::default(),
             echo: Echo::new(config.flows),
             nacks: Nacks::new(),
@@ -152,6 +154,7 @@ impl Delivery {
             counters: DeliveryCounters::default(),
             paced_until: NEVER,
             has_repeated: false,
+            lacks_room: false,
             dead: false,
             config: Settings::of(config, policies),
         }
@@ -196,6 +199,25 @@ impl Delivery {
     #[inline]
     pub fn span(&self, window: Window) -> u64 {
         self.tx[index(window)].span()
+    }
+
+    /// Packets that have left and are not known to have arrived, in both windows. What the receiver was not ready for
+    /// has arrived, until it leaves again.
+    #[inline]
+    pub fn under_way(&self) -> u64 {
+        self.tx.iter().map(TxWindow::under_way).sum()
+    }
+
+    /// From now on so many packets may leave for the first time, beyond those under way.
+    #[inline]
+    pub fn set_room(&mut self, packets: u64) {
+        self.limits.room = packets;
+    }
+
+    /// Whether something could have left the last time that [`Delivery::transmit`] was called, had there been room.
+    #[inline]
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_room
     }
 
     /// Packets of `flow` that are not acknowledged.

@@ -12,9 +12,6 @@ use rnic_host::perf::{Length, Op, PerfConfig, PerfReport, ServeConfig, measure, 
 use rnic_host::{Nic, NicConfig};
 
 const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
-/// Those whose packets to a peer are bounded by its receive buffer. Falcon's are not (NOTES.md, "Falcon on sockets"):
-/// it is only held to finish, with the right bytes.
-const BOUNDED: [&str; 2] = ["irn", "roce-gbn"];
 const QPS: u32 = 64;
 /// Operations of each queue pair.
 const OPS: u64 = 12;
@@ -69,7 +66,7 @@ fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
                 assert!(report.verified, "{receive_buffer_bytes} bytes: {report:?}");
                 assert_eq!(report.ops, u64::from(QPS) * OPS);
                 assert!(
-                    !BOUNDED.contains(&transport) || report.packets_retransmitted * 3 <= report.packets_sent,
+                    report.packets_retransmitted * 3 <= report.packets_sent,
                     "{transport} {op:?} with {receive_buffer_bytes} bytes collapses: {} of {} packets are repeats",
                     report.packets_retransmitted,
                     report.packets_sent

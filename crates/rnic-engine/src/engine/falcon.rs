@@ -109,6 +109,11 @@ impl Engine {
         core.now = now;
         let mut nic = core.falcon.take()?;
         let mut made = false;
+        while let Some(slot) = core.ready.pop_roomy() {
+            if let Some(qp) = qps.at_mut(slot) {
+                qp.lend_room_falcon(core, &mut nic);
+            }
+        }
         while !made && let Some((slot, was_waiting)) = nic.next_ready() {
             let Some(qp) = qps.at_mut(slot) else { continue };
             made = qp.transmit_falcon(core, &mut nic, was_waiting);
@@ -184,7 +189,7 @@ impl Engine {
     /// Whether [`Engine::transmit_falcon`] may have something to hand out.
     #[inline]
     pub fn has_falcon_packets(&self) -> bool {
-        self.core.falcon.as_ref().is_some_and(|nic| !nic.is_quiet())
+        self.core.falcon.as_ref().is_some_and(|nic| !nic.is_quiet() || self.core.ready.has_roomy())
     }
 
     /// The time of a Falcon queue pair, or of the NIC, has come; or of nobody, by now.

@@ -142,9 +142,13 @@ impl Qp {
             nic.wake_waiting();
         }
         let Link { connection, mapping, .. } = &mut *link;
+        connection.set_room(core.peers.room(self.far_end()));
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         let leaving = connection.transmit_into(verbs.core.now, &mut nic.out.packet, &mut nic.resources, &mut verbs);
         let made = leaving.is_some();
+        if core.peers.is_any() {
+            self.use_room(core, &mut link, leaving.as_ref());
+        }
         if let Some(leaving) = leaving {
             self.put_out(core, nic, &mut link, leaving);
             self.enlist_if_needed(core, nic, &mut link);
@@ -264,12 +268,17 @@ impl Qp {
         self.state == QpState::Error && self.responder.refused.is_some()
     }
 
-    /// Puts the connection back, ends what has ended, and sees that it wakes in time. What is due already is looked at
-    /// when its turn in the ring comes, if it `has_turn`; when that was in vain, at once.
+    /// Puts the connection back, ends what has ended, and sees that it wakes in time. Answers that are due already leave
+    /// when its turn in the ring comes, if it `has_turn`. Nothing else waits for that: where the line is busy, a queue
+    /// pair may be in the ring for ever.
     #[inline]
-    fn rest(&mut self, core: &mut Core, nic: &mut Nic, link: Box<Link>, has_turn: bool) {
-        let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
-        let timeout = timeout.min(link.mapping.requests.watch);
+    fn rest(&mut self, core: &mut Core, nic: &mut Nic, mut link: Box<Link>, has_turn: bool) {
+        if core.peers.is_any() {
+            self.count_room(core, &mut link);
+        }
+        let expiry = link.connection.expiry().map_or(Deadline::NEVER, Deadline::at);
+        let expiry = expiry.min(link.mapping.requests.watch);
+        let timeout = link.connection.delivery().answer_due().map_or(expiry, |due| expiry.min(Deadline::at(due)));
         let is_dead = link.connection.is_dead();
         let is_over = is_dead || !self.state.receives();
         let Some(falcon) = self.extra.falcon_mut() else { return };
@@ -281,7 +290,7 @@ impl Qp {
         if timeout >= falcon.alarms[0] {
             return;
         }
-        if timeout.is_due(core.now) && (has_turn || falcon.queued) {
+        if timeout.is_due(core.now) && !expiry.is_due(core.now) && (has_turn || falcon.queued) {
             return self.enlist(nic);
         }
         self.arm_falcon(core, timeout);

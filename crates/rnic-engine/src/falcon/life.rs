@@ -12,6 +12,7 @@ use rnic_policy::{FalconIsolation, FalconOrdering, FalconShape};
 use rnic_wire::falcon::{Cid, FlowLabel, Rsn, UlpProtocol, WindowBases};
 
 use super::request::Requests;
+use super::room::Room;
 use super::serve::Serving;
 use super::upper::{Untouched, Verbs, handle};
 use super::{ALARMS_MAX, Link, Mapping, Nic, TIMER_ENTRIES};
@@ -105,7 +106,7 @@ impl Qp {
         let serving = Serving::new(shape.outstanding * 2);
         let requests = Requests::new(self.requester.queue.limit());
         let mapping = Mapping { ordering: shape.ordering, errors: shape.errors, requests, serving };
-        Box::new(Link { connection, adaptive, mapping })
+        Box::new(Link { connection, adaptive, mapping, room: Room::default() })
     }
 
     fn delivery_config(&self, shape: &FalconShape, first_rsn: [Rsn; 2]) -> DeliveryConfig {
@@ -158,7 +159,8 @@ impl Qp {
     pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         let slot = self.slot;
-        let Link { connection, mapping, adaptive } = &mut *link;
+        self.leave_room(core, &link);
+        let Link { connection, mapping, adaptive, .. } = &mut *link;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));

@@ -26,6 +26,8 @@ pub struct Side {
     pub kept_most: usize,
     pub cq: CqId,
     pub qpn: Qpn,
+    /// Further queue pairs: [`Pair::connect_another`].
+    pub others: Vec<Qpn>,
     pub key: u32,
     pub pd: PdId,
     pub srq: Option<SrqId>,
@@ -130,31 +132,35 @@ impl Dma for Ram<'_> {
     }
 }
 
+fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAttributes {
+    QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq,
+        max_send_wr: setup.depth,
+        max_recv_wr: setup.depth,
+        max_send_sge: 4,
+        max_recv_sge: 4,
+        signal_all: setup.signal_all,
+        service: Service::ReliableConnection,
+        transport: Arc::clone(&setup.transport),
+        number: None,
+    }
+}
+
 impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
         let pd = engine.create_pd();
         let cq = engine.create_cq(8_192).expect("a legal size");
         let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
-        let attributes = QpAttributes {
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq,
-            max_send_wr: setup.depth,
-            max_recv_wr: setup.depth,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            signal_all: setup.signal_all,
-            service: Service::ReliableConnection,
-            transport: Arc::clone(&setup.transport),
-            number: None,
-        };
-        let qpn = engine.create_qp(&attributes).expect("legal attributes");
+        let qpn = engine.create_qp(&attributes(setup, pd, cq, srq)).expect("legal attributes");
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
         let key = engine.register(region).expect("a legal region").0;
         let memory = (0..MEMORY).map(|index| (index * 7 + index / 256 + secret as usize) as u8).collect();
-        Self { engine, memory, kept: BTreeMap::new(), kept_most: 0, cq, qpn, key, pd, srq, done: Vec::new() }
+        let (kept, others, done) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { engine, memory, kept, kept_most: 0, cq, qpn, others, key, pd, srq, done }
     }
 
     /// Each end begins to count at a number of its own.
@@ -163,6 +169,10 @@ impl Side {
     }
 
     pub fn begin_receiving(&mut self, setup: &Setup, dest_qpn: Qpn, me: usize) {
+        self.begin_receiving_on(self.qpn, setup, dest_qpn, me);
+    }
+
+    fn begin_receiving_on(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn, me: usize) {
         let connection = QpConnection {
             peer: PeerId(1 - me as u32),
             dest_qpn,
@@ -171,14 +181,18 @@ impl Side {
             min_rnr_timer: RnrTimer::from_code(1),
             max_dest_rd_atomic: setup.reads,
         };
-        self.engine.modify_to_init(self.qpn).expect("from reset");
-        self.engine.modify_to_rtr(self.qpn, &connection).expect("from init");
+        self.engine.modify_to_init(qpn).expect("from reset");
+        self.engine.modify_to_rtr(qpn, &connection).expect("from init");
     }
 
     pub fn begin_sending(&mut self, now: Time, setup: &Setup, me: usize) {
+        self.begin_sending_on(self.qpn, now, setup, me);
+    }
+
+    fn begin_sending_on(&mut self, qpn: Qpn, now: Time, setup: &Setup, me: usize) {
         let Setup { retry_count, rnr_retry, reads: max_rd_atomic, .. } = *setup;
         let timing = QpTiming { sq_psn: Self::psn(me), retry_count, rnr_retry, max_rd_atomic };
-        self.engine.modify_to_rts(now, self.qpn, &timing).expect("from ready to receive");
+        self.engine.modify_to_rts(now, qpn, &timing).expect("from ready to receive");
     }
 
     pub fn sge(&self, addr: u64, len: u32) -> Sge {
@@ -187,6 +201,12 @@ impl Side {
 
     pub fn try_post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], flags: SendFlags) -> Result<(), PostError> {
         self.engine.post_send(self.qpn, &SendRequest { wr_id, op, sges, flags })
+    }
+
+    /// Posts to queue pair `qpn`, which may be another one.
+    pub fn post_on(&mut self, qpn: Qpn, wr_id: u64, op: SendOp, addr: u64, len: u32) {
+        let request = SendRequest { wr_id, op, sges: &[self.sge(addr, len)], flags: SendFlags::empty() };
+        self.engine.post_send(qpn, &request).expect("room");
     }
 
     pub fn post(&mut self, wr_id: u64, op: SendOp, addr: u64, len: u32) {
@@ -249,6 +269,20 @@ impl Pair {
         Self { ends, now: Time::from_us(100), wire, order: 0, log, keeps_log: true, sent: 0, fate }
     }
 
+    /// Makes another queue pair at each end, and connects them.
+    pub fn connect_another(&mut self, setup: &Setup) -> [Qpn; 2] {
+        let numbers = [0, 1].map(|end| {
+            let Side { engine, others, pd, cq, srq, .. } = &mut self.ends[end];
+            others.push(engine.create_qp(&attributes(setup, *pd, *cq, *srq)).expect("legal attributes"));
+            others[others.len() - 1]
+        });
+        for end in [0, 1] {
+            self.ends[end].begin_receiving_on(numbers[end], setup, numbers[1 - end], end);
+            self.ends[end].begin_sending_on(numbers[end], self.now, setup, end);
+        }
+        numbers
+    }
+
     pub fn set_fate(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
         self.fate = Box::new(fate);
     }
@@ -266,7 +300,8 @@ impl Pair {
                 else {
                     break;
                 };
-                assert_eq!((peer, qpn), (PeerId(1 - from as u32), self.ends[from].qpn));
+                assert_eq!(peer, PeerId(1 - from as u32));
+                assert!(qpn == self.ends[from].qpn || self.ends[from].others.contains(&qpn));
                 let mut payload = Vec::new();
                 for segment in self.ends[from].engine.segments() {
                     let start = segment.local as usize;

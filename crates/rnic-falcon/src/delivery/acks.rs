@@ -100,6 +100,7 @@ impl Delivery {
             NackCode::NotReady { timeout } => {
                 let wait = self.waits.rto.max(timeout.wait());
                 tx.unmark(seq);
+                tx.hold(seq);
                 let sent = tx.sent_mut(seq);
                 (sent.not_before, sent.timeouts) = (now + wait, 0);
                 tx.timer = tx.timer.min(now + wait);

@@ -8,6 +8,10 @@
 //! < `ncwnd` |
 //! | Pull Data | number < base + `fcwnd` | the same |
 //!
+//! Beside these, whoever drives the connection may bound what is under way to the peer's host, over all connections
+//! ([`Delivery::set_room`](super::Delivery::set_room)): the sources have adapters at both ends, whose receive buffers
+//! are the resources of the transaction layer; a socket's buffer is none of them. What is sent again takes no room.
+//!
 //! Both windows count per sequence space (so do the specification's formulas; up to twice `fcwnd` may be under way),
 //! and `fcwnd` is the sum of the flows' (F-25). A window below one packet lets one out, and pacing does the rest: a
 //! packet leaves no sooner than the packet gap after an acknowledgement opened its window, and after the packet
@@ -27,6 +31,8 @@ pub(crate) struct Limits {
     pub(crate) packet_gap: Duration,
     /// When the last packet left.
     pub(crate) departed: Time,
+    /// Packets that the peer's host has room for, beyond those under way.
+    pub(crate) room: u64,
 }
 
 impl Limits {

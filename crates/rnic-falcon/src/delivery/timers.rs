@@ -45,13 +45,29 @@ impl Delivery {
     /// [`Delivery::deadline`] without [`Delivery::departure`].
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
+        match (self.answer_due(), self.expiry()) {
+            (Some(answer), Some(expiry)) => Some(answer.min(expiry)),
+            (answer, expiry) => answer.or(expiry),
+        }
+    }
+
+    /// When an acknowledgement or a NACK is due: it leaves when [`Delivery::transmit`] is called.
+    #[inline]
+    pub fn answer_due(&self) -> Option<Time> {
         if self.dead {
             return None;
         }
-        if !self.nacks.is_empty() {
-            return Some(Time::ZERO);
+        let due = if self.nacks.is_empty() { self.echo.deadline() } else { Time::ZERO };
+        (due < NEVER).then_some(due)
+    }
+
+    /// When [`Delivery::expire`] is to be called, whether packets leave meanwhile or not.
+    #[inline]
+    pub fn expiry(&self) -> Option<Time> {
+        if self.dead {
+            return None;
         }
-        let mut due = self.echo.deadline();
+        let mut due = self.probe_due();
         let [requests, data] = &self.tx;
         if !requests.is_idle() {
             due = due.min(requests.timer).min(requests.of_age);
@@ -59,7 +75,6 @@ impl Delivery {
         if !data.is_idle() {
             due = due.min(data.timer).min(data.of_age);
         }
-        due = due.min(self.probe_due());
         (due < NEVER).then_some(due)
     }
 

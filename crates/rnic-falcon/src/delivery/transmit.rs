@@ -81,7 +81,7 @@ impl Delivery {
         {
             return Some(answer);
         }
-        self.paced_until = NEVER;
+        (self.paced_until, self.lacks_room) = (NEVER, false);
         let is_fair = self.has_repeated && self.limits.packet_gap > Duration::ZERO;
         if is_fair || self.tx[0].has_marks() || self.tx[1].has_marks() {
             return self.transmit_repairing(now, packet, upper);
@@ -131,6 +131,10 @@ impl Delivery {
         if !open.any() {
             return None;
         }
+        if self.limits.room == 0 {
+            self.lacks_room = upper.has_next();
+            return None;
+        }
         let context = upper.put_next(now, open, packet)?;
         let body = &packet.body;
         assert!(open.admits(body), "the upper layer sends {body:?} through a closed gate");
@@ -142,7 +146,8 @@ impl Delivery {
         let rsn = body.rsn().expect("requests and data have one");
         let flow = self.flows.choose(now, &self.config.policies.paths);
         self.flows.get_mut(flow).outstanding += 1;
-        let ask = self.requester.ask(&self.config.ack_request, fcwnd);
+        // The last that there is room for: the next waits for the answer.
+        let ask = self.requester.ask(&self.config.ack_request, fcwnd) | (self.limits.room == 1);
         let transmissions = 1;
         let sent = Sent { first: now, last: now, context, rsn, transmissions, flow, kind, ..Sent::default() };
         let seq = self.tx[window].push(sent);
@@ -216,6 +221,7 @@ impl Delivery {
     ) -> Leaving {
         let tx = &mut self.tx[window];
         tx.unmark(seq);
+        tx.unhold(seq);
         let sent = tx.sent_mut(seq);
         (sent.last, sent.not_before, sent.again) = (now, Time::ZERO, true);
         sent.transmissions = sent.transmissions.saturating_add(1);

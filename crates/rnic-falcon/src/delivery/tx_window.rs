@@ -58,6 +58,8 @@ pub(crate) struct Sent {
     pub(crate) replaced: bool,
     /// It counts as an outstanding retransmission.
     pub(crate) again: bool,
+    /// Its receiver has said that it is not ready, and it waits to be sent again.
+    pub(crate) held: bool,
 }
 
 // There is one for each packet under way, and looking for losses goes through them.
@@ -73,6 +75,8 @@ pub(crate) struct TxWindow {
     /// What an acknowledgement has said to have arrived, from the base on.
     arrived: AnyRing,
     arrivals: u32,
+    /// Packets that are held, and not among those that have arrived.
+    held: u32,
     /// What is to be sent again, from the base on; made with the first.
     marked: Option<Box<Marked>>,
     marks: u32,
@@ -113,6 +117,7 @@ impl TxWindow {
             ring: Box::default(),
             arrived: AnyRing::with_bits(bits),
             arrivals: 0,
+            held: 0,
             marked: None,
             marks: 0,
             outstanding: 0,
@@ -147,6 +152,12 @@ impl TxWindow {
     #[inline]
     pub(crate) fn span(&self) -> u64 {
         self.next.since(self.base)
+    }
+
+    /// Packets that have left and are not known to have arrived.
+    #[inline]
+    pub(crate) fn under_way(&self) -> u64 {
+        self.span() - u64::from(self.arrivals + self.held)
     }
 
     #[inline]
@@ -206,6 +217,7 @@ impl TxWindow {
     #[inline]
     pub(crate) fn pop(&mut self) -> Sent {
         let sent = *self.sent(self.base);
+        self.held -= u32::from(sent.held);
         if self.arrivals > 0 {
             self.arrivals -= u32::from(self.arrived.test(0));
             self.arrived.advance(1);
@@ -244,6 +256,7 @@ impl TxWindow {
         }
         if offset < u64::from(self.arrived.bits()) && self.arrived.set(offset as u32) {
             self.arrivals += 1;
+            self.unhold(seq);
             // The peer lives.
             self.sent_mut(seq).timeouts = 0;
             if self.is_marked(seq) {
@@ -251,6 +264,24 @@ impl TxWindow {
                 self.timer = Time::ZERO;
                 self.unmark(seq);
             }
+        }
+    }
+
+    /// The receiver was not ready for packet `seq`: it is on no link and in no buffer until it is sent again.
+    pub(crate) fn hold(&mut self, seq: Seq) {
+        if !self.has_arrived(seq) && !self.sent(seq).held {
+            self.sent_mut(seq).held = true;
+            self.held += 1;
+        }
+    }
+
+    /// Packet `seq` leaves again, or is known to have arrived.
+    #[inline]
+    pub(crate) fn unhold(&mut self, seq: Seq) {
+        let sent = self.sent_mut(seq);
+        if sent.held {
+            sent.held = false;
+            self.held -= 1;
         }
     }
 
