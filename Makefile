@@ -32,6 +32,7 @@ test: ## everything that must hold: format, lints, every test of the workspace
 	scripts/link-verbs debug
 	cargo test --workspace --locked --no-fail-fast
 	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain
+	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain --transport falcon
 
 lint: ## format and clippy, warnings are errors
 	cargo fmt --all --check
@@ -54,7 +55,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-
 fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets
 	cargo test --release --package rnic-conformance --test long --locked -- --ignored --test-threads=2 falcon
 
-test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--only ib_write"]
+test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]
 	@scripts/setup apps
 	cargo run --release --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/release $(APPS)
 

@@ -57,17 +57,25 @@ pub struct Place {
     conditions: Conditions,
     /// Copies of the command and the libraries, readable for everybody.
     programs: TempDir,
+    /// The transport of reliable connections, if it is not the conditions' usual one.
+    transport: Option<String>,
     /// Flags of `rnic run` from the command line.
     flags: Vec<String>,
     namespaces: Option<Namespaces>,
 }
 
 impl Place {
-    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it.
+    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it, with another
+    /// `transport` than usual if one is named.
     ///
     /// # Errors
     /// When the command is not there, or the system does not let us.
-    pub fn prepare(conditions: Conditions, bin: &Path, flags: Vec<String>) -> Result<Self, PlaceError> {
+    pub fn prepare(
+        conditions: Conditions,
+        bin: &Path,
+        transport: Option<String>,
+        flags: Vec<String>,
+    ) -> Result<Self, PlaceError> {
         let programs = TempDir::with_prefix("rnic-apps-")?;
         fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755))?;
         let missing = |what: &Path| PlaceError(format!("{} is not there: run `make build` first", what.display()));
@@ -85,7 +93,7 @@ impl Place {
         }
         std::os::unix::fs::symlink("libibverbs.so.1", libraries.join("librdmacm.so.1"))?;
         let namespaces = if conditions == Conditions::Confined { Some(Namespaces::make()?) } else { None };
-        Ok(Self { conditions, programs, flags, namespaces })
+        Ok(Self { conditions, programs, transport, flags, namespaces })
     }
 
     /// The conditions.
@@ -120,8 +128,12 @@ impl Place {
             }
         };
         command.arg("run");
-        if self.conditions == Conditions::Lossy {
-            command.args(["--transport", "irn", "--loss", "1%", "--reorder", "5%", "--seed", "7"]);
+        let is_lossy = self.conditions == Conditions::Lossy;
+        if let Some(transport) = self.transport.as_deref().or(is_lossy.then_some("irn")) {
+            command.args(["--transport", transport]);
+        }
+        if is_lossy {
+            command.args(["--loss", "1%", "--reorder", "5%", "--seed", "7"]);
         }
         command.args(&self.flags).arg("--").env("RNIC_LIBRARY_DIR", self.programs.path().join("lib/rnic"));
         command.env("HOME", self.programs.path());

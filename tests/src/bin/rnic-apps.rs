@@ -23,6 +23,9 @@ struct Args {
     /// Only the cases that `make test` runs
     #[arg(long)]
     quick: bool,
+    /// The transport of reliable connections, instead of the usual one
+    #[arg(long)]
+    transport: Option<String>,
     /// A flag for `rnic run`, e.g. --flag=--bypass=off; may be repeated
     #[arg(long)]
     flag: Vec<String>,
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
         |conditions: &&Conditions| args.under.is_empty() || args.under.iter().any(|name| name == conditions.name());
     let mut counts = [0; 3];
     for conditions in Conditions::ALL.iter().filter(wanted) {
-        let place = match Place::prepare(*conditions, &args.bin, args.flag.clone()) {
+        let place = match Place::prepare(*conditions, &args.bin, args.transport.clone(), args.flag.clone()) {
             Ok(place) => place,
             Err(error) => {
                 let _ = writeln!(out, "{:9} {:34} cannot be run: {error}", conditions.name(), "");
