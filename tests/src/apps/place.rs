@@ -65,8 +65,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it, with another
-    /// `transport` than usual if one is named.
+    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it, with
+    /// another `transport` than usual if one is named.
     ///
     /// # Errors
     /// When the command is not there, or the system does not let us.
