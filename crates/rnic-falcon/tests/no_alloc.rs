@@ -25,8 +25,6 @@ fn an_idle_delivery_layer_is_small() {
     assert!((400..600).contains(&beside), "{beside} bytes beside it");
     drop(delivery);
     assert_eq!(heap::live_bytes(), before);
-    // Not before: what a test prints is kept in memory.
-    println!("{size} bytes and {beside} beside it");
 }
 
 #[test]
