@@ -157,7 +157,13 @@ fn nothing_is_allocated_by_falcon() {
         &[],
         // From here on, windows that have their size soon: their rings double when more is under way than ever before.
         &[("flows", "4"), ("fae_interface", "234ns"), ("fae_work", "66ns"), ("tx_window", "64")],
-        &[("ordering", "weak"), ("recovery", "ooo-distance"), ("resources", "3"), ("tx_window", "32")],
+        &[
+            ("ordering", "weak"),
+            ("recovery", "ooo-distance"),
+            ("resources", "3"),
+            ("tx_window", "32"),
+            ("outstanding", "16"),
+        ],
         &[("ordering", "unordered"), ("errors", "complete-in-error"), ("isolation", "static"), ("tx_window", "32")],
     ];
     for options in variants {

@@ -131,6 +131,10 @@ impl Qp {
             return false;
         }
         let Some(mut link) = self.take_link(core, nic, None) else { return false };
+        // Where the line is busy, a queue pair may be in the ring for ever, and no other moment comes.
+        if link.connection.expiry().is_some_and(|due| due <= core.now) {
+            self.expire(core, nic, &mut link);
+        }
         self.serve(core, nic, &mut link);
         let Link { connection, mapping, .. } = &mut *link;
         let handed = self.hand_in(core, nic, connection, mapping);
@@ -212,7 +216,16 @@ impl Qp {
     /// Something may be due.
     pub(crate) fn tick_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
-        let Link { connection, mapping, .. } = &mut *link;
+        self.expire(core, nic, &mut link);
+        consult(core, nic, &mut link);
+        self.enlist(nic);
+        self.rest(core, nic, link, true);
+    }
+
+    /// Does what is due.
+    #[inline(never)]
+    fn expire(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
+        let Link { connection, mapping, .. } = link;
         let now = core.now;
         let before = connection.delivery().counters().timeouts;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
@@ -221,9 +234,6 @@ impl Qp {
         self.stats.timeouts += timeouts as u32;
         core.stats.timeouts += timeouts;
         self.watch_target(core, mapping, connection);
-        consult(core, nic, &mut link);
-        self.enlist(nic);
-        self.rest(core, nic, link, true);
     }
 
     /// An answer of the adaptive engine has come, or the time to send.
@@ -268,17 +278,15 @@ impl Qp {
         self.state == QpState::Error && self.responder.refused.is_some()
     }
 
-    /// Puts the connection back, ends what has ended, and sees that it wakes in time. Answers that are due already leave
-    /// when its turn in the ring comes, if it `has_turn`. Nothing else waits for that: where the line is busy, a queue
-    /// pair may be in the ring for ever.
+    /// Puts the connection back, ends what has ended, and sees that it wakes in time. What is due already is looked at
+    /// when its turn in the ring comes, if it `has_turn`; when that was in vain, at once.
     #[inline]
     fn rest(&mut self, core: &mut Core, nic: &mut Nic, mut link: Box<Link>, has_turn: bool) {
         if core.peers.is_any() {
             self.count_room(core, &mut link);
         }
-        let expiry = link.connection.expiry().map_or(Deadline::NEVER, Deadline::at);
-        let expiry = expiry.min(link.mapping.requests.watch);
-        let timeout = link.connection.delivery().answer_due().map_or(expiry, |due| expiry.min(Deadline::at(due)));
+        let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
+        let timeout = timeout.min(link.mapping.requests.watch);
         let is_dead = link.connection.is_dead();
         let is_over = is_dead || !self.state.receives();
         let Some(falcon) = self.extra.falcon_mut() else { return };
@@ -290,7 +298,7 @@ impl Qp {
         if timeout >= falcon.alarms[0] {
             return;
         }
-        if timeout.is_due(core.now) && !expiry.is_due(core.now) && (has_turn || falcon.queued) {
+        if timeout.is_due(core.now) && (has_turn || falcon.queued) {
             return self.enlist(nic);
         }
         self.arm_falcon(core, timeout);
