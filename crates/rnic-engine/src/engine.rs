@@ -9,6 +9,7 @@ mod table;
 
 use rnic_base::{Psn, Time};
 use rnic_policy::PathLabel;
+use rnic_wire::falcon::PacketType;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 use crate::completion::Completion;
@@ -52,6 +53,18 @@ pub enum TransmitKind {
 }
 
 impl TransmitKind {
+    /// That of a packet of Falcon.
+    #[inline]
+    pub const fn of_falcon(packet: PacketType, again: bool) -> Self {
+        match (packet, again) {
+            (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => Self::Ack,
+            (PacketType::PullData, false) => Self::Response,
+            (PacketType::PullData, true) => Self::ResponseAgain,
+            (_, false) => Self::Request,
+            (_, true) => Self::RequestAgain,
+        }
+    }
+
     /// Whether the packet has been sent before.
     pub fn is_retransmission(self) -> bool {
         matches!(self, Self::RequestAgain | Self::ResponseAgain)

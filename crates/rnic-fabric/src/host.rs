@@ -154,10 +154,8 @@ impl Host {
     #[cold]
     #[inline(never)]
     fn run_special(&mut self, horizon: Time, network: &mut Network) {
-        if self.nvme.is_some() {
-            return self.run_with_nvme(horizon, network);
-        }
         match self.falcon {
+            _ if self.nvme.is_some() => self.turn::<nvme::WithNvme>(horizon, network),
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
             Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),
             None => self.turn::<nic::WithNic>(horizon, network),

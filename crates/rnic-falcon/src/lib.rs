@@ -19,6 +19,7 @@
 pub mod adaptive;
 pub mod connection;
 pub mod delivery;
+mod profile;
 pub mod resources;
 pub mod seam;
 pub mod transaction;

@@ -172,13 +172,7 @@ impl Qp {
         out.label = label;
         out.from = self.number;
         out.peer = self.extra.falcon().map_or(PeerId::NOBODY, |falcon| falcon.peer);
-        out.kind = match (packet.body.packet_type(), again) {
-            (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => TransmitKind::Ack,
-            (PacketType::PullData, false) => TransmitKind::Response,
-            (PacketType::PullData, true) => TransmitKind::ResponseAgain,
-            (_, false) => TransmitKind::Request,
-            (_, true) => TransmitKind::RequestAgain,
-        };
+        out.kind = TransmitKind::of_falcon(packet.body.packet_type(), again);
         core.segments.clear();
         let Some(context) = context else {
             core.stats.acks_sent += 1;

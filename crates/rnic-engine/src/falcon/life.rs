@@ -4,11 +4,10 @@
 
 use rnic_base::{Psn32, Seq};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
-use rnic_falcon::delivery::{DeliveryConfig, OutOfWindowRule};
-use rnic_falcon::resources::Amount;
+use rnic_falcon::delivery::DeliveryConfig;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::transaction::{Ordering, TransactionConfig};
-use rnic_policy::{FalconIsolation, FalconOrdering, FalconShape};
+use rnic_policy::{FalconOrdering, FalconShape};
 use rnic_wire::falcon::{Cid, FlowLabel, Rsn, UlpProtocol, WindowBases};
 
 use super::request::Requests;
@@ -95,7 +94,7 @@ impl Qp {
             mtu,
             outstanding: shape.outstanding,
             timeout: TRANSACTION_TIMEOUT,
-            isolation: isolation_of(&shape, u32::from(mtu), nic),
+            isolation: Isolation::of(&shape, u32::from(mtu), nic.resources.config()),
         };
         let delivery = self.delivery_config(&shape, first_rsn);
         let config = ConnectionConfig { transactions, delivery, first_rsn };
@@ -111,17 +110,11 @@ impl Qp {
 
     fn delivery_config(&self, shape: &FalconShape, first_rsn: [Rsn; 2]) -> DeliveryConfig {
         let [ours, theirs]: [Psn32; 2] = first_rsn;
-        let profile = &self.transport.profile;
         let hash = self.flow_hash();
-        let mut config = DeliveryConfig::new(profile.recovery, profile.paths);
+        let mut config = DeliveryConfig::of(&self.transport.profile, shape);
         config.cid = Cid::new(self.dest_qpn.get());
         (config.first_sent, config.first_received) = ([ours; 2], [theirs; 2]);
-        (config.request_window, config.data_window) = (shape.request_window, shape.data_window);
-        config.tx_window = shape.tx_window;
-        config.out_of_window = if shape.drops_beyond { OutOfWindowRule::Drop } else { OutOfWindowRule::Keep };
-        (config.coalesce_count, config.coalesce_timeout) = (shape.coalesce_count, shape.coalesce_timeout);
         config.ordered = shape.ordering == FalconOrdering::Ordered;
-        (config.flows, config.accept_stale) = (shape.flows, shape.flows > 1);
         config.attempts_max = self.attempts_max();
         config.flow_hash = hash;
         config.labels = core::array::from_fn(|flow| {
@@ -176,17 +169,5 @@ fn ordering_of(shape: &FalconShape) -> Ordering {
     match shape.ordering {
         FalconOrdering::Ordered => Ordering::Ordered,
         FalconOrdering::Weak | FalconOrdering::Unordered => Ordering::Unordered,
-    }
-}
-
-fn isolation_of(shape: &FalconShape, mtu: u32, nic: &Nic) -> Isolation {
-    match shape.isolation {
-        FalconIsolation::None => Isolation::None,
-        FalconIsolation::Dynamic => Isolation::Dynamic,
-        FalconIsolation::Static => {
-            let units = nic.resources.config().units;
-            let packets = shape.isolation_packets;
-            Isolation::Static(Amount { packets, buffers: packets.saturating_mul(mtu.div_ceil(units.tx)) })
-        }
     }
 }

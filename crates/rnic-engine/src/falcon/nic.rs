@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Time};
-use rnic_fae::{Erased, Filter, Latency, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::adaptive::AdaptiveEngine;
 use rnic_falcon::delivery::Wheel;
 use rnic_falcon::resources::zone::Zones;
 use rnic_falcon::resources::{Amount, ResourceConfig, Resources};
@@ -141,16 +140,7 @@ impl Nic {
         let known = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
         known.unwrap_or_else(|| {
             let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
-            let (interface, work) = (shape.fae_interface, shape.fae_work);
-            let is_instant = interface == rnic_base::Duration::ZERO && work == interface;
-            let placement = Placement {
-                latency: (!is_instant).then_some(Latency { interface, work }),
-                queue: EVENTS_MAX,
-                filter: Filter::open(EVENTS_MAX),
-            };
-            let config = ProcessorConfig { form: AdaptiveEngine::FORM, connections: 0, line_rate, mtu };
-            let program = Erased(transport.profile.control);
-            let engine = AdaptiveEngine::new(program, &config, &placement);
+            let engine = AdaptiveEngine::of(&transport.profile, shape, line_rate, mtu);
             self.adaptives.push((Arc::clone(transport), engine.expect("the profile has been checked")));
             self.adaptives.len() - 1
         })
@@ -223,6 +213,3 @@ const WHEEL_FIRST: usize = 16;
 
 /// Bytes of a transaction at most: the largest MTU and its headers.
 const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;
-
-/// Events that can wait for an adaptive engine behind a latency: at 15 million a second, a quarter of a millisecond's.
-const EVENTS_MAX: usize = 4_096;

@@ -4,8 +4,9 @@
 //! layers. The engine of such a host has nothing to do: it maps verbs, and NVMe has none. A connection, what the
 //! connections of a NIC share, and the link are driven here as the engine drives its own.
 //!
-//! Each client has one connection, with a target of its own; all targets share the drive, and are asked in turn. At one
-//! instant a host first receives or lets timers act, then the drive, then posts and advances, then sends.
+//! Each client has one connection, with a target of its own; all targets share the drive, and are asked in turn.
+//! After a packet has come, or timers have acted, the drive works, commands are posted and units handed on, and a packet
+//! leaves.
 //!
 //! Deviations: payload is not carried (the bytes of a run are `rnic-nvme`'s tests'); paced connections are looked for
 //! among all ends instead of on a wheel, for a host has a few.
@@ -14,22 +15,22 @@ mod load;
 
 use rnic_base::{BitRate, Duration, RandomStreams, Serial, Time};
 use rnic_engine::{FalconTransmit, PeerId, TransmitKind};
-use rnic_fae::{Erased, Filter, Latency, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::adaptive::AdaptiveEngine;
 use rnic_falcon::connection::{Connection, ConnectionConfig};
-use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure, OutOfWindowRule, Reception};
+use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure, Reception};
 use rnic_falcon::resources::threshold::Isolation;
-use rnic_falcon::resources::{Amount, ResourceConfig, Resources};
+use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Completion, Ordering, PullReply, PushReply, Request, TransactionConfig, UpperLayer};
 use rnic_nvme::device::Io;
 use rnic_nvme::layout::{Chunk, Geometry};
 use rnic_nvme::{
     Attached, Device, Extent, HostMemory, Initiator, InitiatorConfig, Layout, Media, Span, Target, TargetConfig, UNIT,
 };
-use rnic_policy::{FalconIsolation, FalconShape, Profile};
+use rnic_policy::{FalconShape, Profile};
 use rnic_wire::Qpn;
-use rnic_wire::falcon::{Cid, FlowLabel, Packet, PacketType, Rsn, UlpProtocol};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol};
 
+use super::turn::Steps;
 use super::{Host, Sessions};
 use crate::agenda::NEVER;
 use crate::check::Violations;
@@ -55,6 +56,8 @@ pub(crate) struct NvmeSide {
     flows: u8,
     /// Whose turn it is to send, and to be advanced.
     turn: usize,
+    /// When something is due.
+    timer: Time,
     pub(crate) counts: NvmeCounts,
 }
 
@@ -99,6 +102,31 @@ impl Media for Nowhere {
     fn forget(&mut self, _: Rsn) {}
 }
 
+/// A host that does NVMe.
+pub(super) struct WithNvme;
+
+impl Steps for WithNvme {
+    fn due(host: &Host) -> Time {
+        host.nvme.as_ref().map_or(NEVER, |side| side.timer)
+    }
+
+    fn act(host: &mut Host, now: Time, _: &mut Network) {
+        host.nvme.as_mut().expect(ONLY).expire(now);
+    }
+
+    fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network) {
+        host.arrive_with_nvme(now, entry, network);
+    }
+
+    fn offer(host: &mut Host, now: Time, network: &mut Network) {
+        let Host { nvme, sessions, violations, .. } = host;
+        nvme.as_mut().expect(ONLY).work(now, sessions, violations);
+        host.offer_nvme(now, network);
+    }
+}
+
+const ONLY: &str = "only hosts with NVMe come here";
+
 /// What stands on a connection.
 enum Above<'a> {
     Initiator(Attached<'a, Initiator, Nowhere>),
@@ -142,7 +170,8 @@ impl NvmeParts<'_> {
     pub(crate) fn side(&self, host: u32, distances: Distances) -> Option<NvmeSide> {
         let plan = self.plan;
         let shape = self.profile.protocol.falcon().expect("the plan was checked");
-        let mut adaptive = self.adaptive(shape);
+        let adaptive = AdaptiveEngine::of(self.profile, shape, self.line_rate, UNIT);
+        let mut adaptive = adaptive.expect("the profile was checked");
         let resources = Resources::new(ResourceConfig::GBPS_200);
         let random = || self.streams.stream(&format!("workload/nvme/host-{host}"));
         let (role, load, peers) = if let Some(client) = plan.client(host) {
@@ -167,52 +196,28 @@ impl NvmeParts<'_> {
         };
         let ends = peers.into_iter().enumerate().map(end).collect();
         let (flows, counts) = (shape.flows, NvmeCounts::default());
-        Some(NvmeSide { role, load, ends, resources, adaptive, distances, flows, turn: 0, counts })
-    }
-
-    fn adaptive(&self, shape: &FalconShape) -> AdaptiveEngine {
-        let (interface, work) = (shape.fae_interface, shape.fae_work);
-        let is_instant = interface == Duration::ZERO && work == Duration::ZERO;
-        let placement = Placement {
-            latency: (!is_instant).then_some(Latency { interface, work }),
-            queue: EVENTS_MAX,
-            filter: Filter::open(EVENTS_MAX),
-        };
-        let (form, line_rate) = (AdaptiveEngine::FORM, self.line_rate);
-        let config = ProcessorConfig { form, connections: 0, line_rate, mtu: UNIT };
-        AdaptiveEngine::new(Erased(self.profile.control), &config, &placement).expect("the profile was checked")
+        Some(NvmeSide { role, load, ends, resources, adaptive, distances, flows, turn: 0, timer: NEVER, counts })
     }
 
     /// The end at `host` of a connection; the other side calls its own `theirs`.
     fn connection(&self, shape: &FalconShape, resources: &Resources, host: u32, theirs: u32) -> ConnectionConfig {
         let mtu = UNIT + HEADERS_MAX;
-        let isolation = match shape.isolation {
-            FalconIsolation::None => Isolation::None,
-            FalconIsolation::Dynamic => Isolation::Dynamic,
-            FalconIsolation::Static => {
-                let packets = shape.isolation_packets;
-                Isolation::Static(Amount { packets, buffers: packets * mtu.div_ceil(resources.config().units.tx) })
-            }
-        };
         let transactions = TransactionConfig {
             ordering: Ordering::Unordered,
             protocol: UlpProtocol::Nvme,
             mtu: mtu as u16,
             outstanding: shape.outstanding,
             timeout: TRANSACTION_TIMEOUT,
-            isolation,
+            isolation: Isolation::of(shape, mtu, resources.config()),
         };
         let mut labels = self.streams.stream(&format!("nvme/labels/{host}-{theirs}"));
-        let mut delivery = DeliveryConfig::new(self.profile.recovery, self.profile.paths);
-        delivery.cid = Cid::new(FIRST_CID + theirs);
-        delivery.ordered = false;
-        (delivery.request_window, delivery.data_window) = (shape.request_window, shape.data_window);
-        delivery.tx_window = shape.tx_window;
-        delivery.out_of_window = if shape.drops_beyond { OutOfWindowRule::Drop } else { OutOfWindowRule::Keep };
-        (delivery.coalesce_count, delivery.coalesce_timeout) = (shape.coalesce_count, shape.coalesce_timeout);
-        (delivery.flows, delivery.accept_stale) = (shape.flows, shape.flows > 1);
-        delivery.flow_hash = labels.bits();
-        delivery.labels = core::array::from_fn(|_| FlowLabel::new((labels.bits() >> 44) as u32));
+        let delivery = DeliveryConfig {
+            cid: Cid::new(FIRST_CID + theirs),
+            ordered: false,
+            flow_hash: labels.bits(),
+            labels: core::array::from_fn(|_| FlowLabel::new((labels.bits() >> 44) as u32)),
+            ..DeliveryConfig::of(self.profile, shape)
+        };
         let first_rsn = [Serial::new(0); 2];
         ConnectionConfig { transactions, delivery, first_rsn }
     }
@@ -346,14 +351,7 @@ impl NvmeSide {
             let departure = self.with(end, |connection, resources, above| connection.transmit(now, resources, above));
             let Some(Departure { packet, label, context, again }) = departure else { continue };
             self.turn = (end + 1) % count;
-            let is_response = packet.body.packet_type() == PacketType::PullData;
-            let kind = match (context.is_some(), is_response, again) {
-                (false, ..) => TransmitKind::Ack,
-                (true, false, false) => TransmitKind::Request,
-                (true, false, true) => TransmitKind::RequestAgain,
-                (true, true, false) => TransmitKind::Response,
-                (true, true, true) => TransmitKind::ResponseAgain,
-            };
+            let kind = TransmitKind::of_falcon(packet.body.packet_type(), again);
             let place = match (context.is_some(), again) {
                 (false, _) => &mut self.counts.acks,
                 (true, false) => &mut self.counts.sent,
@@ -373,7 +371,7 @@ impl NvmeSide {
     }
 
     /// When something is due; `free_at` is when the link takes the next packet, which an acknowledgement waits for.
-    fn timer(&self, now: Time, free_at: Time) -> Time {
+    fn next_timer(&self, now: Time, free_at: Time) -> Time {
         let timeouts = self.ends.iter().filter_map(|end| end.connection.timeout()).map(|at| at.max(free_at));
         let served = match &self.role {
             Role::Drive { device, .. } => device.next_done(),
@@ -405,32 +403,6 @@ impl Host {
         self.wake = Time::ZERO;
     }
 
-    /// Does everything that happens before `horizon`.
-    pub(super) fn run_with_nvme(&mut self, horizon: Time, network: &mut Network) {
-        loop {
-            let arrival = network.links.head(self.ring).time();
-            let now = arrival.min(self.timer).min(self.wake);
-            if now >= horizon {
-                network.agenda.set(self.node, now);
-                return;
-            }
-            self.stats.events += 1;
-            if arrival == now {
-                let key = network.links.head(self.ring);
-                let entry = network.links.pop(self.ring);
-                self.trace.word(key.word() ^ entry.trace_word());
-                self.arrive_with_nvme(now, &entry, network);
-            }
-            let Self { nvme, sessions, violations, .. } = self;
-            let side = nvme.as_mut().expect("only hosts with NVMe come here");
-            if self.timer == now {
-                side.expire(now);
-            }
-            side.work(now, sessions, violations);
-            self.offer_nvme(now, network);
-        }
-    }
-
     fn arrive_with_nvme(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if entry.is_pause_frame() {
             return self.heed_pause_frame(now, entry);
@@ -452,8 +424,8 @@ impl Host {
 
     /// Sends what can leave, and remembers when to look again.
     fn offer_nvme(&mut self, now: Time, network: &mut Network) {
-        let side = self.nvme.as_mut().expect("only hosts with NVMe come here");
-        (self.wake, self.timer) = (NEVER, NEVER);
+        let side = self.nvme.as_mut().expect(ONLY);
+        (self.wake, side.timer) = (NEVER, NEVER);
         if self.port.is_paused() {
             // Nothing could leave; who unpauses wakes.
             return;
@@ -467,7 +439,7 @@ impl Host {
         }
         let free_at = self.port.free_at;
         self.wake = if free_at > now { free_at } else { side.departure(now) };
-        self.timer = side.timer(now, free_at);
+        side.timer = side.next_timer(now, free_at);
     }
 }
 
@@ -482,7 +454,5 @@ const UNITS: u32 = 512;
 const HEADERS_MAX: u32 = 256;
 /// Packets end attempts; a transaction by itself never does.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(1_000_000);
-/// Events that can wait for an adaptive engine behind a latency.
-const EVENTS_MAX: usize = 4_096;
 /// What is due already waits for something else that happens: time goes on all the same.
 const STEP: Duration = Duration::from_ns(1);

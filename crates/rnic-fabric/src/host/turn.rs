@@ -1,6 +1,7 @@
 //! A host's turn: everything that happens at it before the horizon, in order of time.
 //!
-//! There are four kinds of hosts (with Falcon or without, with a modelled NIC or without), and one order of events.
+//! There are five kinds of hosts (with Falcon or without, each with a modelled NIC or without, and with NVMe over
+//! Falcon), and one order of events.
 //! What a kind does at each of them is its [`Steps`]. Each gets a loop of its own: nothing on the way of a packet asks
 //! which kind it is.
 

@@ -130,7 +130,7 @@ fn f36_alpha_concerns_one_connection() {
     assert!(!slow.pauses_data(Isolation::Dynamic, &resources), "responses have a threshold of their own");
     let held = Isolation::Static(Amount { packets: 4, buffers: 64 });
     assert!(fast.pauses_requests(held, &resources) && !fast.pauses_requests(Isolation::None, &resources));
-    assert_eq!([0, 3, 15].map(|shift| Alpha::from_shift(shift).of(4_096)), [32_768, 4_096, 1]);
+    assert_eq!([0, 3, 15].map(|shift| Alpha::from_shift(shift).share(4_096)), [32_768, 4_096, 1]);
 }
 
 /// F-18: the level that travels is the fuller of packets and buffers, smoothed.

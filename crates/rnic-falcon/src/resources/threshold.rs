@@ -32,16 +32,9 @@ impl Alpha {
         self.0
     }
 
-    /// That share of `free`, at least 1.
-    #[inline]
-    pub const fn of(self, free: u32) -> u32 {
-        let share = self.share(free);
-        if share > u32::MAX as u64 { u32::MAX } else { share as u32 + (share == 0) as u32 }
-    }
-
     /// That share of `free`, rounded down.
     #[inline]
-    const fn share(self, free: u32) -> u64 {
+    pub(super) const fn share(self, free: u32) -> u64 {
         ((free as u64) << 3) >> self.0
     }
 }
