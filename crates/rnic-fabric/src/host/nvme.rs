@@ -5,8 +5,8 @@
 //! connections of a NIC share, and the link are driven here as the engine drives its own.
 //!
 //! Each client has one connection, with a target of its own; all targets share the drive, and are asked in turn.
-//! After a packet has come, or timers have acted, the drive works, commands are posted and units handed on, and a packet
-//! leaves.
+//! After a packet has come, or timers have acted, the drive works, commands are posted and units handed on, and a
+//! packet leaves.
 //!
 //! Deviations: payload is not carried (the bytes of a run are `rnic-nvme`'s tests'); paced connections are looked for
 //! among all ends instead of on a wheel, for a host has a few.
