@@ -7,28 +7,12 @@ mod common;
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
 use common::*;
 use rnic_fabric::Report;
 use rnic_wire::{Addresses, icrc};
-
-/// A file in memory that outlives the simulation.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Runs `workload` and captures it.
 fn captured(transport: &str, workload: &str) -> (Report, Vec<u8>) {
@@ -40,7 +24,7 @@ fn captured(transport: &str, workload: &str) -> (Report, Vec<u8>) {
     let report = simulation.run(&mut |_| core::ops::ControlFlow::Continue(()));
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
     assert!(simulation.capture_failure().is_none());
-    let bytes = file.0.lock().expect("nobody panicked").clone();
+    let bytes = file.bytes();
     (report, bytes)
 }
 

@@ -4,26 +4,10 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 
 use common::*;
 use rnic_wire::falcon::codec::decode_datagram;
 use rnic_wire::falcon::{Body, FlowLabel, Timestamp};
-
-/// A file in memory that outlives the simulation.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Time in nanoseconds and frame of every record.
 fn records(capture: &[u8]) -> Vec<(u64, &[u8])> {
@@ -50,7 +34,7 @@ fn what_leaves_is_in_the_capture() {
     simulation.capture_to(file.clone()).expect("memory takes it");
     let report = simulation.run(&mut |_| core::ops::ControlFlow::Continue(()));
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
-    let capture = file.0.lock().expect("nobody panicked").clone();
+    let capture = file.bytes();
 
     let (mut data, mut flows, mut payload) = (0, BTreeSet::new(), 0);
     let records = records(&capture);

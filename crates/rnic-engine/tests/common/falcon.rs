@@ -10,6 +10,10 @@ use rnic_engine::*;
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{FlowLabel, Packet};
 
+#[path = "ram.rs"]
+mod ram;
+pub use ram::Ram;
+
 pub const MTU: u32 = 1_024;
 pub const MEMORY: usize = 1 << 20;
 /// Address that the memory has for work requests.
@@ -74,61 +78,6 @@ impl Setup {
         let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
         Self { transport, reads: 4, retry_count: 7, rnr_retry: None, depth: 256, srq: None, signal_all: true }
-    }
-}
-
-/// A received packet's way into memory.
-pub struct Ram<'a> {
-    pub memory: &'a mut [u8],
-    pub payload: &'a [u8],
-    pub kept: &'a mut BTreeMap<u64, Vec<u8>>,
-}
-
-impl Ram<'_> {
-    fn word(&mut self, local: u64) -> &mut [u8; 8] {
-        (&mut self.memory[local as usize..local as usize + 8]).try_into().expect("eight bytes")
-    }
-}
-
-impl Dma for Ram<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
-        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
-        self.memory[to..to + len].copy_from_slice(&self.payload[from..from + len]);
-    }
-
-    fn store(&mut self, local: u64, value: u64) {
-        *self.word(local) = value.to_ne_bytes();
-    }
-
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
-        let word = self.word(local);
-        let original = u64::from_ne_bytes(*word);
-        if original == compare {
-            *word = swap.to_ne_bytes();
-        }
-        original
-    }
-
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
-        let word = self.word(local);
-        let original = u64::from_ne_bytes(*word);
-        *word = original.wrapping_add(add).to_ne_bytes();
-        original
-    }
-
-    fn keep(&mut self, handle: u64) {
-        let before = self.kept.insert(handle, self.payload.to_vec());
-        assert!(before.is_none(), "{handle:#x} is kept twice");
-    }
-
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
-        let payload = self.kept.get(&handle).expect("it is kept");
-        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
-        self.memory[to..to + len].copy_from_slice(&payload[from..from + len]);
-    }
-
-    fn release(&mut self, handle: u64) {
-        assert!(self.kept.remove(&handle).is_some(), "{handle:#x} is not kept");
     }
 }
 

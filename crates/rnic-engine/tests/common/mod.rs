@@ -12,6 +12,9 @@ use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
 use rnic_wire::{Format, Headers, NakCode, Packet, Qpn, Syndrome};
 
+mod ram;
+use ram::Ram;
+
 pub const DELAY: Duration = Duration::from_us(5);
 pub const MTU: u32 = 1_024;
 /// Memory of each side: the first half is what tests send from, the second half what they receive into.
@@ -93,45 +96,6 @@ pub struct Pair {
     /// in batches.
     pub batch: bool,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
-}
-
-/// A received packet's way into memory.
-struct Ram<'a> {
-    memory: &'a mut [u8],
-    payload: &'a [u8],
-}
-
-impl Ram<'_> {
-    fn word(&mut self, local: u64) -> &mut [u8; 8] {
-        (&mut self.memory[local as usize..local as usize + 8]).try_into().expect("eight bytes")
-    }
-}
-
-impl Dma for Ram<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
-        let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
-        self.memory[to..to + len].copy_from_slice(&self.payload[from..from + len]);
-    }
-
-    fn store(&mut self, local: u64, value: u64) {
-        *self.word(local) = value.to_ne_bytes();
-    }
-
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
-        let word = self.word(local);
-        let original = u64::from_ne_bytes(*word);
-        if original == compare {
-            *word = swap.to_ne_bytes();
-        }
-        original
-    }
-
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
-        let word = self.word(local);
-        let original = u64::from_ne_bytes(*word);
-        *word = original.wrapping_add(add).to_ne_bytes();
-        original
-    }
 }
 
 /// What differs from test to test.
@@ -272,7 +236,8 @@ impl Side {
     /// Takes a packet in, with what a body puts before datagrams.
     pub fn receive(&mut self, now: Time, format: Format, packet: &Packet, meta: RxMeta, payload: &[u8]) -> RxOutcome {
         let grh: &[u8] = if format == Format::UnreliableDatagram { &GRH } else { &[] };
-        let mut ram = Ram { memory: &mut self.memory, payload: &[grh, payload].concat() };
+        let kept = &mut BTreeMap::new();
+        let mut ram = Ram { memory: &mut self.memory, payload: &[grh, payload].concat(), kept };
         self.engine.receive(now, format, packet, meta, &mut ram)
     }
 

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use core::ops::ControlFlow;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
 
@@ -69,4 +71,25 @@ pub fn hash_backwards(text: &str, overrides: &[(&str, &str)], seed: u64) -> Stri
     let mut simulation = simulation(text, overrides, seed);
     simulation.set_node_order(NodeOrder::Backward);
     finish(simulation).trace_hash
+}
+
+/// A file in memory that outlives the simulation.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panicked").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// What was written.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("nobody panicked").clone()
+    }
 }
