@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -135,5 +136,12 @@ fn runs_can_be_done_elsewhere() {
 fn the_list_names_experiments_and_rows() {
     let said = rnic(&["reproduce", "--list"]).ok();
     assert!(said.out.contains("irn/fig1") && said.out.contains("I-R2"), "{said:#?}");
+    let list = rnic(&["reproduce", "--list", "--json"]).ok().json();
+    for experiment in list["experiments"].as_array().expect("a list") {
+        let rows: Vec<&str> =
+            experiment["rows"].as_array().expect("rows").iter().filter_map(|row| row.as_str()).collect();
+        let different: BTreeSet<&str> = rows.iter().copied().collect();
+        assert_eq!(rows.len(), different.len(), "each row once: {experiment}");
+    }
     assert!(rnic(&["reproduce", "--quantities"]).ok().out.contains("stall-goodput"));
 }

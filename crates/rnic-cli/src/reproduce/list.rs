@@ -1,5 +1,7 @@
 //! What there is.
 
+use std::collections::BTreeSet;
+
 use rnic_reproduce::quantity::QUANTITIES;
 use rnic_reproduce::{Catalogue, Experiment};
 use serde::Serialize;
@@ -17,8 +19,8 @@ struct Entry<'c> {
 
 impl<'c> Entry<'c> {
     fn of(experiment: &'c Experiment) -> Self {
-        let mut rows: Vec<&str> = experiment.check.iter().map(|check| check.row.as_str()).collect();
-        rows.dedup();
+        let mut known = BTreeSet::new();
+        let rows = experiment.check.iter().map(|check| check.row.as_str()).filter(|row| known.insert(*row)).collect();
         Self { id: &experiment.id, figure: &experiment.figure, rows, question: &experiment.question }
     }
 }
