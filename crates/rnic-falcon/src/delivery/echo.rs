@@ -11,6 +11,14 @@
 //!   simulator has it).
 //! - A duplicate counts both at once. When it asks, it is answered at once (specification 11 over 9.2.2.4: an answer
 //!   that was lost is what made the sender ask again).
+//! - A packet that fills a gap of its flow, since a later one of that flow is here, is acknowledged at once, whether
+//!   it asks or not. TCP does so (RFC 5681, section 4.2), and RACK counts on it: its reordering window, a quarter of a
+//!   round trip, says how late a packet may be, not how late the news of it. Ten packets that share an acknowledgement
+//!   take longer than that on a fast link, and what came late, but in time, would be sent again in vain. The
+//!   specification lets a receiver acknowledge sooner than it must. What was lost and is sent again asks anyway, so
+//!   this costs acknowledgements where there is reordering alone. Flows have different delays, so a gap that packets
+//!   of other flows make says nothing (F-29). Early packets wait as others do: TCP acknowledges those at once too,
+//!   for a sender that counts duplicates.
 //! - An acknowledgement travels with the label of the packet that it echoes, so a flow that is moved takes its
 //!   acknowledgements along.
 

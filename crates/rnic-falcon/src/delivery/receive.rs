@@ -115,9 +115,10 @@ impl Delivery {
         let rx = &mut self.rx[index(received.window)];
         match upper.offer(now, packet) {
             Verdict::Accepted { acknowledged } => {
+                let fills_gap = rx.fills_gap(seq, flow);
                 rx.receive(seq, arrived, acknowledged);
                 self.owe(now, flow, 1 + u32::from(acknowledged));
-                if acknowledged && packet.ack_request {
+                if fills_gap || (acknowledged && packet.ack_request) {
                     self.echo.hurry(now, flow);
                 }
                 if let Body::PullData { rsn, .. } = packet.body {

@@ -195,6 +195,23 @@ impl RxWindow {
         Some(arrived)
     }
 
+    /// Whether a packet of `flow` beyond new packet `seq` is here: `seq` comes late, or again.
+    #[inline]
+    pub(crate) fn fills_gap(&self, seq: Seq, flow: u8) -> bool {
+        self.held > 0 && self.has_later(seq, flow)
+    }
+
+    #[cold]
+    fn has_later(&self, seq: Seq, flow: u8) -> bool {
+        let (base, offset) = (self.base, self.offset(seq));
+        let Some(beyond) = &self.beyond else { return false };
+        let Some(last) = beyond.received.last_one() else { return false };
+        let of_flow = |later: &u32| {
+            beyond.received.test(*later) && beyond.arrived[beyond.slot(base + u64::from(*later))].flow == flow
+        };
+        (offset + 1..=last).rev().any(|later| of_flow(&later))
+    }
+
     /// What was remembered of received packet `seq`.
     pub(crate) fn arrived(&self, seq: Seq) -> Arrived {
         self.beyond.as_ref().map_or_else(Arrived::default, |beyond| beyond.arrived[beyond.slot(seq)])
