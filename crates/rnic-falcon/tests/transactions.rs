@@ -359,6 +359,27 @@ fn a_packet_sent_too_often_becomes_a_resync_and_then_the_connection_is_dead() {
     assert_eq!(net.submit(0, 0, Kind::Push, 1), Err(SubmitError::Dead));
 }
 
+/// Whoever asked hears that it is the other side that gave up, and why.
+#[test]
+fn an_answer_sent_too_often_ends_the_pull_with_the_reason() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull]);
+    net.send(0, 0);
+    assert!(net.deliver(), "the request comes");
+    assert!(net.deliver(), "and its acknowledgement");
+    while !net.send(1, 0) {
+        assert!(net.work(1, 0), "there is something to answer");
+    }
+    net.lose_all();
+    assert_eq!(net.exhaust(1, 0), [Exhausted::Resync]);
+    assert!(codes(&net).is_empty());
+    net.repeat(1, 0, 0);
+    net.run();
+    let [ended] = net.ends[0][0].ulp.completions[..] else { panic!("one Pull ends once") };
+    let why = ResyncCode::RetransmissionExhausted.code();
+    assert_eq!((ended.code, ended.ulp_code), (CompletionCode::RemoteError, why));
+}
+
 #[test]
 fn a_dead_connection_ends_everything_in_order() {
     let mut net = Net::new(WORLD, 1);

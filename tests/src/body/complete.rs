@@ -91,13 +91,6 @@ impl<B: Backend> Body<'_, B> {
         if self.is_fragile(end) && exceeded.contains(&status) {
             return Ok(());
         }
-        // Falcon: who answers repeats its answer no more often either, and says that it has given up.
-        let protocol = self.scenario.profile(end / 2).protocol;
-        let is_fetch = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
-        let has_ended = is_fetch && status == WcStatus::RemoteOperational;
-        if self.is_fragile(end) && protocol.falcon().is_some() && has_ended {
-            return Ok(());
-        }
         let [own, other] = [end, end ^ 1].map(|end| {
             let end = &self.ends[end];
             end.doom.filter(|(at, _)| end.posted > *at).map(|(_, doom)| doom)
@@ -109,7 +102,8 @@ impl<B: Backend> Body<'_, B> {
             return Ok(());
         }
         // RoCE: what was asked before a refused request cannot be asked again when its answer is lost.
-        let is_shared = protocol == Protocol::Roce;
+        let is_shared = self.scenario.profile(end / 2).protocol == Protocol::Roce;
+        let is_fetch = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
         if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
             return Ok(());
         }

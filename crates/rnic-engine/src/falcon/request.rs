@@ -8,7 +8,7 @@ use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
-use rnic_wire::falcon::{CompletionCode, Ulp};
+use rnic_wire::falcon::{CompletionCode, ResyncCode, Ulp};
 use rnic_wire::{NakCode, Position};
 
 use super::header;
@@ -407,8 +407,17 @@ fn status_of(completion: &Completion) -> WcStatus {
         CompletionCode::LocalTimeout | CompletionCode::DeadConnection => WcStatus::RetryExceeded,
         CompletionCode::LocalXlr => WcStatus::LocalProtection,
         CompletionCode::OperationError => WcStatus::BadResponse,
-        CompletionCode::RemoteError => WcStatus::RemoteOperational,
+        CompletionCode::RemoteError => status_of_resync(completion.ulp_code),
         _ => WcStatus::LocalQpOperation,
+    }
+}
+
+/// What it means to a fetch that the target gave up answering. Where nothing of the answer got through, that is what
+/// verbs call exceeded retries, whoever counts them: with the RoCE family the requester does, for answers too.
+fn status_of_resync(code: u8) -> WcStatus {
+    match ResyncCode::from_code(code) {
+        Some(ResyncCode::RetransmissionExhausted | ResyncCode::TransactionTimeout) => WcStatus::RetryExceeded,
+        _ => WcStatus::RemoteOperational,
     }
 }
 

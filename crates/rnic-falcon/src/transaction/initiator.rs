@@ -404,6 +404,10 @@ impl Initiator {
         }
         if entry.kind == Some(Kind::Pull) && entry.outcome.is_none() {
             entry.outcome = Some(match packet.body {
+                Body::Resync { code, .. } => {
+                    entry.ulp_code = code.code();
+                    CompletionCode::RemoteError
+                }
                 Body::PullData { ulp, .. } if packet.payload_len <= u32::from(entry.length) => {
                     let data = PulledData { payload_len: packet.payload_len, ulp };
                     (entry.ulp, entry.payload_len, entry.has_data) = (data.ulp, data.payload_len, true);

@@ -69,7 +69,8 @@ pub struct Completion {
     pub tag: u64,
     /// The ending.
     pub code: CompletionCode,
-    /// With a refusal, the upper layer's own reason; else 0.
+    /// With a refusal, the upper layer's own reason; with [`CompletionCode::RemoteError`] of a Pull, why its target
+    /// gave up: the code of the Resync that came ([`rnic_wire::falcon::ResyncCode`]); else 0.
     pub ulp_code: u8,
     /// Of a Pull that ended well: the headers of its data.
     pub data: Option<PulledData>,
