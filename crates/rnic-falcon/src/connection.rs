@@ -101,6 +101,11 @@ impl Connection {
         self.delivery.set_attempts_max(attempts_max);
     }
 
+    /// See [`Delivery::repeat_acknowledgements`].
+    pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
+        self.delivery.repeat_acknowledgements(now)
+    }
+
     /// See [`Transactions::submit`].
     ///
     /// # Errors

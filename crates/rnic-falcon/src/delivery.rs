@@ -185,6 +185,11 @@ impl Delivery {
         }
     }
 
+    /// Says once more, at once, what has arrived, on every flow that a packet came on; whether there is any.
+    pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
+        !self.dead && self.echo.hurry_all(now)
+    }
+
     fn owe(&mut self, now: Time, flow: u8, halves: u32) {
         self.echo.owe(now, flow, halves, self.config.coalesce_count, self.config.coalesce_timeout);
     }

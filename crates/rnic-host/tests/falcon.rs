@@ -160,6 +160,37 @@ fn another_secret_opens_nothing() {
     assert_eq!(left.completions().len(), 0);
 }
 
+/// Acknowledgements wait for company. Whoever ends a queue pair with its last completion does not leave its peer
+/// without.
+#[test]
+fn a_queue_pair_that_ends_has_acknowledged_what_came() {
+    type End = fn(&mut Side, &rnic_host::Connection);
+    let ends: [(&str, End); 4] = [
+        ("destroyed", |side, to| side.nic.destroy_qp(to.qpn).expect("it exists")),
+        ("failed", |side, to| side.nic.modify_to_error(to.qpn).expect("it exists")),
+        ("disconnected", |side, to| side.nic.disconnect(to.id).expect("it is connected")),
+        ("closed", |side, to| side.nic.close(to.id)),
+    ];
+    for (name, end) in ends {
+        for options in [&[][..], &[("ordering", "weak")], &[("flows", "4")]] {
+            let mut pair = pair(options, None, Impairment::default());
+            let sge = pair.right.sge(HALF, 100);
+            pair.right.post_recv(pair.to.qpn, 7, &[sge]);
+            let sge = pair.left.sge(0, 100);
+            pair.left.post(pair.from.qpn, 1, SendOp::Send { immediate: None }, &[sge]);
+            let to = pair.to.clone();
+            pair.drive(|_, right| {
+                let received = right.completions().pop()?;
+                assert_eq!(received.status, WcStatus::Success);
+                end(right, &to);
+                Some(())
+            });
+            let done = pair.left_completions(1);
+            assert_eq!(done[0].status, WcStatus::Success, "{name}, {options:?}");
+        }
+    }
+}
+
 /// Packets of different flows leave from different ports, and those of one flow from one.
 #[test]
 fn flows_leave_from_ports_of_their_own() {

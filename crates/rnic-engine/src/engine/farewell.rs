@@ -13,13 +13,16 @@ impl Engine {
     /// A program may end a queue pair right after its last completion. If the network loses the acknowledgement that
     /// was on its way then, nobody is left who would answer the peer's retransmissions, and its last request fails
     /// although it has been executed. Whoever says the last word more than once makes that unlikely. To the peer, these
-    /// are duplicates.
+    /// are duplicates. Those of Falcon wait for company, so without this even the first might never leave.
     pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
         let Self { qps, core, .. } = self;
-        let Some(qp) = qps.find(qpn) else { return false };
+        let Some(qp) = qps.find_mut(qpn) else { return false };
         let talks = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
-        if !talks || qp.extra.falcon().is_some() || qp.transport.service != Service::ReliableConnection {
+        if !talks || qp.transport.service != Service::ReliableConnection {
             return false;
+        }
+        if qp.extra.falcon().is_some() {
+            return qp.repeat_acks_falcon(core);
         }
         let responder = &qp.responder;
         // In a shared space an acknowledgement must not overtake responses: they would count as lost.

@@ -45,6 +45,18 @@ impl Qp {
         self.wake_falcon(core);
     }
 
+    /// Acknowledges once more all that has come; whether there is any.
+    #[cold]
+    pub(crate) fn repeat_acks_falcon(&mut self, core: &mut Core) -> bool {
+        let now = core.now;
+        let link = self.extra.falcon_mut().and_then(|falcon| falcon.link.as_mut());
+        let repeats = link.is_some_and(|link| link.connection.repeat_acknowledgements(now));
+        if repeats {
+            self.wake_falcon(core);
+        }
+        repeats
+    }
+
     /// In the state [`crate::QpState::SendQueueDrained`], perhaps there is nothing to wait for.
     #[cold]
     pub(crate) fn drain_falcon(&mut self, core: &mut Core) {

@@ -42,6 +42,8 @@ pub(crate) struct Latest {
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     latest: Latest,
+    /// A packet has come.
+    is_heard: bool,
     owed: u32,
     due: Time,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Echo {
 impl Echo {
     /// Nothing has come on any of `count` flows.
     pub(crate) fn new(count: u8) -> Self {
-        let fresh = Flow { latest: Latest::default(), owed: 0, due: NEVER };
+        let fresh = Flow { latest: Latest::default(), is_heard: false, owed: 0, due: NEVER };
         Self { flows: PerFlow::new(usize::from(count), |_| fresh), due: NEVER }
     }
 
@@ -72,7 +74,8 @@ impl Echo {
     /// A packet came on `flow`.
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, now: Time, hops: u8, label: FlowLabel, marked: bool) {
-        let latest = &mut self.flows[flow].latest;
+        let Flow { latest, is_heard, .. } = &mut self.flows[flow];
+        *is_heard = true;
         let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
         *latest = Latest { t1, t2: Timestamp::at(now), hops, label, ecn };
     }
@@ -99,6 +102,15 @@ impl Echo {
         let entry = &mut self.flows[flow];
         entry.due = entry.due.min(now);
         self.due = self.due.min(now);
+    }
+
+    /// An acknowledgement is owed at once to every flow on which a packet has come; whether there is any.
+    pub(crate) fn hurry_all(&mut self, now: Time) -> bool {
+        for flow in self.flows.iter_mut().filter(|flow| flow.is_heard) {
+            flow.due = flow.due.min(now);
+            self.due = self.due.min(now);
+        }
+        self.flows.iter().any(|flow| flow.is_heard)
     }
 
     /// When the next acknowledgement is due.

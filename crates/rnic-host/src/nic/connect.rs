@@ -292,6 +292,8 @@ impl Nic {
         };
         let qpn = *qpn;
         let remote = self.engine.query_qp(qpn).map_or(Qpn::default(), |info| info.dest_qpn);
+        // Whoever hears of the end takes for lost what is not acknowledged by then.
+        self.say_last_words(qpn);
         let now = self.clock.now();
         if !self.cm.disconnect(now, id, remote) {
             return Err(ConnectError::Gone);
@@ -316,6 +318,7 @@ impl Nic {
                 self.release_qp(connection.qpn, peer);
             }
             Stage::Open(qpn, peer) => {
+                self.say_last_words(qpn);
                 let remote = self.engine.query_qp(qpn).map_or(Qpn::default(), |info| info.dest_qpn);
                 let now = self.clock.now();
                 self.cm.disconnect(now, id, remote);

@@ -88,6 +88,12 @@ impl Nic {
     /// # Errors
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
+        self.say_last_words(qpn);
+        self.destroy_engine_qp(qpn)
+    }
+
+    /// A queue pair is about to say nothing more: acknowledgements that are owed leave, the last one more than once.
+    pub(super) fn say_last_words(&mut self, qpn: Qpn) {
         self.doorbell();
         for _ in 0..LAST_WORDS {
             // A batch of its own for each: in one batch, the last acknowledgement speaks for those before.
@@ -96,7 +102,6 @@ impl Nic {
             }
             self.doorbell();
         }
-        self.destroy_engine_qp(qpn)
     }
 
     /// See [`rnic_engine::Engine::modify_to_init`].
@@ -159,11 +164,12 @@ impl Nic {
         self.engine.modify_to_sqd(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_error`].
+    /// See [`rnic_engine::Engine::modify_to_error`]. Acknowledgements leave before, as with [`Nic::destroy_qp`].
     ///
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        self.say_last_words(qpn);
         self.engine.modify_to_error(qpn)
     }
 

@@ -431,6 +431,16 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
     }))
 }
 
+/// Whether there is a connection to end, or one that has ended.
+fn may_end(this: &IdObject) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    match (entry.stage, entry.connection) {
+        (Stage::Connected | Stage::Accepted, Some(_)) | (Stage::Over, _) => Ok(()),
+        _ => Err(Errno::INVALID),
+    }
+}
+
 /// Ends a connection; true when an event will say so.
 fn disconnect(this: &mut IdObject) -> Result<bool> {
     let mut cm = Cm::lock()?;
@@ -458,11 +468,13 @@ fn disconnect(this: &mut IdObject) -> Result<bool> {
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: the caller's promise.
     let this = unsafe { object(id) };
-    let ended = disconnect(this);
-    if ended.is_ok() {
+    let ended = may_end(this).and_then(|()| {
+        // First, so that its acknowledgements leave before the news: who hears of the end takes for lost what is not
+        // acknowledged by then.
         // SAFETY: the caller's promise.
         unsafe { qp::fail(id) };
-    }
+        disconnect(this)
+    });
     minus_one(ended.and_then(|told| if told { complete_end(this) } else { Ok(()) }))
 }
 
