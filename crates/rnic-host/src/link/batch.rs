@@ -8,6 +8,10 @@
 //! shortest packet there is: it ends the train before it, also one of a single packet. So an answer and the
 //! acknowledgement of the question cost one trip through the kernel; programs that await both (`ib_send_lat`) take a
 //! quarter less time.
+//!
+//! Packets of a connection with several paths take turns on them, so consecutive ones hardly ever take the same: each
+//! path has a train of its own, with room kept for it until it is full. Packets of one path stay in order. Those of
+//! different paths leave in another order than they were made in, within one batch: networks do that too.
 
 use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;
@@ -40,6 +44,11 @@ pub(crate) struct Train {
 }
 
 impl Train {
+    #[inline]
+    fn way(&self) -> Way {
+        Way { peer: self.peer, port: self.port, path: self.path }
+    }
+
     /// Whether a packet of `len` bytes to the same peer may be coupled on.
     #[inline]
     fn has_room(&self, len: u32) -> bool {
@@ -73,8 +82,10 @@ pub(crate) struct Wrapping {
 /// What one call of the kernel sends, in a slab.
 pub(crate) struct Batch<'a> {
     slab: &'a mut [u8],
-    /// Bytes of the slab that are used.
+    /// Where the slab is free: behind everything that is used or kept for trains.
     end: usize,
+    /// Bytes of all packets.
+    bytes: usize,
     trains: ArrayVec<Train, MESSAGES_MAX>,
     packets: u32,
 }
@@ -83,23 +94,23 @@ impl<'a> Batch<'a> {
     /// An empty batch in `slab`, of at least [`SLAB_BYTES`].
     pub(crate) fn new(slab: &'a mut [u8]) -> Self {
         assert!(slab.len() >= SLAB_BYTES, "the slab holds {} bytes", slab.len());
-        Self { slab, end: 0, trains: ArrayVec::new(), packets: 0 }
+        Self { slab, end: 0, bytes: 0, trains: ArrayVec::new(), packets: 0 }
     }
 
     /// Whether another packet, any packet, finds room beside `acks`.
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
-        (self.end < BYTES_ENOUGH || self.may_couple())
-            && self.end + PACKET_BYTES_MAX + ACKS_BYTES_MAX <= self.slab.len()
+        (self.bytes < BYTES_ENOUGH || self.may_couple())
+            && self.end + TRAIN_BYTES_MAX + ACKS_BYTES_MAX <= self.slab.len()
             && self.packets < DATA_PACKETS_MAX
             && self.trains.len() + acks.trains < MESSAGES_MAX - ACK_TRAINS
             && !acks.packets.is_full()
     }
 
-    /// Whether the last train has room for another packet like its first.
+    /// Whether the last train has room for another packet like its first, and the next packet can be on its path.
     #[inline]
     fn may_couple(&self) -> bool {
-        self.trains.last().is_some_and(|train| train.has_room(train.segment))
+        self.trains.last().is_some_and(|train| train.path == 0 && train.has_room(train.segment))
     }
 
     /// Adds a packet.
@@ -110,8 +121,8 @@ impl<'a> Batch<'a> {
     pub(crate) fn add(&mut self, transmit: &Transmit, payload: &[Segment], memory: &Memory, wrapping: Wrapping) {
         let Wrapping { len, prefix, .. } = wrapping;
         let way = Way { peer: transmit.peer, port: wrapping.port, path: 0 };
-        self.make_room(way, len, wrapping.couple);
-        let free = &mut self.slab[self.end..];
+        let at = self.make_room(way, len, wrapping.couple);
+        let free = &mut self.slab[at..];
         let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
         let headers_len =
             encode_headers(transmit.format, &transmit.packet, room).expect("the engine keeps to the format");
@@ -130,47 +141,48 @@ impl<'a> Batch<'a> {
             carrier.more(&[0; 3][..pad], free);
         }
         free[pad..pad + ICRC_LEN].copy_from_slice(&carrier.finish());
-        self.end += len as usize;
-        self.packets += 1;
     }
 
     /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train.
     #[inline]
     pub(crate) fn add_with(&mut self, way: Way, len: u32, couple: bool, write: impl FnOnce(&mut [u8])) {
-        write(&mut self.slab[self.end..self.end + len as usize]);
-        self.make_room(way, len, couple);
-        self.end += len as usize;
+        let at = self.make_room(way, len, couple);
+        write(&mut self.slab[at..at + len as usize]);
+    }
+
+    /// Makes room for a packet of `len` bytes; answers where.
+    #[inline]
+    fn make_room(&mut self, way: Way, len: u32, couple: bool) -> usize {
         self.packets += 1;
+        self.bytes += len as usize;
+        if let Some(at) = self.couple(way, len) {
+            return at;
+        }
+        let (Way { peer, port, path }, start) = (way, self.end);
+        self.trains.push(Train { peer, port, path, start, segment: len, count: 1, bytes: len, open: couple });
+        // Others come between packets of one path, so that a train there has all its room from the beginning.
+        let is_apart = path > 0 && couple;
+        self.end += if is_apart { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };
+        start
     }
 
+    /// Couples a packet of `len` bytes to the last train on its way, if it fits there; answers where.
     #[inline]
-    fn make_room(&mut self, way: Way, len: u32, couple: bool) {
-        if !self.couple(way, len) {
-            let Way { peer, port, path } = way;
-            self.trains.push(Train {
-                peer,
-                port,
-                path,
-                start: self.end,
-                segment: len,
-                count: 1,
-                bytes: len,
-                open: couple,
-            });
+    fn couple(&mut self, way: Way, len: u32) -> Option<usize> {
+        let train = if way.path == 0 {
+            self.trains.last_mut().filter(|train| train.way() == way)
+        } else {
+            self.trains.iter_mut().rev().find(|train| train.way() == way)
+        };
+        let train = train.filter(|train| train.has_room(len))?;
+        let at = train.start + train.bytes as usize;
+        train.count += 1;
+        train.bytes += len;
+        train.open = len == train.segment;
+        if way.path == 0 {
+            self.end += len as usize;
         }
-    }
-
-    /// Couples a packet of `len` bytes to the last train, if it fits there.
-    #[inline]
-    fn couple(&mut self, way: Way, len: u32) -> bool {
-        let Some(train) = self.trains.last_mut() else { return false };
-        let fits = way == Way { peer: train.peer, port: train.port, path: train.path } && train.has_room(len);
-        if fits {
-            train.count += 1;
-            train.bytes += len;
-            train.open = len == train.segment;
-        }
-        fits
+        Some(at)
     }
 
     /// Whether there is nothing to send.
@@ -274,14 +286,21 @@ const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 const BYTES_ENOUGH: usize = 240_000;
 
 /// Bytes of a batch, at most: when there are nearly enough, another train may begin and become full; then
-/// acknowledgements, and the room that the last one's headers want while they are written.
-pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + net::UDP_PAYLOAD_MAX as usize + ACKS_BYTES_MAX;
+/// acknowledgements, and the room that the last one's headers want while they are written. Beyond that, room is kept
+/// for trains that may not become full; the system makes no memory of what is not used.
+pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + (1 + TRAINS_APART) * TRAIN_BYTES_MAX + ACKS_BYTES_MAX;
 
-/// A packet, at most, and the room that its headers want while they are written.
-const PACKET_BYTES_MAX: usize = {
+/// Trains on paths of their own that room is kept for, beyond what one path fills: the eight flows that a connection
+/// can have.
+const TRAINS_APART: usize = 8;
+
+/// A train, at most. A packet is shorter, even with the room that its headers want while they are written.
+const TRAIN_BYTES_MAX: usize = net::UDP_PAYLOAD_MAX as usize;
+
+const _: () = {
     let roce = 2 * HEADERS_MAX + ICRC_LEN;
     let falcon = psp::LEN_MAX + falcon::HEADERS_MAX + psp::ICV_LEN;
-    MTU_MAX as usize + if roce > falcon { roce } else { falcon }
+    assert!(MTU_MAX as usize + if roce > falcon { roce } else { falcon } <= TRAIN_BYTES_MAX);
 };
 
 /// Acknowledgements of a batch, and the room that the last one's headers want while they are written.

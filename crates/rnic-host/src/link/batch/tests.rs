@@ -105,6 +105,60 @@ fn a_train_has_one_peer_and_one_length_and_only_its_last_packet_is_shorter() {
     assert_eq!(trains, [(PEER, short, 2)], "a small message and an acknowledgement leave together");
 }
 
+/// By path: packets of 4 KiB that have their number in front, as the trains of a batch have them.
+fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: bool) -> Vec<(u8, Vec<u32>)> {
+    let mut batch = Batch::new(slab);
+    for (number, (path, len)) in paths.into_iter().enumerate() {
+        assert!(batch.has_room(&Acks::default()), "packet {number}");
+        let way = Way { peer: PEER, port: 4_791, path };
+        batch.add_with(way, len, couple, |out| {
+            assert_eq!(out.len(), len as usize);
+            out.fill(0xdd);
+            out[..4].copy_from_slice(&(number as u32).to_be_bytes());
+        });
+    }
+    let number = |bytes: &[u8]| u32::from_be_bytes(*bytes.first_chunk().expect("it has four bytes"));
+    batch.trains().iter().map(|train| (train.path, batch.packets(train).map(number).collect())).collect()
+}
+
+#[test]
+fn each_path_has_a_train_and_its_packets_stay_in_order() {
+    let mut slab = vec![0xee; SLAB_BYTES];
+    let turns = |paths: u32| (0..56).map(move |number| (1 + (number % paths) as u8, 4_168));
+    let trains = spread(&mut slab, turns(4), true);
+    let expected: Vec<_> = (0..4).map(|path| (1 + path as u8, (0..14).map(|nth| path + nth * 4).collect())).collect();
+    assert_eq!(trains, expected);
+    assert_eq!(spread(&mut slab, turns(8), true).len(), 8);
+    assert_eq!(spread(&mut slab, turns(1), true).len(), 56_usize.div_ceil(15), "as long as a datagram can be");
+    assert_eq!(spread(&mut slab, turns(4).take(20), false).len(), 20);
+    // A shorter one ends its train, a longer one begins another; the way without a path of its own couples to the last
+    // train alone.
+    let mixed = [(1, 100), (2, 100), (1, 60), (1, 60), (2, 200), (0, 90), (2, 200), (0, 90), (1, 60), (3, 50), (0, 90)];
+    let expected: [(u8, &[u32]); 7] =
+        [(1, &[0, 2]), (2, &[1]), (1, &[3, 8]), (2, &[4, 6]), (0, &[5, 7]), (3, &[9]), (0, &[10])];
+    assert_eq!(spread(&mut slab, mixed, true), expected.map(|(path, numbers)| (path, numbers.to_vec())));
+}
+
+#[test]
+fn paths_fill_a_batch_before_anything_overflows() {
+    let mut slab = vec![0xee; SLAB_BYTES];
+    for (paths, len) in [(16, 4_168), (16, 60), (3, 8_264), (1, 4_168), (16, 1_500)] {
+        let mut batch = Batch::new(&mut slab);
+        let mut given = 0;
+        while batch.has_room(&Acks::default()) {
+            let way = Way { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8 };
+            batch.add_with(way, len, true, |out| out.fill(given as u8));
+            given += 1;
+        }
+        assert!(given >= 10, "{paths} paths, {len} bytes: {given}");
+        assert!(batch.end + ACKS_BYTES_MAX <= SLAB_BYTES);
+        for train in batch.trains() {
+            let whole = |bytes: &[u8]| bytes.len() == len as usize && bytes.iter().all(|byte| *byte == bytes[0]);
+            assert!(batch.packets(train).all(whole), "nothing is written over");
+        }
+    }
+}
+
 #[test]
 fn a_train_fits_a_datagram_and_the_kernels_count() {
     let mut bench = Bench::new();
