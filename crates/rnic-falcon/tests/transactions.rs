@@ -9,8 +9,8 @@ use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
 use rnic_falcon::resources::{Amount, ResourceConfig};
 use rnic_falcon::seam::Exhausted;
-use rnic_falcon::transaction::{Kind, Ordering, SubmitError, TransactionConfig};
-use rnic_wire::falcon::{CompletionCode, PacketType, ResyncCode, Rsn, UlpProtocol};
+use rnic_falcon::transaction::{Answer, Kind, Ordering, SubmitError, TransactionConfig};
+use rnic_wire::falcon::{CompletionCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
 const WORLD: World = World {
     resources: ResourceConfig::GBPS_200,
@@ -157,6 +157,47 @@ fn f7_probe5_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
         assert_eq!(codes(&net), [CompletionCode::Ack; 2], "{kind:?}");
         assert_eq!(net.ends[1][0].ulp.requests, [rsn(0), rsn(1)], "in order: all behind waited (probe 5)");
     }
+}
+
+/// Whoever is not ready may wait for what another connection of the NIC brings: that must find room.
+#[test]
+fn f7_f32_what_is_behind_one_that_is_not_ready_holds_no_room() {
+    let mut net = Net::new(World { connections: 2, ..WORLD }, 1);
+    net.ends[1][0].ulp.manners.not_ready = 1_000;
+    submit(&mut net, &[Kind::Push; 8]);
+    while net.send(0, 0) {}
+    (0..8).for_each(|nth| net.deliver_rsn(1, nth));
+    assert_eq!(net.nics[1].requests_held(), Amount::NONE);
+    net.run();
+    for nth in [5, 3] {
+        net.repeat(0, 0, nth);
+        net.run();
+    }
+    assert_eq!((net.ends[1][0].ulp.offers, net.outstanding(0, 0)), (1, 8), "refused unasked while the first is");
+    net.ends[1][0].ulp.manners.not_ready = 0;
+    net.repeat(0, 0, 4);
+    net.repeat(0, 0, 0);
+    net.repeat(0, 0, 2);
+    net.run();
+    assert_eq!(net.ends[1][0].ulp.requests, [rsn(0)], "each when it comes again in its turn");
+    assert!(net.settle());
+    assert_eq!(net.ends[1][0].ulp.requests, (0..8).map(rsn).collect::<Vec<_>>());
+}
+
+/// The acknowledgements of a Pull Request are lost, while its answer waits: giving the request up changes nothing here.
+#[test]
+fn a_resync_of_a_pull_that_is_being_served_is_of_no_effect() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull]);
+    net.send(0, 0);
+    assert!(net.deliver(), "the request comes");
+    net.lose_all();
+    assert_eq!(net.exhaust(0, 0), [Exhausted::Resync]);
+    net.repeat(0, 0, 0);
+    assert!(net.deliver(), "the Resync comes");
+    let answer = Answer { payload_len: 1, length: 1, ulp: Ulp::None };
+    let Net { ends, nics, .. } = &mut net;
+    assert_eq!(ends[1][0].transactions.answer(&mut nics[1], rsn(0), &answer), Ok(()));
 }
 
 #[test]

@@ -200,3 +200,36 @@ fn anything_at_all_from_a_peer_does_no_harm() {
         (0..60).for_each(|seed| attack(options, seed));
     }
 }
+
+/// A Send that found no receive is asked for again by its own retransmission alone: what has its number, or another's
+/// packet number, and is something else, is not taken for it.
+#[test]
+fn what_is_not_ready_is_taken_from_its_own_retransmission() {
+    type Forgery = fn(&mut Packet);
+    let shorter: Forgery = |packet| packet.payload_len = 0;
+    let data_of_a_pull: Forgery = |packet| {
+        let Body::PushData { psn, rsn, ulp, .. } = packet.body else { unreachable!("Sends are Pushes") };
+        packet.body = Body::PullData { psn, rsn, ulp };
+    };
+    let number_of_another: Forgery = |packet| {
+        let Body::PushData { psn, .. } = &mut packet.body else { unreachable!("Sends are Pushes") };
+        *psn = Psn32::new(psn.value().wrapping_sub(1));
+    };
+    for forge in [shorter, data_of_a_pull, number_of_another] {
+        let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
+        pair.ends[1].post_recv(0, RECEIVES, MTU);
+        for wr_id in 0..2 {
+            pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE, 1_000);
+        }
+        pair.run_for(Duration::from_us(100));
+        let sent: Vec<Packet> = pair.log.iter().filter(|sent| sent.from == 0).map(|sent| sent.packet).collect();
+        let mut packet = *sent.iter().rfind(|packet| packet.payload_len == 1_000).expect("the second Send");
+        pair.ends[1].post_recv(1, RECEIVES + 4_096, MTU);
+        forge(&mut packet);
+        pair.deliver(1, &packet, FlowLabel::new(0), &vec![0xa5; packet.payload_len as usize]);
+        pair.run_for(Duration::from_ms(400));
+        let done = pair.ends[1].take();
+        assert_eq!(done, [(0, WcStatus::Success), (1, WcStatus::Success)]);
+        assert_eq!(pair.ends[1].bytes(RECEIVES + 4_096, 1_000), pair.ends[0].bytes(BASE, 1_000));
+    }
+}

@@ -9,7 +9,9 @@
 //!
 //! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper
 //! layer is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready
-//! on an ordered connection, all behind it are not ready either (specification 8.5.3.4).
+//! on an ordered connection, all Pushes that come behind it are not ready either (specification 8.5.3.4), and hold no
+//! room: the upper layer may wait for what another connection brings. Those that came early, before it, stay where they
+//! are; they never have the room that is for heads of lines.
 //!
 //! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
 //! has taken its place; what is behind it goes on.
@@ -280,6 +282,15 @@ impl Target {
         if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
             return Verdict::Dropped;
         }
+        if kind == Kind::Push
+            && let Some(says) = self.blocker(seq)
+        {
+            let state = State::NotReady;
+            self.ring[seq] =
+                Entry { state, kind, psn, length, payload_len: packet.payload_len, ulp, says, ..Entry::EMPTY };
+            self.note_arrival();
+            return Verdict::Refused(says);
+        }
         let units = with.resources.config().units;
         let need = match kind {
             Kind::Push => units.arrived_push(u32::from(length)),
@@ -357,8 +368,9 @@ impl Target {
     /// A Resync takes the place of `seq`, here or not.
     fn skip<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
         let entry = &mut self.ring[seq];
-        if matches!(entry.state, State::Answered | State::Sent) {
-            // The request was acknowledged long ago, and what it asks is on its way: nothing to skip.
+        let is_served = entry.kind == Kind::Pull && entry.state == State::Taken;
+        if is_served || matches!(entry.state, State::Answered | State::Sent) {
+            // The request was acknowledged long ago, and what it asks is on its way, or will be: nothing to skip.
             return Verdict::Accepted { acknowledged: true };
         }
         if let Some(rx) = entry.rx.take(Part::RequestRx) {
@@ -381,29 +393,42 @@ impl Target {
         packet: &Packet,
         with: &mut Surroundings<'_, U>,
     ) -> Option<NackCode> {
-        let seq = packet.body.rsn()?.extend(self.ring.base());
+        let Body::PushData { psn, rsn, length, .. } = packet.body else { return None };
+        let seq = rsn.extend(self.ring.base());
         if !self.ring.covers(seq) {
             return None;
         }
-        if let Some(says) = self.blocker(seq) {
-            return Some(says);
-        }
-        let entry = &mut self.ring[seq];
+        let entry = &self.ring[seq];
+        // What has its number and is another is not it: the upper layer would look for bytes that have not come.
+        let is_it = entry.kind == Kind::Push
+            && (entry.psn, entry.length, entry.payload_len) == (psn, length, packet.payload_len);
         match entry.state {
+            _ if !is_it => None,
             State::Refused => Some(entry.says),
-            State::NotReady if entry.kind == Kind::Push => {
-                entry.state = State::Kept;
-                self.offer_turn(seq, Some(seq), with);
-                let entry = &self.ring[seq];
-                let answer = entry.refusal();
-                if entry.state == State::Done {
-                    self.settled.push_back(Settled::Acknowledged(entry.received()));
-                }
-                self.forget_done();
-                answer
-            }
+            State::NotReady => self.ask_again(seq, with),
+            State::Kept => self.blocker(seq),
             _ => None,
         }
+    }
+
+    /// A Push that was not ready has come again.
+    fn ask_again<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Option<NackCode> {
+        if self.ordering == Ordering::Ordered && seq != self.turn {
+            return Some(self.ring[seq].says);
+        }
+        self.ring[seq].state = State::Kept;
+        self.offer_turn(seq, Some(seq), with);
+        let entry = &mut self.ring[seq];
+        if entry.state == State::Kept {
+            // The way into the host is full, and there is no room for it here.
+            entry.state = State::NotReady;
+        }
+        let answer = entry.refusal();
+        if entry.state == State::Done {
+            self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
+        }
+        self.forget_done();
+        answer
     }
 
     fn note_arrival(&mut self) {
