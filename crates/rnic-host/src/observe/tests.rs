@@ -2,7 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,13 @@ use crate::{Nic, NicConfig, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Held by tests that watch: the number of one that has ended goes to the next, and then somebody answers there again.
+static NAMES: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn endpoint_of(observer: &Observer) -> Endpoint {
     let found = endpoints().expect("the list can be read");
     let own = found
@@ -24,6 +31,7 @@ fn endpoint_of(observer: &Observer) -> Endpoint {
 
 #[test]
 fn a_nic_is_watched_while_it_lives_and_gone_afterwards() {
+    let _alone = alone();
     let nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a NIC");
     let mut settings = Settings::default();
     settings.impairment.loss = Probability::ratio(1, 100);
@@ -46,6 +54,7 @@ fn a_nic_is_watched_while_it_lives_and_gone_afterwards() {
 
 #[test]
 fn devices_of_one_process_have_names_of_their_own() {
+    let _alone = alone();
     let named = |name: &str| {
         let snapshot = Snapshot { device: name.to_owned(), ..Snapshot::default() };
         serve(move || Some(snapshot.clone())).expect("a socket and a thread")
@@ -60,6 +69,7 @@ fn devices_of_one_process_have_names_of_their_own() {
 
 #[test]
 fn a_watcher_that_does_not_read_does_not_keep_others_waiting_for_long() {
+    let _alone = alone();
     let program = "x".repeat(4 << 20);
     let observer = serve(move || Some(Snapshot { program: program.clone(), ..Snapshot::default() })).expect("a socket");
     let endpoint = endpoint_of(&observer);
