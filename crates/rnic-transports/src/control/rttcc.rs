@@ -1,21 +1,42 @@
 //! RTTCC-like: a rate from round trips of probes.
 //!
 //! Source: what is published of RTTCC, the adapters' default (ConnectX-7; Falcon, SIGCOMM'25, sections 2.1, 6 and
-//! reference 6: NVIDIA, "Scaling Zero Touch RoCE Technology with Round Trip Time Congestion Control", and the overview
-//! of the algorithm in NVIDIA's documentation): it sets a rate, by round-trip times that probe packets measure beside
-//! the data path; it needs no switch. Its rule and its numbers are not published.
+//! reference 6). That it sets a rate by the round trips of probe packets and needs no switch: NVIDIA, "Scaling Zero
+//! Touch RoCE Technology with Round Trip Time Congestion Control", and the overview of the algorithm in NVIDIA's
+//! documentation. Its code is not published, but names and values of its parameters are, where NVIDIA's deployment code
+//! sets them (repository NVIDIA/infra-controller, `crates/dpf/src/flavor.rs`, for DOCA 3.4), and the rule of the
+//! template that it comes with (DOCA PCC, `rtt_template`):
+//!
+//! | published | here |
+//! |---|---|
+//! | congestion delay threshold 13 us | `target_rtt` |
+//! | responsiveness alpha 6553 of 65536; maximum decrease factor 63570, maximum increase factor 69468 | `alpha`, a
+//! tenth; `max_cut`, 3 %; `max_gain`, 6 % |
+//! | additive increase 96, high additive increase 1700 of 2^20 of the port's rate, each 200 us | `ai`, `hai`,
+//! `hai_period` |
+//! | rate on first congestion, half of the port's | `first_share` |
+//! | template: least rate, 64 of 2^20 of the port's | `min` |
+//! | template: the next probe is asked for when the last is answered, and leaves with a packet of its queue pair | a
+//! probe is one of the queue pair's own packets: the engine times one at a time |
 //!
 //! Deviations and choices; where there was one, it was made in favour of the algorithm, for it is a baseline:
 //!
-//! * the rule is ours: below a target the rate grows by a constant, and after some such round trips in a row by a share
-//!   of itself too; above it falls by how far the round trip is above, to a half at most. That is Swift's decrease, and
-//!   the target is the base target of Falcon's Swift: what is compared is the path of the signal, not the set point;
-//! * a probe is one of the queue pair's own packets: the engine times one at a time, so there is a round trip a round
-//!   trip, as with a probe that leaves when the one before is back. Probes of their own would wait in the same queues,
-//!   and cost bandwidth. Time at the receiver is not taken out, since it answers at once. A packet that is sent again
-//!   is timed from its last sending;
-//! * a loss says nothing (`cut_on_loss` makes it halve the rate, at most once a round trip). A timeout, with which
-//!   probes are lost too, halves the rate;
+//! * how parameters combine is told in words: increase is additive, decrease multiplicative, and two factors bound what
+//!   an event changes (what NVIDIA tells of its library `doca-pcc-ztr-rttcc-algo`). The plainest reading: above the
+//!   threshold the rate falls by alpha times how far, in parts of the threshold; up to it the additive increase is
+//!   added, and the high one once in each period without a round trip above it;
+//! * the increase factor bounds the high step alone. A bound on the other makes growth multiplicative below 300 Mbit/s:
+//!   in an incast of 500 queue pairs the 99 % latency is twice as long then;
+//! * the maximum queuing delay (250 us) is left out. In the template the rate falls by twice the factor from such a
+//!   delay on, by five times when a NACK came too; that makes an incast of 5000 queue pairs more uneven, and slower;
+//! * CNPs are left out (no switch marks here), and what is named advanced, topology and fast scheduling (not told);
+//! * probes are no packets of their own: those would wait in the same queues, and cost bandwidth. Time at the receiver
+//!   is not taken out, since it answers at once. A packet that is sent again is timed from its last sending; the
+//!   template asks for a lost probe again after 300 us;
+//! * a loss says nothing. A timeout, with which probes are lost too, halves the rate, once a round trip, until the next
+//!   round trip tells: when it is good, that was no congestion, and the rate is what it was. Without the cut, an incast
+//!   of 500 queue pairs keeps a third of the link; if it stayed, a lone queue pair on a lossy link would not come back
+//!   to the line's rate, for increase is slow;
 //! * there is no window: nothing bounds what is under way but the rate. The rate begins at the line's.
 
 use bytemuck::{Pod, Zeroable};
@@ -29,38 +50,51 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec,
 pub struct Rttcc {
     /// Rate in force, bit/s.
     rate_bps: u64,
-    /// When a loss or a timeout last cut the rate, picoseconds; 0 before the first.
+    /// When a timeout last cut the rate, picoseconds; 0 before the first.
     cut_at_ps: u64,
     /// The last round trip, picoseconds.
     rtt_ps: u64,
-    /// Round trips in a row at or below the target.
-    good: u64,
+    /// Since when each round trip was good, and the rate had no high increase, picoseconds; 0 when the last was not.
+    calm_since_ps: u64,
+    /// A round trip was above the threshold before.
+    congested: u64,
+    /// The rate before timeouts since the last round trip cut it, bit/s; 0 when none did.
+    before_bps: u64,
 }
 
 /// Shares are given in thousandths.
 const WHOLE: u64 = 1_000;
+/// Additive steps are given in 2^-20 of the line's rate, as adapters have them.
+const STEPS: u64 = 1 << 20;
 
 const TARGET: usize = 0;
-const ADDITIVE_RATE: usize = 1;
-const HAI_SAMPLES: usize = 2;
-const HAI_SHARE: usize = 3;
-const BETA: usize = 4;
-const MOST_CUT: usize = 5;
-const MINIMUM_RATE: usize = 6;
-const CUT_ON_LOSS: usize = 7;
+const AI: usize = 1;
+const HAI: usize = 2;
+const HAI_PERIOD: usize = 3;
+const ALPHA: usize = 4;
+const MOST_GAIN: usize = 5;
+const MOST_CUT: usize = 6;
+const FIRST_SHARE: usize = 7;
+const MINIMUM: usize = 8;
+const TIMEOUT_CUT: usize = 9;
 
 impl Control for Rttcc {
     const NAME: &'static str = "rttcc";
-    const SUMMARY: &'static str = "rate control from round trips of probes, as far as RTTCC is published (our rule)";
+    const SUMMARY: &'static str = "rate control from round trips of probes, as far as RTTCC is published";
     const PARAMS: &'static [ParamSpec] = &[
-        ParamSpec::duration("target_rtt", Duration::from_us(25), "above this round trip the rate falls"),
-        ParamSpec::rate("rate_ai", BitRate::bps(20_000_000), "additive increase per round trip"),
-        ParamSpec::count("hai_samples", 3, 1, 1_000, "good round trips in a row before increase by a share"),
-        ParamSpec::count("hai_share", 50, 0, WHOLE, "that share of the rate, in thousandths"),
-        ParamSpec::count("beta", 800, 1, WHOLE, "multiplicative decrease, in thousandths"),
-        ParamSpec::count("max_cut", 500, 1, WHOLE, "most that one round trip takes off the rate, in thousandths"),
-        ParamSpec::rate("rate_min", BitRate::bps(5_000_000), "the rate never falls below this"),
-        ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip"),
+        ParamSpec {
+            min: Duration::from_ns(1).as_ps(),
+            ..ParamSpec::duration("target_rtt", Duration::from_us(13), "above this round trip the rate falls")
+        },
+        ParamSpec::count("ai", 96, 0, STEPS, "increase per good round trip, in 2^-20 of the line's rate"),
+        ParamSpec::count("hai", 1_700, 0, STEPS, "increase per good period, in 2^-20 of the line's rate"),
+        ParamSpec::duration("hai_period", Duration::from_us(200), "so long no round trip is above the target"),
+        ParamSpec::count("alpha", 100, 1, WHOLE, "decrease by the distance from the target, in thousandths"),
+        ParamSpec::count("max_gain", 60, 0, WHOLE, "most that an increase for a period adds, in thousandths"),
+        ParamSpec::count("max_cut", 30, 0, WHOLE, "most that a round trip takes off, in thousandths"),
+        ParamSpec::count("first_share", 500, 1, WHOLE, "at most this of the line at first congestion, in thousandths"),
+        ParamSpec::count("min", 64, 1, STEPS, "the rate never falls below this, in 2^-20 of the line's"),
+        ParamSpec::count("timeout_cut", 500, 0, WHOLE, "a timeout takes off until a good round trip, in thousandths"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -73,40 +107,58 @@ impl Control for Rttcc {
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         let rate_bps = match *event {
-            ControlEvent::Acked { rtt: Some(rtt), .. } => self.take_sample(rtt, params),
-            ControlEvent::Nacked { lost: true } if params.is_on(CUT_ON_LOSS) && self.is_news(view.now, params) => {
-                self.rate_bps / 2
+            ControlEvent::Acked { rtt: Some(rtt), .. } => self.take_sample(rtt, view, params),
+            ControlEvent::TimedOut if self.is_news(view.now, params) => {
+                self.before_bps = self.before_bps.max(self.rate_bps);
+                self.rate_bps - mul_div(self.rate_bps, params.get(TIMEOUT_CUT), WHOLE)
             }
-            ControlEvent::TimedOut if self.is_news(view.now, params) => self.rate_bps / 2,
             _ => return ControlActions::default(),
         };
-        self.rate_bps = rate_bps.max(params.get(MINIMUM_RATE)).min(view.line_rate.as_bps());
+        let line_bps = view.line_rate.as_bps();
+        self.rate_bps = rate_bps.max(mul_div(line_bps, params.get(MINIMUM), STEPS)).min(line_bps);
         ControlActions { rate: Some(BitRate::bps(self.rate_bps)), ..ControlActions::default() }
     }
 }
 
 impl Rttcc {
     /// The rate that `rtt` asks for, bounds aside.
-    fn take_sample(&mut self, rtt: Duration, params: &Params) -> u64 {
-        let (rtt, target) = (rtt.as_ps().max(1), params.get(TARGET));
+    fn take_sample(&mut self, rtt: Duration, view: &ControlView, params: &Params) -> u64 {
+        let (rtt, target, line_bps) = (rtt.as_ps().max(1), params.get(TARGET), view.line_rate.as_bps());
         self.rtt_ps = rtt;
+        let before_bps = std::mem::take(&mut self.before_bps);
         if rtt <= target {
-            self.good += 1;
-            let share = if self.good >= params.get(HAI_SAMPLES) { params.get(HAI_SHARE) } else { 0 };
-            return self.rate_bps + params.get(ADDITIVE_RATE) + mul_div(self.rate_bps, share, WHOLE);
+            self.rate_bps = self.rate_bps.max(before_bps);
+            let step = mul_div(line_bps, params.get(AI), STEPS);
+            if !self.is_calm(view.now, params) {
+                return self.rate_bps + step;
+            }
+            let high = step + mul_div(line_bps, params.get(HAI), STEPS);
+            return self.rate_bps + high.min(mul_div(self.rate_bps, params.get(MOST_GAIN), WHOLE)).max(step);
         }
-        self.good = 0;
-        let cut = mul_div(params.get(BETA), rtt - target, rtt).min(params.get(MOST_CUT));
-        self.rate_bps - mul_div(self.rate_bps, cut, WHOLE)
+        self.calm_since_ps = 0;
+        let cut = mul_div(params.get(ALPHA), rtt - target, target).min(params.get(MOST_CUT));
+        let rate_bps = self.rate_bps - mul_div(self.rate_bps, cut, WHOLE);
+        if std::mem::replace(&mut self.congested, 1) == 0 {
+            return rate_bps.min(mul_div(line_bps, params.get(FIRST_SHARE), WHOLE));
+        }
+        rate_bps
     }
 
-    /// Whether a loss is of another round trip than the last one that was heeded.
+    /// A round trip was good: whether a period of such has just ended; the next begins.
+    fn is_calm(&mut self, now: Time, params: &Params) -> bool {
+        let since = if self.calm_since_ps == 0 { now.as_ps() } else { self.calm_since_ps };
+        let is_over = now.as_ps() - since >= params.get(HAI_PERIOD);
+        self.calm_since_ps = if is_over { now.as_ps() } else { since };
+        is_over
+    }
+
+    /// Whether a timeout is of another round trip than the last one that was heeded.
     fn is_news(&mut self, now: Time, params: &Params) -> bool {
         let since = now.as_ps().saturating_sub(self.cut_at_ps);
         if self.cut_at_ps != 0 && since < self.rtt_ps.max(params.get(TARGET)) {
             return false;
         }
-        (self.cut_at_ps, self.good) = (now.as_ps(), 0);
+        (self.cut_at_ps, self.calm_since_ps) = (now.as_ps(), 0);
         true
     }
 }
@@ -122,57 +174,81 @@ mod tests {
 
     const LINE: ControlView = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 9 };
 
-    fn params(options: &[(&str, &str)]) -> Params {
-        let mut params = Params::defaults(Rttcc::PARAMS);
-        for (name, value) in options {
-            assert_eq!(params.set(Rttcc::PARAMS, name, value), Ok(true));
-        }
-        params
+    fn params() -> Params {
+        Params::defaults(Rttcc::PARAMS)
     }
 
+    /// A queue pair that has met congestion before.
     fn at(mbps: u64) -> Rttcc {
-        let (state, first) = Rttcc::start(&params(&[]), &LINE);
+        let (state, first) = Rttcc::start(&params(), &LINE);
         assert_eq!((state.rate_bps, first), (LINE.line_rate.as_bps(), ControlActions::default()), "line rate at first");
-        Rttcc { rate_bps: mbps * 1_000_000, ..state }
+        Rttcc { rate_bps: mbps * 1_000_000, congested: 1, ..state }
     }
 
-    /// Megabits per second after each round trip, given in microseconds.
-    fn rates(state: &mut Rttcc, samples: &[u64]) -> Vec<u64> {
-        let rate = |us: &u64| {
+    fn hear(state: &mut Rttcc, us: u64, event: ControlEvent) -> Option<u64> {
+        let view = ControlView { now: Time::from_us(us), ..LINE };
+        state.on_event(&event, &view, &params()).rate.map(|rate| rate.as_bps() / 1_000_000)
+    }
+
+    /// Megabits per second after each round trip, given in microseconds, one after the other.
+    fn rates(state: &mut Rttcc, start_us: u64, samples: &[u64]) -> Vec<u64> {
+        let mut now = start_us;
+        let mut rate = |us: &u64| {
+            now += us;
             let event = ControlEvent::Acked { packets: 1, rtt: Some(Duration::from_us(*us)), marked: 0 };
-            state.on_event(&event, &LINE, &params(&[])).rate.expect("a sample sets the rate").as_bps() / 1_000_000
+            hear(state, now, event).expect("a sample sets the rate")
         };
-        samples.iter().map(rate).collect()
+        samples.iter().map(&mut rate).collect()
     }
 
+    /// 96 of 2^20 of 200 Gbit/s are 18.3 Mbit/s.
     #[test]
-    fn up_to_the_target_the_rate_grows_and_later_by_a_share() {
-        assert_eq!(rates(&mut at(1_000), &[10, 25, 10, 10]), [1_020, 1_040, 1_112, 1_187]);
-        assert_eq!(rates(&mut at(199_990), &[10]), [200_000], "up to the line's");
+    fn up_to_the_target_the_rate_grows_by_a_step() {
+        assert_eq!(rates(&mut at(1_000), 0, &[13, 1]), [1_018, 1_036]);
+        assert_eq!(rates(&mut at(199_990), 0, &[10]), [200_000], "up to the line's");
     }
 
-    /// 0.8 * (40 - 25) / 40 = 0.3; 0.8 * 75 / 100 = 0.6, of which one half is taken.
+    /// 1700 of 2^20 of 200 Gbit/s are 324 Mbit/s.
+    #[test]
+    fn a_period_of_good_round_trips_adds_a_large_step() {
+        let mut state = at(10_000);
+        assert_eq!(rates(&mut state, 100, &[13]), [10_018], "the first good one");
+        assert_eq!(rates(&mut state, 299, &[13]), [10_036], "199 us later");
+        assert_eq!(rates(&mut state, 300, &[13]), [10_379], "200 us");
+        assert_eq!(rates(&mut state, 499, &[13]), [10_397], "once a period");
+        let after = rates(&mut state, 480, &[33])[0];
+        assert_eq!(rates(&mut state, 900, &[13]), [after + 18], "a period has begun");
+        assert_eq!(rates(&mut state, 1_100, &[13])[0].abs_diff(after + 18 + 342), 1, "and ended; parts of a megabit");
+        let mut slow = at(1_000);
+        assert_eq!(rates(&mut slow, 0, &[13, 213]), [1_018, 987]);
+        assert_eq!(rates(&mut slow, 400, &[13]), [1_006]);
+        assert_eq!(rates(&mut slow, 600, &[13]), [1_066], "6 % at most");
+        assert_eq!(rates(&mut at(20), 0, &[13, 13]), [38, 56], "a step always");
+    }
+
+    /// A tenth of (14 - 13) / 13 is 0.7 %, which is 7 thousandths; of 26 it is more than 3 %.
     #[test]
     fn above_the_target_it_falls_by_how_far() {
-        let mut state = at(10_000);
-        assert_eq!(rates(&mut state, &[40, 100]), [7_000, 3_500]);
-        assert_eq!(rates(&mut state, &[10, 10]), [3_520, 3_540], "good ones are counted anew");
-        assert_eq!(*rates(&mut at(10_000), &[500; 20]).last().expect("some"), 5, "down to rate_min");
+        assert_eq!(rates(&mut at(10_000), 0, &[14, 26, 600]), [9_930, 9_632, 9_343]);
+        assert_eq!(*rates(&mut at(1_000), 0, &[500; 200]).last().expect("some"), 12, "down to 64 of 2^20");
+        assert_eq!(hear(&mut at(1_000), 300, ControlEvent::Nacked { lost: true }), None, "a loss says nothing");
     }
 
     #[test]
-    fn a_timeout_halves_it_once_a_round_trip_and_a_loss_when_told_so() {
+    fn the_first_congestion_takes_half_of_the_line() {
+        let (mut state, _) = Rttcc::start(&params(), &LINE);
+        assert_eq!(rates(&mut state, 0, &[10, 14, 14]), [200_000, 100_000, 99_300]);
+    }
+
+    #[test]
+    fn a_timeout_halves_it_until_a_round_trip_is_good() {
         let mut state = at(8_000);
-        rates(&mut state, &[40]);
-        let mut hear = |us: u64, event, options: &[(&str, &str)]| {
-            let view = ControlView { now: Time::from_us(us), ..LINE };
-            state.on_event(&event, &view, &params(options)).rate.map(|rate| rate.as_bps() / 1_000_000)
-        };
-        let lost = ControlEvent::Nacked { lost: true };
-        assert_eq!(hear(100, lost, &[]), None);
-        assert_eq!(hear(100, ControlEvent::TimedOut, &[]), Some(2_800));
-        assert_eq!(hear(139, ControlEvent::TimedOut, &[]), None, "the same round trip of 40 us");
-        assert_eq!(hear(140, lost, &[("cut_on_loss", "true")]), Some(1_400));
-        assert_eq!(hear(300, ControlEvent::Nacked { lost: false }, &[("cut_on_loss", "true")]), None);
+        assert_eq!(rates(&mut state, 0, &[40]), [7_760]);
+        assert_eq!(hear(&mut state, 100, ControlEvent::TimedOut), Some(3_880));
+        assert_eq!(hear(&mut state, 139, ControlEvent::TimedOut), None, "the same round trip of 40 us");
+        assert_eq!(hear(&mut state, 140, ControlEvent::TimedOut), Some(1_940));
+        let mut free = state;
+        assert_eq!(rates(&mut free, 150, &[13, 13]), [7_778, 7_796], "it was no congestion");
+        assert_eq!(rates(&mut state, 150, &[40, 13]), [1_881, 1_900], "it was");
     }
 }

@@ -5,8 +5,9 @@
 //! The paper does not say with which recovery it runs incasts: this is the better one. With go-back-N:
 //! `{ name = "roce-gbn", control = "rttcc" }`.
 //!
-//! Deviations: every packet asks for an acknowledgement, since it is acknowledgements that answer probes here. Adapters
-//! send probes by time; by packets, a flow at its lowest rate would wait 100 ms for the 16th and never recover.
+//! Deviations: every packet asks for an acknowledgement, since it is acknowledgements that answer probes here: adapters
+//! ask for a probe when the last is answered, and it leaves with the next packet. With an acknowledgement each 16
+//! packets, a flow at its lowest rate would wait 100 ms for the 16th and never recover.
 
 use rnic_policy::{Configured, ControlPolicy, Params, Profile};
 
