@@ -4,7 +4,8 @@ mod two_ends;
 
 use rnic_base::{Duration, Psn32, Time};
 use rnic_falcon::delivery::{
-    AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule, Reception,
+    AckRequestRule, Arrival, ControlSettings, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule,
+    Reception,
 };
 use rnic_falcon::seam::{Received, Window};
 use rnic_policy::Cwnd;
@@ -317,4 +318,36 @@ fn f21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time(
         let expected = if asks { DELAY } else { DELAY + micros(8) };
         assert_eq!(left.since(start), expected);
     }
+}
+
+/// What can be under way to the peer's host is bounded by who drives the connection, which counts what may be in its
+/// receive buffer. A packet that may not leave again is not, and must not keep others out.
+#[test]
+fn a_lost_packet_that_may_not_leave_again_is_not_under_way() {
+    let rule = |_, from, departure: &Departure| if from == 0 && psn(departure) == 5 { LOST } else { after(DELAY) };
+    let mut link = Link::new(config(), Box::new(rule));
+    link.ends[1].upper.acknowledging = Acknowledging::Never;
+    link.ends[0].upper.pushes(6);
+    link.run_for(micros(20));
+    assert_eq!(link.ends[0].delivery.under_way(), 1);
+    link.ends[0].delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::ONE), ..Default::default() });
+    link.run_for(Duration::from_ms(3));
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.under_way()), (0, 0));
+    link.ends[0].delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::packets(6)), ..Default::default() });
+    link.run_for(micros(20));
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.under_way()), (1, 1), "now it is");
+}
+
+#[test]
+fn packets_that_the_peer_drops_beyond_its_window_are_not_under_way() {
+    let mut config = config();
+    (config.out_of_window, config.fcwnd, config.ncwnd) = (OutOfWindowRule::Drop, Cwnd::packets(300), 300);
+    let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+    link.ends[1].upper.acknowledging = Acknowledging::Never;
+    link.ends[0].upper.pushes(140);
+    link.run_for(micros(200));
+    assert_eq!(link.ends[1].upper.kept.len(), 128);
+    let beyond = |link: &Link<'_>| link.ends[0].log.iter().filter(|(_, sent)| sent.again && psn(sent) >= 128).count();
+    assert!(beyond(&link) >= 24, "they leave again, once a round trip: {}", beyond(&link));
+    assert_eq!(link.ends[0].delivery.under_way(), 0, "and wait for nobody's room");
 }

@@ -283,8 +283,9 @@ impl Delivery {
                 let seq = tx.base + offset;
                 let sent = tx.sent(seq);
                 let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
-                if !rests && tx.mark(seq) {
-                    self.counters.sent_again_early += 1;
+                if !rests {
+                    self.counters.sent_again_early += u64::from(tx.mark(seq));
+                    tx.hold_beyond(seq);
                 }
             }
             if self.config.pause_after_out_of_window {

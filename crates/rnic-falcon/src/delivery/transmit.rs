@@ -189,13 +189,15 @@ impl Delivery {
         Some(found)
     }
 
-    fn first_again(&self, window: usize) -> Option<Seq> {
-        let (window, fcwnd) = (&self.tx[window], self.flows.fcwnd());
+    fn first_again(&mut self, window: usize) -> Option<Seq> {
+        let (window, fcwnd) = (&mut self.tx[window], self.flows.fcwnd());
         let mut marked = window.first_marked();
         while let Some(seq) = marked {
             if self.limits.again(window, seq, fcwnd) {
                 return marked;
             }
+            // What the window may open for is perhaps something that waits for the room of this one.
+            window.hold(seq);
             marked = window.next_marked(seq);
         }
         None
@@ -221,7 +223,7 @@ impl Delivery {
     ) -> Leaving {
         let tx = &mut self.tx[window];
         tx.unmark(seq);
-        tx.unhold(seq);
+        tx.leave_again(seq);
         let sent = tx.sent_mut(seq);
         (sent.last, sent.not_before, sent.again) = (now, Time::ZERO, true);
         sent.transmissions = sent.transmissions.saturating_add(1);

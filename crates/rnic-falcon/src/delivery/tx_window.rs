@@ -58,8 +58,10 @@ pub(crate) struct Sent {
     pub(crate) replaced: bool,
     /// It counts as an outstanding retransmission.
     pub(crate) again: bool,
-    /// Its receiver has said that it is not ready, and it waits to be sent again.
+    /// It does not count as under way: its receiver was not ready for it, or it waits to be sent again.
     pub(crate) held: bool,
+    /// It was dropped beyond the peer's window, and is held until it is known to have arrived.
+    pub(crate) beyond: bool,
 }
 
 // There is one for each packet under way, and looking for losses goes through them.
@@ -267,7 +269,8 @@ impl TxWindow {
         }
     }
 
-    /// The receiver was not ready for packet `seq`: it is on no link and in no buffer until it is sent again.
+    /// The receiver was not ready for packet `seq`, or it may not be sent again yet: it is on no link and in no buffer
+    /// until it is.
     pub(crate) fn hold(&mut self, seq: Seq) {
         if !self.has_arrived(seq) && !self.sent(seq).held {
             self.sent_mut(seq).held = true;
@@ -275,9 +278,24 @@ impl TxWindow {
         }
     }
 
-    /// Packet `seq` leaves again, or is known to have arrived.
+    /// Packet `seq` was dropped beyond the peer's window, and will be again until the base moves: what moves it must
+    /// not wait for the room of this one, which leaves once a round trip.
+    pub(crate) fn hold_beyond(&mut self, seq: Seq) {
+        self.hold(seq);
+        self.sent_mut(seq).beyond = true;
+    }
+
+    /// Packet `seq` leaves again.
     #[inline]
-    pub(crate) fn unhold(&mut self, seq: Seq) {
+    pub(crate) fn leave_again(&mut self, seq: Seq) {
+        if !self.sent(seq).beyond {
+            self.unhold(seq);
+        }
+    }
+
+    /// Packet `seq` counts again, or is known to have arrived.
+    #[inline]
+    fn unhold(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
         if sent.held {
             sent.held = false;
