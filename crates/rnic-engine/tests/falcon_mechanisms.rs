@@ -71,6 +71,19 @@ fn f3_a_long_write_is_numbered_by_transactions_and_completes_once() {
     assert_eq!(second, (rsn.plus(1), psn.plus(1)));
     assert!(pair.log.iter().all(|sent| sent.packet.payload_len <= MTU));
     assert_eq!(pair.ends[0].take(), [(9, WcStatus::Success)]);
+    // Not before all of its transactions have ended.
+    let mut second = None;
+    let mut pair = Pair::new(&Setup::new(&[]), move |sent: &Sent| {
+        let psn = sent.packet.body.psn().filter(|_| sent.from == 0 && sent.packet.payload_len > 0);
+        second = second.or(psn.map(|first| first.plus(1)));
+        if psn.is_some() && psn == second && sent.at < HELD_UNTIL { LOST } else { DELIVERED }
+    });
+    write(&mut pair, 9, 0, 2 * MTU);
+    pair.run_for(Duration::from_us(200));
+    assert!(pair.now < HELD_UNTIL);
+    assert_eq!(pair.ends[0].take(), []);
+    pair.run_for(Duration::from_ms(20));
+    assert_eq!(pair.ends[0].take(), [(9, WcStatus::Success)]);
 }
 
 /// F-5: on one queue pair, whatever the wire does, operations of all kinds end in the order in which they were posted,

@@ -74,7 +74,8 @@ fn f40_without_a_record_it_decides_the_same() {
                     3 => (report.occupancy, report.label, event.queue) = (odd as u8, u32::from(odd) << 8, 7),
                     4 => report.kind = ReportKind::Retransmitted { count: odd as u8, early: odd & 256 != 0 },
                     5 => report.kind = ReportKind::Nacked { code: odd as u8 % 9 },
-                    _ => {}
+                    // The number is another connection's now.
+                    _ => event.first |= index % 5 == 0,
                 }
                 let recorded = with.handle(&EventRecord::pack(&event, false)).unpack();
                 let answer = without.answer(&event);

@@ -9,7 +9,7 @@ use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{DeliveryConfig, Departure};
 use rnic_falcon::seam::Window;
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::Carried;
+use rnic_policy::control::report::{Carried, ReportKind};
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
 use rnic_wire::falcon::{FlowLabel, PacketType};
@@ -189,6 +189,13 @@ fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
     assert_ne!(link.ends[0].delivery.label(2), label, "it was moved");
     assert_eq!(link.ends[0].delivery.label(2).flow(2), 2);
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+    // It was moved for the second timeout of a packet, and not before.
+    let counts = link.ends[0].signals.iter().filter(|signal| signal.flow == 2).filter_map(|signal| match signal.kind {
+        ReportKind::Retransmitted { count, .. } => Some((count, signal.label)),
+        _ => None,
+    });
+    let before: Vec<u8> = counts.take_while(|(_, old)| *old == label.get()).map(|(count, _)| count).collect();
+    assert_eq!((before.first(), before.iter().max()), (Some(&1), Some(&2)), "{before:?}");
     // Recovery within a few timeouts: the last packet that waited for the cut path.
     let last = link.ends[0].log.iter().rfind(|(_, departure)| departure.again).expect("something was repeated").0;
     let rto = micros(250);

@@ -112,6 +112,15 @@ fn f26_ties_go_round_and_a_slow_path_draws_less() {
     // Windows stay even here, without an adaptive engine; with one, that of the slow path shrinks too.
     assert!(uneven < 800, "{uneven} of 4000 on a path of five times the delay");
     assert_eq!(counters.timeouts, 0);
+    // One packet at a time: all windows are open alike, and every flow has its turn.
+    let mut link = Link::new(flows("largest-window", 4), Box::new(|_, _, _: &_| after(DELAY)));
+    for _ in 0..8 {
+        link.ends[0].upper.push();
+        link.run_for(micros(50));
+    }
+    let order: Vec<usize> = link.ends[0].log.iter().map(|(_, departure)| flow(departure)).collect();
+    assert_eq!(order[..4].iter().collect::<BTreeSet<_>>().len(), 4, "{order:?}");
+    assert_eq!(order[..4], order[4..]);
 }
 
 #[test]
@@ -157,15 +166,16 @@ fn f28_probe9_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
     assert!(end.signals.iter().all(|signal| signal.flow != 3 || signal.kind != ReportKind::Acked));
 }
 
-/// Path 1 has five times the delay of path 0.
-fn two_paths(departure: &Departure) -> Duration {
-    if departure.label.flow(1) == 1 { DELAY.saturating_mul(5) } else { DELAY }
+/// Path `slow` has five times the delay of the other.
+fn two_paths(departure: &Departure, slow: u8) -> Duration {
+    if departure.label.flow(1) == slow { DELAY.saturating_mul(5) } else { DELAY }
 }
 
 #[test]
 fn f29_paths_of_different_delay_cause_no_retransmission() {
-    for paths in ["largest-window", "spray", "scatter"] {
-        let mut link = Link::new(flows(paths, 2), Box::new(|_, _, departure: &_| after(two_paths(departure))));
+    for (paths, slow) in [("largest-window", 1), ("spray", 1), ("scatter", 1), ("spray", 0)] {
+        let rule = move |_, _, departure: &Departure| after(two_paths(departure, slow));
+        let mut link = Link::new(flows(paths, 2), Box::new(rule));
         link.ends[0].upper.pushes(5_000);
         link.run_for(Duration::from_ms(100));
         let end = &link.ends[0];

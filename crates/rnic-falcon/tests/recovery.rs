@@ -68,15 +68,36 @@ fn f11_probe8_reordering_within_the_window_retransmits_nothing() {
 
 #[test]
 fn f11_a_loss_is_repaired_a_round_trip_and_a_reordering_window_after_it_left() {
-    let mut link = Link::new(asking(config()), Box::new(losing(&[100], 1)));
+    // Where a window stays open, so that the second is judged while the first, sent again, is under way.
+    let mut config = asking(config());
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
+    let mut link = Link::new(config, Box::new(losing(&[100, 120], 1)));
+    link.packet_time = Duration::from_ns(200);
     link.ends[0].upper.pushes(400);
     link.run_for(Duration::from_ms(2));
-    let left = departures(&link, 100);
-    assert_eq!(left.len(), 2);
-    let wait = left[1].since(left[0]);
-    assert!(wait >= micros(12) && wait <= micros(14), "10 us and a quarter, but {wait}");
-    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.counters().timeouts), (1, 0));
+    for number in [100, 120] {
+        let left = departures(&link, number);
+        assert_eq!(left.len(), 2);
+        let wait = left[1].since(left[0]);
+        assert!(wait >= micros(12) && wait <= micros(14), "10 us and a quarter, but {number} waited {wait}");
+    }
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.counters().timeouts), (2, 0));
     assert!(link.ends[0].upper.all_acked());
+}
+
+#[test]
+fn f11_probe8_a_retransmission_is_judged_by_what_left_after_it() {
+    // The last but nine is lost twice, and nothing leaves after it was sent again: only silence tells.
+    let mut link = Link::new(asking(config()), Box::new(losing(&[10], 2)));
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(300));
+    let left = departures(&link, 10);
+    assert_eq!(left.len(), 3);
+    let waits = [left[1].since(left[0]), left[2].since(left[1])];
+    assert!(waits[0] < micros(14), "the first loss is seen by what came after: {}", waits[0]);
+    // A probe: two round trips and the coalescing time after the packet left again.
+    assert!(waits[1] > micros(26) && waits[1] < micros(32), "the second is not: {}", waits[1]);
+    assert_eq!(link.ends[0].delivery.counters().probes, 1);
 }
 
 #[test]
@@ -131,18 +152,19 @@ fn f12_probe8_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
 
 #[test]
 fn f13_distance_and_time_retransmit_different_packets() {
-    // Packet 50 is lost, and only two come after it.
-    let run = |recovery| {
+    // Packet 50 is lost, and so many come after it.
+    let run = |recovery, later: u32| {
         let mut link = Link::new(asking(config_of(recovery, "ecmp")), Box::new(losing(&[50], 1)));
-        link.ends[0].upper.pushes(53);
+        link.ends[0].upper.pushes(51 + later);
         link.run_for(micros(200));
         let early: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
         link.run_for(Duration::from_ms(10));
         assert!(link.ends[0].upper.all_acked(), "{recovery}");
         (early, link.ends[0].delivery.counters().timeouts)
     };
-    assert_eq!(run("rack-tlp"), (vec![50], 0));
-    assert_eq!(run("ooo-distance"), (vec![], 1));
+    assert_eq!(run("rack-tlp", 2), (vec![50], 0));
+    assert_eq!(run("ooo-distance", 3), (vec![], 1), "no more above it than the threshold");
+    assert_eq!(run("ooo-distance", 4), (vec![50], 0));
 }
 
 #[test]
@@ -179,7 +201,9 @@ fn f14_without_acknowledgements_each_packet_times_out_by_itself() {
     let mut link = Link::new(config, Box::new(rule));
     link.packet_time = micros(3);
     link.ends[0].upper.pushes(10);
-    link.run_for(micros(540));
+    link.run_for(micros(40));
+    link.packet_time = Duration::from_ns(10);
+    link.run_for(micros(500));
     for number in 0..10 {
         let left = departures(&link, number);
         assert_eq!(left.len(), 2, "packet {number}");
@@ -217,8 +241,25 @@ fn f14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
 }
 
 #[test]
+fn f14_a_resync_has_as_many_attempts_as_a_packet() {
+    let mut config = config();
+    config.attempts_max = 3;
+    tune(&mut config, "rto", "100us");
+    let mut link = Link::new(config, Box::new(|_, from, _: &_| if from == 0 { LOST } else { after(DELAY) }));
+    link.ends[0].upper.pushes(1);
+    while link.ends[0].upper.exhausted.len() < 2 {
+        link.run_for(micros(10));
+        assert!(link.ends[0].log.len() < 20, "it goes on for ever");
+    }
+    let end = &link.ends[0];
+    // The fifth Resync is the first of the next round.
+    assert_eq!((end.left(PacketType::PushData).len(), end.left(PacketType::Resync).len()), (4, 4 + 1));
+}
+
+#[test]
 fn f7_probe3_not_ready_waits_for_the_longer_of_timeout_and_nack() {
-    for (timeout, lost_nacks) in [(RnrTimer::at_least(Duration::from_ms(2)), 0), (RnrTimer::from_code(1), 1)] {
+    let (long, short) = (RnrTimer::at_least(Duration::from_ms(2)), RnrTimer::from_code(1));
+    for (timeout, lost_nacks) in [(long, 0), (short, 0), (short, 1)] {
         let mut nacks = 0;
         let rule = move |_, _, departure: &Departure| {
             let is_nack = matches!(departure.packet.body, Body::Nack(_));
@@ -236,7 +277,8 @@ fn f7_probe3_not_ready_waits_for_the_longer_of_timeout_and_nack() {
         assert!(left.len() >= 2, "the packet is sent again");
         if lost_nacks == 0 {
             let waited = left[1].0.since(left[0].0);
-            assert!(waited >= timeout.wait(), "it waited {waited}, told to wait {}", timeout.wait());
+            let least = timeout.wait().max(Duration::from_ms(1));
+            assert!(waited >= least, "it waited {waited}, told to wait {}, with a timeout of 1 ms", timeout.wait());
         }
         assert!(link.ends[1].upper.duplicates > 0, "the target hears of it again");
         assert_eq!(link.ends[0].delivery.counters().timeouts, 0, "waiting is no timeout");
@@ -273,7 +315,7 @@ fn f8_probe3_a_refused_push_is_replaced_by_a_resync_even_when_the_nack_is_lost()
 }
 
 #[test]
-fn want_of_resources_is_reported_and_repaired() {
+fn f34_want_of_resources_is_reported_and_repaired() {
     let mut link = Link::new(config(), Box::new(|_, _, _: &_| after(DELAY)));
     link.ends[1].upper.room = Some(5);
     link.ends[0].upper.pushes(20);
@@ -310,6 +352,32 @@ fn probe5_ordered_connections_send_again_in_rsn_order_across_both_windows() {
     assert_eq!(again, (0..24).collect::<Vec<u32>>());
     let kept: Vec<u32> = link.ends[1].upper.order.iter().map(|(_, rsn)| *rsn).collect();
     assert!(kept.is_sorted(), "{kept:?}");
+}
+
+#[test]
+fn probe5_what_left_again_before_does_not_wait_for_what_did_not() {
+    // Nothing arrives, and the first four leave once more before the windows let the others follow.
+    let mut link = Link::new(config(), Box::new(|_, from, _: &_| if from == 0 { LOST } else { after(DELAY) }));
+    for _ in 0..4 {
+        link.ends[0].upper.pull();
+        link.ends[0].upper.push();
+        link.ends[0].upper.push();
+    }
+    let windows = |packets| ControlSettings { fcwnd: Some(Cwnd::packets(packets)), ..Default::default() };
+    link.run_for(micros(100));
+    link.ends[0].delivery.apply(0, &ControlSettings { rto: Some(micros(50)), ..windows(2) });
+    link.run_for(micros(20));
+    let so_far = link.ends[0].log.len();
+    assert_eq!(so_far, 12 + 4, "two in each window");
+    // Until those are late again too, nothing may leave.
+    link.ends[0].delivery.apply(0, &ControlSettings { packet_gap: Some(micros(500)), ..Default::default() });
+    link.run_for(micros(60));
+    assert_eq!(link.ends[0].log.len(), so_far);
+    link.ends[0].log.clear();
+    link.ends[0].delivery.apply(0, &ControlSettings { packet_gap: Some(Duration::ZERO), ..windows(32) });
+    link.run_for(micros(20));
+    let again = link.ends[0].log.iter().map(|(_, departure)| departure.packet.body.rsn().expect("it has one").value());
+    assert_eq!(again.collect::<Vec<u32>>(), (0..12).collect::<Vec<u32>>());
 }
 
 #[test]
@@ -362,6 +430,16 @@ fn f15_times_that_the_adaptive_engine_sets_replace_the_policys() {
     };
     let timeout = wait_for(settings);
     assert!(timeout >= micros(200) && timeout < micros(201), "{timeout}");
+}
+
+#[test]
+fn f15_a_shorter_timeout_counts_for_what_is_under_way() {
+    let mut link = Link::new(config(), Box::new(|_, from, _: &_| if from == 1 { LOST } else { after(DELAY) }));
+    link.ends[0].upper.pushes(1);
+    link.run_for(micros(20));
+    link.ends[0].delivery.apply(0, &ControlSettings { rto: Some(micros(60)), ..Default::default() });
+    link.run_for(micros(45));
+    assert_eq!(link.ends[0].delivery.counters().timeouts, 1);
 }
 
 #[test]

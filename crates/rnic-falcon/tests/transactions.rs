@@ -78,12 +78,30 @@ fn f2_pushes_take_data_there_and_pulls_bring_it_back() {
 fn f3_a_transaction_is_one_packet_at_most_and_completes_once() {
     let mut net = Net::new(WORLD, 1);
     assert_eq!(net.submit(0, 0, Kind::Push, 4_097), Err(SubmitError::TooLong { length: 4_097, mtu: 4_096 }));
-    submit(&mut net, &[Kind::Push, Kind::Push]);
+    assert_eq!(net.submit(0, 0, Kind::Push, 4_096), Ok(()), "as long as the MTU");
+    submit(&mut net, &[Kind::Push]);
     net.run();
     let numbers: Vec<_> =
         net.sent.iter().map(|(_, packet)| (packet.body.rsn().unwrap(), packet.body.psn().unwrap().value())).collect();
     assert_eq!(numbers, [(rsn(0), 0), (rsn(1), 1)]);
     assert_eq!(tags(&net), [0, 1]);
+}
+
+/// More requests than the window holds, none of which arrives: what the peer asks for is sent all the same.
+#[test]
+fn f4_requests_that_wait_do_not_hold_back_responses() {
+    for world in [WORLD, UNORDERED] {
+        let mut net = Net::new(World { window: 4, ..world }, 1);
+        submit(&mut net, &[Kind::Pull; 8]);
+        while net.send(0, 0) {}
+        net.lose_all();
+        (0..3).for_each(|_| net.submit(1, 0, Kind::Pull, 1_000).expect("room"));
+        while net.send(1, 0) {}
+        while net.deliver() {}
+        while net.work(0, 0) || net.send(0, 0) || net.deliver() {}
+        assert_eq!(net.ends[1][0].ulp.completions.len(), 3);
+        assert_eq!(types(&net, 0)[4..], [PacketType::PullData; 3], "and requests still wait");
+    }
 }
 
 /// RSN order across both windows.
@@ -234,13 +252,22 @@ fn f8_probe3_the_fifth_of_ten_ends_in_error_and_the_rest_does_not() {
         let so_far = if world.transactions.ordering == Ordering::Ordered { 4 } else { 9 };
         assert_eq!(codes(&net).len(), so_far, "the refusal was lost");
         net.repeat(0, 0, 0);
+        net.deliver_rsn(1, 4);
+        assert!(net.deliver(), "the refusal");
+        net.lose_all();
+        assert_eq!(types(&net, 0).last(), Some(&PacketType::Resync));
+        submit(&mut net, &[Kind::Push]);
+        net.run();
+        let others = if world.transactions.ordering == Ordering::Ordered { 4 } else { 10 };
+        assert_eq!(codes(&net), vec![CompletionCode::Ack; others], "not before the target has the Resync");
+        net.repeat(0, 0, 0);
         net.run();
         let completions = &net.ends[0][0].ulp.completions;
         let failed: Vec<_> = completions.iter().filter(|done| done.code != CompletionCode::Ack).collect();
         assert_eq!(failed.len(), 1);
         assert_eq!((failed[0].tag, failed[0].code, failed[0].ulp_code), (4, CompletionCode::TargetCompleteInError, 7));
-        assert_eq!((completions.len(), net.ends[1][0].ulp.requests.len()), (10, 9));
-        assert_eq!(types(&net, 0).iter().filter(|kind| **kind == PacketType::Resync).count(), 1);
+        assert_eq!((completions.len(), net.ends[1][0].ulp.requests.len()), (11, 10));
+        assert_eq!(types(&net, 0).iter().filter(|kind| **kind == PacketType::Resync).count(), 2);
         assert!(net.is_idle());
     }
 }
@@ -254,6 +281,49 @@ fn f33_what_is_held_for_a_transaction_is_free_when_it_is_over() {
     assert_eq!(usage.rx, Amount { packets: 2, buffers: 4 }, "for the data of one and the completion of the other");
     net.run();
     assert_eq!((net.ends[0][0].transactions.usage().tx, net.is_idle()), (Amount::NONE, true));
+}
+
+#[test]
+fn f33_the_place_of_a_response_is_kept_until_it_is_handed_over() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull]);
+    while net.send(0, 0) || net.deliver() {}
+    let usage = *net.ends[0][0].transactions.usage();
+    assert_eq!((net.outstanding(0, 0), usage.tx), (0, Amount::NONE), "the request is acknowledged");
+    assert_eq!(usage.rx, Amount { packets: 1, buffers: 4 }, "its data has not come");
+    net.run();
+    assert_eq!((net.ends[0][0].transactions.usage().rx, net.is_idle()), (Amount::NONE, true));
+}
+
+/// A request that waits for its turn is given up: a Resync takes its place.
+#[test]
+fn f33_a_request_that_is_skipped_leaves_its_room() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push; 2]);
+    while net.send(0, 0) {}
+    net.deliver_rsn(1, 1);
+    net.lose_all();
+    assert_eq!(net.nics[1].requests_held().packets, 1);
+    net.pass_time(Duration::from_ms(100));
+    net.repeat(0, 0, 1);
+    net.deliver_rsn(1, 1);
+    assert_eq!(net.nics[1].requests_held(), Amount::NONE);
+    assert!(net.settle());
+    assert_eq!(codes(&net), [CompletionCode::LocalTimeout; 2]);
+}
+
+#[test]
+fn f33_a_connection_that_dies_gives_everything_back() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Pull, Kind::Push, Kind::Push, Kind::Push]);
+    while net.send(0, 0) {}
+    // The target answers the Pull, and keeps the last Push for its turn.
+    net.deliver_rsn(1, 0);
+    net.deliver_rsn(1, 3);
+    assert!(net.work(1, 0) && net.send(1, 0));
+    assert!((0..2).all(|nic| !net.nics[nic].is_idle()));
+    (0..2).for_each(|nic| net.die(nic, 0));
+    assert!((0..2).all(|nic| net.nics[nic].is_idle()));
 }
 
 #[test]

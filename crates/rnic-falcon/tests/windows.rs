@@ -12,7 +12,7 @@ use rnic_policy::Cwnd;
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp};
 use two_ends::link::{LOST, Link, after};
 use two_ends::upper::Acknowledging;
-use two_ends::{config, micros};
+use two_ends::{config, config_of, micros, tune};
 
 use two_ends::upper::Counting;
 
@@ -82,6 +82,25 @@ fn f9_one_acknowledgement_names_every_hole() {
     assert_eq!(again, [3, 7, 9], "exactly those are sent again");
 }
 
+#[test]
+fn f9_bitmaps_name_requests_and_the_last_of_128() {
+    let mut config = silent(config());
+    (config.first_received, config.coalesce_count) = ([Psn32::new(0); 2], 1_000);
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let mut now = Time::from_us(1_000);
+    for number in [1, 5, 63] {
+        assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(number)), Reception::Kept);
+    }
+    for number in [2, 64, 127] {
+        assert_eq!(give(&mut delivery, &mut upper, now, push_packet(number)), Reception::Kept);
+    }
+    now += micros(8);
+    let told = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+    let told = bitmaps(&told).expect("extended");
+    assert_eq!(told.request_received, 1 << 1 | 1 << 5 | 1 << 63);
+    assert_eq!((told.data_received, told.data_acked), (1 << 2 | 1 << 64 | 1 << 127, 1 << 2 | 1 << 64 | 1 << 127));
+}
+
 /// Packet 0 is lost once; 300 packets may be under way, and the window has 128.
 fn beyond_the_window(rule: OutOfWindowRule, room: Option<u32>) -> Link<'static> {
     let mut config = config();
@@ -119,6 +138,29 @@ fn f10_the_specification_drops_them_and_says_so() {
     let told = acks.iter().filter(|(_, ack)| out_of_window(ack).data).count();
     assert!(told >= 1 && acks.iter().all(|(_, ack)| !out_of_window(ack).request));
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
+}
+
+/// A notification makes a sender repeat at once, and once a round trip, what is not known to have arrived.
+#[test]
+fn f10_a_notification_repeats_what_has_not_arrived() {
+    // A policy that would repeat nothing here.
+    let mut config = config_of("ooo-distance", "ecmp");
+    tune(&mut config, "ooo_threshold", "128");
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let sent = Time::from_us(1_000);
+    upper.pushes(10);
+    while delivery.transmit(sent, &mut upper).is_some() {}
+    // What is echoed left 5 us later: the round trip is 6 us.
+    let (echoed, now) = (sent + micros(5), sent + micros(11));
+    let notification = OutOfWindow { data: true, request: false };
+    let answer = Acknowledgement { t1: Timestamp::at(echoed), out_of_window: notification, ..Default::default() };
+    let mut told = ack(0, 0, echoed, now);
+    told.body = Body::ExtendedAck(answer, Bitmaps { data_received: 0b10_1111, ..Default::default() });
+    for (at, expected) in [(now, &[4, 6, 7, 8, 9][..]), (now + micros(1), &[])] {
+        assert_eq!(give(&mut delivery, &mut upper, at, told), Reception::Answer);
+        let again: Vec<u32> = std::iter::from_fn(|| delivery.transmit(at, &mut upper)).map(|left| psn(&left)).collect();
+        assert_eq!(again, expected);
+    }
 }
 
 #[test]
@@ -229,7 +271,9 @@ fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     delivery.acknowledge(now, Received { window: Window::Data, psn: Psn32::new(0) });
     let told = next_answer(&mut delivery, &mut upper, now).expect("at once, for it was asked for");
     assert_eq!((told.packet.bases.data.value(), bitmaps(&told)), (1, None));
-    assert_eq!(give(&mut delivery, &mut upper, now, push_packet(0)), Reception::Duplicate);
+    assert_eq!(give(&mut delivery, &mut upper, now, asking(0)), Reception::Duplicate);
+    let told = next_answer(&mut delivery, &mut upper, now).expect("the answer may be lost: it is said again");
+    assert_eq!(told.packet.bases.data.value(), 1);
 }
 
 /// An acknowledgement with these bases.
@@ -279,6 +323,15 @@ fn probe4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
         let answer = next_answer(&mut delivery, &mut upper, now + micros(8));
         assert_eq!(answer.is_some(), early, "a gap needs an acknowledgement of its own");
     }
+    // So does a notification.
+    let config = DeliveryConfig { out_of_window: OutOfWindowRule::Drop, ..silent(config()) };
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let now = Time::from_us(1_000);
+    assert_eq!(give(&mut delivery, &mut upper, now, push_packet(128)), Reception::OutOfWindow);
+    upper.push();
+    delivery.transmit(now, &mut upper).expect("a Push in the other direction");
+    let answer = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
+    assert!(out_of_window(&answer).data);
 }
 
 #[test]

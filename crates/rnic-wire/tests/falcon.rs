@@ -333,7 +333,7 @@ fn a_packet_of_a_transaction_is_what_its_upper_layer_says() {
 }
 
 #[test]
-fn wrong_lengths_are_refused() {
+fn probe1_wrong_lengths_are_refused() {
     for golden in all() {
         let message = message(&golden);
         for len in 0..golden.bytes.len() {

@@ -123,14 +123,32 @@ fn f35_thresholds_move_with_what_is_free() {
 fn f36_alpha_concerns_one_connection() {
     let config = ResourceConfig { capacity: [Amount { packets: 64, buffers: 64 }; 4], ..TINY };
     let resources = Resources::new(config);
-    let fast = Usage { tx: Amount { packets: 4, buffers: 0 }, ..Usage::default() };
+    let some = Amount { packets: 4, buffers: 0 };
+    let fast = Usage { tx: some, data: some, ..Usage::default() };
     let slow = Usage { request_alpha: Alpha::from_shift(7), ..fast };
     assert!(!fast.pauses_requests(Isolation::Dynamic, &resources));
     assert!(slow.pauses_requests(Isolation::Dynamic, &resources), "a sixteenth of 64");
     assert!(!slow.pauses_data(Isolation::Dynamic, &resources), "responses have a threshold of their own");
+    let mute = Usage { data_alpha: Alpha::from_shift(7), ..fast };
+    assert!(mute.pauses_data(Isolation::Dynamic, &resources) && !mute.pauses_requests(Isolation::Dynamic, &resources));
     let held = Isolation::Static(Amount { packets: 4, buffers: 64 });
     assert!(fast.pauses_requests(held, &resources) && !fast.pauses_requests(Isolation::None, &resources));
     assert_eq!([0, 3, 15].map(|shift| Alpha::from_shift(shift).share(4_096)), [32_768, 4_096, 1]);
+}
+
+/// F-18: payload that the upper layer has taken fills buffers until it is in the host's memory.
+#[test]
+fn f18_payload_on_its_way_into_memory_fills_buffers() {
+    let mut resources = Resources::new(TINY);
+    resources.set_backlog(6);
+    assert_eq!(resources.free(Part::RequestRx), Amount { packets: 4, buffers: 2 });
+    assert_eq!((resources.zone(), resources.requests_held().buffers), (Zone::Red, 6));
+    (0..20).for_each(|_| resources.set_backlog(6));
+    assert_eq!(resources.rx_level(), 23, "just below six of eight, of 32 levels");
+    resources.set_backlog(100);
+    assert_eq!(resources.free(Part::RequestRx).buffers, 0, "no more than there is");
+    resources.set_backlog(0);
+    assert!(resources.is_idle() && resources.requests_held() == Amount::NONE);
 }
 
 /// F-18: the level that travels is the fuller of packets and buffers, smoothed.

@@ -170,6 +170,20 @@ impl Sealer {
 }
 
 #[test]
+fn f42_a_key_that_was_replaced_opens_only_what_left_before() {
+    let (mut opener, mut stubborn, mut sealer) = (opener(), sealer(), sealer());
+    let before = datagram(&mut stubborn, at(99), 48);
+    let first = datagram(&mut sealer, at(90), 48);
+    sealer.rotate();
+    let second = datagram(&mut sealer, at(100), 48);
+    let after = datagram(&mut stubborn, at(101), 48);
+    for (bytes, expected) in [(first, None), (second, None), (before, None), (after, Some(Refusal::Index))] {
+        assert_eq!(open(&mut opener, &bytes).err(), expected);
+    }
+    assert_eq!(opener.generation(), 1);
+}
+
+#[test]
 fn f42_keys_rotate_under_traffic() {
     let mut opener = opener().with_margin(Timestamp::UNIT * 50);
     let mut sealer = sealer().rotating_after(10);

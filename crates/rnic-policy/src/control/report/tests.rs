@@ -68,7 +68,7 @@ fn f17_rounding_never_makes_a_short_delay_two_seconds() {
 }
 
 #[test]
-fn the_datapath_says_which_delay_counts() {
+fn f17_the_datapath_says_which_delay_counts() {
     let report = report(5, 90, 40, 100, 7);
     let delays = [DelaySelect::Full, DelaySelect::Fabric, DelaySelect::Forward, DelaySelect::Reverse]
         .map(|delay| FlowReport { delay, ..report }.delay().get());

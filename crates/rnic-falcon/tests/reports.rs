@@ -1,0 +1,221 @@
+//! What an adaptive engine hears of the network, and that its word is done (F-17, F-22, F-23, F-36).
+
+mod two_ends;
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{BitRate, Duration, Psn32, Time};
+use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::connection::{Connection, ConnectionConfig};
+use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, OutOfWindowRule};
+use rnic_falcon::resources::threshold::Isolation;
+use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::transaction::{
+    Completion, Kind, Ordering, PullReply, PushReply, Request, Submission, TransactionConfig, UpperLayer,
+};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, ReportKind, Ticks};
+use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, Ulp, UlpProtocol};
+use two_ends::upper::Counting;
+use two_ends::{config, micros};
+
+const SENT: Time = Time::from_us(2_000_000);
+
+/// Nobody asks: acknowledgements come 8 us after the first packet that they are for.
+fn silent() -> DeliveryConfig {
+    let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    DeliveryConfig { ack_request, out_of_window: OutOfWindowRule::Drop, ..config() }
+}
+
+/// Two packets leave, the second 4 us after the first; those of `arrive` take 10 us to a receiver whose clock is ahead
+/// by `skew`, and so does what it answers. What the sender reports.
+fn report_of(skew: Duration, arrive: &[usize], change: impl Fn(&mut Packet)) -> FlowReport {
+    let (mut sender, mut receiver) = (Delivery::new(silent()), Delivery::new(silent()));
+    let (mut ours, mut theirs) = (Counting::new(), Counting::new());
+    theirs.rx_level = 9;
+    ours.pushes(2);
+    let sent = [SENT, SENT + micros(4)];
+    let mut left: Vec<Departure> = Vec::new();
+    for at in sent {
+        send_one(&mut sender, &mut ours, at, &mut left);
+    }
+    let mut due = None;
+    for index in arrive {
+        let mut packet = left[*index].packet;
+        change(&mut packet);
+        let at = sent[*index] + micros(10) + skew;
+        let arrival = Arrival { packet: &packet, label: left[*index].label, marked: true, hops: 4 + *index as u8 };
+        receiver.receive(at, &arrival, &mut theirs);
+        due.get_or_insert(at + micros(8));
+    }
+    let due = due.expect("something arrives");
+    let answer = receiver.transmit(due, &mut theirs).expect("an acknowledgement is due");
+    let arrival = Arrival { packet: &answer.packet, label: answer.label, marked: false, hops: 1 };
+    let back = Time::from_ps(due.as_ps() - skew.as_ps()) + micros(10);
+    sender.receive(back, &arrival, &mut ours);
+    sender.signal().expect("an acknowledgement is reported")
+}
+
+/// One packet leaves.
+fn send_one(sender: &mut Delivery, upper: &mut Counting, at: Time, left: &mut Vec<Departure>) {
+    left.push(sender.transmit(at, upper).expect("a window is open"));
+}
+
+fn about(ticks: Ticks, duration: Duration) -> bool {
+    ticks.get().abs_diff(Ticks::of(duration).get()) <= 2
+}
+
+#[test]
+fn f17_f22_a_report_says_what_the_latest_packet_met() {
+    for skew in [Duration::ZERO, Duration::from_secs(1)] {
+        let report = report_of(skew, &[0, 1], |_| {});
+        assert_eq!((report.kind, report.flow, report.acked), (ReportKind::Acked, 0, 2));
+        assert_eq!((report.hops, report.rx_level, report.ecn), (5, 9, 2), "the way of the second, both marked");
+        assert_eq!(report.label, Delivery::new(silent()).label(0).get());
+        assert_eq!((report.extended, report.window_drop), (false, false));
+        assert_eq!(report.t1, Ticks::at(SENT + micros(4)), "the latest packet's");
+        assert!(about(report.rtt(), micros(24)), "with 4 us at the receiver: {:?}", report.rtt());
+        assert!(about(report.delay(), micros(20)), "without: {:?}", report.delay());
+        assert_eq!((report.in_force.fcwnd, report.in_force.ncwnd), (Cwnd::packets(32), 64));
+    }
+    let report = report_of(Duration::ZERO, &[1], |_| {});
+    assert_eq!((report.acked, report.extended, report.window_drop), (1, true, false), "the first is missing");
+    let far = |packet: &mut Packet| {
+        if let Body::PushData { psn, .. } = &mut packet.body {
+            *psn = Psn32::new(500);
+        }
+    };
+    let report = report_of(Duration::ZERO, &[1], far);
+    assert_eq!((report.acked, report.extended, report.window_drop), (0, true, true), "dropped beyond the window");
+}
+
+/// Says in its window how full the NIC is, and something else in everything else that it can say.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Teller(u64);
+
+const FIRST: FlowActions = FlowActions {
+    fcwnd: Cwnd::packets(32),
+    ncwnd: 64,
+    gap: Gap::NONE,
+    rto: Ticks::new(7_629),
+    rack: Ticks::new(7_629),
+    tlp: Ticks::new(7_629),
+    repath: false,
+    alpha_requests: Alpha::code(3),
+    alpha_responses: Alpha::code(3),
+    ack_rate: AckRate::code(4),
+};
+
+impl Control for Teller {
+    const NAME: &'static str = "teller";
+    const SUMMARY: &'static str = "says what it was told";
+    const PARAMS: &'static [ParamSpec] = &[];
+
+    fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
+        (Self(0), ControlActions { flow: Some(FIRST), ..ControlActions::default() })
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { reports: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
+        let ControlEvent::Reported(report) = event else { return ControlActions::default() };
+        let flow = FlowActions {
+            fcwnd: Cwnd::packets(100 + u64::from(report.occupancy)),
+            ncwnd: 3,
+            gap: Gap::slots(2),
+            rto: Ticks::of(micros(300)),
+            repath: true,
+            alpha_requests: Alpha::code(5),
+            alpha_responses: Alpha::code(7),
+            ack_rate: AckRate::ALL,
+            ..FIRST
+        };
+        ControlActions { flow: Some(flow), ..ControlActions::default() }
+    }
+
+    fn carry(&self) -> Option<Carried> {
+        None
+    }
+
+    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
+        None
+    }
+}
+
+/// An upper layer that nobody asks anything.
+struct Idle;
+
+impl UpperLayer for Idle {
+    fn push(&mut self, _: Time, _: &Request) -> PushReply {
+        PushReply::Done
+    }
+
+    fn pull(&mut self, _: Time, _: &Request) -> PullReply {
+        PullReply::Later
+    }
+
+    fn complete(&mut self, _: Time, _: &Completion) {}
+}
+
+#[test]
+fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
+    let config = ProcessorConfig { form: Form::Table, connections: 1, line_rate: BitRate::gbps(200), mtu: 4_096 };
+    let placement = Placement { latency: None, queue: 16, filter: Filter::open(16) };
+    let program = Erased(Configured { policy: ControlPolicy::of::<Teller>(), params: Params::defaults(&[]) });
+    let mut engine = AdaptiveEngine::new(program, &config, &placement).expect("it understands reports");
+    let mut resources = Resources::new(ResourceConfig::GBPS_200);
+    let half = resources.capacity(rnic_falcon::resources::Part::RequestRx).buffers / 2;
+    (0..30).for_each(|_| resources.set_backlog(half));
+    let level = resources.rx_level();
+    assert!(level > 10);
+
+    let transactions = TransactionConfig {
+        ordering: Ordering::Ordered,
+        protocol: UlpProtocol::Rdma,
+        mtu: 4_096,
+        outstanding: 64,
+        timeout: Duration::from_ms(100),
+        isolation: Isolation::None,
+    };
+    let first_rsn = [Psn32::new(0); 2];
+    let config = ConnectionConfig { transactions, delivery: two_ends::config(), first_rsn };
+    let mut connection = Connection::new(&config, &mut engine, 0).expect("there is room");
+    let label = connection.delivery().label(0);
+    for tag in 0..10 {
+        let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: Ulp::None, tag };
+        connection.submit(&mut resources, &push).expect("there is room");
+    }
+    let sent = connection.transmit(SENT, &mut resources, &mut Idle).expect("a window is open");
+    let told = Acknowledgement { t1: Timestamp::at(SENT), t2: Timestamp::at(SENT), ..Acknowledgement::default() };
+    let mut ack = Packet { body: Body::Ack(told), payload_len: 0, ..sent.packet };
+    ack.bases.data = Psn32::new(1);
+    let now = SENT + micros(20);
+    let arrival = Arrival { packet: &ack, label: FlowLabel::new(0), marked: false, hops: 1 };
+    connection.receive(now, &arrival, &mut resources, &mut Idle);
+    connection.consult(now, &resources, &mut engine);
+
+    assert_eq!(connection.fcwnd(), Cwnd::packets(100 + u64::from(level)), "it heard how full the NIC is");
+    assert_ne!(connection.delivery().label(0), label, "it wanted another path");
+    let usage = connection.transactions().usage();
+    assert_eq!((usage.request_alpha.shift(), usage.data_alpha.shift()), (5, 7));
+    // Two slots of 512 ns between packets, every packet asks, three are under way, and time out after 300 us.
+    let mut at = now;
+    for nth in 0..3 {
+        assert_eq!(connection.transmit(at, &mut resources, &mut Idle), None, "packet {nth} has to wait");
+        let departure = connection.departure().expect("for its time");
+        assert_eq!(departure, at + Duration::from_ns(1_024));
+        at = departure;
+        let left = connection.transmit(at, &mut resources, &mut Idle).expect("it is time");
+        assert!(left.packet.ack_request, "packet {nth}");
+    }
+    let later = at + micros(100);
+    assert_eq!((connection.transmit(later, &mut resources, &mut Idle), connection.departure()), (None, None));
+    connection.expire(at, &mut resources, &mut Idle);
+    let timeout = connection.expiry().expect("packets are under way");
+    assert!(timeout > now + micros(300) && timeout < now + micros(303), "{timeout:?} after {now:?}");
+}
