@@ -118,3 +118,50 @@ fn plans_that_make_no_sense_say_why() {
         assert!(error.contains(key), "{to}: {error}");
     }
 }
+
+/// A leaf-spine whose links carry nothing for 60 ms; `op` is what the client does, of a drive that takes `latency`.
+fn with_an_outage(op: &str, latency: &str) -> Report {
+    let text = format!(
+        r#"
+        mtu = 4096
+        topology = {{ kind = "leaf-spine", spines = 1, leaves = 2, hosts_per_leaf = 2 }}
+        links = {{ rate = "200Gbps", delay = "1us" }}
+        switch = {{ model = "shared-buffer", buffer = "16MB" }}
+        transport = {{ name = "falcon", ordering = "unordered" }}
+        run = {{ warmup = "1ms", limit = "1s" }}
+        fault = [{{ kind = "down", from = "5500us", until = "65500us" }}]
+        [workload]
+        kind = "nvme"
+        from = 0
+        to = 3
+        duration = "100ms"
+        {op}
+        [workload.drive]
+        read_rate = "26Gbps"
+        read_latency = "{latency}"
+        write_rate = "12Gbps"
+        write_latency = "15us"
+        queue_depth = 128
+        "#
+    );
+    let plan = Plan::from_toml(&text).expect("a sound plan");
+    Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn commands_end_after_an_outage_that_took_their_answers() {
+    let report = with_an_outage("op = \"read\"\nmessage = \"4KiB\"\ndepth = 4", "1ms");
+    assert_eq!((report.violations.as_slice(), report.flows_unfinished), (&[][..], 0));
+    assert!(report.messages > 100, "{}", report.messages);
+}
+
+#[test]
+fn a_command_whose_request_was_lost_with_its_news_is_named_and_no_peer_is_blamed() {
+    for op in ["read", "write"] {
+        let report = with_an_outage(&format!("op = \"{op}\"\nmessage = \"16KiB\"\ndepth = 16"), "60us");
+        let told =
+            |violation: &String| violation.ends_with("an NVMe command failed: a request ended with LocalTimeout");
+        assert!(!report.violations.is_empty() && report.violations.iter().all(told), "{:?}", report.violations);
+        assert_eq!(report.flows_unfinished, 0);
+    }
+}

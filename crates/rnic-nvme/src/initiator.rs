@@ -106,7 +106,7 @@ pub struct InitiatorStats {
     pub waited_for_units: u64,
     /// Times that a unit or data waited because the transaction layer had no room.
     pub waited_for_room: u64,
-    /// Answers that came for what had ended already.
+    /// Answers, Pulls and ends of requests that came for units that had ended already.
     pub late: u64,
 }
 
@@ -154,7 +154,7 @@ struct Queued {
 #[derive(Debug)]
 struct Connection {
     queued: VecDeque<Queued>,
-    /// Pulls to be answered: the unit's tag, or none when the Pull makes no sense.
+    /// Pulls to be answered: the unit's tag, or none when it has been given up or the Pull makes no sense.
     pulls: VecDeque<(Rsn, u16, Option<u32>, Base)>,
     under_way: u32,
     lost: bool,
@@ -304,7 +304,9 @@ impl Initiator {
     pub fn lost(&mut self, connection: usize) {
         self.connections[connection].lost = true;
         self.connections[connection].pulls.clear();
-        while let Some(tag) = self.units.find(|unit| unit.connection as usize == connection) {
+        let mut last = None;
+        while let Some(tag) = self.units.find(last, |unit| unit.connection as usize == connection) {
+            last = Some(tag);
             self.finish(tag, Err(Failure::Lost));
         }
         while let Some(queued) = self.connections[connection].queued.pop_front() {
@@ -452,6 +454,12 @@ impl Initiator {
             Operation::WriteCompletion { status } => (Direction::Write, status),
             _ => return Err(PeerError::Unexpected),
         };
+        if self.units.is_old(base.initiator_tag) {
+            // The unit's own request had timed out, but had arrived; or the target did not hear that its first answer
+            // had, and gives it anew.
+            self.stats.late += 1;
+            return Ok(());
+        }
         let unit = self.named(connection, &base)?;
         if unit.direction != direction {
             return Err(PeerError::Unexpected);
@@ -476,11 +484,15 @@ impl Initiator {
         Ok(())
     }
 
-    /// A Pull of the target: which unit's data, and whether it is owed.
-    fn asked(&mut self, connection: usize, request: &Request) -> Result<u32, PeerError> {
+    /// A Pull of the target: which unit's data, and whether it is owed; none for a unit that has been given up.
+    fn asked(&mut self, connection: usize, request: &Request) -> Result<Option<u32>, PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         if operation != Operation::WriteDataRequest {
             return Err(PeerError::Unexpected);
+        }
+        if self.units.is_old(base.initiator_tag) {
+            self.stats.late += 1;
+            return Ok(None);
         }
         let unit = self.named(connection, &base)?;
         if unit.direction != Direction::Write {
@@ -493,16 +505,20 @@ impl Initiator {
             return Err(PeerError::Repeated);
         }
         self.units.get_mut(base.initiator_tag).expect("it was named").fetch = Fetch::Asked;
-        Ok(base.initiator_tag)
+        Ok(Some(base.initiator_tag))
     }
 
     /// The transaction of a request has ended.
     fn ended(&mut self, completion: &tl::Completion) {
         let tag = (completion.tag & TAG_MASK) as u32;
         let serial = completion.tag >> crate::tags::TAG_BITS;
-        let waits = self.units.get(tag).is_some_and(|unit| unit.serial == serial);
+        let waits = self.units.get(tag).filter(|unit| unit.serial == serial);
+        let asked = waits.is_some_and(|unit| unit.fetch != Fetch::NotAsked);
+        let waits = waits.is_some();
         let failure = match completion.code {
             CompletionCode::Ack => return,
+            // No acknowledgement came, but the target has asked for the data: it has the request, and will answer.
+            CompletionCode::LocalTimeout if asked => return,
             CompletionCode::TargetCompleteInError => match PeerError::from_code(completion.ulp_code) {
                 Some(error) => Failure::Refused(error),
                 None => Failure::Transaction(completion.code),
@@ -550,18 +566,13 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
         }
     }
 
-    /// Units under way bound what a target may ask for; one that asks for more waits for its own answers.
+    /// Always taken: data is owed once for each unit under way, and what is asked beyond is answered without any. Such
+    /// Pulls are bounded by the transaction layer, which keeps each until it is answered.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        if self.end.connections[self.connection].pulls.len() >= self.end.config.units as usize {
-            return PullReply::Busy;
-        }
-        let tag = match self.end.asked(self.connection, request) {
-            Ok(tag) => Some(tag),
-            Err(error) => {
-                self.end.peer_errors.count(error);
-                None
-            }
-        };
+        let tag = self.end.asked(self.connection, request).unwrap_or_else(|error| {
+            self.end.peer_errors.count(error);
+            None
+        });
         let base = if let Ulp::Nvme(header) = request.ulp { header.base } else { Base::default() };
         self.end.connections[self.connection].pulls.push_back((request.rsn, request.length, tag, base));
         PullReply::Later

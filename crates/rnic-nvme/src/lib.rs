@@ -39,6 +39,9 @@
 //!   answer says that the data is invalid.
 //! - A unit ends at the target when its answer is handed to the transaction layer, at the initiator when that arrives:
 //!   a tag is free at the target before the initiator can use its own anew.
+//! - An answer that was sent as often as it may is given anew, once the initiator has taken the Resync in its place: a
+//!   Resync names no unit. An initiator counts an answer or a Pull for a unit that has ended as late, and refuses
+//!   nothing: the target may not have heard. A unit whose *request* was sent as often as it may has failed.
 //!
 //! Whoever drives an end keeps the bytes, and is told where they belong ([`HostMemory`], [`Media`]).
 

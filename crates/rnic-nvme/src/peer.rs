@@ -46,14 +46,11 @@ pub enum PeerError {
     /// Data asked for twice.
     #[error("data asked for twice")]
     Repeated = 10,
-    /// The initiator says that the data is bad.
-    #[error("data marked invalid")]
-    Invalid = 11,
 }
 
 impl PeerError {
     /// All of them, by number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::NotNvme,
         Self::Unexpected,
         Self::UnknownTag,
@@ -64,7 +61,6 @@ impl PeerError {
         Self::BadUnits,
         Self::Early,
         Self::Repeated,
-        Self::Invalid,
     ];
 
     /// Its number.

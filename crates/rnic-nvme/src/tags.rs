@@ -22,7 +22,8 @@ pub struct Tags<T> {
 
 #[derive(Debug)]
 struct Place<T> {
-    uses: u32,
+    /// How often it was used before, all in all; a tag has the low bits.
+    uses: u64,
     value: Option<T>,
 }
 
@@ -63,7 +64,7 @@ impl<T> Tags<T> {
             place.value = Some(value);
             place.uses
         };
-        Some(uses << self.place_bits | place)
+        Some(self.name(uses, place as usize))
     }
 
     /// The state with that name.
@@ -84,29 +85,56 @@ impl<T> Tags<T> {
         let index = self.place(tag)?;
         let place = &mut self.places[index];
         let value = place.value.take()?;
-        place.uses = (place.uses + 1) & ((1 << (TAG_BITS - self.place_bits)) - 1);
+        place.uses += 1;
         self.free.push_back(index as u32);
         Some(value)
     }
 
-    /// The lowest name, by place, of state that `wanted` holds for.
-    pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+    /// The lowest name, by place, of state that `wanted` holds for, among places behind that of `after`. Who goes on
+    /// from what was found last looks at each place once.
+    pub fn find(&self, after: Option<u32>, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+        let first = after.map_or(0, |tag| self.index(tag) + 1);
         let found = |place: &Place<T>| place.value.as_ref().is_some_and(&wanted);
-        let index = self.places.iter().position(found)?;
-        Some(self.places[index].uses << self.place_bits | index as u32)
+        let index = first + self.places.get(first..)?.iter().position(found)?;
+        Some(self.name(self.places[index].uses, index))
+    }
+
+    /// Whether `tag` names nothing, but once did.
+    pub fn is_old(&self, tag: u32) -> bool {
+        let index = self.index(tag);
+        let Some(place) = self.places.get(index).filter(|_| tag >> TAG_BITS == 0) else { return false };
+        // The use of that name before the present one, or before the next when the place is free.
+        let back = place.uses.wrapping_sub(u64::from(tag >> self.place_bits)) & self.uses_mask();
+        let back = if back > 0 { back } else { self.uses_mask() + 1 };
+        back <= place.uses && self.place(tag).is_none()
+    }
+
+    /// The name of a place that was used so often before.
+    fn name(&self, uses: u64, index: usize) -> u32 {
+        ((uses & self.uses_mask()) as u32) << self.place_bits | index as u32
+    }
+
+    /// The bits of [`Place::uses`] that a name has.
+    const fn uses_mask(&self) -> u64 {
+        (1 << (TAG_BITS - self.place_bits)) - 1
+    }
+
+    /// Which place `tag` says.
+    const fn index(&self, tag: u32) -> usize {
+        (tag & ((1 << self.place_bits) - 1)) as usize
     }
 
     /// The place of `tag`, if it is in use under that name.
     fn place(&self, tag: u32) -> Option<usize> {
-        let index = (tag & ((1 << self.place_bits) - 1)) as usize;
+        let index = self.index(tag);
         let place = self.places.get(index)?;
-        (place.value.is_some() && place.uses == tag >> self.place_bits).then_some(index)
+        (place.value.is_some() && self.name(place.uses, index) == tag).then_some(index)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use rnic_base::RandomStreams;
 
@@ -118,7 +146,7 @@ mod tests {
         for places in [1, 3, 8, 100] {
             let mut tags = Tags::new(places);
             let mut model = BTreeMap::new();
-            let mut retired = Vec::new();
+            let (mut retired, mut last) = (BTreeSet::new(), None);
             for value in 0..20_000_u64 {
                 if random.below(2) == 0 {
                     match tags.insert(value) {
@@ -130,15 +158,37 @@ mod tests {
                     let tag = *model.keys().nth(nth).unwrap();
                     assert_eq!(tags.remove(tag), model.remove(&tag));
                     assert_eq!(tags.remove(tag), None, "twice");
-                    retired.push(tag);
+                    retired.insert(tag);
+                    last = Some(tag);
                 }
-                if let Some(tag) = retired.last() {
-                    assert_eq!(tags.get(*tag), None);
+                if let Some(tag) = last {
+                    assert_eq!((tags.get(tag), tags.is_old(tag)), (None, true));
                 }
+                let any = random.below(1 << 10) as u32;
+                assert_eq!(tags.is_old(any), retired.contains(&any), "{any:#x}");
                 assert!(model.iter().all(|(tag, value)| tags.get(*tag) == Some(value)));
                 assert_eq!(tags.len(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn who_looks_for_all_looks_at_each_place_once() {
+        let mut tags = Tags::new(1_000);
+        let given: Vec<u32> = (0..1_000).map(|value| tags.insert(value).unwrap()).collect();
+        (0..1_000).step_by(7).for_each(|nth| assert_eq!(tags.remove(given[nth]), Some(nth)));
+        let looks = core::cell::Cell::new(0);
+        let wanted = |value: &usize| {
+            looks.set(looks.get() + 1);
+            value.is_multiple_of(3)
+        };
+        let (mut found, mut last) = (Vec::new(), None);
+        while let Some(tag) = tags.find(last, wanted) {
+            found.extend(tags.remove(tag));
+            last = Some(tag);
+        }
+        assert!(found.iter().copied().eq((0..1_000).filter(|value| value % 7 != 0 && value % 3 == 0)));
+        assert_eq!(looks.get(), tags.len() + found.len(), "no more than were there");
     }
 
     #[test]
@@ -148,6 +198,7 @@ mod tests {
         tags.remove(first);
         let mut round = || {
             let given: Vec<u32> = (0..PLACES_MAX).map(|_| tags.insert(0).unwrap()).collect();
+            assert_ne!(tags.is_old(first), given.contains(&first));
             given.iter().for_each(|tag| assert!(tags.remove(*tag).is_some()));
             given.contains(&first)
         };

@@ -9,7 +9,12 @@
 //!
 //! Units wait in two queues: for the transaction layer (`outbox`) and for the device (`waiting`). Neither is ever
 //! longer than there may be units, so neither refuses.
+//!
+//! An answered unit stays until its answer's transaction has ended. One that was sent as often as it may ends with a
+//! Resync, which tells the initiator a number and no unit: the answer is given anew then, in a transaction of its own.
+//! As many answers as units were agreed are on their way at most; the rest waits for those.
 
+use core::mem;
 use std::collections::VecDeque;
 
 use rnic_base::Time;
@@ -21,7 +26,7 @@ use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
 
 use crate::device::{Device, Io};
 use crate::peer::{PeerError, PeerErrors, status};
-use crate::tags::Tags;
+use crate::tags::{PLACES_MAX, Tags};
 use crate::{Attached, Direction, Extent, Media, unit};
 
 /// What a target offers on a connection.
@@ -50,8 +55,14 @@ pub struct TargetStats {
     pub waited_for_device: u64,
     /// Times that a unit waited because the transaction layer had no room.
     pub waited_for_room: u64,
-    /// Answers that the initiator refused or that never got there.
+    /// Answers that the initiator refused, or that never got there: of these, some are in `answered_anew` too.
     pub undelivered: u64,
+    /// Answers given once more, for the one before was sent as often as it may.
+    pub answered_anew: u64,
+    /// Times that an answer waited because as many as units were agreed were on their way.
+    pub waited_for_answers: u64,
+    /// Units whose data the initiator no longer has: it has given them up.
+    pub given_up: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +73,10 @@ enum State {
     Fetches,
     /// Waits for the device, or is there; the data of a Write came with that Pull.
     Device(Option<Rsn>),
-    /// In the outbox: to be answered with that.
+    /// In the outbox: to be answered with that, for the first time or anew.
     Answers(u16),
+    /// Its answer is under way, with that.
+    Answered(u16),
 }
 
 #[derive(Debug)]
@@ -72,15 +85,20 @@ struct Unit {
     base: Base,
     extent: Extent,
     state: State,
+    /// It counts among those that were agreed: it was never answered.
+    is_open: bool,
 }
 
 /// A target's end of one connection.
 #[derive(Debug)]
 pub struct Target {
     config: TargetConfig,
+    /// Those that are open, and as many that were answered.
     units: Tags<Unit>,
-    /// Tags of the initiator that are in use, in order.
+    /// Tags of the initiator whose units are open, in order.
     in_use: Vec<u32>,
+    /// Answers on their way.
+    answered: u32,
     outbox: VecDeque<u32>,
     waiting: VecDeque<u32>,
     /// Pulls, which an initiator never sends, to be answered without data.
@@ -96,16 +114,18 @@ impl Target {
     /// A target that has nothing to do.
     ///
     /// # Panics
-    /// When there would be no unit, or more than a table of tags has places; or blocks of other sizes than 512 to 4096
-    /// bytes.
+    /// When there would be no unit, or more than half of what a table of tags has places; or blocks of other sizes than
+    /// 512 to 4096 bytes.
     pub fn new(config: TargetConfig) -> Self {
         assert!((9..=12).contains(&config.block_log2), "blocks of 2^{} bytes", config.block_log2);
+        assert!(config.units <= PLACES_MAX / 2, "{} units, and as many answers", config.units);
         let room = config.units as usize;
         Self {
             config,
-            units: Tags::new(config.units),
+            units: Tags::new(config.units * 2),
             in_use: Vec::with_capacity(room),
-            outbox: VecDeque::with_capacity(room),
+            answered: 0,
+            outbox: VecDeque::with_capacity(room * 2),
             waiting: VecDeque::with_capacity(room),
             strays: VecDeque::with_capacity(room),
             stats: TargetStats::default(),
@@ -123,7 +143,7 @@ impl Target {
         &self.peer_errors
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way: no answer either.
     pub fn is_idle(&self) -> bool {
         self.units.is_empty() && self.strays.is_empty()
     }
@@ -159,6 +179,11 @@ impl Target {
             self.strays.pop_front();
         }
         while let Some(&tag) = self.outbox.front() {
+            let answers = matches!(self.unit(tag).state, State::Answers(_));
+            if answers && self.answered == self.config.units {
+                self.stats.waited_for_answers += 1;
+                break;
+            }
             match self.send(tag, transactions, resources, media) {
                 Ok(()) => drop(self.outbox.pop_front()),
                 Err(tl::SubmitError::Paused) => {
@@ -186,24 +211,32 @@ impl Target {
 
     /// The connection is lost: forgets all that is under way. What the device still does is nobody's.
     pub fn lost(&mut self, media: &mut impl Media) {
-        while let Some(tag) = self.units.find(|_| true) {
+        let mut last = None;
+        while let Some(tag) = self.units.find(last, |_| true) {
+            last = Some(tag);
             if let Some(Unit { state: State::Device(Some(rsn)), .. }) = self.units.remove(tag) {
                 media.forget(rsn);
             }
         }
+        self.answered = 0;
         self.in_use.clear();
         self.outbox.clear();
         self.waiting.clear();
         self.strays.clear();
     }
 
+    /// A unit that waits in a queue.
+    fn unit(&self, tag: u32) -> &Unit {
+        self.units.get(tag).expect("what waits is there")
+    }
+
     /// What the unit asks of the device.
     fn io(&self, tag: u32) -> Io {
-        let unit = self.units.get(tag).expect("what waits is there");
+        let unit = self.unit(tag);
         Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent }
     }
 
-    /// Sends what the unit has to say; an answer ends it.
+    /// Sends what the unit has to say; with its first answer, its tag is the initiator's again.
     fn send(
         &mut self,
         tag: u32,
@@ -213,27 +246,33 @@ impl Target {
     ) -> Result<(), tl::SubmitError> {
         let unit = self.units.get_mut(tag).expect("what is in the outbox is there");
         let bytes = unit.extent.blocks << self.config.block_log2;
-        let (kind, operation, moved, label) = match (unit.state, unit.direction) {
+        let (operation, moved, next) = match (unit.state, unit.direction) {
             (State::Answers(status), Direction::Read) => {
                 let moved = if status == status::SUCCESS { bytes } else { 0 };
-                (Kind::Push, Operation::ReadResponse { status }, moved, 0)
+                (Operation::ReadResponse { status }, moved, State::Answered(status))
             }
-            (State::Answers(status), Direction::Write) => (Kind::Push, Operation::WriteCompletion { status }, 0, 0),
-            _ => (Kind::Pull, Operation::WriteDataRequest, bytes, OF_PULL | u64::from(tag)),
+            (State::Answers(status), Direction::Write) => {
+                (Operation::WriteCompletion { status }, 0, State::Answered(status))
+            }
+            _ => (Operation::WriteDataRequest, bytes, State::Fetches),
         };
-        let submission = unit::submission(kind, unit.base, operation, moved, label);
+        let pulls = next == State::Fetches;
+        let (kind, label) = if pulls { (Kind::Pull, OF_PULL) } else { (Kind::Push, 0) };
+        let submission = unit::submission(kind, unit.base, operation, moved, label | u64::from(tag));
         let rsn = transactions.submit(resources, &submission)?;
-        if kind == Kind::Pull {
-            unit.state = State::Fetches;
+        unit.state = next;
+        if pulls {
             return Ok(());
         }
         if moved > 0 {
             media.read(rsn, unit.extent);
         }
-        let theirs = unit.base.initiator_tag;
-        self.units.remove(tag);
-        let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
-        self.in_use.remove(place);
+        self.answered += 1;
+        if mem::take(&mut unit.is_open) {
+            let theirs = unit.base.initiator_tag;
+            let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
+            self.in_use.remove(place);
+        }
         Ok(())
     }
 
@@ -253,7 +292,7 @@ impl Target {
             Ok(_) => return Err(PeerError::TagInUse),
             Err(place) => place,
         };
-        if self.units.is_full() {
+        if self.in_use.len() == self.config.units as usize {
             return Err(PeerError::TooManyUnits);
         }
         let last = command.slba.checked_add(u64::from(command.blocks));
@@ -269,7 +308,8 @@ impl Target {
             (None, Direction::Write) => State::Asks,
             (None, Direction::Read) => State::Device(None),
         };
-        let tag = self.units.insert(Unit { direction, base, extent, state }).expect("it is not full");
+        let tag = self.units.insert(Unit { direction, base, extent, state, is_open: true });
+        let tag = tag.expect("as many as were agreed are open, and no more answered");
         self.units.get_mut(tag).expect("just put there").base.target_tag = tag;
         self.in_use.insert(place, base.initiator_tag);
         let queue = if matches!(state, State::Device(_)) { &mut self.waiting } else { &mut self.outbox };
@@ -294,6 +334,24 @@ impl Target {
         Some((first, (blocks - first).min(per_unit)))
     }
 
+    /// The transaction of an answer has ended.
+    fn delivered(&mut self, tag: u32, code: CompletionCode) {
+        self.stats.undelivered += u64::from(code != CompletionCode::Ack);
+        // The connection may have been lost meanwhile.
+        let Some(unit) = self.units.get_mut(tag) else { return };
+        let State::Answered(status) = unit.state else { return };
+        self.answered -= 1;
+        if code == CompletionCode::LocalTimeout {
+            // The initiator has taken its Resync, so it is there again. Whether it has seen the answer nobody knows: it
+            // tells one that comes twice by its tag.
+            unit.state = State::Answers(status);
+            self.outbox.push_back(tag);
+            self.stats.answered_anew += 1;
+        } else {
+            self.units.remove(tag);
+        }
+    }
+
     /// The Pull of a unit's data has ended.
     fn fetched(&mut self, tag: u32, completion: &tl::Completion, media: &mut impl Media) {
         // The connection may have been lost meanwhile.
@@ -302,12 +360,16 @@ impl Target {
         };
         let bytes = unit.extent.blocks << self.config.block_log2;
         let result = match completion.data {
-            Some(data) if completion.code == CompletionCode::Ack => check(&data, &unit.base, bytes).map_err(Some),
-            _ => Err(None),
+            Some(data) if completion.code == CompletionCode::Ack => check(&data, &unit.base, bytes),
+            _ => Err(Without::Data),
         };
-        if let Err(error) = result {
-            if let Some(error) = error {
-                self.peer_errors.count(error);
+        if let Err(without) = result {
+            match without {
+                Without::Data => {}
+                Without::ItsWord => self.stats.given_up += 1,
+                Without::Sense(error) => self.peer_errors.count(error),
+            }
+            if without != Without::Data {
                 media.forget(completion.rsn);
             }
             unit.state = State::Answers(status::DATA_TRANSFER_ERROR);
@@ -319,19 +381,30 @@ impl Target {
     }
 }
 
+/// Why a Pull did not bring a unit's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Without {
+    /// It brought nothing.
+    Data,
+    /// The initiator says itself that the data is not valid: it has given the unit up.
+    ItsWord,
+    /// It brought what the peer may not send.
+    Sense(PeerError),
+}
+
 /// Whether that is the data of that unit.
-fn check(data: &tl::ulp::PulledData, asked: &Base, bytes: u32) -> Result<(), PeerError> {
-    let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(PeerError::NotNvme) };
+fn check(data: &tl::ulp::PulledData, asked: &Base, bytes: u32) -> Result<(), Without> {
+    let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(Without::Sense(PeerError::NotNvme)) };
     if operation != Operation::WriteData {
-        return Err(PeerError::Unexpected);
+        return Err(Without::Sense(PeerError::Unexpected));
     }
-    if base.data_invalid {
-        return Err(PeerError::Invalid);
+    if base == (Base { data_invalid: true, ..*asked }) {
+        return Err(Without::ItsWord);
     }
     if base != *asked {
-        return Err(PeerError::Mismatch);
+        return Err(Without::Sense(PeerError::Mismatch));
     }
-    if data.payload_len == bytes { Ok(()) } else { Err(PeerError::WrongLength) }
+    if data.payload_len == bytes { Ok(()) } else { Err(Without::Sense(PeerError::WrongLength)) }
 }
 
 impl<M: Media> UpperLayer for Attached<'_, Target, M> {
@@ -345,10 +418,8 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         }
     }
 
+    /// Always taken, see [`crate::Initiator`]'s.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        if self.end.strays.len() >= self.end.config.units as usize {
-            return PullReply::Busy;
-        }
         self.end.peer_errors.count(PeerError::Unexpected);
         self.end.strays.push_back((request.rsn, request.length));
         PullReply::Later
@@ -356,7 +427,7 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
 
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
         if completion.tag & OF_PULL == 0 {
-            self.end.stats.undelivered += u64::from(completion.code != CompletionCode::Ack);
+            self.end.delivered(completion.tag as u32, completion.code);
         } else {
             self.end.fetched((completion.tag & !OF_PULL) as u32, completion, self.memory);
         }

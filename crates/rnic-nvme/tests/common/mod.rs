@@ -14,9 +14,9 @@ use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure};
 use rnic_falcon::resources::threshold::Isolation;
-use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::resources::{Held, Part, ResourceConfig, Resources};
 use rnic_falcon::transaction::{
-    Completion, Ordering, PullReply, PushReply, Request, SubmitError, TransactionConfig, UpperLayer,
+    Completion, Ordering, PullReply, PushReply, Request, Submission, SubmitError, TransactionConfig, UpperLayer,
 };
 use rnic_nvme::device::Service;
 use rnic_nvme::layout::{Chunk, Geometry};
@@ -434,6 +434,26 @@ impl Net {
     /// A few microseconds.
     pub fn round(&mut self) {
         self.run_for(Duration::from_us(5));
+    }
+
+    /// Takes all room for Pull Data of one side's NIC.
+    pub fn fill(&mut self, side: usize) -> Held {
+        let resources = &mut self.nics[Self::nic(0, side)].resources;
+        let free = resources.free(Part::DataTx);
+        resources.hold(Part::DataTx, free).expect("it is free")
+    }
+
+    /// Gives that back.
+    pub fn empty(&mut self, side: usize, held: Held) {
+        self.nics[Self::nic(0, side)].resources.release(held);
+    }
+
+    /// A transaction of one side that is not NVMe's.
+    pub fn submit(&mut self, connection: usize, side: usize, what: &Submission) -> Result<(), SubmitError> {
+        let now = self.now;
+        self.with(connection, side, |end, nic, _| {
+            end.work(now, |transactions| transactions.submit(&mut nic.resources, what)).map(drop)
+        })
     }
 
     /// Until nothing is under way; whether it came to that.
