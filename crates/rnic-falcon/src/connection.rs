@@ -17,7 +17,7 @@ use rnic_base::{Time, near};
 use rnic_fae::{Event, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
-use rnic_policy::control::report::Carried;
+use rnic_policy::control::report::{Carried, Ticks};
 use rnic_wire::falcon::{NackCode, Packet, Rsn};
 
 use crate::adaptive::AdaptiveEngine;
@@ -77,9 +77,12 @@ impl Connection {
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
-        let share = Cwnd::from_fixed((first.fcwnd.fixed() / u64::from(flows)).max(1));
+        let fcwnd = Cwnd::from_fixed((first.fcwnd.fixed() / u64::from(flows)).max(1));
+        // Nothing was measured, so the recovery policy's timeout stands; who hears nothing for that long sends again,
+        // and looks for losses no sooner.
+        let rto = Ticks::of(connection.delivery.rto());
         for flow in 0..flows {
-            connection.take_actions(flow, &FlowActions { fcwnd: share, ..*first });
+            connection.take_actions(flow, &FlowActions { fcwnd, rto, rack: rto, tlp: rto, ..*first });
         }
         Ok(connection)
     }

@@ -38,7 +38,8 @@ impl Isolation {
             FalconIsolation::Dynamic => Self::Dynamic,
             FalconIsolation::Static => {
                 let packets = shape.isolation_packets;
-                Self::Static(Amount { packets, buffers: packets.saturating_mul(mtu.div_ceil(resources.units.tx)) })
+                let full = |unit: u32| Amount { packets, buffers: packets.saturating_mul(mtu.div_ceil(unit)) };
+                Self::Static { tx: full(resources.units.tx), rx: full(resources.units.rx) }
             }
         }
     }

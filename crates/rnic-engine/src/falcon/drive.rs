@@ -127,13 +127,17 @@ impl Qp {
         } else {
             falcon.queued = false;
         }
-        if !self.state.receives() && !self.lingers() {
+        let is_heard = self.state.receives() || self.lingers();
+        let Some(mut link) = is_heard.then(|| self.take_link(core, nic, None)).flatten() else {
+            if was_waiting {
+                nic.wake_waiting();
+            }
             return false;
-        }
-        let Some(mut link) = self.take_link(core, nic, None) else { return false };
+        };
         // Where the line is busy, a queue pair may be in the ring for ever, and no other moment comes.
         if link.connection.expiry().is_some_and(|due| due <= core.now) {
             self.expire(core, nic, &mut link);
+            consult(core, nic, &mut link);
         }
         self.serve(core, nic, &mut link);
         let Link { connection, mapping, .. } = &mut *link;
@@ -141,8 +145,8 @@ impl Qp {
         if matches!(handed, Handed::NoRoom(_)) {
             self.wait_for_resources(nic);
         }
-        if was_waiting && matches!(handed, Handed::Some | Handed::NoRoom(true)) {
-            // There may be more than it took.
+        if was_waiting && (matches!(handed, Handed::Some | Handed::NoRoom(true)) || !self.waits_for_resources()) {
+            // There may be more than it took, or it took none.
             nic.wake_waiting();
         }
         let Link { connection, mapping, .. } = &mut *link;
@@ -156,6 +160,7 @@ impl Qp {
         if let Some(leaving) = leaving {
             self.put_out(core, nic, &mut link, leaving);
             self.enlist_if_needed(core, nic, &mut link);
+            self.return_room(core, &mut link);
         } else if let Some(at) = link.connection.departure() {
             nic.pace(&mut core.timers, self.slot, at);
         }
@@ -259,6 +264,10 @@ impl Qp {
         }
     }
 
+    fn waits_for_resources(&self) -> bool {
+        self.extra.falcon().is_some_and(|falcon| falcon.waits)
+    }
+
     fn wait_for_resources(&mut self, nic: &mut Nic) {
         if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.waits) {
             falcon.waits = true;
@@ -303,7 +312,8 @@ impl Qp {
         if is_dead && self.state.receives() {
             self.give_up_on_peer(core);
         }
-        let is_over = !self.state.receives() && !self.lingers();
+        // Who has failed answers on while there is somebody to answer.
+        let is_over = !self.state.receives() && (is_dead || !self.lingers());
         if is_over {
             self.end_falcon(core, nic);
         }

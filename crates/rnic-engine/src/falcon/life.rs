@@ -64,7 +64,8 @@ impl Qp {
     }
 
     fn attempts_max(&self) -> u16 {
-        self.requester.retry_count.clamp(1, u32::from(u16::MAX)) as u16
+        // One more than that is counted.
+        self.requester.retry_count.clamp(1, u32::from(u16::MAX) - 1) as u16
     }
 
     /// The connection, taken out; made when this is the first packet. The bases in a packet of the peer tell where our
@@ -157,6 +158,8 @@ impl Qp {
         let Some(mut nic) = core.falcon.take() else { return };
         self.end_falcon(core, &mut nic);
         nic.forget(self.slot);
+        // Whom its end has woken may have been itself.
+        nic.wake_waiting();
         core.falcon = Some(nic);
     }
 

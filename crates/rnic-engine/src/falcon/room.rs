@@ -58,6 +58,14 @@ impl Qp {
         }
     }
 
+    /// It was lent room, sent something that takes none, and has nothing more to send: others may use it.
+    pub(super) fn return_room(&mut self, core: &mut Core, link: &mut Link) {
+        let is_queued = self.extra.falcon().is_some_and(|falcon| falcon.queued);
+        if !is_queued && std::mem::take(&mut link.room.is_lent) {
+            core.pass_on_room(self.far_end());
+        }
+    }
+
     /// There is room at the peer.
     pub(crate) fn lend_room_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(falcon) = self.extra.falcon_mut() else { return };

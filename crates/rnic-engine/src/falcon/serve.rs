@@ -452,7 +452,9 @@ impl Qp {
             }
         };
         let header = Header { dest_qpn: self.dest_qpn, sn: header.sn, solicited: false, complete_in_error, operation };
-        let length = operation.headers_len() + payload_len.next_multiple_of(4);
+        let needed = operation.headers_len() + payload_len.next_multiple_of(4);
+        // A request that asks for less than it takes to refuse it is refused all the same.
+        let length = if complete_in_error { needed.min(length.into()) } else { needed };
         Answer { payload_len, length, ulp: Ulp::Rdma(header) }
     }
 
@@ -469,22 +471,24 @@ impl Qp {
         if header.dest_qpn != self.number || self.responder.fetches_max == 0 || !is_between {
             return Err(NakCode::InvalidRequest);
         }
-        let (payload_len, operation) = match header.operation {
+        let fits = |operation: Operation, payload_len: u32| {
+            let needed = operation.headers_len() + payload_len.next_multiple_of(4);
+            if needed <= u32::from(length) { Ok((payload_len, operation)) } else { Err(NakCode::InvalidRequest) }
+        };
+        match header.operation {
             Operation::ReadRequest { reth, sink, .. } => {
                 self.check_read(core, reth)?;
                 *mapping.serving.source(rsn) = Source { va: reth.va, rkey: reth.rkey };
-                (reth.dma_len, Operation::ReadResponse { position: Position::Only, sink })
+                fits(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
             }
             Operation::AtomicRequest { va, rkey, op, sink, .. } => {
+                // What cannot be answered is not executed.
+                fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
                 let original = self.execute_atomic(core, va, rkey, op, dma)?;
-                (0, Operation::AtomicResponse { original, sink })
+                Ok((0, Operation::AtomicResponse { original, sink }))
             }
-            _ => return Err(NakCode::InvalidRequest),
-        };
-        if operation.headers_len() + payload_len.next_multiple_of(4) > u32::from(length) {
-            return Err(NakCode::InvalidRequest);
+            _ => Err(NakCode::InvalidRequest),
         }
-        Ok((payload_len, operation))
     }
 
     fn check_read(&self, core: &Core, reth: Reth) -> Result<(), NakCode> {

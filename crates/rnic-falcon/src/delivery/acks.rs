@@ -49,14 +49,14 @@ impl Delivery {
         let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
         let Some(bases) = bases else { return Reception::Dropped };
         let mut newest = [Time::ZERO; FLOWS_MAX];
-        let mut moved = self.advance(now, bases, &mut newest, upper);
+        self.advance(now, bases, &mut newest, upper);
         if let Some(bitmaps) = bitmaps {
-            moved |= self.take_bitmaps(now, bases, bitmaps, &mut newest, upper);
+            self.take_bitmaps(now, bases, bitmaps, &mut newest, upper);
         }
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
         let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, extended, window_drop };
-        self.hear(now, flow, &path, &mut newest, moved);
+        self.hear(now, flow, &path, &mut newest);
         if out_of_window.any() {
             self.send_beyond_again(now, out_of_window);
         }
@@ -75,7 +75,7 @@ impl Delivery {
         let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
         let Some(bases) = bases else { return Reception::Dropped };
         let mut newest = [Time::ZERO; FLOWS_MAX];
-        let moved = self.advance(now, bases, &mut newest, upper);
+        self.advance(now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
         let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, ..Path::default() };
         let window = index(nack.window);
@@ -88,7 +88,7 @@ impl Delivery {
         if seq >= tx.base && !tx.sent(seq).acknowledged {
             self.be_refused(now, window, seq, nack.code, upper);
         }
-        self.hear(now, flow, &path, &mut newest, moved);
+        self.hear(now, flow, &path, &mut newest);
         self.report(now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
         Reception::Answer
     }
@@ -209,7 +209,7 @@ impl Delivery {
         }
     }
 
-    /// What came beyond the bases; whether any of it was news.
+    /// What came beyond the bases.
     fn take_bitmaps(
         &mut self,
         now: Time,
@@ -217,13 +217,12 @@ impl Delivery {
         bitmaps: &Bitmaps,
         newest: &mut Newest,
         upper: &mut impl Upper,
-    ) -> bool {
+    ) {
         let requests = u128::from(bitmaps.request_received);
         let arrived = [requests, bitmaps.data_received | bitmaps.data_acked];
         let acknowledged = [requests, bitmaps.data_acked];
-        let mut news = false;
         for window in [0, 1] {
-            news |= self.take_arrivals(window, bases[window], arrived[window], newest);
+            self.take_arrivals(window, bases[window], arrived[window], newest);
             let mut bits = self.within(window, bases[window], acknowledged[window]);
             while bits != 0 {
                 let seq = self.tx[window].base + u64::from(bits.trailing_zeros());
@@ -231,12 +230,10 @@ impl Delivery {
                 self.finish_at(now, window, seq, upper);
             }
         }
-        news
     }
 
-    fn take_arrivals(&mut self, window: usize, base: Seq, bits: u128, newest: &mut Newest) -> bool {
+    fn take_arrivals(&mut self, window: usize, base: Seq, bits: u128, newest: &mut Newest) {
         let mut bits = self.within(window, base, bits) & !self.tx[window].arrived_bits();
-        let news = bits != 0;
         while bits != 0 {
             let tx = &mut self.tx[window];
             let seq = tx.base + u64::from(bits.trailing_zeros());
@@ -244,7 +241,6 @@ impl Delivery {
             note_arrival(tx.sent(seq), newest);
             tx.set_arrived(seq);
         }
-        news
     }
 
     /// `bits` of an answer with this base, counted from our base instead; only of packets that were sent.
@@ -257,7 +253,7 @@ impl Delivery {
     }
 
     /// Tells recovery what the answer says about arrivals.
-    fn hear(&mut self, now: Time, flow: u8, path: &Path, newest: &mut Newest, moved: bool) {
+    fn hear(&mut self, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
         let units = Timestamp::at(now).units_since(path.t1);
         // An echo from the future, or of nothing.
         let plausible = units < 1 << 31 && u64::from(units) <= now.as_ps() >> Timestamp::UNIT_SHIFT;
@@ -268,9 +264,7 @@ impl Delivery {
             *newest = sent.max(*newest);
             Timestamp::at(now).since(path.t1)
         });
-        if !moved {
-            (self.waits.quiet_since, self.waits.probes) = (now, 0);
-        }
+        (self.waits.quiet_since, self.waits.probes) = (now, 0);
         self.deliver_news(now, rtt.map(|rtt| (flow, rtt)), newest);
     }
 
@@ -288,7 +282,7 @@ impl Delivery {
                     tx.hold_beyond(seq);
                 }
             }
-            if self.config.pause_after_out_of_window {
+            if self.config.pause_after_out_of_window && !tx.is_idle() {
                 tx.paused_below = tx.base + 1;
             }
         }
@@ -297,11 +291,9 @@ impl Delivery {
     /// Pull Data for transaction `rsn` has come: its request need not be sent again.
     pub(super) fn acknowledge_request(&mut self, now: Time, rsn: Rsn, upper: &mut impl Upper) {
         let tx = &self.tx[0];
-        let found = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| {
-            let sent = tx.sent(*seq);
-            sent.kind == Kind::PullRequest && sent.rsn == rsn
-        });
-        if let Some(seq) = found {
+        // RSNs ascend here, and most often the base has passed it.
+        let next = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| !tx.sent(*seq).rsn.is_before(rsn));
+        if let Some(seq) = next.filter(|seq| tx.sent(*seq).kind == Kind::PullRequest && tx.sent(*seq).rsn == rsn) {
             self.finish_at(now, 0, seq, upper);
         }
     }

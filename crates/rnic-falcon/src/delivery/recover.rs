@@ -51,6 +51,11 @@ impl Waits {
 const RTO_WITHOUT_POLICY: Duration = Duration::from_ms(1);
 
 impl Delivery {
+    /// The retransmission timeout at the moment.
+    pub(crate) const fn rto(&self) -> Duration {
+        self.waits.rto
+    }
+
     /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
     pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
         if let Some((_, rtt)) = echoed {

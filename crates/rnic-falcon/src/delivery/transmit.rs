@@ -161,7 +161,7 @@ impl Delivery {
     fn paced(&mut self, now: Time, mut open: Gates) -> Gates {
         let departures = [0, 1].map(|window| self.limits.departure(&self.tx[window]));
         if open.pull_request && departures[0] > now {
-            self.paced_until = departures[0];
+            self.paced_until = self.paced_until.min(departures[0]);
             open.pull_request = false;
         }
         if (open.push_data || open.pull_data) && departures[1] > now {
@@ -183,7 +183,7 @@ impl Delivery {
         };
         let departure = self.limits.departure(&self.tx[found.0]);
         if departure > now {
-            self.paced_until = departure;
+            self.paced_until = self.paced_until.min(departure);
             return None;
         }
         Some(found)

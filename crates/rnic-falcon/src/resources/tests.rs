@@ -131,7 +131,8 @@ fn f36_alpha_concerns_one_connection() {
     assert!(!slow.pauses_data(Isolation::Dynamic, &resources), "responses have a threshold of their own");
     let mute = Usage { data_alpha: Alpha::from_shift(7), ..fast };
     assert!(mute.pauses_data(Isolation::Dynamic, &resources) && !mute.pauses_requests(Isolation::Dynamic, &resources));
-    let held = Isolation::Static(Amount { packets: 4, buffers: 64 });
+    let (tx, rx) = (Amount { packets: 4, buffers: 64 }, Amount { packets: 4, buffers: 8 });
+    let held = Isolation::Static { tx, rx };
     assert!(fast.pauses_requests(held, &resources) && !fast.pauses_requests(Isolation::None, &resources));
     assert_eq!([0, 3, 15].map(|shift| Alpha::from_shift(shift).share(4_096)), [32_768, 4_096, 1]);
 }

@@ -8,7 +8,8 @@
 //! one unit of each, or it would never move again.
 //!
 //! Requests and responses have thresholds apart: a pause of one must not pause the other (responses free the other
-//! side's room). No pause ever concerns Pull Data whose request was accepted: RDMA's section 6.5 forbids it.
+//! side's room), and a NIC that is full never pauses Pull Data: RDMA's section 6.5 forbids it. What a connection's own
+//! threshold holds back are its answers, until the peer has acknowledged earlier ones, which waits for nobody else.
 
 use super::{Amount, Part, Resources};
 
@@ -55,7 +56,12 @@ pub enum Isolation {
     #[default]
     None,
     /// Each may hold so much of each part.
-    Static(Amount),
+    Static {
+        /// To send.
+        tx: Amount,
+        /// To receive.
+        rx: Amount,
+    },
     /// Each may hold its share of what is free.
     Dynamic,
 }
@@ -82,25 +88,29 @@ impl Usage {
         if isolation == Isolation::None {
             return false;
         }
-        over(self.tx, isolation, self.request_alpha, resources.free(Part::RequestTx))
-            || over(self.rx, isolation, self.request_alpha, resources.free(Part::ResponseRx))
+        over(self.tx, isolation, self.request_alpha, Part::RequestTx, resources)
+            || over(self.rx, isolation, self.request_alpha, Part::ResponseRx, resources)
     }
 
     /// Whether its upper layer shall answer no more Pull Requests.
     #[inline]
     pub fn pauses_data(&self, isolation: Isolation, resources: &Resources) -> bool {
-        over(self.data, isolation, self.data_alpha, resources.free(Part::DataTx))
+        over(self.data, isolation, self.data_alpha, Part::DataTx, resources)
     }
 }
 
 #[inline]
-fn over(used: Amount, isolation: Isolation, alpha: Alpha, free: Amount) -> bool {
+fn over(used: Amount, isolation: Isolation, alpha: Alpha, part: Part, resources: &Resources) -> bool {
     // Who has no packet has no buffer either, and one is always allowed.
     used.packets > 0
         && match isolation {
             Isolation::None => false,
-            Isolation::Static(limit) => used.packets >= limit.packets || is_over(used.buffers, limit.buffers.into()),
+            Isolation::Static { tx, rx } => {
+                let limit = if part == Part::ResponseRx { rx } else { tx };
+                used.packets >= limit.packets || is_over(used.buffers, limit.buffers.into())
+            }
             Isolation::Dynamic => {
+                let free = resources.free(part);
                 is_over(used.packets, alpha.share(free.packets)) || is_over(used.buffers, alpha.share(free.buffers))
             }
         }

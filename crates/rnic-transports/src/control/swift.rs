@@ -213,13 +213,14 @@ impl Swift {
         let total = self.others(index).and(&flow);
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
+        let before = timers::before(&report.in_force);
         FlowActions {
             fcwnd: cwnd(flow.fcwnd),
             ncwnd: nic.packets as u16,
             gap,
-            rto: timers::rto(total.srtt, gap, ticks(params, RTO_MIN)),
-            rack: timers::rack(outcome.rtt, flow.srtt),
-            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32),
+            rto: timers::rto(total.srtt, gap, ticks(params, RTO_MIN), before),
+            rack: timers::rack(outcome.rtt, flow.srtt, before),
+            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32, before),
             repath: outcome.repath,
             alpha_requests: Alpha::code(alphas.requests()),
             alpha_responses: Alpha::code(alphas.responses()),

@@ -14,7 +14,8 @@ use rnic_policy::control::report::{Gap, Ticks};
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
 use super::{Answer, INCREASE, RTO_MIN, RX_TARGET, Ready, Swift, TLP_FACTOR};
-use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay, ticks, timers};
+use super::timers::{self, UNMEASURED};
+use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay, ticks};
 
 type Lanes = [u32; LANES];
 
@@ -91,8 +92,8 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         let alphas = alphas.for_windows(total.fcwnd, nic.packets, params);
         answers.fcwnd[lane] = flow.fcwnd;
         answers.ncwnd[lane] = nic.packets;
-        answers.rack[lane] = timers::rack(answer.rtt, flow.srtt);
-        answers.tlp[lane] = timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32);
+        answers.rack[lane] = timers::rack(answer.rtt, flow.srtt, UNMEASURED);
+        answers.tlp[lane] = timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32, UNMEASURED);
         answers.repath[lane] = repath.into();
         answers.alpha_requests[lane] = alphas.requests();
         answers.alpha_responses[lane] = alphas.responses();
@@ -104,7 +105,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
     }
     for lane in 0..LANES {
         let gap = Gap::slots(answers.gap[lane].into());
-        answers.rto[lane] = timers::rto(totals.srtt[lane], gap, ticks(params, RTO_MIN));
+        answers.rto[lane] = timers::rto(totals.srtt[lane], gap, ticks(params, RTO_MIN), UNMEASURED);
     }
     done &= set;
     for lane in 0..LANES {

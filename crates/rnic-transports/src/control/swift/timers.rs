@@ -9,11 +9,11 @@
 
 use core::hint::select_unpredictable;
 
-use rnic_policy::control::report::{Gap, Ticks};
+use rnic_policy::control::report::{Gap, InForce, Ticks};
 
 use super::state::WINDOW_ONE;
 
-/// Before anything was measured every timeout is 1 ms.
+/// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
 pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
 
 /// Retransmission timeout in smoothed round trips.
@@ -54,31 +54,37 @@ pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     Gap::of_ticks((u64::from(srtt.get()) * (u64::from(WINDOW_ONE) - fcwnd)).div_ceil(fcwnd))
 }
 
-/// The retransmission timeout: no less than `least`.
+/// The retransmission timeout: no less than `least`; `before` as long as nothing was measured.
 #[inline(always)]
-pub(super) fn rto(srtt: Ticks, gap: Gap, least: u32) -> Ticks {
+pub(super) fn rto(srtt: Ticks, gap: Gap, least: u32, before: Ticks) -> Ticks {
     // 25 bits and 23.
     let span = (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(least).max(1).min(Ticks::MAX.get());
-    measured(srtt, span)
+    measured(srtt, span, before)
 }
 
 /// `span`, once there was a sample.
 #[inline(always)]
-fn measured(srtt: Ticks, span: u32) -> Ticks {
-    Ticks::new(select_unpredictable(srtt == Ticks::ZERO, UNMEASURED.get(), span))
+fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
+    Ticks::new(select_unpredictable(srtt == Ticks::ZERO, before.get(), span))
+}
+
+/// What timeouts are until there is a sample: what the datapath has now, which it began with.
+#[inline(always)]
+pub(super) fn before(in_force: &InForce) -> Ticks {
+    if in_force.rto == Ticks::ZERO { UNMEASURED } else { in_force.rto }
 }
 
 /// RACK's timeout of a flow whose newest round trip is `rtt`.
 #[inline(always)]
-pub(super) fn rack(rtt: Ticks, srtt: Ticks) -> Ticks {
+pub(super) fn rack(rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
     // A round trip is less than half of the circle, so this is less than all of it.
-    measured(srtt, rtt.get() + srtt.get().div_ceil(4))
+    measured(srtt, rtt.get() + srtt.get().div_ceil(4), before)
 }
 
 /// The time of inactivity after which a probe is sent.
 #[inline(always)]
-pub(super) fn tlp(srtt: Ticks, factor: u32) -> Ticks {
+pub(super) fn tlp(srtt: Ticks, factor: u32, before: Ticks) -> Ticks {
     // srtt * factor / 1000 in 32 bits: the factor is 16,000 at most.
     let (whole, rest) = (srtt.get() / WHOLE, srtt.get() % WHOLE);
-    measured(srtt, (whole * factor + rest * factor / WHOLE + ACK_COALESCING).min(Ticks::MAX.get()))
+    measured(srtt, (whole * factor + rest * factor / WHOLE + ACK_COALESCING).min(Ticks::MAX.get()), before)
 }
