@@ -27,7 +27,7 @@ use crate::resources::Resources;
 use crate::resources::threshold::Alpha;
 use crate::seam::Context;
 use crate::transaction::{
-    Answer, AnswerError, Kind, Layer, Settled, Submission, SubmitError, TransactionConfig, Transactions, UpperLayer,
+    Answer, AnswerError, Layer, Settled, Submission, SubmitError, TransactionConfig, Transactions, UpperLayer,
 };
 
 /// See the module.
@@ -211,16 +211,6 @@ impl Connection {
         }
         let open = self.delivery.open_gates();
         open.any() && self.transactions.has_to_send(open)
-    }
-
-    /// Whether a request of `kind` could leave now, were it the next, if it is not for its pacing.
-    #[inline]
-    pub fn admits(&self, kind: Kind) -> bool {
-        let open = self.delivery.open_gates();
-        match kind {
-            Kind::Push => open.push_data,
-            Kind::Pull => open.pull_request,
-        }
     }
 
     /// Has what a packet of this connection needs brought near.

@@ -307,14 +307,6 @@ impl Transactions {
         self.initiator.is_full()
     }
 
-    /// Whether another request would change nothing about what leaves next: as many are under way as there may be, or
-    /// one waits that goes before it. Where requests leave in order, what is handed in behind one that waits only takes
-    /// room from others, and memory.
-    #[inline]
-    pub fn is_supplied(&self) -> bool {
-        self.is_full() || self.config.ordering == Ordering::Ordered && self.initiator.has_unsent()
-    }
-
     /// What came with the submission that the request of `context` belongs to; none for Pull Data.
     #[inline]
     pub fn tag(&self, context: Context) -> Option<u64> {

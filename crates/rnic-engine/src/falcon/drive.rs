@@ -259,7 +259,8 @@ impl Qp {
     #[inline]
     fn enlist_if_needed(&mut self, core: &Core, nic: &mut Nic, link: &mut Link) {
         let Link { connection, mapping, .. } = link;
-        if self.has_to_hand_in(connection) || mapping.serving.has_to_tell() || connection.has_to_send(core.now) {
+        let has_requests = self.requester.queue.has_unsent() && !connection.transactions().is_full();
+        if has_requests || mapping.serving.has_to_tell() || connection.has_to_send(core.now) {
             self.enlist(nic);
         }
     }

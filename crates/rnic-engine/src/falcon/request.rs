@@ -1,10 +1,8 @@
 //! From send queue entries to transactions, and from their completions to completions.
 //!
 //! Requests are handed to the transaction layer as long as it takes them (Xoff: F-34): what it holds is bounded by the
-//! resources, and by as many transactions as there may be under way. Where they leave in order, one at most waits there
-//! to leave: who is behind it could not go first, and would hold what others can use. A transaction is named by its
-//! entry and its place in it. An entry is finished when all its transactions are; in order, or, without order, each as
-//! it comes.
+//! resources, and by as many transactions as there may be under way. A transaction is named by its entry and its place
+//! in it. An entry is finished when all its transactions are; in order, or, without order, each as it comes.
 
 use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
@@ -124,17 +122,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Whether a request is to be handed in that could leave now.
-    #[inline]
-    pub(super) fn has_to_hand_in(&self, connection: &Connection) -> bool {
-        let queue = &self.requester.queue;
-        if !queue.has_unsent() || connection.transactions().is_supplied() {
-            return false;
-        }
-        connection.admits(if queue.get(queue.next).op.is_fetch() { Kind::Pull } else { Kind::Push })
-    }
-
-    /// Hands requests to the transaction layer, as long as that makes a difference to what leaves next.
+    /// Hands requests to the transaction layer, as long as it takes them.
     pub(super) fn hand_in(
         &mut self,
         core: &mut Core,
@@ -155,10 +143,8 @@ impl Qp {
                 }
                 break;
             }
-            if connection.transactions().is_supplied() {
-                if connection.transactions().is_full() {
-                    core.count_wait(WaitReason::Cap);
-                }
+            if connection.transactions().is_full() {
+                core.count_wait(WaitReason::Cap);
                 break;
             }
             if starts {

@@ -178,17 +178,3 @@ fn the_bound_may_come_and_go() {
     assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
     check_none_counts(&mut pair, "a bound that went");
 }
-
-/// What leaves in order is handed in one at a time: what waits behind another would only hold resources.
-#[test]
-fn in_order_one_request_waits_at_most() {
-    for (options, handed_in) in [(ORDERS[0], 3 + 1), (ORDERS[1], 40)] {
-        let mut pair = Pair::new(&Setup::new(options), |_| LOST);
-        pair.ends[0].engine.set_peer_limit(PeerId(1), Some(3));
-        let remote = pair.remote(0, INBOX);
-        pair.ends[0].post(1, SendOp::Write { remote, immediate: None }, BASE, 40 * MTU);
-        pair.run_for(DELAY);
-        let info = pair.ends[0].engine.query_qp(pair.ends[0].qpn).expect("it is there");
-        assert_eq!(info.next.since(info.una), handed_in, "{options:?}");
-    }
-}
