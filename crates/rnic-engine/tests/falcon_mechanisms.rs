@@ -1,4 +1,4 @@
-//! Falcon's mechanisms as somebody sees them who uses verbs: F-2, F-3, F-5, F-6, F-8.
+//! Falcon's mechanisms as somebody sees them who uses verbs: F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33, F-35.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -183,5 +183,43 @@ fn f8_the_fifth_of_ten_writes_ends_in_error_and_the_queue_pair_lives() {
         write(&mut pair, 11, 0, 3 * MTU);
         pair.run_for(Duration::from_ms(20));
         assert_eq!(pair.ends[0].take(), [(11, WcStatus::Success)], "seed {seed}");
+    }
+}
+
+/// F-33, F-35: what a program has posted fills the NIC's contexts as far as its connection may, whether or not its
+/// window lets it leave: that is what thresholds are for. One connection's packets are all lost; another wants to send.
+#[test]
+fn f33_f35_what_waits_to_leave_fills_the_nic_unless_its_connection_is_stopped() {
+    let stopped: [&[(&str, &str)]; 2] =
+        [&[("isolation", "dynamic")], &[("isolation", "static"), ("isolation_packets", "8")]];
+    for (isolation, gets_through) in [(&[("isolation", "none")][..], false), (stopped[0], true), (stopped[1], true)] {
+        let mut options = vec![("resources", "1")];
+        options.extend(isolation);
+        let setup = Setup::new(&options);
+        let mut pair = Pair::new(&setup, |_| DELIVERED);
+        let [other, _] = pair.connect_another(&setup);
+        let slow = pair.ends[1].qpn.get();
+        pair.set_fate(move |sent| if sent.packet.cid.get() == slow { LOST } else { DELIVERED });
+        let remote = pair.remote(0, INBOX);
+        let write = SendOp::Write { remote, immediate: None };
+        pair.ends[0].post(1, write, BASE, 100 * MTU);
+        pair.run_for(Duration::from_us(50));
+        pair.ends[0].post_on(other, 2, write, BASE, MTU);
+        pair.run_for(Duration::from_us(400));
+        let done = pair.ends[0].take();
+        assert_eq!(done == [(2, WcStatus::Success)], gets_through, "{options:?}: {done:?}");
+    }
+}
+
+/// F-14, F-15: until something was measured, the first timeout is what was asked for, whatever the adaptive engine runs.
+#[test]
+fn f14_f15_the_first_timeout_is_that_of_the_recovery_policy() {
+    for (rto, sent_in_50_ms) in [("1ms", 50), ("20ms", 3), ("1s", 1)] {
+        let mut setup = Setup::new(&[("rto", rto), ("rto_min", "100us")]);
+        setup.retry_count = 100;
+        let mut pair = Pair::new(&setup, |_| LOST);
+        write(&mut pair, 1, 0, 100);
+        pair.run_for(Duration::from_ms(50) - Duration::from_us(100));
+        assert_eq!(pair.log.len(), sent_in_50_ms, "rto {rto}");
     }
 }

@@ -233,3 +233,22 @@ fn what_is_not_ready_is_taken_from_its_own_retransmission() {
         assert_eq!(pair.ends[1].bytes(RECEIVES + 4_096, 1_000), pair.ends[0].bytes(BASE, 1_000));
     }
 }
+
+/// An atomic that leaves no room for its answer is refused, and is not executed; so is nothing else that comes again.
+#[test]
+fn an_atomic_that_cannot_be_answered_is_not_executed() {
+    let mut pair = Pair::new(&Setup::new(&[("errors", "complete-in-error")]), |_| DELIVERED);
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post(1, SendOp::FetchAdd { remote, add: 1 }, BASE, 8);
+    pair.run_for(Duration::from_us(100));
+    let before = pair.ends[1].word(INBOX);
+    let mut packet = pair.log.iter().find(|sent| sent.from == 0).expect("the request").packet;
+    let Body::PullRequest { psn, rsn, length, .. } = &mut packet.body else { panic!("atomics are Pulls") };
+    (*psn, *rsn, *length) = (Psn32::new(psn.value().wrapping_add(1)), Psn32::new(rsn.value().wrapping_add(1)), 1);
+    pair.deliver(1, &packet, FlowLabel::new(0), &[]);
+    pair.log.clear();
+    pair.run_for(Duration::from_us(100));
+    assert_eq!(pair.ends[1].word(INBOX), before);
+    let answered = pair.log.iter().any(|sent| sent.packet.body.packet_type() == PacketType::PullData);
+    assert!(answered, "and the refusal is told");
+}
