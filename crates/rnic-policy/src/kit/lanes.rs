@@ -10,8 +10,8 @@ use crate::control::{ControlEvent, ControlPolicy};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// Flows of a connection in every other run.
-const FLOWS: u64 = 4;
+/// Flows of a connection, with the name of what is random then.
+const FLOWS: [(u64, &str); 3] = [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (8, "kit/lanes/eight")];
 
 /// Drives [`LANES`] connections through `steps` reports each.
 ///
@@ -22,8 +22,8 @@ const FLOWS: u64 = 4;
 /// The first violation, with what replays it.
 pub(super) fn check_lanes(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
     let streams = RandomStreams::new(seed);
-    for flows in [1, FLOWS] {
-        let mut random = streams.stream(if flows == 1 { "kit/lanes/one" } else { "kit/lanes/four" });
+    for (flows, name) in FLOWS {
+        let mut random = streams.stream(name);
         let fail = |step| move |what| violation(policy, seed, step, what);
         let mut runs = Vec::with_capacity(LANES);
         for _ in 0..LANES {

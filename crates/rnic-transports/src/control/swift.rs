@@ -1,9 +1,9 @@
 //! Swift as Falcon runs it: two windows, one for the fabric by delay and one for the receiving NIC by its buffers.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3 (`target`, `fcwnd`, `ncwnd`, timeouts, gaps), with the
-//! defaults of the public simulator; Swift (SIGCOMM'20) section 3. The parts of one
-//! idea each: [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (timeouts and gap),
-//! [`plb`] and [`prr`] (paths), [`alpha`] (shares of resources), [`ack_rate`].
+//! defaults of the public simulator but for `alpha`; Swift (SIGCOMM'20) section 3. The parts of one idea each:
+//! [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (timeouts and gap), [`plb`]
+//! and [`prr`] (paths), [`alpha`] (shares of resources), [`ack_rate`].
 //!
 //! Where the specification contradicts itself or the simulator, this is the side taken:
 //!
@@ -27,7 +27,11 @@
 //!   everybody uses, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
 //! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
-//!   64 bytes with them. On one flow, all of it travels in the specification's fields;
+//!   64 bytes with them. Each of two such flows may fill the window, so with eight flows each counts twice in the
+//!   connection's; a report says which flow and not how many there are, so that is known from the first report of a
+//!   flow beyond the fourth. On one flow, all of it travels in the specification's fields;
+//! * `alpha` is 1 without congestion (code 3) and 1/2 after a retransmission, where the simulator has 1/8 and 1/16:
+//!   an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`);
 //! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
 //! * on a transport without reports the delay is the round trip with the receiver's part in it, hops count as none, one
 //!   sample a round trip speaks for all packets acknowledged since the last, and a window below one packet is paced by
@@ -193,6 +197,7 @@ impl Swift {
     #[inline(always)]
     fn on_report(&mut self, report: &FlowReport, params: &Params) -> FlowActions {
         let index = usize::from(report.flow) % state::FLOWS;
+        self.hear_of(report.flow);
         let mut flow = self.flow(index);
         if flow.fcwnd == 0 {
             // The first report on this flow: the datapath says what its share of the first window was.
@@ -210,7 +215,7 @@ impl Swift {
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
-        let total = self.others(index).and(&flow);
+        let total = self.of_all(self.others(index).and(&flow));
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
         let before = timers::before(&report.in_force);

@@ -31,7 +31,8 @@ pub struct Swift {
     ncwnd: u16,
     /// Packets acknowledged since the last sample, where samples come alone.
     pub(super) waiting: u16,
-    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of flows seen, 3 bits of timeouts in a row.
+    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of flows seen, 3 bits of timeouts in a row, and one
+    /// for eight flows.
     nic: u32,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Flow {
 /// All flows together.
 #[derive(Clone, Copy)]
 pub(super) struct Totals {
-    /// The sum of their windows.
+    /// The sum of their windows; with eight flows, each state's counts twice.
     pub(super) fcwnd: u32,
     /// The longest of their round trips.
     pub(super) srtt: Ticks,
@@ -73,6 +74,7 @@ const GREW: u32 = 1 << 24;
 const SEEN_SHIFT: u32 = 25;
 const TIMEOUTS_SHIFT: u32 = 28;
 const THREE_BITS: u32 = 7;
+const EIGHT_SHIFT: u32 = 31;
 
 impl Swift {
     #[inline(always)]
@@ -133,7 +135,26 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
-    /// All flows but number `index` together.
+    /// Whether flow `flow` of the datapath is the first known of those beyond the fourth: a connection has one, two,
+    /// four or eight, and who hears of a fifth knows that there are eight.
+    #[inline(always)]
+    pub(super) fn is_news(&self, flow: u32) -> bool {
+        flow as usize >= FLOWS && self.nic >> EIGHT_SHIFT == 0
+    }
+
+    /// From now on, there are eight flows if `flow` is beyond the fourth.
+    #[inline(always)]
+    pub(super) fn hear_of(&mut self, flow: u8) {
+        self.nic |= u32::from(usize::from(flow) >= FLOWS) << EIGHT_SHIFT;
+    }
+
+    /// What all flows have, when `totals` is what all states have.
+    #[inline(always)]
+    pub(super) fn of_all(&self, totals: Totals) -> Totals {
+        totals.of_all(self.nic)
+    }
+
+    /// All states but number `index` together.
     #[inline(always)]
     pub(super) fn others(&self, index: usize) -> Totals {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
@@ -154,6 +175,12 @@ impl Totals {
     #[inline(always)]
     pub(super) fn and(self, flow: &Flow) -> Self {
         Self { fcwnd: self.fcwnd + flow.fcwnd, srtt: self.srtt.max(flow.srtt) }
+    }
+
+    /// What all flows have, when this is what all states have; `bits` are those of [`NicWords`].
+    #[inline(always)]
+    pub(super) fn of_all(self, bits: u32) -> Self {
+        Self { fcwnd: self.fcwnd << (bits >> EIGHT_SHIFT), ..self }
     }
 }
 

@@ -12,7 +12,7 @@ struct Driver {
     swift: Swift,
     params: Params,
     now: u32,
-    fcwnd: [Cwnd; 4],
+    fcwnd: [Cwnd; 8],
     last: FlowActions,
 }
 
@@ -24,7 +24,7 @@ impl Driver {
         }
         let (swift, first) = Swift::start(&params, &VIEW);
         let last = first.flow.expect("a first word on flows");
-        Self { swift, params, now: 0, fcwnd: [last.fcwnd; 4], last }
+        Self { swift, params, now: 0, fcwnd: [last.fcwnd; 8], last }
     }
 
     /// A report on flow `flow`, whose packet took `delay` ticks in the fabric and waited `wait` at the receiver.
@@ -368,7 +368,7 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
 #[test]
 fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
     let mut driver = Driver::new(&[("plb_rounds", "0")]);
-    driver.fcwnd = [Cwnd::packets(8); 4];
+    driver.fcwnd = [Cwnd::packets(8); 8];
     for turn in 0..4_000u32 {
         driver.now += 100;
         let flow = (turn % 4) as u8;
@@ -376,12 +376,32 @@ fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
         let report = driver.report(flow, ReportKind::Acked, 2, delay, 0);
         driver.tell(report);
     }
-    let [a, b, slow, d] = driver.fcwnd.map(|window| window.fixed() as f64 / 65_536.0);
+    let [a, b, slow, d, ..] = driver.fcwnd.map(|window| window.fixed() as f64 / 65_536.0);
     assert!(slow < 2.0 && [a, b, d].iter().all(|window| *window > 30.0), "{:?}", driver.fcwnd);
     assert_eq!(driver.last.rto.get(), 2_000, "twice the longest round trip of the four");
     assert_eq!(driver.last.gap, Gap::NONE, "the sum of the windows is above one packet");
     let total = f64::from(driver.swift.others(0).and(&driver.swift.flow(0)).fcwnd) / 1_024.0;
     assert!((total - (a + b + slow + d)).abs() < 1e-9);
+}
+
+#[test]
+fn probe9_eight_flows_are_paced_by_what_all_eight_may_send() {
+    let gap_of = |flows: u8| {
+        let mut driver = Driver::new(&[]);
+        for turn in 0..8 * 40u32 {
+            driver.now += 20_000;
+            let report = driver.report((turn % u32::from(flows)) as u8, ReportKind::Acked, 0, 10_000, 0);
+            driver.tell(report);
+        }
+        let all = &driver.fcwnd[..usize::from(flows)];
+        assert!(all.iter().all(|window| *window == cwnd(fabric::FCWND_MIN)), "{all:?}");
+        let sum: u64 = all.iter().map(|window| window.fixed() >> 6).sum();
+        assert_eq!(driver.last.gap, timers::gap(sum as u32, Ticks::new(10_000)), "{flows}");
+        assert_eq!(driver.last.rto, timers::rto(Ticks::new(10_000), driver.last.gap, 0, Ticks::ZERO), "{flows}");
+        driver.last.gap.ticks()
+    };
+    let gaps = [1, 2, 4, 8].map(gap_of);
+    assert!(gaps.is_sorted_by(|more, less| more > less), "{gaps:?}");
 }
 
 #[test]
