@@ -163,16 +163,16 @@ impl Nic {
             if bytes.is_empty() {
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
             }
-            if crate::falcon::is_falcon(bytes) {
-                // When it has come, as near as can be: its sender and we compare clocks.
-                let now = clock.now();
-                for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
+            // When a datagram of Falcon has come, as near as can be: its sender and we compare clocks.
+            let mut came = None;
+            // Each by itself: senders and the kernel make trains of whatever goes the same way.
+            for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
+                if crate::falcon::is_falcon(datagram) {
+                    let now = *came.get_or_insert_with(|| clock.now());
                     take_in_falcon(engine, memory, link, falcon, now, &way, datagram);
+                } else {
+                    take_in_datagram(engine, memory, link, cm, now, &way, datagram);
                 }
-                continue;
-            }
-            for datagram in bytes.chunks(incoming.segment.max(1)) {
-                take_in_datagram(engine, memory, link, cm, now, &way, datagram);
             }
         }
     }
@@ -245,7 +245,7 @@ fn take_in_datagram(
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
 }
 
-/// A datagram of Falcon, or of a train of them.
+/// A datagram of Falcon.
 #[inline]
 fn take_in_falcon(
     engine: &mut Engine,
@@ -375,3 +375,7 @@ const LONG_TRAIN_BYTES: u64 = 32 << 10;
 /// Datagrams or trains that one call takes in, at most. Trains are 60 KB: more of them at a time would keep
 /// acknowledgements waiting, and leave the caches.
 const BUFFERS: usize = 8;
+
+#[cfg(test)]
+#[path = "receive/tests.rs"]
+mod tests;
