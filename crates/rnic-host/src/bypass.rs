@@ -383,7 +383,7 @@ pub(crate) fn is_own_address(ip: IpAddr) -> bool {
 /// Packets of up to `mtu` bytes that may be under way through one ring: three quarters of it, which leaves room for
 /// acknowledgements.
 pub(crate) fn ring_window(mtu: u32) -> u32 {
-    (DATA_BYTES / 4 * 3 / record_bytes(crate::mtu::datagram_bytes(mtu) as usize)) as u32
+    (DATA_BYTES / 4 * 3 / record_bytes(crate::mtu::roce_datagram_bytes(mtu) as usize)) as u32
 }
 
 /// The letterbox of the NIC that receives on `port`.

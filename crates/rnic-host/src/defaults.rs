@@ -7,7 +7,9 @@
 //! long enough for a process that has lost its core for a tick.
 //!
 //! On a path that is slower than that, timeouts are stretched to a multiple of the round trip that setting up the
-//! connection took.
+//! connection took, as far as an option goes: Swift's clock counts 24 bits, so that its times end at 100 ms. The delay
+//! that Swift aims at is raised by that round trip, for it counts the whole of it: with a target below, windows shrink
+//! to the smallest whatever the network does. Beyond 100 ms they do.
 
 use rnic_base::Duration;
 use rnic_policy::Profile;
@@ -20,6 +22,8 @@ pub struct TransportChoice {
     pub profile: Profile,
     /// Nobody has set a timeout: a slow path stretches them.
     pub adapts: bool,
+    /// Nobody has set the delay that Swift aims at: a slow path raises it.
+    pub aims: bool,
 }
 
 impl TransportChoice {
@@ -32,30 +36,40 @@ impl TransportChoice {
         let profile = rnic_transports::select(name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
         let adapts = !TIMEOUTS.iter().any(|timeout| is_given(timeout));
-        Ok(Self { profile: host_defaults(profile, is_given)?, adapts })
+        let aims = !is_given(TARGET);
+        Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
     }
 
-    /// The same, with timeouts of at least `round_trips` of `round_trip` each, if they may be adapted.
+    /// The same for a path whose round trip is `round_trip`: with timeouts of some of them, and a target delay above,
+    /// if they may be adapted.
     pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
         let mut choice = self.clone();
-        if self.adapts {
-            let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
-            let options: Vec<_> = self.profile.options().collect();
-            for (spec, value) in options {
-                let text = least.to_string();
-                if TIMEOUTS.contains(&spec.name) && value != 0 && value < least.as_ps() {
-                    // A duration between the default and ten seconds is legal for every timeout.
-                    let _ = choice.profile.set(spec.name, &text);
-                }
+        let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
+        for (spec, value) in self.profile.options() {
+            let wanted = match spec.name {
+                name if TIMEOUTS.contains(&name) && self.adapts && value != 0 => least.as_ps(),
+                // Of the target, half at least is for queues: then it is what was measured, and all of the default.
+                TARGET if self.aims && round_trip.as_ps() > value / 2 => round_trip.as_ps().saturating_add(value),
+                _ => continue,
+            };
+            let wanted = wanted.min(spec.max);
+            if value < wanted {
+                let text = Duration::from_ps(wanted).to_string();
+                choice.profile.set(spec.name, &text).expect("a value between the present one and the largest is legal");
             }
         }
         choice
     }
 
-    /// How long the longest timeout is, if there is any: what a give-up time is counted in.
+    /// What a give-up time is counted in, if there is anything: the longest timeout. Where an engine says how long it is
+    /// (Falcon's), the shortest that it says: the other is for a datapath that it says nothing to.
     pub(crate) fn timeout(&self) -> Option<Duration> {
+        let is_falcon = self.profile.protocol.falcon().is_some();
         let timeouts = self.profile.options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
-        timeouts.map(|(_, value)| Duration::from_ps(value)).max().filter(|timeout| *timeout > Duration::ZERO)
+        let timeouts: Vec<_> = timeouts.map(|(spec, value)| (spec.name, Duration::from_ps(value))).collect();
+        let floor = timeouts.iter().find(|(name, _)| is_falcon && *name == "rto_min").map(|(_, value)| *value);
+        let longest = timeouts.iter().map(|(_, value)| *value).max();
+        floor.or(longest).filter(|timeout| *timeout > Duration::ZERO)
     }
 }
 
@@ -131,6 +145,9 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
+/// The delay that Swift aims at.
+const TARGET: &str = "base_target";
+
 /// Options that are timeouts.
 const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", "rto_min"];
 
@@ -192,8 +209,46 @@ mod tests {
         assert_eq!(option(&fast, "rto_low"), option(&plain, "rto_low"));
         let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("legal");
         assert_eq!(option(&given.stretched_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
+        // Any round trip has a text that is read again, and no option is stretched beyond what it can be.
+        for round_trip in [Duration::from_ps(1_234_567_891), Duration::from_ps(98_765_432_109), Duration::from_secs(60)]
+        {
+            for name in ["irn", "roce-gbn", "tcp", "falcon"] {
+                let choice = TransportChoice::named(name, &[]).expect("a transport");
+                choice.stretched_to(round_trip).profile.check().expect("it can still be so");
+            }
+        }
         // No timeout, as under PFC, stays none.
         let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("legal");
         assert_eq!(none.timeout(), None);
+    }
+
+    /// Swift counts the path's own delay: with a target below it, windows would be the smallest for ever.
+    #[test]
+    fn slow_paths_raise_the_delay_that_nobody_set() {
+        let plain = TransportChoice::named("falcon", &[]).expect("a transport");
+        let target = |choice: &TransportChoice| Duration::from_ps(option(choice, "base_target"));
+        let slow = plain.stretched_to(Duration::from_ms(10));
+        assert_eq!(target(&slow), Duration::from_ms(11));
+        assert_eq!(option(&slow, "rto_min"), Duration::from_ms(40).as_ps());
+        assert_eq!(target(&plain.stretched_to(Duration::from_us(300))), Duration::from_ms(1), "as it was");
+        let given = TransportChoice::named("falcon", &[("base_target", "2ms")]).expect("legal");
+        assert_eq!(target(&given.stretched_to(Duration::from_ms(10))), Duration::from_ms(2));
+        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("legal");
+        let slow = given.stretched_to(Duration::from_ms(10));
+        assert_eq!((target(&slow), option(&slow, "rto_min")), (Duration::from_ms(11), Duration::from_ms(4).as_ps()));
+        let far = plain.stretched_to(Duration::from_ms(400));
+        let [aim, least] = [target(&far), Duration::from_ps(option(&far, "rto_min"))];
+        assert_eq!([aim, least], [Duration::from_ms(100); 2], "as much as Swift's clock takes");
+        assert_eq!(option(&far, "rto"), Duration::from_ms(1_600).as_ps());
+    }
+
+    /// Falcon's timeouts are what its engine says. A peer is not given up after two of them because somebody has set
+    /// another option to a second.
+    #[test]
+    fn falcons_patience_is_counted_in_the_timeouts_of_its_engine() {
+        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("legal");
+        assert_eq!(given.timeout(), Some(Duration::from_ms(4)));
+        let gbn = TransportChoice::named("roce-gbn", &[("rto", "1s")]).expect("legal");
+        assert_eq!(gbn.timeout(), Some(Duration::from_secs(1)));
     }
 }

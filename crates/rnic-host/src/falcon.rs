@@ -242,8 +242,9 @@ fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
 /// Where the CRC of a datagram in clear stands in its check value.
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
 
-/// Paths that packets of connections with several flows take: two for each of the eight flows that there can be, so
-/// that a flow that is moved comes to another one. Which, the low bits of the label say.
+/// Paths that packets of connections with several flows take. Which, the low bits of the label say, of which the lowest
+/// are the flow's index: of two flows each has eight of its own, of four four, of eight two. A flow that is moved gets
+/// any label, and so stays where it was once in eight, four or two times; then what made it move will again.
 pub(crate) const PATHS_MAX: usize = 16;
 
 #[cfg(test)]

@@ -219,18 +219,18 @@ impl Link {
         record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, bytes);
     }
 
-    /// Decides what impairment does to a packet of `len` bytes to UDP port `port` of `peer`. `copy` makes the datagram
-    /// when one is needed, in a buffer that may hold an old one. Answers whether the packet leaves now.
+    /// Decides what impairment does to a packet of `len` bytes on `way`. `copy` makes the datagram when one is needed,
+    /// in a buffer that may hold an old one. Answers whether the packet leaves now.
     pub(crate) fn impair(
         &mut self,
         now: Time,
-        (peer, port): (PeerId, u16),
+        way: Way,
         len: u32,
         copy: impl FnOnce(&Addresses, &mut Vec<u8>),
     ) -> bool {
+        let addresses = self.addresses_of(way);
         let Self { peers, line, spare, stats, .. } = self;
-        let peer = peers.get_mut(peer);
-        let addresses = peer.way(port);
+        let peer = peers.get_mut(way.peer);
         let Some(impairment) = &mut peer.impairment else { return true };
         let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
         line.overtake(impairment, now);
@@ -257,7 +257,8 @@ impl Link {
             && !self.peers.get(peer).is_local
             && let Some(Datagram { bytes, .. }) = self.line.pop_due(now)
         {
-            let way = Way { peer, port: way.dst().port(), path: 0 };
+            let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
+            let way = Way { peer, port: way.dst().port(), path };
             batch.add_with(way, bytes.len() as u32, self.segmentation, |out| out.copy_from_slice(&bytes));
             self.reuse(bytes);
         }
@@ -272,8 +273,9 @@ impl Link {
     /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
-        if let Some(peer) = peer
-            && !self.impair(now, (peer, addresses.dst().port()), bytes.len() as u32, |_, copy| {
+        let way = peer.map(|peer| Way { peer, port: addresses.dst().port(), path: 0 });
+        if let Some(way) = way
+            && !self.impair(now, way, bytes.len() as u32, |_, copy| {
                 copy.clear();
                 copy.extend_from_slice(bytes);
             })
@@ -463,7 +465,7 @@ impl Link {
 
     #[cold]
     fn hold(&mut self, batch: &Batch<'_>, train: &Train) {
-        let addresses = self.peers.get(train.peer).way(train.port);
+        let addresses = self.addresses_of(train.way());
         self.stats.datagrams_held += u64::from(train.count);
         self.held.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
@@ -472,7 +474,7 @@ impl Link {
     #[cold]
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
-        let addresses = self.peers.get(train.peer).way(train.port);
+        let addresses = self.addresses_of(train.way());
         self.wide.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
     }
 
@@ -487,18 +489,19 @@ impl Link {
 
     fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
         for train in batch.trains() {
-            let addresses = self.way_of(train);
+            let addresses = self.addresses_of(train.way());
             batch.packets(train).for_each(|bytes| self.capture(now, &addresses, bytes));
         }
     }
 
-    /// From which port to which the packets of a train go.
-    fn way_of(&self, train: &Train) -> Addresses {
-        let way = self.peers.get(train.peer).way(train.port);
-        if train.path == 0 {
+    /// From which port to which packets on `way` go.
+    fn addresses_of(&self, way: Way) -> Addresses {
+        let Way { peer, port, path } = way;
+        let way = self.peers.get(peer).way(port);
+        if path == 0 {
             return way;
         }
-        let port = self.lanes[self.lane_of(way.dst().ip())].sender_on(train.path).local_addr().port();
+        let port = self.lanes[self.lane_of(way.dst().ip())].sender_on(path).local_addr().port();
         Addresses::new(SocketAddr::new(way.src().ip(), port), way.dst()).expect("the IP versions are those of a peer")
     }
 
@@ -507,9 +510,10 @@ impl Link {
         let (mut any, mut tries) = (false, 0);
         loop {
             let queue = if fragmentable { &mut self.wide } else { &mut self.held };
-            let Some(ip) = queue.front().map(|datagram| datagram.addresses.dst().ip()) else { return any };
-            let lane = self.lanes.iter().find(|lane| lane.carries(ip)).unwrap_or(&self.lanes[0]);
-            let error = match offer_datagrams(lane.sender(), queue, self.is_wildcard) {
+            let Some(way) = queue.front().map(|datagram| datagram.addresses) else { return any };
+            let lane = self.lanes.iter().find(|lane| lane.carries(way.dst().ip())).unwrap_or(&self.lanes[0]);
+            let socket = lane.sender_on(lane.path_from(way.src().port()));
+            let error = match offer_datagrams(socket, queue, self.is_wildcard) {
                 Ok(count) => {
                     let bytes = queue.drain(..count).map(|datagram| datagram.bytes.len()).sum();
                     self.count_datagrams(count, bytes, fragmentable);
@@ -590,10 +594,11 @@ impl Link {
     }
 }
 
-/// Offers datagrams of one IP version from the front of `queue` to the kernel.
+/// Offers datagrams of one IP version and from one port, from the front of `queue`, to the kernel.
 fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: bool) -> io::Result<usize> {
-    let is_ipv4 = queue.front().is_some_and(|datagram| datagram.addresses.dst().is_ipv4());
-    let same = move |datagram: &&Datagram| datagram.addresses.dst().is_ipv4() == is_ipv4;
+    let kind = |datagram: &Datagram| (datagram.addresses.dst().is_ipv4(), datagram.addresses.src().port());
+    let first = queue.front().map(kind);
+    let same = move |datagram: &&Datagram| Some(kind(datagram)) == first;
     let next = || queue.iter().take(MESSAGES_MAX).take_while(same);
     let to: ArrayVec<socket2::SockAddr, MESSAGES_MAX> =
         next().map(|datagram| datagram.addresses.dst().into()).collect();

@@ -29,8 +29,13 @@ fn wire_mtu_beside(overhead_bytes: u32, path_mtu_bytes: u32, ip: IpVersion, limi
     (mtu >= MTU_MIN).then_some(mtu)
 }
 
-/// The longest datagram of a connection with a wire MTU of `mtu` bytes.
+/// The longest datagram of a connection with a wire MTU of `mtu` bytes, whatever its transport: peers have several.
 pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
+    mtu + if OVERHEAD_BYTES > FALCON_OVERHEAD_BYTES { OVERHEAD_BYTES } else { FALCON_OVERHEAD_BYTES }
+}
+
+/// The same of the RoCE family, whose packets alone go through memory.
+pub(crate) const fn roce_datagram_bytes(mtu: u32) -> u32 {
     mtu + OVERHEAD_BYTES
 }
 
@@ -56,6 +61,15 @@ mod tests {
         // An IPv4 host may have as little as 576, an IPv6 one 1280.
         assert_eq!(of(576, IpVersion::V4), Some(500));
         assert_eq!(of(1_280, IpVersion::V6), Some(1_184));
+    }
+
+    /// The kernel counts powers of two: at some sizes Falcon's longer headers are what makes the difference.
+    #[test]
+    fn receive_buffers_are_counted_in_the_longest_datagrams_of_any_transport() {
+        assert_eq!(datagram_bytes(4_096), 4_096 + 104);
+        let window = |datagram| crate::window::receive_window(1 << 20, datagram);
+        let mtu = 1_604;
+        assert!(window(datagram_bytes(mtu)) < window(roce_datagram_bytes(mtu)));
     }
 
     #[test]

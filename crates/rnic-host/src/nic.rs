@@ -38,7 +38,7 @@ use crate::connection::ConnectionEvent;
 use crate::error::NicError;
 use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
-use crate::link::batch::{Acks, Batch, SLAB_BYTES, Wrapping};
+use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping};
 use crate::link::lane::Lane;
 use crate::link::{Link, Ports};
 use crate::memory::{Memory, REGION_BYTES_MAX, Region};
@@ -552,7 +552,7 @@ fn add_packet(
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| {
             copy_to(bytes, transmit, payload, memory, addresses);
         };
-        if !link.impair(now, (transmit.peer, port), len, copy) {
+        if !link.impair(now, Way { peer: transmit.peer, port, path: 0 }, len, copy) {
             return false;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! One end [serves](serve()), the other [measures](measure()). They agree on a plan over a connection of their own
 //! (JSON in Sends), then make as many queue pairs as the plan says. What is counted at both ends comes together in one
-//! [`PerfReport`].
+//! [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) talk and measure over Falcon with that secret
+//! alone.
 //!
 //! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all of a queue pair's
 //! operations use one buffer, as perftest has it; with it each operation in flight has its own, is filled with a
@@ -18,6 +19,7 @@ mod control;
 mod latency;
 mod pattern;
 mod plan;
+mod protection;
 mod report;
 mod run;
 mod serve;
@@ -156,6 +158,18 @@ pub enum PerfError {
     /// The transport does not exist or cannot be.
     #[error(transparent)]
     Transport(#[from] rnic_transports::SelectError),
+    /// A NIC with a secret would send in clear.
+    #[error("packets of {transport} are not encrypted, those of falcon are: this end has a key")]
+    Unprotected {
+        /// What was asked for.
+        transport: &'static str,
+    },
+    /// The far end has a secret as well, and has not understood a word.
+    #[error("{peer} answers nothing that is sealed with this end's key; does it have the same?")]
+    OtherKey {
+        /// Who.
+        peer: SocketAddr,
+    },
     /// The plan makes no sense.
     #[error("{what} is {given}, expected {expected}")]
     Plan {

@@ -209,6 +209,22 @@ fn flows_leave_from_ports_of_their_own() {
     }
 }
 
+/// Packets that an impairment delays are on the path of their flow all the same, in the capture of who gets them.
+#[test]
+fn delayed_packets_leave_from_the_ports_of_their_flows() {
+    let file = SharedFile::default();
+    let delay = rnic_base::Duration::from_us(200);
+    let mut pair = pair(&[("flows", "4")], None, Impairment { delay, ..Impairment::default() });
+    pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
+    exchange(&mut pair);
+    let to = pair.right.addr().port();
+    let mut ports: Vec<u16> = file.frames().iter().filter_map(|frame| falcon_source(frame, to)).collect();
+    assert!(ports.len() > 50, "{} packets", ports.len());
+    ports.sort_unstable();
+    ports.dedup();
+    assert!((3..=16).contains(&ports.len()) && !ports.contains(&pair.left.addr().port()), "{ports:?}");
+}
+
 /// The source port of a Falcon packet to port `to`: IPv4 without options.
 fn falcon_source(frame: &[u8], to: u16) -> Option<u16> {
     let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);

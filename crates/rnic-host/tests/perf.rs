@@ -8,15 +8,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rnic_base::{Duration, Probability};
+use rnic_engine::{
+    Access, Completion, CqId, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus,
+};
 use rnic_host::perf::{LatencyKind, Length, Op, PerfConfig, PerfError, ServeConfig, Served, measure, serve};
 use rnic_host::transfer::{TransferConfig, send_bytes, send_file};
-use rnic_host::{ConnectError, Impairment, Nic, NicConfig};
+use rnic_host::{ConnectError, ConnectionConfig, Impairment, Nic, NicConfig, Protection, TransportChoice};
+use rnic_psp::Secret;
+use rnic_wire::falcon::psp::Cipher;
+
+use common::{PATIENCE, SharedFile};
 
 const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
 fn open(name: &str) -> Nic {
+    open_with_key(name, None)
+}
+
+/// A NIC whose secret is `key`, again and again.
+fn open_with_key(name: &str, key: Option<u8>) -> Nic {
     let bind = "127.0.0.1:0".parse().expect("an address");
-    Nic::open(NicConfig { name: name.to_owned(), ..NicConfig::at(bind) }).expect("a free port")
+    let protection = key.map(|key| Protection { secret: Secret::new([key; 32]), cipher: Cipher::Gcm128 });
+    Nic::open(NicConfig { name: name.to_owned(), protection, ..NicConfig::at(bind) }).expect("a free port")
 }
 
 /// A serving NIC on a thread of its own.
@@ -28,11 +41,15 @@ struct Server {
 
 impl Server {
     fn start(config: ServeConfig) -> Self {
+        Self::with_key(config, None)
+    }
+
+    fn with_key(config: ServeConfig, key: Option<u8>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = std::sync::mpsc::channel();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let mut nic = open("server");
+            let mut nic = open_with_key("server", key);
             tell.send(nic.local_addr()).expect("the test waits");
             let mut sessions = Vec::new();
             serve(&mut nic, &config, || !stopped.load(Ordering::Relaxed), |served| sessions.push(served.clone()))
@@ -215,4 +232,118 @@ fn a_file_arrives_as_it_is() {
     let error = send_file(&mut nic, server.address, missing, &TransferConfig::default()).expect_err("no such file");
     assert!(error.to_string().starts_with("/nowhere/at/all: No such file"), "{error}");
     server.stop();
+}
+
+fn falcon(op: Op) -> PerfConfig {
+    PerfConfig { transport: "falcon".to_owned(), ..quick(op) }
+}
+
+/// What a session with a key says of memory nobody can read on the way; without one it is there to be read.
+#[test]
+fn nothing_of_a_session_with_a_key_travels_in_clear() {
+    for key in [None, Some(1)] {
+        let server = Server::with_key(ServeConfig::default(), key);
+        let mut nic = open_with_key("client", key);
+        let file = SharedFile::default();
+        nic.start_capture(Box::new(file.clone())).expect("memory");
+        assert!(measure(&mut nic, server.address, &falcon(Op::Write)).expect("the server serves").verified);
+        nic.stop_capture();
+        let frames = file.frames();
+        let says = |word: &[u8]| frames.iter().any(|frame| frame.windows(word.len()).any(|found| found == word));
+        for word in ["prepare", "ready", "rkey", "finish", "outcome"] {
+            assert_eq!(says(word.as_bytes()), key.is_none(), "{word:?} with key {key:?}");
+        }
+        server.stop();
+    }
+}
+
+/// Whoever has no key, or another one, is told so in a line, and the next one is served.
+#[test]
+fn a_server_with_a_key_serves_those_who_have_it() {
+    let server = Server::with_key(ServeConfig { patience: Duration::from_secs(1), ..ServeConfig::default() }, Some(1));
+    let plain = Server::start(ServeConfig::default());
+    let refused = |key, server: &Server, config: &PerfConfig| {
+        let mut nic = open_with_key("client", key);
+        let error = measure(&mut nic, server.address, config).expect_err("not with this key").to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    for config in [quick(Op::Write), falcon(Op::Write)] {
+        let error = refused(None, &server, &config);
+        assert!(error.contains("falcon with the same --key only"), "{error}");
+    }
+    let error = refused(Some(1), &plain, &falcon(Op::Write));
+    assert!(error.contains("this end has no --key"), "{error}");
+    let error = refused(Some(1), &server, &quick(Op::Write));
+    assert!(error.contains("packets of irn are not encrypted"), "{error}");
+    let error = refused(Some(2), &server, &falcon(Op::Write));
+    assert!(error.contains("does it have the same?"), "{error}");
+    let start = std::time::Instant::now();
+    let mut nic = open_with_key("client", Some(1));
+    let report = loop {
+        match measure(&mut nic, server.address, &falcon(Op::Read)) {
+            Ok(report) => break report,
+            Err(error) => assert!(error.to_string().contains("busy") && start.elapsed() < PATIENCE, "{error}"),
+        }
+    };
+    assert!(report.verified, "{report:?}");
+    let problems: Vec<_> = server.stop().into_iter().map(|session| session.problem.is_some()).collect();
+    assert_eq!(problems, [true, true, true, false]);
+    plain.stop();
+}
+
+/// A control connection is told where memory is, and reaches none of it: it has a protection domain of its own.
+#[test]
+fn the_control_connection_reaches_no_memory() {
+    for key in [None, Some(1)] {
+        let server = Server::with_key(ServeConfig::default(), key);
+        let mut nic = open_with_key("client", key);
+        let (pd, cq) = (nic.create_pd(), nic.create_cq(64).expect("a legal size"));
+        let region = nic.register(pd, 1 << 16, Access::LOCAL_WRITE).expect("memory");
+        let mut config = ConnectionConfig::new(pd, cq);
+        if key.is_some() {
+            config.transports = vec![TransportChoice::named("falcon", &[]).expect("a transport")];
+        }
+        config.private_data = [&b"C"[..], &[7; 12]].concat();
+        let connection = nic.connect(server.address, PerfConfig::default().port, &config).expect("it is served");
+        let sges = [region.sge(8_192, 4_096)];
+        nic.post_recv(connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
+        let order = r#"{"prepare":{"version":1,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
+            "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
+            "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
+            "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;
+        nic.bytes_mut(&region)[..order.len()].copy_from_slice(order.as_bytes());
+        let post = |nic: &mut Nic, op, sge: Sge| {
+            let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
+            nic.post_send(connection.qpn, &request).expect("room");
+        };
+        post(&mut nic, SendOp::Send { immediate: None }, region.sge(0, order.len() as u32));
+        let answer = await_completion(&mut nic, cq, WcOpcode::Recv);
+        assert_eq!(answer.status, WcStatus::Success);
+        let answer = nic.bytes(&region)[8_192..8_192 + answer.byte_len as usize].to_vec();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("an answer");
+        let memory = &answer["ready"]["memory"];
+        let number = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("{name} in {answer}"));
+        let remote = RemoteMemory { addr: number("addr"), rkey: number("rkey") as u32 };
+        post(&mut nic, SendOp::Write { remote, immediate: None }, region.sge(0, 8));
+        let written = await_completion(&mut nic, cq, WcOpcode::RdmaWrite);
+        // The far end hangs up, which may be heard before its refusal.
+        let is_refused = matches!(written.status, WcStatus::RemoteAccess | WcStatus::WrFlushed);
+        assert!(is_refused, "with key {key:?}: {written:?}");
+        drop(nic);
+        server.stop();
+    }
+}
+
+/// The next completion of this kind, or of a failure.
+fn await_completion(nic: &mut Nic, cq: CqId, opcode: WcOpcode) -> Completion {
+    let start = std::time::Instant::now();
+    loop {
+        nic.progress();
+        let found = nic.poll_cq_one(cq);
+        if let Some(found) = found.filter(|found| found.opcode == opcode || found.status != WcStatus::Success) {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {opcode:?}");
+    }
 }

@@ -32,9 +32,12 @@
 //! - The *cookie* of the PSP header is a number that the sender has drawn at random for this direction. No two senders
 //!   have the same key, even if programs choose equal numbers again and again; the receiver learns it from the first
 //!   packet that is authentic, and believes no other afterwards.
-//! - What the receiver contributes to the names, its connection's number, is random too, and so is where its sequence
-//!   numbers begin: packets of an earlier connection open in a later one only if both ends have drawn the same numbers
-//!   again, and then only before the peer's first, and are outside of its window.
+//! - What the receiver contributes to the names is its connection's number, 24 bits. Where the connection manager makes
+//!   connections it is random too, and so is where sequence numbers begin; programs that exchange numbers themselves
+//!   choose the latter, and often the same. Packets of an earlier connection open in a later one only if both ends have
+//!   the same numbers again, and then only before the peer's first. Then they harm in two ways: one that is within the
+//!   window is believed, which random sequence numbers make unlikely and programs that always begin at 0 do not; and
+//!   the cookie of the earlier connection is taken for the peer's, who is shut out.
 //! - There is no forward secrecy: who learns the secret reads what was recorded before.
 //!
 //! # Rotation

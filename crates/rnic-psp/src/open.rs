@@ -129,7 +129,10 @@ impl Opener {
     }
 
     /// The first packet, perhaps: whoever sends it says which cookie its keys are made with. Nothing is kept of one
-    /// that is not authentic, so that a stranger's cookie does not shut out the peer's.
+    /// that is not authentic, so that a stranger's cookie does not shut out the peer's. What a stranger has recorded
+    /// does, if an earlier connection of the same two addresses had the same two numbers (one in 2^24 for each number
+    /// that is drawn) and it comes before the peer's first packet: then this connection fails, as if it had another
+    /// secret.
     #[cold]
     fn open_first(
         &mut self,

@@ -45,7 +45,7 @@ pub(crate) struct Train {
 
 impl Train {
     #[inline]
-    fn way(&self) -> Way {
+    pub(crate) fn way(&self) -> Way {
         Way { peer: self.peer, port: self.port, path: self.path }
     }
 

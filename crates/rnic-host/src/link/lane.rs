@@ -40,6 +40,12 @@ impl Lane {
         path.unwrap_or(self.sender())
     }
 
+    /// The path whose packets leave from `port`: 0 when it is that of none.
+    pub(crate) fn path_from(&self, port: u16) -> u8 {
+        let is_here = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
+        self.paths.iter().position(is_here).map_or(0, |index| index as u8 + 1)
+    }
+
     /// Makes the path `path` if need be. Where the system has no more sockets, its packets leave with the others.
     #[inline]
     pub(crate) fn open_path(&mut self, path: u8) {

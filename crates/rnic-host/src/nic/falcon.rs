@@ -74,12 +74,18 @@ impl Out<'_, '_> {
             link.stats.datagrams_refused += 1;
             return;
         }
-        if peer.is_special() {
+        let path = falcon.path_of(transmit);
+        if path > 0 {
+            let lane = link.lane_of(peer.addresses.dst().ip());
+            link.lanes[lane].open_path(path);
+        }
+        let way = Way { peer: transmit.peer, port, path };
+        if link.peers.get(transmit.peer).is_special() {
             let mut copy = |bytes: &mut Vec<u8>| {
                 bytes.resize(len as usize, 0);
                 falcon.write(now, transmit, payload, memory, bytes);
             };
-            if !link.impair(now, (transmit.peer, port), len, |_, bytes| copy(bytes)) {
+            if !link.impair(now, way, len, |_, bytes| copy(bytes)) {
                 return;
             }
             if link.is_still_narrow(now, transmit.peer, len) {
@@ -89,13 +95,7 @@ impl Out<'_, '_> {
                 return link.send_fragmentable(now, &addresses, bytes);
             }
         }
-        let path = falcon.path_of(transmit);
-        if path > 0 {
-            let lane = link.lane_of(link.peers.get(transmit.peer).addresses.dst().ip());
-            link.lanes[lane].open_path(path);
-        }
         let couple = link.segmentation;
-        let way = Way { peer: transmit.peer, port, path };
         batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
     }
 }

@@ -10,7 +10,7 @@ use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
-use super::{Op, PerfConfig, PerfError};
+use super::{Op, PerfConfig, PerfError, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::memory::Region;
@@ -154,7 +154,6 @@ pub(crate) struct Wanted {
 /// A session, at the end that asked for it.
 pub(crate) struct Session {
     pd: PdId,
-    control_cq: CqId,
     pub(crate) cq: CqId,
     pub(crate) control: Control,
     pub(crate) connections: Vec<Connection>,
@@ -165,19 +164,20 @@ pub(crate) struct Session {
 impl Session {
     /// Connects, agrees on the task, connects the queue pairs.
     pub(crate) fn open(nic: &mut Nic, to: SocketAddr, terms: &Terms, wanted: &Wanted) -> Result<Self, PerfError> {
+        protection::check_choice(nic, &terms.choice)?;
         let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
         nic.set_impairment(terms.impairment);
         let number = nic.draw_number();
         let pd = nic.create_pd();
         let completions = wanted.queue.saturating_mul(2 * wanted.qps).clamp(64, rnic_base::limits::COMPLETIONS_MAX);
-        let (control_cq, cq) = (make_cq(nic, CONTROL_COMPLETIONS)?, make_cq(nic, completions)?);
+        let cq = make_cq(nic, completions)?;
         let region = nic.register(pd, local_bytes, Access::LOCAL_WRITE)?;
-        let mut config = Control::config(pd, control_cq, terms.timeout);
-        config.private_data = Role::Control { session: number }.emit();
-        let connection = nic.connect(to, terms.port, &config)?;
-        let control = Control::new(nic, pd, control_cq, &connection)?;
+        let control = Control::open(nic, terms.timeout, |nic, config| {
+            let private_data = Role::Control { session: number }.emit();
+            nic.connect(to, terms.port, &ConnectionConfig { private_data, ..config })
+        })?;
         let remote = MemoryAt { addr: 0, rkey: 0, len: 0 };
-        let mut session = Self { pd, control_cq, cq, control, connections: Vec::new(), region, remote };
+        let mut session = Self { pd, cq, control, connections: Vec::new(), region, remote };
         match session.prepare(nic, terms, wanted, number) {
             Ok(()) => Ok(session),
             Err(error) => {
@@ -189,6 +189,7 @@ impl Session {
 
     fn prepare(&mut self, nic: &mut Nic, terms: &Terms, wanted: &Wanted, number: u64) -> Result<(), PerfError> {
         let peer = self.control.peer;
+        let round_trip_ps = self.control.round_trip.unwrap_or_default().as_ps();
         self.control.send(
             nic,
             &Order::Prepare {
@@ -196,9 +197,16 @@ impl Session {
                 task: wanted.task.clone(),
                 transport: terms.transport.clone(),
                 impairment: ImpairmentOrder::from(&terms.impairment),
+                round_trip_ps,
             },
         )?;
-        match self.control.receive(nic, terms.timeout)? {
+        let answer = self.control.receive(nic, terms.timeout).map_err(|error| match error {
+            PerfError::Silent { .. } | PerfError::Ended { .. } if protection::has_key(nic) => {
+                PerfError::OtherKey { peer }
+            }
+            error => error,
+        });
+        match answer? {
             Answer::Ready { memory } => self.remote = memory,
             Answer::Refused { reason } => return Err(PerfError::Refused { peer, reason }),
             Answer::Outcome(_) => {
@@ -250,12 +258,11 @@ impl Session {
 
     /// Ends the session and gives everything back.
     pub(crate) fn close(self, nic: &mut Nic) {
-        let Self { pd, control_cq, cq, control, connections, region, .. } = self;
+        let Self { pd, cq, control, connections, region, .. } = self;
         connections.iter().for_each(|connection| nic.close(connection.id));
         control.close(nic);
         nic.deregister(region);
         // Nothing uses them any more.
-        let _ = nic.destroy_cq(control_cq);
         let _ = nic.destroy_cq(cq);
         let _ = nic.destroy_pd(pd);
         nic.set_impairment(crate::impair::Impairment::default());
@@ -284,9 +291,6 @@ pub(super) const QPS_MAX: u64 = 1_024;
 
 /// Operations in flight on a queue pair, at most: half of a queue, the other half is for receives being posted again.
 pub(super) const DEPTH_MAX: u64 = WORK_REQUESTS_MAX as u64 / 2;
-
-/// Completions of a control connection, at most.
-pub(super) const CONTROL_COMPLETIONS: u32 = 64;
 
 /// How long to wait for the far end to confirm the end of a session.
 const FAREWELL: Duration = Duration::from_ms(100);

@@ -1,4 +1,7 @@
 //! The connection on which the two ends of a session talk.
+//!
+//! They tell each other addresses and keys of memory there. Between NICs with a secret it is Falcon, sealed like the
+//! data. And it has a protection domain of its own: whoever gets at it reaches no memory but its messages.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +11,13 @@ use rnic_engine::{Access, CqId, PdId, RecvRequest, SendFlags, SendOp, SendReques
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::PerfError;
+use super::client::make_cq;
 use super::plan::Answer;
+use super::{PerfError, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
-use crate::error::NicError;
+use crate::defaults::TransportChoice;
+use crate::error::{ConnectError, NicError};
 use crate::memory::Region;
 use crate::nic::Nic;
 
@@ -64,7 +69,10 @@ const DATA_TAG: u8 = b'D';
 pub(crate) struct Control {
     pub(crate) id: ConnectionId,
     pub(crate) peer: SocketAddr,
+    /// How long the other end took to answer, at the end that asked.
+    pub(crate) round_trip: Option<Duration>,
     qpn: rnic_wire::Qpn,
+    pd: PdId,
     cq: CqId,
     region: Region,
     /// Messages that have come in.
@@ -75,20 +83,44 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// Gets what a control connection needs, and calls `connect` to make one with it.
+    pub(crate) fn open(
+        nic: &mut Nic,
+        timeout: Duration,
+        connect: impl FnOnce(&mut Nic, ConnectionConfig) -> Result<Connection, ConnectError>,
+    ) -> Result<Self, PerfError> {
+        let pd = nic.create_pd();
+        let cq = make_cq(nic, COMPLETIONS)?;
+        let connected = Self::config(nic, pd, cq, timeout).and_then(|config| Ok(connect(nic, config)?));
+        match connected.and_then(|connection| Ok(Self::new(nic, pd, cq, &connection)?)) {
+            Ok(control) => Ok(control),
+            Err(error) => {
+                let _ = nic.destroy_cq(cq);
+                let _ = nic.destroy_pd(pd);
+                Err(error)
+            }
+        }
+    }
+
     /// What its connection is made with.
-    pub(crate) fn config(pd: PdId, cq: CqId, timeout: Duration) -> ConnectionConfig {
+    fn config(nic: &Nic, pd: PdId, cq: CqId, timeout: Duration) -> Result<ConnectionConfig, PerfError> {
         let mut config = ConnectionConfig { timeout, ..ConnectionConfig::new(pd, cq) };
+        if protection::has_key(nic) {
+            config.transports = vec![TransportChoice::named(protection::TRANSPORT, &[])?];
+        }
         (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (SLOTS as u32, SLOTS as u32, 1);
-        config
+        Ok(config)
     }
 
     /// Takes a connection into use that has just been made or accepted: before the next `progress`.
-    pub(crate) fn new(nic: &mut Nic, pd: PdId, cq: CqId, connection: &Connection) -> Result<Self, NicError> {
+    fn new(nic: &mut Nic, pd: PdId, cq: CqId, connection: &Connection) -> Result<Self, NicError> {
         let region = nic.register(pd, 2 * SLOTS * MESSAGE_BYTES, Access::LOCAL_WRITE)?;
         let control = Self {
             id: connection.id,
             peer: connection.remote,
+            round_trip: connection.round_trip,
             qpn: connection.qpn,
+            pd,
             cq,
             region,
             inbox: VecDeque::new(),
@@ -188,6 +220,9 @@ impl Control {
     pub(crate) fn close(self, nic: &mut Nic) {
         nic.close(self.id);
         nic.deregister(self.region);
+        // Nothing uses them any more.
+        let _ = nic.destroy_cq(self.cq);
+        let _ = nic.destroy_pd(self.pd);
     }
 
     fn protocol(&self, what: String) -> PerfError {
@@ -227,6 +262,9 @@ impl Restless {
 
 /// Messages under way each way, at most: question and answer take one.
 const SLOTS: usize = 4;
+
+/// Completions that wait to be looked at, at most.
+const COMPLETIONS: u32 = 64;
 
 /// A message, at most.
 const MESSAGE_BYTES: usize = 4_096;

@@ -20,6 +20,9 @@ pub(crate) enum Order {
         transport: TransportOrder,
         /// What to do to packets.
         impairment: ImpairmentOrder,
+        /// What the control connection took to set up: the end that accepts measures none.
+        #[serde(default)]
+        round_trip_ps: u64,
     },
     /// All operations are done: say how it went.
     Finish,
@@ -239,6 +242,7 @@ mod tests {
             task: Task::Transfer(TransferTask { bytes: 5 }),
             transport: TransportOrder { name: "irn".to_owned(), options: vec![("rto_low".into(), "1ms".into())] },
             impairment: (&impairment).into(),
+            round_trip_ps: 5,
         };
         let text = serde_json::to_string(&order).expect("plain data");
         let back: Order = serde_json::from_str(&text).expect("what was written");

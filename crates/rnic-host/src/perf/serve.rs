@@ -7,12 +7,12 @@ use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
 use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, WcFlags, WcOpcode, WcStatus};
 use rnic_wire::Qpn;
 
-use super::client::{CONTROL_COMPLETIONS, DEPTH_MAX, QPS_MAX, make_cq, sent};
+use super::client::{DEPTH_MAX, QPS_MAX, make_cq, sent};
 use super::control::{Control, IDLE_WAIT, Restless, Role};
 use super::pattern::Pattern;
 use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
 use super::run::{ANSWERS, send_back};
-use super::{Op, PERF_PORT, PerfError};
+use super::{Op, PERF_PORT, PerfError, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
@@ -117,15 +117,15 @@ fn serve_session(
         packets_sent: 0,
         packets_retransmitted: 0,
     };
-    let pd = nic.create_pd();
-    let control_cq = make_cq(nic, CONTROL_COMPLETIONS);
-    let session = control_cq.and_then(|control_cq| {
-        let connection = nic.accept(request.id, &Control::config(pd, control_cq, config.patience))?;
-        let control = Control::new(nic, pd, control_cq, &connection)?;
-        Ok(Session { pd, control_cq, control, number, before, job: None, finished: false })
-    });
-    match session {
-        Ok(mut session) => {
+    if let Err(why) = protection::check_request(nic, request) {
+        turn_away(nic, request.id, why);
+        served.problem = Some(why.to_owned());
+        return served;
+    }
+    match Control::open(nic, config.patience, |nic, config| nic.accept(request.id, &config)) {
+        Ok(control) => {
+            let pd = nic.create_pd();
+            let mut session = Session { pd, control, number, before, job: None, finished: false };
             let result = session.run(nic, config, go_on);
             served.problem = result.err().map(|error| error.to_string());
             if let Some(job) = &session.job {
@@ -134,10 +134,7 @@ fn serve_session(
             }
             session.close(nic);
         }
-        Err(error) => {
-            served.problem = Some(error.to_string());
-            let _ = nic.destroy_pd(pd);
-        }
+        Err(error) => served.problem = Some(error.to_string()),
     }
     let after = sent(nic);
     (served.packets_sent, served.packets_retransmitted) = (after.0 - before.0, after.1 - before.1);
@@ -146,8 +143,8 @@ fn serve_session(
 
 /// A session, at the end that serves.
 struct Session {
+    /// Of the data connections and their memory.
     pd: PdId,
-    control_cq: CqId,
     control: Control,
     number: u64,
     /// Packets sent before it.
@@ -217,9 +214,12 @@ impl Session {
 
     fn obey(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
         match order {
-            Order::Prepare { version, task, transport, impairment } => {
+            Order::Prepare { version, task, transport, impairment, round_trip_ps } => {
+                let impairment = Impairment::from(impairment);
+                // What packets will take: those of this end have not been delayed yet.
+                let round_trip = Duration::from_ps(round_trip_ps.saturating_add(impairment.delay.as_ps()));
                 let job = match version {
-                    VERSION => Job::prepare(nic, self.pd, config, task, &transport),
+                    VERSION => Job::prepare(nic, self.pd, config, task, &transport).map(|job| job.on_path(round_trip)),
                     other => Err(format!("it speaks version {other}, this end {VERSION}")),
                 };
                 match job {
@@ -228,7 +228,7 @@ impl Session {
                         let memory = MemoryAt { addr: region.addr(), rkey: region.key().0, len: region.len() as u64 };
                         self.job = Some(job);
                         self.control.send(nic, &Answer::Ready { memory })?;
-                        nic.set_impairment(Impairment::from(impairment));
+                        nic.set_impairment(impairment);
                         Ok(())
                     }
                     Err(reason) => {
@@ -255,13 +255,12 @@ impl Session {
     }
 
     fn close(self, nic: &mut Nic) {
-        let Self { pd, control_cq, control, job, .. } = self;
+        let Self { pd, control, job, .. } = self;
         if let Some(job) = job {
             job.close(nic);
         }
         control.close(nic);
-        // Nothing uses them any more.
-        let _ = nic.destroy_cq(control_cq);
+        // Nothing uses it any more.
         let _ = nic.destroy_pd(pd);
         nic.set_impairment(Impairment::default());
     }
@@ -299,6 +298,7 @@ impl Job {
     ) -> Result<Self, String> {
         let options: Vec<(&str, &str)> = transport.options.iter().map(|(name, value)| (&**name, &**value)).collect();
         let choice = TransportChoice::named(&transport.name, &options).map_err(|error| error.to_string())?;
+        protection::check_choice(nic, &choice).map_err(|error| error.to_string())?;
         let (layout, qps, bytes, completions) = match &task {
             Task::Perf { op, size_bytes, qps, depth, verify, .. } => {
                 if !(1..=QPS_MAX).contains(&u64::from(*qps)) || !(1..=DEPTH_MAX).contains(&u64::from(*depth)) {
@@ -323,6 +323,11 @@ impl Job {
         let job = Self { task, choice, layout, region, cq, flows, verified: 0, wrong: 0 };
         job.fill_for_reads(nic);
         Ok(job)
+    }
+
+    /// The same, over a path with this round trip.
+    fn on_path(self, round_trip: Duration) -> Self {
+        Self { choice: self.choice.stretched_to(round_trip), ..self }
     }
 
     fn name(&self) -> String {

@@ -20,9 +20,11 @@
 //!   first word in clear, version and connection: 1, or 3 with a cookie. All before it is authenticated.
 //! - Neither specification says how a timestamp of 32 bits lies in a *vector* of 64. Here it is the low half. The
 //!   high half is the sender's, to keep the vectors of one key apart: several packets leave within 131 ns.
-//! - The *index* 0 means no key (section 9.2.2.3 of Falcon's: not configured). Here such a packet is not protected
-//!   and its check value is zeros: simulations, and bodies told to do without. A peer that wants protection refuses
-//!   it.
+//! - The *index* 0 means no key (section 9.2.2.3 of Falcon's: not configured). Here such a packet is not protected:
+//!   simulations, and bodies told to do without. Its check value is zeros in a simulation; on sockets its last four
+//!   bytes are a CRC-32 of all before it, for UDP's checksum is weak and loopback has none. A peer that wants
+//!   protection refuses it.
+//! - Nobody here acts on S and D, which are for whoever looks after a network: they are read, written and kept.
 //!
 //! Encryption itself is a body's business. It is AES-GCM with [`Header::nonce`] over what [`Layout`] says.
 
@@ -94,7 +96,7 @@ pub struct Header {
     pub cipher: Cipher,
     /// The packet is to be sampled.
     pub sample: bool,
-    /// The packet is to be dropped after it was counted.
+    /// The packet is to be dropped after it was counted. No body here does: it is taken in like any other.
     pub drop: bool,
     /// Which key: security parameters index, whose highest bit names one of two device keys. 0 is none.
     pub spi: u32,
