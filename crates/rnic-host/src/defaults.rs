@@ -61,8 +61,8 @@ impl TransportChoice {
         choice
     }
 
-    /// What a give-up time is counted in, if there is anything: the longest timeout. Where an engine says how long it is
-    /// (Falcon's), the shortest that it says: the other is for a datapath that it says nothing to.
+    /// What a give-up time is counted in, if there is anything: the longest timeout. Where an engine says how long one
+    /// is (Falcon's), the shortest that it says: the other is for a datapath that it says nothing to.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         let is_falcon = self.profile.protocol.falcon().is_some();
         let timeouts = self.profile.options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
