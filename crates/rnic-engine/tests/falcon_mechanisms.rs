@@ -211,7 +211,7 @@ fn f33_f35_what_waits_to_leave_fills_the_nic_unless_its_connection_is_stopped() 
     }
 }
 
-/// F-33, F-35: what a program has posted fills the NIC's contexts as far as its connection may, whether or not its
+/// F-14, F-15: until something was measured, the first timeout is what was asked for.
 #[test]
 fn f14_f15_the_first_timeout_is_that_of_the_recovery_policy() {
     for (rto, sent_in_50_ms) in [("1ms", 50), ("20ms", 3), ("1s", 1)] {
