@@ -165,3 +165,13 @@ fn a_command_whose_request_was_lost_with_its_news_is_named_and_no_peer_is_blamed
         assert_eq!(report.flows_unfinished, 0);
     }
 }
+
+#[test]
+fn a_command_that_its_drive_keeps_for_more_than_half_a_minute_fails() {
+    let text = plan("op = \"read\"\nmessage = \"4KiB\"\ndepth = 1", "[run]\nlimit = \"100s\"");
+    let plan = Plan::from_toml(&text.replace("60us", "40s")).expect("a sound plan");
+    let report = Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()));
+    let [told] = report.violations.as_slice() else { panic!("{:?}", report.violations) };
+    assert!(told.ends_with("an NVMe command failed: it took too long"), "{told}");
+    assert_eq!(report.flows_unfinished, 0);
+}

@@ -7,9 +7,10 @@
 //! ends the command. A command that failed has failed as its first failing unit, by number, did: what others moved has
 //! been moved.
 
+use core::mem;
 use std::collections::VecDeque;
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction as tl;
 use rnic_falcon::transaction::{AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
@@ -32,6 +33,8 @@ pub struct InitiatorConfig {
     pub commands: u32,
     /// Units under way on each connection, at most: agreed with its target.
     pub units: u32,
+    /// How long a command may take, from [`Initiator::submit`] on.
+    pub timeout: Duration,
 }
 
 /// What is to be done.
@@ -82,6 +85,9 @@ pub enum Failure {
     /// The connection was lost meanwhile.
     #[error("the connection is lost")]
     Lost,
+    /// It took longer than [`InitiatorConfig::timeout`].
+    #[error("it took too long")]
+    TimedOut,
 }
 
 /// How a command ended.
@@ -119,6 +125,7 @@ struct Active {
     parts: (Part, Option<Part>),
     units: u32,
     done: u32,
+    deadline: Time,
     failure: Option<(u32, Failure)>,
 }
 
@@ -170,6 +177,8 @@ pub struct Initiator {
     connections: Box<[Connection]>,
     completed: VecDeque<u32>,
     next_serial: u64,
+    /// No command has to end before.
+    next_deadline: Option<Time>,
     stats: InitiatorStats,
     peer_errors: PeerErrors,
 }
@@ -200,6 +209,7 @@ impl Initiator {
             completed: VecDeque::with_capacity(config.commands as usize),
             layout,
             next_serial: 0,
+            next_deadline: None,
             stats: InitiatorStats::default(),
             peer_errors: PeerErrors::default(),
         }
@@ -234,7 +244,7 @@ impl Initiator {
     ///
     /// # Errors
     /// [`SubmitError`]; nothing was taken then.
-    pub fn submit(&mut self, command: &Command) -> Result<(), SubmitError> {
+    pub fn submit(&mut self, now: Time, command: &Command) -> Result<(), SubmitError> {
         let (one, two) = self.layout.translate(command.first_block, command.blocks)?;
         let block = self.layout.geometry().block;
         let units_of = |part: Part| unit::units_of(part.blocks, block);
@@ -248,8 +258,10 @@ impl Initiator {
         }
         let Command { direction, first_block, blocks, cookie } = *command;
         let parts = (one, two);
-        let active = Active { direction, cookie, first_block, blocks, parts, units, done: 0, failure: None };
+        let deadline = now + self.config.timeout;
+        let active = Active { direction, cookie, first_block, blocks, parts, units, done: 0, deadline, failure: None };
         let tag = self.commands.insert(active).ok_or(SubmitError::Full)?;
+        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
         for (part, second) in [(Some(one), false), (two, true)] {
             let Some(part) = part else { continue };
             self.connections[part.connection as usize].queued.push_back(Queued { command: tag, second, next: 0 });
@@ -300,6 +312,42 @@ impl Initiator {
         Ok(())
     }
 
+    /// When [`Self::expire`] has something to do, at the earliest.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.next_deadline.filter(|_| !self.commands.is_empty())
+    }
+
+    /// Commands that have taken too long have failed. What their targets still say of them is late; until then, a unit
+    /// may count as under way there. Nothing is aborted, for there are no admin commands.
+    pub fn expire(&mut self, now: Time) {
+        if self.next_deadline.is_none_or(|next| next > now) {
+            return;
+        }
+        let mut last = None;
+        while let Some(tag) = self.units.find(last, |unit| self.command(unit.command).deadline <= now) {
+            last = Some(tag);
+            self.finish(tag, Err(Failure::TimedOut));
+        }
+        for connection in 0..self.connections.len() {
+            let mut queued = mem::take(&mut self.connections[connection].queued);
+            queued.retain(|queued| {
+                let is_over = self.command(queued.command).deadline <= now;
+                if is_over {
+                    self.fail_queued(*queued, Failure::TimedOut);
+                }
+                !is_over
+            });
+            self.connections[connection].queued = queued;
+        }
+        let (mut last, mut next) = (None, None::<Time>);
+        while let Some(tag) = self.commands.find(last, |command| command.done < command.units) {
+            last = Some(tag);
+            let deadline = self.command(tag).deadline;
+            next = Some(next.map_or(deadline, |next| next.min(deadline)));
+        }
+        self.next_deadline = next;
+    }
+
     /// `connection` is lost: what is under way there has failed, and what needs it is no longer taken.
     pub fn lost(&mut self, connection: usize) {
         self.connections[connection].lost = true;
@@ -310,11 +358,16 @@ impl Initiator {
             self.finish(tag, Err(Failure::Lost));
         }
         while let Some(queued) = self.connections[connection].queued.pop_front() {
-            let command = self.command(queued.command);
-            let (_, first, units) = self.part(command, queued.second);
-            for number in queued.next..units {
-                self.count(queued.command, first + number, Err(Failure::Lost));
-            }
+            self.fail_queued(queued, Failure::Lost);
+        }
+    }
+
+    /// Units that have not left have failed.
+    fn fail_queued(&mut self, queued: Queued, failure: Failure) {
+        let command = self.command(queued.command);
+        let (_, first, units) = self.part(command, queued.second);
+        for number in queued.next..units {
+            self.count(queued.command, first + number, Err(failure));
         }
     }
 

@@ -56,7 +56,7 @@ fn over_falcon(direction: Direction, blocks: u32, commands: u32, lost: u64) -> u
         loop {
             let first_block = net.random.below(1 << 12) * u64::from(blocks);
             let command = Command { direction, first_block, blocks, cookie };
-            if net.initiator.submit(&command).is_err() {
+            if net.initiator.submit(net.now, &command).is_err() {
                 break;
             }
             net.host.buffers.insert(cookie, vec![cookie as u8; (blocks as usize) << BLOCK_LOG2]);

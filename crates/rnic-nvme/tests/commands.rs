@@ -14,7 +14,7 @@ fn submit(net: &mut Net, direction: Direction, first_block: u64, blocks: u32, co
     let bytes = (blocks as usize) << BLOCK_LOG2;
     let fill = |nth: usize| if direction == Write { (nth / 512 + nth % 251) as u8 ^ cookie as u8 } else { 0xee };
     net.host.buffers.insert(cookie, (0..bytes).map(fill).collect());
-    net.initiator.submit(&Command { direction, first_block, blocks, cookie }).expect("room");
+    net.initiator.submit(net.now, &Command { direction, first_block, blocks, cookie }).expect("room");
 }
 
 fn completions(net: &mut Net) -> Vec<Completion> {
@@ -135,14 +135,14 @@ fn queues_are_bounded_and_say_why_they_are_full() {
     device.queue_depth = 1;
     let mut net = Net::new(World { initiator: few, device, ..WORLD }, 1);
     let command = Command { direction: Read, first_block: 0, blocks: 2048, cookie: 0 };
-    assert_eq!(net.initiator.submit(&Command { blocks: 2049, ..command }), Err(SubmitError::TooLong(257)));
+    assert_eq!(net.initiator.submit(net.now, &Command { blocks: 2049, ..command }), Err(SubmitError::TooLong(257)));
     submit(&mut net, Read, 0, 2048, 0);
     submit(&mut net, Read, 2048, 8, 1);
-    assert_eq!(net.initiator.submit(&command), Err(SubmitError::Full));
+    assert_eq!(net.initiator.submit(net.now, &command), Err(SubmitError::Full));
     net.round();
     assert_eq!(net.initiator.units_under_way(), 4);
     assert!(net.run());
-    assert_eq!(net.initiator.submit(&command), Err(SubmitError::Full), "completions are not taken yet");
+    assert_eq!(net.initiator.submit(net.now, &command), Err(SubmitError::Full), "completions are not taken yet");
     assert_eq!(completions(&mut net).len(), 2);
     assert!(net.initiator.stats().waited_for_units > 0 && net.targets[0].stats().waited_for_device > 0);
     assert_eq!(net.targets[0].stats().served, 257);

@@ -24,7 +24,7 @@ fn request(base: Base, operation: Operation, payload_len: u32) -> Request {
 fn with_request(direction: Direction) -> (Net, Base) {
     let mut net = Net::new(WORLD, 1);
     net.host.buffers.insert(0, vec![0xee; 4096]);
-    net.initiator.submit(&Command { direction, first_block: 0, blocks: 8, cookie: 0 }).expect("room");
+    net.initiator.submit(net.now, &Command { direction, first_block: 0, blocks: 8, cookie: 0 }).expect("room");
     net.advance(0);
     assert!(net.send(0, HOST));
     let Body::PushData { ulp: Ulp::Nvme(header), .. } = net.sent[0].2.body else { panic!("{:?}", net.sent[0]) };
@@ -232,7 +232,7 @@ fn a_lost_connection_ends_every_command_once_and_frees_every_tag() {
     for cookie in 0..3 {
         net.host.buffers.insert(cookie, vec![0; 20 * 4096]);
         let direction = if cookie == 1 { Write } else { Read };
-        net.initiator.submit(&Command { direction, first_block: 0, blocks: 20 * 8, cookie }).unwrap();
+        net.initiator.submit(net.now, &Command { direction, first_block: 0, blocks: 20 * 8, cookie }).unwrap();
     }
     net.round();
     net.round();
@@ -244,5 +244,5 @@ fn a_lost_connection_ends_every_command_once_and_frees_every_tag() {
     assert_eq!((ended, net.initiator.is_idle(), net.initiator.units_under_way()), (vec![0, 1, 2], true, 0));
     assert!(net.targets[0].is_idle());
     let command = Command { direction: Read, first_block: 0, blocks: 1, cookie: 9 };
-    assert_eq!(net.initiator.submit(&command), Err(SubmitError::Lost(0)));
+    assert_eq!(net.initiator.submit(net.now, &command), Err(SubmitError::Lost(0)));
 }

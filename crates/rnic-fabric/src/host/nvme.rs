@@ -227,7 +227,8 @@ fn initiator(plan: &NvmePlan, client: u32) -> Initiator {
     let geometry = Geometry { chunk: 0, stripe: 0, group: 0, block: BLOCK_LOG2 };
     let first_block = u64::from(client) << (30 - BLOCK_LOG2);
     let layout = Layout::new(geometry, &[Chunk { connection: 0, namespace: NAMESPACE, first_block }]);
-    let config = InitiatorConfig { function: client + 1, namespace: 1, commands: plan.depth, units: UNITS };
+    let config =
+        InitiatorConfig { function: client + 1, namespace: 1, commands: plan.depth, units: UNITS, timeout: TIMEOUT };
     Initiator::new(config, layout.expect("one chunk of a gigabyte"))
 }
 
@@ -271,6 +272,9 @@ impl NvmeSide {
         while let Some((end, response)) = self.adaptive.poll(now) {
             self.ends[end as usize].connection.obey(&response);
         }
+        if let Role::Initiator(initiator) = &mut self.role {
+            initiator.expire(now);
+        }
         for end in 0..self.ends.len() {
             if self.ends[end].connection.timeout().is_some_and(|at| at <= now) {
                 self.with(end, |connection, resources, above| connection.expire(now, resources, above));
@@ -313,7 +317,7 @@ impl NvmeSide {
         let Some(load) = &mut self.load else { return };
         while let Some(command) = load.next(now) {
             let taken = match &mut self.role {
-                Role::Initiator(initiator) => initiator.submit(&command).is_ok(),
+                Role::Initiator(initiator) => initiator.submit(now, &command).is_ok(),
                 Role::Drive { device, .. } => {
                     let extent = Extent { first_block: command.first_block, blocks: command.blocks };
                     let (direction, tag) = (command.direction, command.cookie as u32);
@@ -373,11 +377,11 @@ impl NvmeSide {
     /// When something is due; `free_at` is when the link takes the next packet, which an acknowledgement waits for.
     fn next_timer(&self, now: Time, free_at: Time) -> Time {
         let timeouts = self.ends.iter().filter_map(|end| end.connection.timeout()).map(|at| at.max(free_at));
-        let served = match &self.role {
+        let above = match &self.role {
             Role::Drive { device, .. } => device.next_done(),
-            Role::Initiator(_) => None,
+            Role::Initiator(initiator) => initiator.next_timeout(),
         };
-        let next = timeouts.chain(served).chain(self.adaptive.next_at()).min();
+        let next = timeouts.chain(above).chain(self.adaptive.next_at()).min();
         next.map_or(NEVER, |at| at.max(now + STEP))
     }
 
@@ -452,6 +456,8 @@ const LOCAL: u32 = u32::MAX;
 const UNITS: u32 = 512;
 /// Bytes of a transaction beyond its unit, at most.
 const HEADERS_MAX: u32 = 256;
+/// Of a command: what hosts of NVMe have unless they are told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Packets end attempts; a transaction by itself never does.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(1_000_000);
 /// What is due already waits for something else that happens: time goes on all the same.

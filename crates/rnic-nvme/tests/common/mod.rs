@@ -49,7 +49,13 @@ pub const BLOCK_LOG2: u32 = 9;
 
 pub const WORLD: World = World {
     connections: 1,
-    initiator: InitiatorConfig { function: 0x01_0203, namespace: 1, commands: 16, units: 32 },
+    initiator: InitiatorConfig {
+        function: 0x01_0203,
+        namespace: 1,
+        commands: 16,
+        units: 32,
+        timeout: Duration::from_secs(30),
+    },
     target_units: 32,
     device: DeviceConfig {
         read: Service { latency: Duration::from_us(8), bandwidth: BitRate::gbps(32) },
