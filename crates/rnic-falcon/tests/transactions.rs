@@ -177,27 +177,34 @@ fn f7_probe5_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
     }
 }
 
-/// Whoever is not ready may wait for what another connection of the NIC brings: that must find room.
+/// Whoever is not ready may wait for what another connection of the NIC brings: that finds room.
 #[test]
-fn f7_f32_what_is_behind_one_that_is_not_ready_holds_no_room() {
-    let mut net = Net::new(World { connections: 2, ..WORLD }, 1);
+fn f7_f32_what_is_behind_one_that_is_not_ready_leaves_room_for_heads_of_lines() {
+    let mut capacity = WORLD.resources.capacity;
+    capacity[3] = Amount { packets: 5, buffers: 80 };
+    let zones = Zones { green: Amount { packets: 4, buffers: 64 }, head_of_line_only: true };
+    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
+    let mut net = Net::new(World { resources, connections: 2, ..WORLD }, 1);
     net.ends[1][0].ulp.manners.not_ready = 1_000;
     submit(&mut net, &[Kind::Push; 8]);
     while net.send(0, 0) {}
     (0..8).for_each(|nth| net.deliver_rsn(1, nth));
-    assert_eq!(net.nics[1].requests_held(), Amount::NONE);
+    assert_eq!(net.nics[1].requests_held().packets, 4, "the others come again");
     net.run();
-    for nth in [5, 3] {
+    net.submit(0, 1, Kind::Push, 1_000).expect("room");
+    net.run();
+    assert_eq!(net.ends[1][1].ulp.requests, [rsn(0)], "another connection's gets in");
+    for nth in [6, 5, 3] {
         net.repeat(0, 0, nth);
         net.run();
     }
     assert_eq!((net.ends[1][0].ulp.offers, net.outstanding(0, 0)), (1, 8), "refused unasked while the first is");
     net.ends[1][0].ulp.manners.not_ready = 0;
-    net.repeat(0, 0, 4);
-    net.repeat(0, 0, 0);
-    net.repeat(0, 0, 2);
-    net.run();
-    assert_eq!(net.ends[1][0].ulp.requests, [rsn(0)], "each when it comes again in its turn");
+    for nth in [6, 0] {
+        net.repeat(0, 0, nth);
+        net.run();
+    }
+    assert_eq!(net.ends[1][0].ulp.requests, (0..5).map(rsn).collect::<Vec<_>>(), "and those that were kept");
     assert!(net.settle());
     assert_eq!(net.ends[1][0].ulp.requests, (0..8).map(rsn).collect::<Vec<_>>());
 }

@@ -9,9 +9,9 @@
 //!
 //! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper
 //! layer is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready
-//! on an ordered connection, all Pushes that come behind it are not ready either (specification 8.5.3.4), and hold no
-//! room: the upper layer may wait for what another connection brings. Those that came early, before it, stay where they
-//! are; they never have the room that is for heads of lines.
+//! on an ordered connection, all Pushes that come behind it are not ready either (specification 8.5.3.4). They are kept
+//! while there is room that is not for heads of lines, and otherwise come again like the first: the upper layer may wait
+//! for what another connection brings.
 //!
 //! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
 //! has taken its place; what is behind it goes on.
@@ -282,26 +282,23 @@ impl Target {
         if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
             return Verdict::Dropped;
         }
-        if kind == Kind::Push
-            && let Some(says) = self.blocker(seq)
-        {
-            let state = State::NotReady;
-            self.ring[seq] =
-                Entry { state, kind, psn, length, payload_len: packet.payload_len, ulp, says, ..Entry::EMPTY };
-            self.note_arrival();
-            return Verdict::Refused(says);
-        }
         let units = with.resources.config().units;
         let need = match kind {
             Kind::Push => units.arrived_push(u32::from(length)),
             Kind::Pull => units.arrived_pull(),
         };
-        let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived;
+        let payload_len = packet.payload_len;
+        let blocker = if kind == Kind::Push { self.blocker(seq) } else { None };
+        // Behind one that is not ready nothing is at the head of the line.
+        let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived && blocker.is_none();
         if !with.resources.admits_arrival(need, head_of_line) {
             with.stats.no_resources += 1;
-            return Verdict::NoResources;
+            let Some(says) = blocker else { return Verdict::NoResources };
+            let state = State::NotReady;
+            self.ring[seq] = Entry { state, kind, psn, length, payload_len, ulp, says, ..Entry::EMPTY };
+            self.note_arrival();
+            return Verdict::Refused(says);
         }
-        let payload_len = packet.payload_len;
         let mut fate = None;
         if kind == Kind::Push && seq == self.ring.base() {
             // Everything before is done with: it is its turn in any order, and most often that is all.
