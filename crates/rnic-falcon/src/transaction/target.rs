@@ -10,8 +10,8 @@
 //! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper
 //! layer is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready
 //! on an ordered connection, all Pushes that come behind it are not ready either (specification 8.5.3.4). They are
-//! kept while there is room that is not for heads of lines, and otherwise come again like the first: the upper layer may
-//! wait for what another connection brings.
+//! kept while there is room that is not for heads of lines, and otherwise come again like the first: the upper layer
+//! may wait for what another connection brings.
 //!
 //! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
 //! has taken its place; what is behind it goes on.
