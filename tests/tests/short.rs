@@ -84,6 +84,10 @@ fn falcon_between_engines_keeps_what_it_promises_in_every_order() {
     let summaries = falcon_in_every_order(Place::Engines, 100, 20);
     let no_room = summaries.iter().filter(|summary| summary.no_room > 0).count();
     assert!(no_room > summaries.len() / 2, "packets that find no room: {summaries:?}");
+    let total = |of: fn(&Summary) -> u64| summaries[..ORDERINGS.len()].iter().map(of).sum::<u64>();
+    let (packets, repeated, failed) =
+        (total(|one| one.packets), total(|one| one.packets_repeated), total(|one| one.requests_failed));
+    assert!(packets > 20_000 && repeated > 1_000 && failed > 500, "where requests fail alone: {summaries:?}");
     assert_eq!(summaries, falcon_in_every_order(Place::Engines, 100, 20), "the same seeds give the same");
 }
 
@@ -113,7 +117,7 @@ fn what_has_failed_once_fails_no_more() {
     // There is room for one packet at the peer: that of a queue pair whose receiver is not ready kept it, and so away
     // what the receiver waits for.
     ran(Place::Engines, "weak", 60_000_218);
-    // Who answers a Read has few retries, too: the checker did not know that the Read may end so.
+    // Who answers a Read has few retries, too, and gave up: the Read ended as if the answerer had refused it.
     ran(Place::Engines, "ordered", 340_000_601);
     // A lost packet kept the room at the peer, and might not leave again while the window, by now less than a packet,
     // stood at another, which was not acknowledged before something that waited for the room.

@@ -199,11 +199,7 @@ fn flows_leave_from_ports_of_their_own() {
         let mut pair = pair(&[("flows", flows)], None, Impairment::default());
         pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
         exchange(&mut pair);
-        let to = pair.right.addr().port();
-        let mut ports: Vec<u16> = file.frames().iter().filter_map(|frame| falcon_source(frame, to)).collect();
-        assert!(ports.len() > 50, "{} packets", ports.len());
-        ports.sort_unstable();
-        ports.dedup();
+        let ports = falcon_sources(&file, pair.right.addr().port());
         assert!((least..=most).contains(&ports.len()), "{flows} flows from the ports {ports:?}");
         assert_eq!(ports.contains(&pair.left.addr().port()), flows == "1");
     }
@@ -217,12 +213,17 @@ fn delayed_packets_leave_from_the_ports_of_their_flows() {
     let mut pair = pair(&[("flows", "4")], None, Impairment { delay, ..Impairment::default() });
     pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
     exchange(&mut pair);
-    let to = pair.right.addr().port();
+    let ports = falcon_sources(&file, pair.right.addr().port());
+    assert!((3..=16).contains(&ports.len()) && !ports.contains(&pair.left.addr().port()), "{ports:?}");
+}
+
+/// The source ports of the Falcon packets to port `to`, of which there are many.
+fn falcon_sources(file: &SharedFile, to: u16) -> Vec<u16> {
     let mut ports: Vec<u16> = file.frames().iter().filter_map(|frame| falcon_source(frame, to)).collect();
     assert!(ports.len() > 50, "{} packets", ports.len());
     ports.sort_unstable();
     ports.dedup();
-    assert!((3..=16).contains(&ports.len()) && !ports.contains(&pair.left.addr().port()), "{ports:?}");
+    ports
 }
 
 /// The source port of a Falcon packet to port `to`: IPv4 without options.

@@ -161,6 +161,17 @@ fn with_pull() -> (Net, Base, u64) {
     (net, header.base, 1 << 63 | u64::from(header.base.target_tag))
 }
 
+/// The unit whose data was asked for ends with an error, and nothing is written.
+fn ends_without_data(net: &mut Net) {
+    // The link has let go of the Pull's request.
+    net.now += Duration::from_us(1);
+    net.advance(0);
+    assert_eq!((net.disks[0].writes.len(), net.devices[0].next_done()), (0, None));
+    assert!(net.send(0, TARGET));
+    let Body::PushData { ulp: Ulp::Nvme(header), .. } = net.sent[1].2.body else { panic!("{:?}", net.sent[1]) };
+    assert_eq!(header.operation, Operation::WriteCompletion { status: status::DATA_TRANSFER_ERROR });
+}
+
 #[test]
 fn f8_data_that_is_not_the_units_is_never_written() {
     let (_, base, _) = with_pull();
@@ -181,13 +192,7 @@ fn f8_data_that_is_not_the_units_is_never_written() {
             end.complete(Time::ZERO, &completion);
         }
         assert_eq!((net.targets[0].peer_errors().of(expected), net.targets[0].peer_errors().total()), (1, 1));
-        // The link has let go of the Pull's request.
-        net.now += Duration::from_us(1);
-        net.advance(0);
-        assert_eq!((net.disks[0].writes.len(), net.devices[0].next_done()), (0, None));
-        assert!(net.send(0, TARGET));
-        let Body::PushData { ulp: Ulp::Nvme(header), .. } = net.sent[1].2.body else { panic!("{:?}", net.sent[1]) };
-        assert_eq!(header.operation, Operation::WriteCompletion { status: status::DATA_TRANSFER_ERROR });
+        ends_without_data(&mut net);
     }
 }
 
@@ -199,12 +204,7 @@ fn data_that_the_initiator_has_given_up_ends_its_unit_and_is_nobodys_mistake() {
     let completion = Completion { rsn: Serial::new(0), tag, code: CompletionCode::Ack, ulp_code: 0, data };
     Attached { end: &mut net.targets[0], connection: 0, memory: &mut net.disks[0] }.complete(Time::ZERO, &completion);
     assert_eq!((net.targets[0].stats().given_up, net.targets[0].peer_errors().total()), (1, 0));
-    net.now += Duration::from_us(1);
-    net.advance(0);
-    assert_eq!((net.disks[0].writes.len(), net.devices[0].next_done()), (0, None));
-    assert!(net.send(0, TARGET));
-    let Body::PushData { ulp: Ulp::Nvme(header), .. } = net.sent[1].2.body else { panic!("{:?}", net.sent[1]) };
-    assert_eq!(header.operation, Operation::WriteCompletion { status: status::DATA_TRANSFER_ERROR });
+    ends_without_data(&mut net);
 }
 
 #[test]
