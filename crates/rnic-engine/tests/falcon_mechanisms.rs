@@ -223,3 +223,46 @@ fn f14_f15_the_first_timeout_is_that_of_the_recovery_policy() {
         assert_eq!(pair.log.len(), sent_in_50_ms, "rto {rto}");
     }
 }
+
+/// F-33: who waits for what a queue pair holds has it when that one ends, also where it waited itself, and was first.
+#[test]
+fn f33_who_waits_for_resources_has_those_of_a_queue_pair_that_ends() {
+    for way in 0..3 {
+        let setup = Setup::new(&[("resources", "1"), ("isolation", "none")]);
+        let mut pair = Pair::new(&setup, |_| DELIVERED);
+        let [other, _] = pair.connect_another(&setup);
+        let (first, far) = (pair.ends[0].qpn, pair.ends[1].qpn.get());
+        pair.set_fate(move |sent| if sent.packet.cid.get() == far { LOST } else { DELIVERED });
+        let remote = pair.remote(0, INBOX);
+        let write = SendOp::Write { remote, immediate: None };
+        pair.ends[0].post(1, write, BASE, 100 * MTU);
+        pair.run_for(Duration::from_us(50));
+        pair.ends[0].post_on(other, 2, write, BASE, MTU);
+        pair.run_for(Duration::from_us(50));
+        let engine = &mut pair.ends[0].engine;
+        match way {
+            0 => engine.modify_to_error(first).expect("it was ready to send"),
+            1 => engine.modify_to_reset(first).expect("it was ready to send"),
+            _ => engine.destroy_qp(first).expect("it is there"),
+        }
+        pair.run_for(Duration::from_us(400));
+        assert!(pair.ends[0].take().contains(&(2, WcStatus::Success)), "way {way}");
+    }
+}
+
+/// F-14: who only serves has no number of attempts of its own, and yet gives up on a peer that is gone.
+#[test]
+fn f14_who_only_serves_gives_up_on_a_peer_that_is_gone() {
+    let setup = Setup::new(&[]);
+    let mut pair = Pair::unconnected(&setup, |sent| if sent.from == 1 { LOST } else { DELIVERED });
+    let [ours, theirs] = [pair.ends[0].qpn, pair.ends[1].qpn];
+    pair.ends[0].begin_receiving(&setup, theirs, 0);
+    pair.ends[0].begin_sending(pair.now, &setup, 0);
+    pair.ends[1].begin_receiving(&setup, ours, 1);
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post(1, SendOp::Read { remote }, BASE, 100);
+    pair.run_for(Duration::from_secs(30));
+    assert_eq!(pair.ends[1].state(), QpState::ReadyToReceive, "it is patient");
+    pair.run_for(Duration::from_secs(170));
+    assert_eq!(pair.ends[1].state(), QpState::Error);
+}

@@ -1,5 +1,7 @@
 //! Parts, zones, thresholds and levels: each as the targets say an observer checks it.
 
+use rnic_policy::{FalconIsolation, FalconShape};
+
 use super::threshold::{Alpha, Isolation, Usage};
 use super::*;
 use rnic_base::RandomStreams;
@@ -167,4 +169,20 @@ fn f18_levels_follow_occupancy() {
     let mut rising = level::Level::default();
     rising.update(capacity);
     assert_eq!(rising.of(capacity), 16, "half the way at once");
+}
+
+/// F-34: a static share counts what a full packet takes of each part, in that part's buffers.
+#[test]
+fn f34_a_static_share_is_of_so_many_packets_in_every_part() {
+    let shape = FalconShape { isolation: FalconIsolation::Static, isolation_packets: 64, ..FalconShape::DEFAULT };
+    let config = ResourceConfig::GBPS_200;
+    let isolation = Isolation::of(&shape, 4_096, &config);
+    let resources = Resources::new(config);
+    let pauses = |pulls: u32| {
+        let of_one = config.units.pull(4_096);
+        let times = |one: Amount| Amount { packets: pulls * one.packets, buffers: pulls * one.buffers };
+        let usage = Usage { tx: times(of_one.tx), rx: times(of_one.rx), ..Usage::default() };
+        usage.pauses_requests(isolation, &resources)
+    };
+    assert_eq!([63, 64].map(pauses), [false, true]);
 }
