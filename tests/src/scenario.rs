@@ -98,6 +98,8 @@ impl Scenario {
             let first = troubles[0];
             troubles.fill(first);
         }
+        let slowest = troubles.iter().map(Trouble::latest).max().unwrap_or_default();
+        let transport = if place == Place::Sockets { transport.aiming_beyond(slowest + slowest) } else { transport };
         let mix = Mix::draw(place, &mut streams.stream("scenario/mix"));
         let links = (0..pick(random, &[1, 1, 2, 3, 4, 8]))
             .map(|index| Link::draw(&wiring, &mut streams.stream(&format!("scenario/link-{index}"))))

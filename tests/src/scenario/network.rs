@@ -94,6 +94,12 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// How much later than without it a packet comes, at most.
+    pub(super) fn latest(&self) -> Duration {
+        let held = if self.reorder == Probability::NEVER { Duration::ZERO } else { self.hold };
+        self.delay + self.jitter + held
+    }
+
     pub(super) fn draw(place: Place, random: &mut RandomStream) -> Self {
         let mut chance = |most_permille: u64| match random.below(5) {
             0..3 => Probability::NEVER,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use rnic_base::RandomStream;
+use rnic_base::{Duration, RandomStream};
 use rnic_policy::Profile;
 
 use super::{Place, one_in, pick};
@@ -57,11 +57,26 @@ impl Transport {
         Ok(Self { profile, options })
     }
 
+    /// The same with a target delay, if it has one, that is longer by `round_trip`, which the network takes by itself.
+    /// A delay that no sender has caused keeps every window at its least, where a packet leaves each hundred round
+    /// trips.
+    ///
+    /// # Panics
+    /// When a target so long is not legal.
+    pub(super) fn aiming_beyond(self, round_trip: Duration) -> Self {
+        let Some((_, target)) = self.profile.options().find(|(spec, _)| spec.name == TARGET) else { return self };
+        let target = Duration::from_ps(target) + round_trip;
+        self.with(TARGET, &target.to_string()).expect("100 ms are legal, and no network that is drawn takes as long")
+    }
+
     /// In which order it completes requests, if it is Falcon.
     pub fn ordering(&self) -> Option<&str> {
         self.options.iter().find(|(name, _)| *name == "ordering").map(|(_, value)| value.as_str())
     }
 }
+
+/// The delay that Swift aims at.
+const TARGET: &str = "base_target";
 
 /// A time in microseconds, longer on sockets.
 fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]) -> String {
@@ -177,7 +192,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     }
     // Through sockets a packet takes longer than 25 us on its way, so that windows would be tiny in every run.
     let targets = if place == Place::Sockets { &["1ms", "4ms", "20ms"] } else { &["25us", "1ms", "1ms"] };
-    add("base_target", pick(random, targets));
+    add(TARGET, pick(random, targets));
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
     options
 }
