@@ -112,8 +112,8 @@ pub struct Delivery {
     counters: DeliveryCounters,
     /// The timing wheel shall come back then: a packet is ready and too early.
     paced_until: Time,
-    /// The last packet that left had been sent before.
-    has_repeated: bool,
+    /// The last packet that left had been sent before, and the next turn is for what is new.
+    gives_way: bool,
     /// Something could have left, had there been room at the peer's host.
     lacks_room: bool,
     dead: bool,
@@ -153,7 +153,7 @@ impl Delivery {
             signals: Signals::new(),
             counters: DeliveryCounters::default(),
             paced_until: NEVER,
-            has_repeated: false,
+            gives_way: false,
             lacks_room: false,
             dead: false,
             config: Settings::of(config, policies),

@@ -163,6 +163,27 @@ fn f10_a_notification_repeats_what_has_not_arrived() {
     }
 }
 
+/// What lies beyond the peer's window is repeated once a round trip, which may be all that a short path carries; what
+/// would open the window may be a request that has never left.
+#[test]
+fn f10_what_is_repeated_beyond_the_window_leaves_a_turn_to_what_is_new() {
+    let mut config = config_of("ooo-distance", "ecmp");
+    tune(&mut config, "ooo_threshold", "128");
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let sent = Time::from_us(1_000);
+    upper.pushes(10);
+    while delivery.transmit(sent, &mut upper).is_some() {}
+    let (echoed, now) = (sent + micros(5), sent + micros(11));
+    let notification = OutOfWindow { data: true, request: false };
+    let answer = Acknowledgement { t1: Timestamp::at(echoed), out_of_window: notification, ..Default::default() };
+    let mut told = ack(0, 0, echoed, now);
+    told.body = Body::ExtendedAck(answer, Bitmaps { data_received: 0b11_1111, ..Default::default() });
+    upper.pull();
+    assert_eq!(give(&mut delivery, &mut upper, now, told), Reception::Answer);
+    let again: Vec<bool> = std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| left.again).collect();
+    assert_eq!(again, [true, false, true, true, true], "the request is the second to leave");
+}
+
 #[test]
 fn f10_without_room_beyond_the_window_the_sender_is_told_too() {
     let mut link = beyond_the_window(OutOfWindowRule::Keep, Some(127));

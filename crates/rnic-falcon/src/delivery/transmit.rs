@@ -82,8 +82,7 @@ impl Delivery {
             return Some(answer);
         }
         (self.paced_until, self.lacks_room) = (NEVER, false);
-        let is_fair = self.has_repeated && self.limits.packet_gap > Duration::ZERO;
-        if is_fair || self.tx[0].has_marks() || self.tx[1].has_marks() {
+        if self.gives_way || self.tx[0].has_marks() || self.tx[1].has_marks() {
             return self.transmit_repairing(now, packet, upper);
         }
         self.send_first(now, packet, upper)
@@ -92,16 +91,17 @@ impl Delivery {
     /// What leaves next, where packets are to be sent again.
     #[inline(never)]
     fn transmit_repairing(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
-        // Probes come more often than packets leave where those are paced: what is new gets every other turn.
-        if self.has_repeated
-            && self.limits.packet_gap > Duration::ZERO
+        if self.gives_way
             && let Some(fresh) = self.send_first(now, packet, upper)
         {
-            self.has_repeated = false;
+            self.gives_way = false;
             return Some(fresh);
         }
         if let Some((window, seq)) = self.next_again(now) {
-            self.has_repeated = true;
+            // Some repeats come faster than they can leave: probes where packets are paced, and what lies beyond the
+            // peer's window, each round trip. What is new gets every other turn then: it may be what opens the window.
+            let is_paced = self.limits.packet_gap > Duration::ZERO;
+            self.gives_way = is_paced || self.tx[window].sent(seq).beyond;
             return Some(self.send_again(now, window, seq, packet, upper));
         }
         self.send_first(now, packet, upper)
