@@ -255,7 +255,7 @@ mod fold {
         close(lanes)
     }
 
-    /// The front of such a datagram: with zeros before it, and ones for the masked byte; how much of that it is; and the
+    /// The front of such a datagram, with zeros before it and ones for the masked byte; how many bytes are its; and the
     /// whole blocks that follow.
     #[inline]
     pub(super) fn with_mask(covered: &[u8]) -> ([u8; 2 * BLOCK], usize, &[Block]) {
