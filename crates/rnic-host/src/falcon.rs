@@ -32,7 +32,7 @@ use rnic_wire::falcon::psp::{self, Cipher, Header};
 use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet, codec};
 use rnic_wire::{Addresses, IpVersion, Qpn};
 
-use crate::carry::Carrier;
+use crate::carry::{self, Carrier};
 use crate::memory::Memory;
 use crate::stats::RxDrop;
 
@@ -235,7 +235,7 @@ fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
         return Err(RxDrop::Protection);
     }
     let (covered, icv) = datagram.split_last_chunk::<{ psp::ICV_LEN }>().ok_or(RxDrop::Malformed)?;
-    let crc = crc32fast::hash(covered).to_le_bytes();
+    let crc = carry::checksum(covered).to_le_bytes();
     if icv[..CRC_AT] == [0; CRC_AT] && icv[CRC_AT..] == crc { Ok(()) } else { Err(RxDrop::Icrc) }
 }
 

@@ -8,8 +8,10 @@ use std::arch::x86_64::{
     _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_setzero_si512, _mm512_ternarylogic_epi64,
 };
 
+use rnic_wire::header::bth::VARIANT_BYTE;
+
 use super::BLOCK;
-use super::fold::{Block, close, end, open, open_two, with_mask};
+use super::fold::{Block, close, end, front_of, open, open_two};
 
 /// Blocks side by side.
 const FOUR: usize = 4;
@@ -42,7 +44,15 @@ pub(super) fn carry(crc: u32, front: &[u8; 2 * BLOCK], opening: usize, from: &[u
 /// As [`super::fold::masked`].
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
-    let (two, opening, blocks) = with_mask(covered);
+    let (mut two, opening, blocks) = front_of(covered);
+    two[2 * BLOCK - opening + VARIANT_BYTE] = 0xff;
+    close(walk(open_two(crc, &two, opening), blocks, |_, _| {}))
+}
+
+/// CRC, going on from `crc`, of `covered`, which has no odd bytes and is not empty.
+#[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
+pub(super) fn checksum(crc: u32, covered: &[u8]) -> u32 {
+    let (two, opening, blocks) = front_of(covered);
     close(walk(open_two(crc, &two, opening), blocks, |_, _| {}))
 }
 
