@@ -7,6 +7,9 @@
 //!   each connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of
 //!   the senders' percentiles; what is judged is the best layout of each.
 //!
+//! Beside them stands what bare UDP sockets do, in the same trains, with a thread for each: nothing is checked, kept in
+//! order or sent again there, so no transport over such sockets is faster.
+//!
 //! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers:
 //! the mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
 //!
@@ -19,12 +22,14 @@ mod figures;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rnic_base::Probability;
 use rnic_engine::{Access, RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
+use rnic_host::floor::Transfers;
 use rnic_host::perf::{Length, PerfConfig, PerfReport, ServeConfig, measure, serve};
 use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, Nic, NicConfig, TransportChoice};
 
@@ -119,6 +124,12 @@ fn incast(figures: &mut figures::Figures) {
             figures.add(&format!("{name}, incast mean, {}, us", layout.name()), times.mean_us);
         }
         figures.add(&format!("falcon / kernel TCP, incast p99, {}", layout.name()), falcon.p99_us / tcp.p99_us);
+        if layout == Layout::Each {
+            let bare = bare_incast();
+            figures.add("bare UDP, incast p99, a thread each, us", bare.p99_us);
+            figures.add("bare UDP, incast mean, a thread each, us", bare.mean_us);
+            figures.add("bare UDP / kernel TCP, incast p99, a thread each", bare.p99_us / tcp.p99_us);
+        }
     }
 }
 
@@ -127,6 +138,25 @@ fn falcon_incast(layout: Layout) -> Times {
     let times = median_of_senders(|sender, start| send_by_falcon(&receivers[sender % receivers.len()], start));
     receivers.into_iter().for_each(Receiver::stop);
     times
+}
+
+fn bare_incast() -> Times {
+    thread::scope(|scope| {
+        let (tell, told): (Vec<_>, Vec<_>) = (0..SENDERS).map(|_| channel()).unzip();
+        let addresses: Vec<SocketAddr> = told
+            .into_iter()
+            .map(|told| {
+                let mut end = Transfers::open(LOOPBACK).expect("a free port");
+                let address = end.local_addr();
+                scope.spawn(move || {
+                    let from = told.recv().expect("a sender tells where it is");
+                    end.answer(from, WRITE_BYTES).expect("nothing is lost");
+                });
+                address
+            })
+            .collect();
+        median_of_senders(|sender, start| send_by_bare_udp(addresses[sender], &tell[sender], start))
+    })
 }
 
 fn tcp_incast(layout: Layout) -> Times {
@@ -227,7 +257,7 @@ struct Receiver {
 impl Receiver {
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = channel();
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("receiver");
@@ -307,6 +337,22 @@ fn send_by_tcp(to: SocketAddr, start: &Barrier) -> Times {
     Times::of(times.collect())
 }
 
+/// The same by datagrams of 4 KiB.
+fn send_by_bare_udp(to: SocketAddr, tell: &Sender<SocketAddr>, start: &Barrier) -> Times {
+    let mut end = Transfers::open(LOOPBACK).expect("a free port");
+    tell.send(end.local_addr()).expect("somebody waits");
+    let data = vec![0x5a; WRITE_BYTES];
+    start.wait();
+    let times = (0..OPERATIONS).map(|_| {
+        let start = Instant::now();
+        end.send(to, &data, 4 << 10).expect("nothing is lost");
+        start.elapsed()
+    });
+    let times = Times::of(times.collect());
+    end.end(to).expect("somebody listens");
+    times
+}
+
 fn measured(transport: &str, to: SocketAddr, impairment: Impairment) -> PerfReport {
     let config = PerfConfig {
         transport: transport.to_owned(),
@@ -333,7 +379,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = channel();
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("server");

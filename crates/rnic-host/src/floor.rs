@@ -8,13 +8,14 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 pub use crate::sys::OnProcessor;
-use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
+use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket, wait};
 
 /// A quantity of data and the time it took.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -139,6 +140,83 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
     join(receiving)
 }
 
+/// An end of transfers over bare UDP with segmentation offload: each goes in trains and is answered by a byte. Who waits
+/// sleeps. It is what any transport on such sockets does at least: nothing is checked, kept in order or sent again.
+#[derive(Debug)]
+pub struct Transfers {
+    socket: UdpSocket,
+    batch: ReceiveBatch,
+}
+
+impl Transfers {
+    /// An end at some port of `ip`.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn open(ip: IpAddr) -> io::Result<Self> {
+        Ok(Self { socket: socket(ip, true)?, batch: ReceiveBatch::new(RECEIVE_AT_ONCE) })
+    }
+
+    /// Where the other end sends to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.socket.local_addr()
+    }
+
+    /// Sends `data` to `to`, `payload_bytes` a datagram, and waits for the answer.
+    ///
+    /// # Errors
+    /// What the socket says; `TimedOut` when something is lost.
+    pub fn send(&mut self, to: SocketAddr, data: &[u8], payload_bytes: usize) -> io::Result<()> {
+        let to = to.into();
+        let train = (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes;
+        for part in data.chunks(train) {
+            let segment = (part.len() > payload_bytes).then_some(payload_bytes as u16);
+            send(&self.socket, &to, &[IoSlice::new(part)], segment)?;
+        }
+        self.sleep_for_some()
+    }
+
+    /// Takes in transfers of `bytes` from `from`, and answers each, until a single byte comes.
+    ///
+    /// # Errors
+    /// What the socket says; `TimedOut` when something is lost.
+    pub fn answer(&mut self, from: SocketAddr, bytes: usize) -> io::Result<()> {
+        let (from, mut had) = (from.into(), 0);
+        loop {
+            self.sleep_for_some()?;
+            for (incoming, _) in self.batch.iter() {
+                if incoming.len <= 1 {
+                    return Ok(());
+                }
+                had += incoming.len;
+            }
+            if had >= bytes {
+                had -= bytes;
+                send(&self.socket, &from, &[IoSlice::new(&[1])], None)?;
+            }
+        }
+    }
+
+    /// Tells the end at `to`, which answers, that nothing more comes.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn end(&self, to: SocketAddr) -> io::Result<()> {
+        send(&self.socket, &to.into(), &[IoSlice::new(&[0])], None)
+    }
+
+    fn sleep_for_some(&mut self) -> io::Result<()> {
+        while self.socket.receive(&mut self.batch, RECEIVE_AT_ONCE)? == 0 {
+            let start = Instant::now();
+            wait(&[self.socket.as_raw_fd()], Some(LOST_AFTER.as_nanos() as u64), false)?;
+            if start.elapsed() >= LOST_AFTER {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+}
+
 fn socket(ip: IpAddr, receive_offload: bool) -> io::Result<UdpSocket> {
     let bind = SocketAddr::new(ip, 0);
     UdpSocket::open(&SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, receive_offload))
@@ -201,6 +279,12 @@ mod tests {
         assert!(tcp.bytes > 65_536 && tcp.goodput_gbps() > 0.1, "{tcp:?}");
         let udp = udp_stream(LOOPBACK, 4_096, short).expect("loopback works");
         assert!(udp.bytes > 65_536 && udp.goodput_gbps() > 0.1, "{udp:?}");
+        let [mut one, mut other] = [(); 2].map(|()| Transfers::open(LOOPBACK).expect("loopback works"));
+        let (from, to) = (one.local_addr(), other.local_addr());
+        let answering = thread::spawn(move || other.answer(from, 65_536));
+        (0..20).for_each(|_| one.send(to, &[7; 65_536], 4_096).expect("it answers"));
+        one.end(to).expect("loopback works");
+        join(answering).expect("it ends when it is told to");
         let rounds = udp_ping_pong(LOOPBACK, 8, 100).expect("loopback works");
         assert_eq!(rounds.len(), 100);
         assert!(rounds.min() > 0);
