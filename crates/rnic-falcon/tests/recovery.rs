@@ -129,6 +129,43 @@ fn f11_probe8_packets_sent_after_the_one_that_arrived_are_not_judged() {
 }
 
 #[test]
+fn f11_the_late_copy_of_a_packet_that_was_sent_again_says_nothing_of_the_second() {
+    // Packet 100 comes 6 us late, after it was sent again: what left between the two is on its way, and not lost.
+    let mut config = asking(config());
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
+    let rule = |_, from, departure: &Departure| {
+        let is_late = from == 0 && !departure.again && psn(departure) == 100;
+        after(DELAY + if is_late { micros(6) } else { Duration::ZERO })
+    };
+    let mut link = Link::new(config, Box::new(rule));
+    link.packet_time = Duration::from_ns(100);
+    link.ends[0].upper.pushes(400);
+    link.run_for(Duration::from_ms(2));
+    assert!(link.ends[0].upper.all_acked());
+    let again: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
+    assert_eq!(again, [100]);
+}
+
+#[test]
+fn f11_an_acknowledgement_that_comes_late_takes_nothing_back() {
+    // Every acknowledgement has base 3, so none is stale; the eighth comes last, and tells of what left before 17 did.
+    let (mut lost, mut acks) = (losing(&[3, 17], 1), 0);
+    let rule = move |now, from, departure: &Departure| {
+        acks += u32::from(from == 1);
+        if from == 1 && acks == 8 { after(DELAY + micros(2)) } else { lost(now, from, departure) }
+    };
+    let mut link = Link::new(asking(config()), Box::new(rule));
+    link.packet_time = Duration::from_ns(100);
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(300));
+    let left = departures(&link, 17);
+    assert_eq!((left.len(), link.ends[0].delivery.counters().probes), (2, 0));
+    let wait = left[1].since(left[0]);
+    assert!(wait >= micros(12) && wait <= micros(14), "10 us and a quarter, but 17 waited {wait}");
+    assert!(link.ends[0].upper.all_acked());
+}
+
+#[test]
 fn f12_probe8_the_end_of_a_burst_is_recovered_by_a_probe_not_by_the_timeout() {
     for lost in [1, 5] {
         let rule = move |_, from, departure: &Departure| {
@@ -238,6 +275,19 @@ fn f14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
             assert!(end.upper.all_acked());
         }
     }
+}
+
+#[test]
+fn f30_the_adaptive_engine_hears_how_often_a_packet_has_timed_out() {
+    let mut config = config();
+    config.attempts_max = 5;
+    tune(&mut config, "rto", "100us");
+    let mut link = Link::new(config, Box::new(|_, from, _: &_| if from == 0 { LOST } else { after(DELAY) }));
+    link.ends[0].upper.pushes(1);
+    link.run_for(micros(450));
+    let told: Vec<ReportKind> = link.ends[0].signals.iter().map(|signal| signal.kind).collect();
+    let timed_out = |count| ReportKind::Retransmitted { count, early: false };
+    assert_eq!(told, [1, 2, 3, 4].map(timed_out));
 }
 
 #[test]
