@@ -293,7 +293,13 @@ impl<P: Program> Processor<P> {
     /// Asks for the state that `event` will need.
     #[inline]
     pub fn fetch(&self, event: &EventRecord) {
-        self.table.fetch::<P::State>(event.connection() as usize);
+        self.fetch_state(event.connection());
+    }
+
+    /// Asks for the state of `connection`.
+    #[inline]
+    pub fn fetch_state(&self, connection: u32) {
+        self.table.fetch::<P::State>(connection as usize);
     }
 
     /// Brings the time forward to instant `now`; never back.

@@ -137,6 +137,14 @@ impl AdaptiveEngine {
         }
     }
 
+    /// Has the state of the connection with `number` brought near, where answers come at once.
+    #[inline]
+    pub fn touch(&self, number: u32) {
+        if let Place::Inline(processor) = &self.place {
+            processor.fetch_state(number);
+        }
+    }
+
     /// The next answer that has come by now, and whose it is.
     pub fn poll(&mut self, now: Time) -> Option<(u32, Response)> {
         loop {

@@ -222,11 +222,15 @@ impl Connection {
         near(&self.kept);
     }
 
-    /// The same for what lies apart, found through what [`Connection::touch`] has brought.
+    /// The same for what lies apart, found through what [`Connection::touch`] has brought; its state in `adaptive` is
+    /// among that.
     #[inline]
-    pub fn touch_apart(&self) {
+    pub fn touch_apart(&self, adaptive: Option<&AdaptiveEngine>) {
         self.transactions.touch_apart();
         self.delivery.touch_apart();
+        if let Some(adaptive) = adaptive {
+            adaptive.touch(self.number);
+        }
     }
 
     /// Does what is due.

@@ -275,12 +275,12 @@ impl Delivery {
         near(&config.cid);
         tx.iter().for_each(TxWindow::touch);
         near(rx);
-        near(flows);
+        flows.touch();
         near(limits);
         near(requester);
         near(echo);
         near(nacks);
-        near(recovery);
+        recovery[0].iter().for_each(near);
         near(waits);
         near(signals);
         near(counters);

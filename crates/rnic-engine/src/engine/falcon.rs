@@ -155,17 +155,18 @@ impl Engine {
     /// Has what a packet for queue pair `number` needs brought near, as far as `reach`.
     #[inline]
     pub fn touch_falcon_receiver(&self, number: Qpn, reach: Reach) {
-        if let Some(qp) = self.qps.peek(number) {
-            qp.touch_falcon(reach);
+        if let (Some(nic), Some(qp)) = (&self.core.falcon, self.qps.peek(number)) {
+            qp.touch_falcon(nic, reach);
         }
     }
 
     /// The same for those whose time comes next.
     #[inline]
     pub fn touch_falcon_timers(&self, reach: Reach) {
+        let Some(nic) = &self.core.falcon else { return };
         for slot in self.core.timers.few() {
             if let Some(qp) = self.qps.at(slot) {
-                qp.touch_falcon(reach);
+                qp.touch_falcon(nic, reach);
             }
         }
     }
@@ -177,7 +178,7 @@ impl Engine {
             && let Some(slot) = nic.sender(index)
             && let Some(qp) = self.qps.at(slot)
         {
-            qp.touch_falcon(reach);
+            qp.touch_falcon(nic, reach);
         }
     }
 

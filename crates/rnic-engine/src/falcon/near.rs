@@ -36,7 +36,7 @@ impl Nic {
 impl Qp {
     /// Has what a packet needs brought near, as far as `reach`.
     #[inline]
-    pub(crate) fn touch_falcon(&self, reach: Reach) {
+    pub(crate) fn touch_falcon(&self, nic: &Nic, reach: Reach) {
         match reach {
             Reach::QueuePair => {
                 near(&self.number);
@@ -63,7 +63,7 @@ impl Qp {
             }
             Reach::Apart => {
                 if let Some(link) = self.extra.falcon().and_then(FalconQp::link) {
-                    link.connection.touch_apart();
+                    link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
                     near_at(&link.mapping.requests.progress, 0);
                 }
             }
@@ -84,6 +84,6 @@ impl Link {
         self.connection.touch();
         near(&self.adaptive);
         near(&self.mapping.requests);
-        near(&self.mapping.serving);
+        self.mapping.serving.touch();
     }
 }

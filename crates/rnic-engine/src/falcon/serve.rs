@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use rnic_base::near;
 use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation};
@@ -100,6 +101,13 @@ impl Serving {
             self.sources = vec![Source::default(); self.places].into_boxed_slice();
         }
         &mut self.sources[rsn.value() as usize & (self.places - 1)]
+    }
+
+    #[inline]
+    pub(super) fn touch(&self) {
+        near(self);
+        near(&self.settled);
+        near(&self.pending);
     }
 
     /// Whether the peer is to be told something: answers may also wait for room.

@@ -1,8 +1,8 @@
 //! Packet-hops per second on one core, beside a bare event loop.
 //!
 //! * `k8_permutation/*`: `plans/k8-permutation.toml`, 128 hosts each sending 10 MB to one other at 100 Gbit/s, with
-//!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not. With Falcon
-//!   also with 64 connections a host.
+//!   real engines at the ends. A hop is a packet on a link; acknowledgements count, pause frames do not. With IRN and
+//!   Falcon also with 64 connections a host.
 //! * `event_loop`: the same network and the same number of packets without engines, buffers or trace: the floor.
 //!
 //! The summary at the end measures all of them in turns, takes the fastest of each, and gives the ratio to the floor.
@@ -35,9 +35,10 @@ const FALCON: (&str, &str) = ("transport", "{ name = \"falcon\" }");
 /// 64 connections a host, to as many others as chance has it; the same bytes in all.
 const MANY: (&str, &str) = ("workload.connections", "64");
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("irn, 4096 B", &[]),
     ("irn, 1024 B", &[SMALL]),
+    ("irn, 64 each, 4096 B", &[MANY]),
     ("roce-gbn with PFC, 4096 B", &[ROCE, PFC]),
     ("roce-gbn with PFC, 1024 B", &[ROCE, PFC, SMALL]),
     ("falcon, 4096 B", &[FALCON]),

@@ -2,7 +2,7 @@
 //!
 //! In a window of time each host handles a few packets, and then all other hosts do: by its next turn, its state is out
 //! of the nearest cache, and with many connections out of all of them. From a host to what a packet touches there are
-//! six steps through memory. So a host is looked at several turns before its own ([`STEPS`]), and each time is asked
+//! seven steps through memory. So a host is looked at several turns before its own ([`STEPS`]), and each time is asked
 //! for one step more: the host, its engine and what arrives, the headers, and then as [`Reach`] has it. Nothing depends
 //! on it: what arrives or leaves otherwise than expected is fetched when it is needed.
 
@@ -15,7 +15,7 @@ use crate::entry::Flags;
 use crate::port::Network;
 
 /// Turns of other hosts before its own in which a host is looked at.
-pub(crate) const STEPS: u32 = 6;
+pub(crate) const STEPS: u32 = 7;
 
 /// Packets that arrive, and packets that leave, which are looked at: what a 100 Gbit/s link carries in a microsecond,
 /// and one more.
@@ -26,32 +26,33 @@ impl Host {
     #[inline]
     pub(crate) fn look_ahead(&self, turns: u32, horizon: Time, network: &Network) {
         match turns {
-            6 => self.touch(),
-            5 => {
+            7 => self.touch(),
+            6 => {
                 network.links.touch_ring(self.ring);
                 self.engine.touch();
             }
-            4 => {
+            5 => {
                 network.links.touch(self.ring);
                 self.engine.touch_falcon();
             }
-            3 => {
+            4 => {
                 let arriving = network.links.packets_until(self.ring, horizon, FEW);
                 arriving.for_each(|entry| network.falcon_packets.touch(entry.packet));
                 self.touch_senders(Reach::QueuePair);
             }
-            2 => {
+            3 => {
                 self.touch_receivers(horizon, network, Reach::QueuePair);
                 self.touch_senders(Reach::Connection);
             }
-            1 => {
+            2 => {
                 self.touch_receivers(horizon, network, Reach::Connection);
                 self.touch_senders(Reach::Link);
             }
-            _ => {
+            1 => {
                 self.touch_receivers(horizon, network, Reach::Link);
                 self.touch_senders(Reach::Apart);
             }
+            _ => self.touch_receivers(horizon, network, Reach::Apart),
         }
     }
 

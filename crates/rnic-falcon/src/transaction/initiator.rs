@@ -103,6 +103,12 @@ impl Blank for Entry {
     fn clear(&mut self) {
         self.kind = None;
     }
+
+    #[inline]
+    fn touch(&self) {
+        near(&self.ulp);
+        near(&self.kind);
+    }
 }
 
 const fn packet_type(kind: Kind) -> PacketType {
@@ -163,6 +169,7 @@ impl Initiator {
         self.ring.touch(self.ring.base());
         self.ring.touch(self.next);
         self.ring.touch(self.unsent);
+        self.ring.touch(self.unsent + 1);
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -279,6 +286,7 @@ impl Initiator {
         let seq = match (&mut self.queues, kind) {
             (None, _) => {
                 self.unsent += 1;
+                self.ring.touch(self.unsent + 1);
                 self.unsent - 1
             }
             (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("it was found sendable"),

@@ -108,6 +108,12 @@ impl Blank for Entry {
     fn clear(&mut self) {
         (self.state, self.resync) = (State::Blank, None);
     }
+
+    #[inline]
+    fn touch(&self) {
+        near(self);
+        near(&self.state);
+    }
 }
 
 /// Not by the clock.
