@@ -140,8 +140,8 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
     join(receiving)
 }
 
-/// An end of transfers over bare UDP with segmentation offload: each goes in trains and is answered by a byte; who waits
-/// sleeps. It is what any transport on such sockets does at least: nothing is checked, kept in order or sent again.
+/// An end of transfers over bare UDP with segmentation offload: each goes in trains and is answered by a byte. Who
+/// waits sleeps. Any transport on such sockets does as much at least: nothing is checked, kept in order or sent again.
 #[derive(Debug)]
 pub struct Transfers {
     socket: UdpSocket,
