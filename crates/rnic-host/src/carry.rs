@@ -59,7 +59,7 @@ impl Way {
     #[inline]
     fn checksum(self, covered: &[u8]) -> u32 {
         #[cfg(target_arch = "x86_64")]
-        if self == Self::Wide && covered.len() % 4 == 0 && !covered.is_empty() {
+        if self == Self::Wide && covered.len().is_multiple_of(4) && !covered.is_empty() {
             // SAFETY: the processor has the instructions, see `of_processor`.
             return unsafe { wide::checksum(0, covered) };
         }
@@ -71,7 +71,7 @@ impl Way {
         #[cfg(target_arch = "x86_64")]
         if let Some((covered, icrc)) = datagram.split_last_chunk::<ICRC_LEN>()
             && covered.len() >= bth::LEN
-            && covered.len() % 4 == 0
+            && covered.len().is_multiple_of(4)
         {
             let state = prefix.state();
             let computed = match self {

@@ -4,7 +4,7 @@
 
 use core::ops::{Index, IndexMut};
 
-use rnic_base::Seq;
+use rnic_base::{Seq, near};
 
 /// What a ring is made of.
 pub(super) trait Blank: Sized + 'static {
@@ -17,8 +17,11 @@ pub(super) trait Blank: Sized + 'static {
     /// Makes it blank, as far as anybody looks: what makes it anything else writes all of it.
     fn clear(&mut self);
 
-    /// Has it brought near.
-    fn touch(&self);
+    /// Has it brought near; all lines that it lies on, where it is longer than one.
+    #[inline]
+    fn touch(&self) {
+        near(self);
+    }
 }
 
 /// Entries for so many numbers from `base` on. An entry is there or blank; blank ones at the front fall off.
