@@ -25,11 +25,13 @@ use rnic_wire::{ICRC_LEN, IcrcPrefix};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier {
     state: u32,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there is one way only"))]
     way: Way,
 }
 
 /// What the processor can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others take the first way"))]
 enum Way {
     /// What `crc32fast` makes of it.
     Apart,
