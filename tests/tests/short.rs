@@ -103,7 +103,6 @@ fn falcon_on_sockets_keeps_what_it_promises_in_every_order() {
     falcon_in_every_order(Place::Sockets, 300, 12);
 }
 
-/// Runs that once failed, and why.
 #[test]
 fn on_sockets_falcon_aims_at_more_than_the_network_takes_by_itself() {
     // Otherwise windows stay at their least: seeds 510000325 and 530000880 sent eight packets a second.
@@ -121,6 +120,7 @@ fn on_sockets_falcon_aims_at_more_than_the_network_takes_by_itself() {
     }
 }
 
+/// Runs that once failed, and why.
 #[test]
 fn what_has_failed_once_fails_no_more() {
     let ran = |place, ordering: &str, seed| {

@@ -277,13 +277,19 @@ fn f14_a_packet_that_is_never_answered_becomes_a_resync_or_the_end() {
     }
 }
 
-#[test]
-fn f30_the_adaptive_engine_hears_how_often_a_packet_has_timed_out() {
+/// One packet, sent `attempts_max` times again after 100 us each, of which nothing arrives.
+fn unanswered(attempts_max: u16) -> Link<'static> {
     let mut config = config();
-    config.attempts_max = 5;
+    config.attempts_max = attempts_max;
     tune(&mut config, "rto", "100us");
     let mut link = Link::new(config, Box::new(|_, from, _: &_| if from == 0 { LOST } else { after(DELAY) }));
     link.ends[0].upper.pushes(1);
+    link
+}
+
+#[test]
+fn f30_the_adaptive_engine_hears_how_often_a_packet_has_timed_out() {
+    let mut link = unanswered(5);
     link.run_for(micros(450));
     let told: Vec<ReportKind> = link.ends[0].signals.iter().map(|signal| signal.kind).collect();
     let timed_out = |count| ReportKind::Retransmitted { count, early: false };
@@ -292,11 +298,7 @@ fn f30_the_adaptive_engine_hears_how_often_a_packet_has_timed_out() {
 
 #[test]
 fn f14_a_resync_has_as_many_attempts_as_a_packet() {
-    let mut config = config();
-    config.attempts_max = 3;
-    tune(&mut config, "rto", "100us");
-    let mut link = Link::new(config, Box::new(|_, from, _: &_| if from == 0 { LOST } else { after(DELAY) }));
-    link.ends[0].upper.pushes(1);
+    let mut link = unanswered(3);
     while link.ends[0].upper.exhausted.len() < 2 {
         link.run_for(micros(10));
         assert!(link.ends[0].log.len() < 20, "it goes on for ever");

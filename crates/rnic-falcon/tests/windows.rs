@@ -140,9 +140,16 @@ fn f10_the_specification_drops_them_and_says_so() {
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
 }
 
-/// A notification makes a sender repeat at once, and once a round trip, what is not known to have arrived.
-#[test]
-fn f10_a_notification_repeats_what_has_not_arrived() {
+/// A sender of ten packets, and an acknowledgement that comes `now` with an out of window notification.
+struct Notified {
+    delivery: Delivery,
+    upper: Counting,
+    now: Time,
+    told: Packet,
+}
+
+/// The packets of `data_received` have arrived.
+fn notified(data_received: u128) -> Notified {
     // A policy that would repeat nothing here.
     let mut config = config_of("ooo-distance", "ecmp");
     tune(&mut config, "ooo_threshold", "128");
@@ -155,7 +162,14 @@ fn f10_a_notification_repeats_what_has_not_arrived() {
     let notification = OutOfWindow { data: true, request: false };
     let answer = Acknowledgement { t1: Timestamp::at(echoed), out_of_window: notification, ..Default::default() };
     let mut told = ack(0, 0, echoed, now);
-    told.body = Body::ExtendedAck(answer, Bitmaps { data_received: 0b10_1111, ..Default::default() });
+    told.body = Body::ExtendedAck(answer, Bitmaps { data_received, ..Default::default() });
+    Notified { delivery, upper, now, told }
+}
+
+/// A notification makes a sender repeat at once, and once a round trip, what is not known to have arrived.
+#[test]
+fn f10_a_notification_repeats_what_has_not_arrived() {
+    let Notified { mut delivery, mut upper, now, told } = notified(0b10_1111);
     for (at, expected) in [(now, &[4, 6, 7, 8, 9][..]), (now + micros(1), &[])] {
         assert_eq!(give(&mut delivery, &mut upper, at, told), Reception::Answer);
         let again: Vec<u32> = std::iter::from_fn(|| delivery.transmit(at, &mut upper)).map(|left| psn(&left)).collect();
@@ -167,17 +181,7 @@ fn f10_a_notification_repeats_what_has_not_arrived() {
 /// would open the window may be a request that has never left.
 #[test]
 fn f10_what_is_repeated_beyond_the_window_leaves_a_turn_to_what_is_new() {
-    let mut config = config_of("ooo-distance", "ecmp");
-    tune(&mut config, "ooo_threshold", "128");
-    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
-    let sent = Time::from_us(1_000);
-    upper.pushes(10);
-    while delivery.transmit(sent, &mut upper).is_some() {}
-    let (echoed, now) = (sent + micros(5), sent + micros(11));
-    let notification = OutOfWindow { data: true, request: false };
-    let answer = Acknowledgement { t1: Timestamp::at(echoed), out_of_window: notification, ..Default::default() };
-    let mut told = ack(0, 0, echoed, now);
-    told.body = Body::ExtendedAck(answer, Bitmaps { data_received: 0b11_1111, ..Default::default() });
+    let Notified { mut delivery, mut upper, now, told } = notified(0b11_1111);
     upper.pull();
     assert_eq!(give(&mut delivery, &mut upper, now, told), Reception::Answer);
     let again: Vec<bool> = std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| left.again).collect();

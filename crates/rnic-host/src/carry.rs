@@ -63,7 +63,7 @@ impl Way {
         #[cfg(target_arch = "x86_64")]
         if self == Self::Wide && covered.len().is_multiple_of(4) && !covered.is_empty() {
             // SAFETY: the processor has the instructions, see `of_processor`.
-            return unsafe { wide::checksum(0, covered) };
+            return unsafe { wide::checksum(covered) };
         }
         crc32fast::hash(covered)
     }
@@ -299,7 +299,7 @@ mod fold {
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     fn step(lanes: &mut [__m128i; 4], block: &Block) {
-        let by_512 = _mm_set_epi64x(0x01_c6e4_1596, 0x01_5444_2bd4);
+        let by_512 = _mm_set_epi64x(BY_512[1], BY_512[0]);
         lanes[0] = fold(lanes[0], by_512, load(block, 0));
         lanes[1] = fold(lanes[1], by_512, load(block, 1));
         lanes[2] = fold(lanes[2], by_512, load(block, 2));
@@ -339,6 +339,9 @@ mod fold {
         let folded = _mm_xor_si128(folded, _mm_clmulepi64_si128(quotient, barrett, 0x00));
         !_mm_cvtsi128_si32(_mm_srli_si128(folded, 4)).cast_unsigned()
     }
+
+    /// What folds over 512 bits, for the lower half of a lane and the upper.
+    pub(super) const BY_512: [i64; 2] = [0x01_5444_2bd4, 0x01_c6e4_1596];
 
     /// Bytes of a lane.
     const LANE: usize = 16;

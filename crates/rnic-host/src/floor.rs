@@ -104,7 +104,7 @@ pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Resul
 pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::Result<Stream> {
     let (sender, receiver) = (socket(ip, true)?, socket(ip, true)?);
     let (sender_address, receiver_address) = (sender.local_addr(), receiver.local_addr());
-    let train = (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes;
+    let train = train_len(payload_bytes);
     let receiving = thread::spawn(move || -> io::Result<Stream> {
         let _stays = OnProcessor::nth(1);
         let (mut batch, to) = (ReceiveBatch::new(RECEIVE_AT_ONCE), sender_address.into());
@@ -168,8 +168,7 @@ impl Transfers {
     /// What the socket says; `TimedOut` when something is lost.
     pub fn send(&mut self, to: SocketAddr, data: &[u8], payload_bytes: usize) -> io::Result<()> {
         let to = to.into();
-        let train = (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes;
-        for part in data.chunks(train) {
+        for part in data.chunks(train_len(payload_bytes)) {
             let segment = (part.len() > payload_bytes).then_some(payload_bytes as u16);
             send(&self.socket, &to, &[IoSlice::new(part)], segment)?;
         }
@@ -215,6 +214,11 @@ impl Transfers {
         }
         Ok(())
     }
+}
+
+/// Bytes of a train of datagrams of `payload_bytes`.
+fn train_len(payload_bytes: usize) -> usize {
+    (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes
 }
 
 fn socket(ip: IpAddr, receive_offload: bool) -> io::Result<UdpSocket> {

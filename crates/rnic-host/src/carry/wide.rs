@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 use rnic_wire::header::bth::VARIANT_BYTE;
 
 use super::BLOCK;
-use super::fold::{Block, close, end, front_of, open, open_two};
+use super::fold::{BY_512, Block, close, end, front_of, open, open_two};
 
 /// Blocks side by side.
 const FOUR: usize = 4;
@@ -49,18 +49,18 @@ pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
     close(walk(open_two(crc, &two, opening), blocks, |_, _| {}))
 }
 
-/// CRC, going on from `crc`, of `covered`, which has no odd bytes and is not empty.
+/// CRC of `covered`, which has no odd bytes and is not empty.
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
-pub(super) fn checksum(crc: u32, covered: &[u8]) -> u32 {
+pub(super) fn checksum(covered: &[u8]) -> u32 {
     let (two, opening, blocks) = front_of(covered);
-    close(walk(open_two(crc, &two, opening), blocks, |_, _| {}))
+    close(walk(open_two(0, &two, opening), blocks, |_, _| {}))
 }
 
 /// The lanes after `blocks`, each of which is `seen` with its number.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 fn walk(lanes: [__m128i; FOUR], blocks: &[Block], mut seen: impl FnMut(usize, &Block)) -> [__m128i; FOUR] {
-    let by_512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01_c6e4_1596, 0x01_5444_2bd4));
+    let by_512 = _mm512_broadcast_i32x4(_mm_set_epi64x(BY_512[1], BY_512[0]));
     let by_2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01_322d_1430, 0x01_1542_778a));
     let zeros = _mm512_setzero_si512();
     let mut four = [zeros, zeros, zeros, join(lanes)];
