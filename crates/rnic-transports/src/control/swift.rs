@@ -169,10 +169,10 @@ impl Control for Swift {
     }
 
     #[inline]
-    fn restore(carried: &Carried, report: &FlowReport, _: &Params) -> Option<Self> {
+    fn restore(carried: &Carried, report: &FlowReport, params: &Params) -> Option<Self> {
         let mut state = Self::zeroed();
         let flow = Flow {
-            fcwnd: (report.in_force.fcwnd.fixed() >> 6) as u32,
+            fcwnd: window_in_force(report, params),
             srtt: carried.rtt_state,
             marker: carried.fabric_marker,
             plb: plb::Plb::from_bits(carried.delay_state),
@@ -201,8 +201,7 @@ impl Swift {
         let mut flow = self.flow(index);
         if flow.fcwnd == 0 {
             // The first report on this flow: the datapath says what its share of the first window was.
-            let share = (report.in_force.fcwnd.fixed() >> 6).min(u64::from(WINDOW_MAX)) as u32;
-            flow.fcwnd = share.clamp(window_min(params), window_max_fixed(params));
+            flow.fcwnd = window_in_force(report, params);
         }
         let mut nic = self.nic();
         let outcome = match report.kind {
@@ -347,6 +346,13 @@ fn window_min(params: &Params) -> u32 {
 
 fn window_max_fixed(params: &Params) -> u32 {
     params.get(MAXIMUM_WINDOW) as u32 * WINDOW_ONE
+}
+
+/// The flow's window that the datapath has now. The first, a share of the connection's, may be out of bounds.
+#[inline(always)]
+fn window_in_force(report: &FlowReport, params: &Params) -> u32 {
+    let fcwnd = (report.in_force.fcwnd.fixed() >> 6).min(u64::from(WINDOW_MAX)) as u32;
+    fcwnd.clamp(window_min(params), window_max_fixed(params))
 }
 
 fn initial_window(params: &Params) -> u32 {

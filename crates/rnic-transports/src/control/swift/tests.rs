@@ -289,6 +289,18 @@ fn f15_timeouts_follow_a_round_trip_that_grows_tenfold() {
     assert_eq!(Driver::new(&[]).ack(500, 1, 100).rto.get(), 1_907, "250 us at least");
 }
 
+/// A window of 32 packets where 48 are the least.
+#[test]
+fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
+    let mut driver = Driver::new(&[("initial_window", "32"), ("window_min", "49152")]);
+    let report = driver.report(0, ReportKind::Acked, 0, 100, 0);
+    let carried = driver.swift.carry().expect("it travels");
+    let mut restored = Swift::restore(&carried, &report, &driver.params).expect("it can be restored");
+    let stateless = restored.on_event(&ControlEvent::Reported(report), &VIEW, &driver.params).flow;
+    assert_eq!(stateless, Some(driver.tell(report)));
+    assert_eq!(packets(&driver.last), 48.0);
+}
+
 #[test]
 fn f23_every_result_comes_with_every_answer() {
     let mut driver = Driver::new(&[]);
