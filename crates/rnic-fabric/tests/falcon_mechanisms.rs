@@ -63,6 +63,25 @@ fn f39_a_connection_in_trouble_slows_no_other() {
     assert!(stormy < quiet * 1.05, "{stormy} us beside connections in trouble, {quiet} beside quiet ones");
 }
 
+/// F-15: what `rack-tlp` is told holds after the adaptive engine has measured something, too: here, nearly always.
+#[test]
+fn f15_options_of_rack_tlp_count_with_the_adaptive_engine() {
+    let with = |options: &str, fault: &str| {
+        let transport = format!("{{ name = \"falcon\", {options} }}");
+        run(WIRE, &[("transport", transport.as_str()), ("fault", fault)], 1)
+    };
+    let late = r#"[{ kind = "reorder", probability = "5%", displacement = 30, packets = "data" }]"#;
+    let again = |options: &str| with(options, late).packets_retransmitted;
+    let (none, default, long) = (again("reorder_percent = 0"), again(""), again("reorder_min = \"100us\""));
+    println!("sent again, of packets that are late: {none}, {default} by default, {long}");
+    assert!(none > default && long == 0, "{none}, {default} by default, {long}");
+    let lost = r#"[{ kind = "drop", probability = "5%" }]"#;
+    let waits = |options: &str| with(options, lost).timeouts;
+    let (probed, silent) = (waits(""), waits("probe_min = \"1s\""));
+    println!("timeouts: {probed} with probes, {silent} where they come too late");
+    assert!(silent > probed, "{silent}, {probed} with probes");
+}
+
 /// F-35: shares of what is free do not hold back who is alone, with the defaults. (Reads are bounded by how many may be
 /// outstanding.)
 #[test]

@@ -39,7 +39,7 @@ pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use falcon::{FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
 pub use footprint::{FootprintField, Per};
-pub use params::{ParamError, ParamSpec, ParamUnit, Params};
+pub use params::{ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
 pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
 pub use profile::{AckRule, Configured, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use recovery::{

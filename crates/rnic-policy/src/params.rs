@@ -8,7 +8,7 @@ use core::str::FromStr;
 use rnic_base::{BitRate, Bytes, Duration, UnitError};
 
 /// Tunables of one policy, at most.
-pub const PARAMS_MAX: usize = 13;
+pub const PARAMS_MAX: usize = 17;
 
 /// What a parameter's word means and how people write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,19 @@ pub enum ParamUnit {
     Choice(&'static [&'static str]),
 }
 
+/// Whose a parameter of a control policy is, where the recovery policy beside it has one of the same name. An adaptive
+/// engine computes times that a recovery policy would compute too, and must go by what the recovery policy was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ParamOwner {
+    /// Its policy's alone.
+    #[default]
+    Policy,
+    /// Both policies': who sets one sets the other. Where recovery has none of that name it is the control policy's.
+    Both,
+    /// As [`ParamOwner::Both`]; where recovery has none of that name it means nothing, and cannot be set.
+    Recovery,
+}
+
 /// One tunable: its name, meaning, default and bounds, in the base unit of `unit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParamSpec {
@@ -42,38 +55,56 @@ pub struct ParamSpec {
     pub max: u64,
     /// One line: what it does and where the default comes from.
     pub help: &'static str,
+    /// Of a control policy: whether the recovery policy has it as well.
+    pub owner: ParamOwner,
 }
 
 impl ParamSpec {
+    const fn new(
+        name: &'static str,
+        unit: ParamUnit,
+        default: u64,
+        (min, max): (u64, u64),
+        help: &'static str,
+    ) -> Self {
+        Self { name, unit, default, min, max, help, owner: ParamOwner::Policy }
+    }
+
     /// A duration between zero and ten seconds.
     pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
-        let max = Duration::from_secs(10).as_ps();
-        Self { name, unit: ParamUnit::Duration, default: default.as_ps(), min: 0, max, help }
+        let bounds = (0, Duration::from_secs(10).as_ps());
+        Self::new(name, ParamUnit::Duration, default.as_ps(), bounds, help)
     }
 
     /// A count between `min` and `max`.
     pub const fn count(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
-        Self { name, unit: ParamUnit::Count, default, min, max, help }
+        Self::new(name, ParamUnit::Count, default, (min, max), help)
     }
 
     /// On or off.
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
-        Self { name, unit: ParamUnit::Switch, default: default as u64, min: 0, max: 1, help }
+        Self::new(name, ParamUnit::Switch, default as u64, (0, 1), help)
     }
 
     /// One of `words`.
     pub const fn choice(name: &'static str, words: &'static [&'static str], default: u64, help: &'static str) -> Self {
-        Self { name, unit: ParamUnit::Choice(words), default, min: 0, max: words.len() as u64 - 1, help }
+        Self::new(name, ParamUnit::Choice(words), default, (0, words.len() as u64 - 1), help)
     }
 
     /// A rate between 1 kbit/s and 10 Tbit/s.
     pub const fn rate(name: &'static str, default: BitRate, help: &'static str) -> Self {
-        Self { name, unit: ParamUnit::Rate, default: default.as_bps(), min: 1_000, max: 10_000_000_000_000, help }
+        Self::new(name, ParamUnit::Rate, default.as_bps(), (1_000, 10_000_000_000_000), help)
     }
 
     /// A size between `min` and `max` bytes.
     pub const fn bytes(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
-        Self { name, unit: ParamUnit::Bytes, default, min, max, help }
+        Self::new(name, ParamUnit::Bytes, default, (min, max), help)
+    }
+
+    /// The same parameter, of a control policy whose recovery policy has it as well; see [`ParamOwner`].
+    #[must_use]
+    pub const fn owned_by(self, owner: ParamOwner) -> Self {
+        Self { owner, ..self }
     }
 
     /// `value` the way people write it.

@@ -5,7 +5,7 @@ use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
 use crate::falcon::{FALCON_PARAMS, FalconShape};
-use crate::params::{ParamError, ParamSpec, Params};
+use crate::params::{ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
 use crate::schedule::SchedulePolicy;
@@ -269,8 +269,11 @@ impl Profile {
             } = value;
             return Ok(());
         }
-        let found = self.recovery.params.set(self.recovery.policy.params, name, text)?
-            || self.control.params.set(self.control.policy.params, name, text)?
+        let of_recovery = self.recovery.params.set(self.recovery.policy.params, name, text)?;
+        let of_control =
+            self.control.policy.params.iter().any(|spec| spec.name == name && self.is_set_in_control(spec));
+        let found = of_control && self.control.params.set(self.control.policy.params, name, text)?
+            || of_recovery
             || self.paths.params.set(self.paths.policy.params, name, text)?
             || self.schedule.params.set(self.schedule.policy.params, name, text)?;
         if found {
@@ -278,6 +281,20 @@ impl Profile {
         }
         let known: Vec<&str> = self.options().map(|(spec, _)| spec.name).collect();
         Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
+    }
+
+    /// Whether who sets the option called as `spec`, of the control policy, sets that of the control policy.
+    fn is_set_in_control(&self, spec: &ParamSpec) -> bool {
+        match spec.owner {
+            ParamOwner::Policy => !self.is_of_recovery(spec),
+            ParamOwner::Both => true,
+            ParamOwner::Recovery => self.is_of_recovery(spec),
+        }
+    }
+
+    /// Whether the recovery policy has a parameter called as `spec`.
+    fn is_of_recovery(&self, spec: &ParamSpec) -> bool {
+        self.recovery.policy.params.iter().any(|own| own.name == spec.name)
     }
 
     /// Every option with its present value.
@@ -299,11 +316,17 @@ impl Profile {
             None => (PROFILE_PARAMS.iter().zip(own).collect(), Vec::new()),
             Some(shape) => (Vec::new(), FALCON_PARAMS.iter().zip(shape.values()).collect()),
         };
+        // What both have is listed as recovery's.
+        let is_listed = |(spec, _): &(&ParamSpec, u64)| match spec.owner {
+            ParamOwner::Policy => true,
+            ParamOwner::Both => !self.is_of_recovery(spec),
+            ParamOwner::Recovery => false,
+        };
         own.into_iter()
             .chain(falcon)
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
-            .chain(of(self.control.policy.params, self.control.params))
+            .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params))
             .chain(of(self.schedule.policy.params, self.schedule.params))
     }

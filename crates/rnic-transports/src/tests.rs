@@ -84,6 +84,47 @@ fn select_refuses_with_one_clear_line() {
     }
 }
 
+/// The adaptive engine computes RACK's and TLP's times in place of the recovery policy.
+#[test]
+fn what_recovery_and_the_adaptive_engine_share_is_set_in_both() {
+    const SHARED: [(&str, &str); 5] = [
+        ("reorder_percent", "50"),
+        ("reorder_min", "7us"),
+        ("probe_percent", "150"),
+        ("probe_extra", "9us"),
+        ("probe_min", "11us"),
+    ];
+    let profile = select("falcon", SHARED).expect("rack-tlp's parameters");
+    for (name, text) in SHARED {
+        let of = |specs: &[rnic_policy::ParamSpec], params: rnic_policy::Params| {
+            let index = specs.iter().position(|spec| spec.name == name).expect(name);
+            (specs[index].default, params.get(index), specs[index].parse(text).expect(name))
+        };
+        let (recovery, control) = (&profile.recovery, &profile.control);
+        let set = of(recovery.policy.params, recovery.params);
+        assert_eq!(set, of(control.policy.params, control.params), "{name}: both, with the same default");
+        assert!(set.1 == set.2 && set.1 != set.0, "{name}: {set:?}");
+        assert_eq!(profile.options().filter(|(spec, _)| spec.name == name).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn what_only_the_adaptive_engine_has_is_set_there() {
+    let distance = [("recovery", "ooo-distance"), ("probe_percent", "150")];
+    let profile = select("falcon", distance).expect("probes are the adaptive engine's with any recovery");
+    assert!(profile.options().any(|(spec, value)| (spec.name, value) == ("probe_percent", 150)));
+    let refused = [
+        select("falcon", [("recovery", "ooo-distance"), ("reorder_percent", "50")]),
+        select("irn", [("control", "swift"), ("reorder_percent", "50")]),
+    ];
+    for refused in refused {
+        let error = refused.expect_err("nobody takes a reordered packet for lost by time").to_string();
+        assert!(error.contains("unknown parameter `reorder_percent`") && error.lines().count() == 1, "{error}");
+    }
+    let floor = select("tcp", [("control", "swift"), ("rto_min", "200ms")]);
+    assert!(floor.is_ok(), "a floor of TCP's own, which Swift would take for too long: {floor:?}");
+}
+
 #[test]
 fn select_allows_spraying_with_a_nack_threshold() {
     let profile = select("irn", [("paths", "spray"), ("nack_threshold", "16")]).expect("tolerates reordering");

@@ -23,6 +23,8 @@
 //!   file;
 //! * the round trip that gates changes is the smoothed one. Without a sample (a fresh flow) the gate is open. A flow
 //!   that was silent for 2.199 s and more may find its gate closed by accident, for one round trip at most;
+//! * the times of RACK and TLP have the parameters of the recovery policy `rack-tlp`, and are set with them; its `rto`
+//!   is for the time before the first answer, `rto_min` for that after it;
 //! * ten parameters are constants, to leave some for people: additive increase, decreases and smoothing are what
 //!   everybody uses, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
@@ -57,7 +59,9 @@ use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{
     AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks,
 };
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamOwner, ParamSpec, Params};
+
+use crate::recovery::rack_tlp::{PROBE, REORDER};
 
 pub use state::Swift;
 use state::{Flow, WINDOW_MAX, WINDOW_ONE};
@@ -70,11 +74,15 @@ const INITIAL_WINDOW: usize = 4;
 const MAXIMUM_WINDOW: usize = 5;
 const RX_TARGET: usize = 6;
 const RTO_MIN: usize = 7;
-const TLP_FACTOR: usize = 8;
-const PLB_ROUNDS: usize = 9;
-const PRR_TIMEOUTS: usize = 10;
-const WINDOW_MIN: usize = 11;
-const ALPHA: usize = 12;
+const PLB_ROUNDS: usize = 8;
+const PRR_TIMEOUTS: usize = 9;
+const WINDOW_MIN: usize = 10;
+const ALPHA: usize = 11;
+const REORDER_PERCENT: usize = 12;
+const REORDER_MIN: usize = 13;
+const PROBE_PERCENT: usize = 14;
+const PROBE_EXTRA: usize = 15;
+const PROBE_MIN: usize = 16;
 
 /// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
 const TIME_MAX: Duration = Duration::from_ms(100);
@@ -101,11 +109,15 @@ impl Control for Swift {
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
         ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it"),
         time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip"),
-        ParamSpec::count("tlp_factor", 2_000, 1_000, 16_000, "tail loss probe after so many thousandths of the rtt"),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never"),
         ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never"),
         ParamSpec::count("window_min", fabric::FCWND_MIN as u64, 1, 65_536, "fcwnd at least, in 1/1024 of a packet"),
         ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)"),
+        REORDER[0].owned_by(ParamOwner::Recovery),
+        REORDER[1].owned_by(ParamOwner::Recovery),
+        PROBE[0].owned_by(ParamOwner::Both),
+        PROBE[1].owned_by(ParamOwner::Both),
+        PROBE[2].owned_by(ParamOwner::Both),
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -217,14 +229,14 @@ impl Swift {
         let total = self.of_all(self.others(index).and(&flow));
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
-        let before = timers::before(&report.in_force);
+        let (waits, before) = (timers::Waits::of(params), timers::before(&report.in_force));
         FlowActions {
             fcwnd: cwnd(flow.fcwnd),
             ncwnd: nic.packets as u16,
             gap,
-            rto: timers::rto(total.srtt, gap, ticks(params, RTO_MIN), before),
-            rack: timers::rack(outcome.rtt, flow.srtt, before),
-            tlp: timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32, before),
+            rto: waits.rto(total.srtt, gap, before),
+            rack: waits.rack(outcome.rtt, flow.srtt, before),
+            tlp: waits.tlp(total.srtt, before),
             repath: outcome.repath,
             alpha_requests: Alpha::code(alphas.requests()),
             alpha_responses: Alpha::code(alphas.responses()),
@@ -322,7 +334,7 @@ fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
     Ticks::new(base + hops * hop + scaling::extra(fcwnd, range))
 }
 
-/// Parameter `index`, a time of at most [`TIME_MAX`], in ticks.
+/// Parameter `index`, a time of at most 2 s, in ticks.
 #[inline(always)]
 const fn ticks(params: &Params, index: usize) -> u32 {
     ((params.get(index) + (1 << 16)) >> 17) as u32

@@ -22,7 +22,7 @@
 //! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more
 //! than one probe may follow a flight, each after twice the wait of the one before (the window sees to that) and
 //! none later than the timeout, for a probe that is lost must not leave the rest to it. The adaptive engine may
-//! replace all three times (F-15).
+//! replace all three times (F-15); Swift there computes them by the same parameters ([`REORDER`], [`PROBE`]).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange, Time};
@@ -43,6 +43,27 @@ pub struct RackTlp {
     srtt_ps: u64,
 }
 
+/// How long after its turn a packet may come: a share of the round trip, and the least.
+pub(crate) const REORDER: [ParamSpec; 2] = [
+    ParamSpec::count("reorder_percent", 25, 0, 400, "reordering window in percent of the round trip (RFC 8985)"),
+    span("reorder_min", Duration::ZERO, "reordering window at least"),
+];
+
+/// How long after the last packet a probe leaves: a share of the round trip, what is added, and the least.
+pub(crate) const PROBE: [ParamSpec; 3] = [
+    ParamSpec::count("probe_percent", 200, 100, 1_600, "probe after this, in percent of the round trip (RFC 8985)"),
+    ParamSpec {
+        min: Duration::from_ns(1).as_ps(),
+        ..span("probe_extra", Duration::from_us(8), "plus the receiver's coalescing time")
+    },
+    span("probe_min", Duration::ZERO, "probe after this at the earliest"),
+];
+
+/// A time that fits the 24 bits of an adaptive engine's.
+const fn span(name: &'static str, default: Duration, help: &'static str) -> ParamSpec {
+    ParamSpec { max: Duration::from_secs(2).as_ps(), ..ParamSpec::duration(name, default, help) }
+}
+
 const RTO: usize = 0;
 const REORDER_PERCENT: usize = 1;
 const REORDER_MIN: usize = 2;
@@ -61,14 +82,11 @@ impl Recovery for RackTlp {
             min: Duration::from_us(1).as_ps(),
             ..ParamSpec::duration("rto", Duration::from_ms(1), "timeout until the adaptive engine says another")
         },
-        ParamSpec::count("reorder_percent", 25, 0, 400, "reordering window in percent of the round trip (RFC 8985)"),
-        ParamSpec::duration("reorder_min", Duration::ZERO, "reordering window at least"),
-        ParamSpec::count("probe_percent", 200, 100, 1_000, "probe after this, in percent of the round trip (RFC 8985)"),
-        ParamSpec {
-            min: Duration::from_ns(1).as_ps(),
-            ..ParamSpec::duration("probe_extra", Duration::from_us(8), "plus the receiver's coalescing time")
-        },
-        ParamSpec::duration("probe_min", Duration::ZERO, "probe after this at the earliest"),
+        REORDER[0],
+        REORDER[1],
+        PROBE[0],
+        PROBE[1],
+        PROBE[2],
     ];
     const GAP_IS_LOSS: bool = false;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;

@@ -13,9 +13,9 @@ use rnic_policy::control::report::{Gap, Ticks};
 
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
-use super::{Answer, INCREASE, RTO_MIN, RX_TARGET, Ready, Swift, TLP_FACTOR};
+use super::{Answer, INCREASE, RX_TARGET, Ready, Swift};
 use super::timers::{self, UNMEASURED};
-use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay, ticks};
+use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay};
 
 type Lanes = [u32; LANES];
 
@@ -82,7 +82,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         prepared.target[lane] = target_delay(fcwnd, acks.hops[lane], params);
     }
     prepared.divide(&kept, acks, params);
-    let mut totals = AllTotals::default();
+    let (mut totals, waits) = (AllTotals::default(), timers::Waits::of(params));
     for lane in 0..LANES {
         let (mut flow, mut nic) = (kept.flow(lane), kept.nic(lane));
         let (answer, ready) = (answer(acks, lane), prepared.ready(lane));
@@ -93,8 +93,8 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         let alphas = alphas.for_windows(total.fcwnd, nic.packets, params);
         answers.fcwnd[lane] = flow.fcwnd;
         answers.ncwnd[lane] = nic.packets;
-        answers.rack[lane] = timers::rack(answer.rtt, flow.srtt, UNMEASURED);
-        answers.tlp[lane] = timers::tlp(total.srtt, params.get(TLP_FACTOR) as u32, UNMEASURED);
+        answers.rack[lane] = waits.rack(answer.rtt, flow.srtt, UNMEASURED);
+        answers.tlp[lane] = waits.tlp(total.srtt, UNMEASURED);
         answers.repath[lane] = repath.into();
         answers.alpha_requests[lane] = alphas.requests();
         answers.alpha_responses[lane] = alphas.responses();
@@ -106,7 +106,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
     }
     for lane in 0..LANES {
         let gap = Gap::slots(answers.gap[lane].into());
-        answers.rto[lane] = timers::rto(totals.srtt[lane], gap, ticks(params, RTO_MIN), UNMEASURED);
+        answers.rto[lane] = waits.rto(totals.srtt[lane], gap, UNMEASURED);
     }
     done &= set;
     for lane in 0..LANES {

@@ -301,6 +301,35 @@ fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
     assert_eq!(packets(&driver.last), 48.0);
 }
 
+/// Once a round trip was measured, 100 ticks here, RACK's and TLP's times are Swift's: by `rack-tlp`'s options.
+#[test]
+fn f15_times_of_rack_and_tlp_go_by_the_options_of_recovery() {
+    let times = |options: &[(&str, &str)]| {
+        let mut driver = Driver::new(options);
+        assert_eq!([driver.last.rack, driver.last.tlp], [timers::UNMEASURED; 2], "{options:?}: nothing was measured");
+        driver.ack(500, 1, 100);
+        [driver.last.rack, driver.last.tlp].map(Ticks::get)
+    };
+    assert_eq!(times(&[]), [125, 261], "rtt + rtt/4; 2 rtt + 8 us");
+    assert_eq!(times(&[("reorder_percent", "0")]), [100, 261]);
+    assert_eq!(times(&[("reorder_percent", "301")]), [401, 261]);
+    assert_eq!(times(&[("reorder_min", "20us")]), [100 + 153, 261], "20 us are 152.6 ticks");
+    assert_eq!(times(&[("reorder_min", "3us")]), [125, 261], "a quarter of the round trip is more");
+    assert_eq!(times(&[("probe_percent", "150")]), [125, 150 + 61]);
+    assert_eq!(times(&[("probe_extra", "1ns")]), [125, 200]);
+    assert_eq!(times(&[("probe_min", "100us")]), [125, 763]);
+    assert_eq!(times(&[("probe_min", "10us")]), [125, 261], "it would be later anyway");
+}
+
+/// The longest round trip with the largest of all parameters stays within 24 bits.
+#[test]
+fn no_time_wraps() {
+    let large = [("reorder_percent", "400"), ("probe_percent", "1600"), ("probe_extra", "2s")];
+    let driver = Driver::new(&large);
+    let (waits, longest) = (timers::Waits::of(&driver.params), Ticks::new(Ticks::MAX.get() / 2));
+    assert_eq!([waits.rack(longest, Ticks::MAX, longest), waits.tlp(Ticks::MAX, longest)], [Ticks::MAX; 2]);
+}
+
 #[test]
 fn f23_every_result_comes_with_every_answer() {
     let mut driver = Driver::new(&[]);
@@ -409,7 +438,8 @@ fn probe9_eight_flows_are_paced_by_what_all_eight_may_send() {
         assert!(all.iter().all(|window| *window == cwnd(fabric::FCWND_MIN)), "{all:?}");
         let sum: u64 = all.iter().map(|window| window.fixed() >> 6).sum();
         assert_eq!(driver.last.gap, timers::gap(sum as u32, Ticks::new(10_000)), "{flows}");
-        assert_eq!(driver.last.rto, timers::rto(Ticks::new(10_000), driver.last.gap, 0, Ticks::ZERO), "{flows}");
+        let waits = timers::Waits::of(&driver.params);
+        assert_eq!(driver.last.rto, waits.rto(Ticks::new(10_000), driver.last.gap, Ticks::ZERO), "{flows}");
         driver.last.gap.ticks()
     };
     let gaps = [1, 2, 4, 8].map(gap_of);

@@ -3,25 +3,23 @@
 //! Source: specification 10.3.4 and 10.3.5; paper, sections 4.1 and 4.2 and table 3 (which asks for RACK's and TLP's
 //! times, that the specification does not have). RACK: what was sent so long ago that the newest round
 //! trip and a quarter of the smoothed one have passed is lost. TLP: two smoothed round trips, and the time for which a
-//! receiver may hold an acknowledgement back.
+//! receiver may hold an acknowledgement back. A quarter, two and that time are parameters ([`Waits`]).
 //!
 //! Rounding: the smoothed round trip is kept in whole ticks and stops within two of a constant one (262 ns).
 
 use core::hint::select_unpredictable;
 
+use rnic_policy::Params;
 use rnic_policy::control::report::{Gap, InForce, Ticks};
 
 use super::state::WINDOW_ONE;
+use super::{PROBE_EXTRA, PROBE_MIN, PROBE_PERCENT, REORDER_MIN, REORDER_PERCENT, RTO_MIN, ticks};
 
 /// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
 pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
 
 /// Retransmission timeout in smoothed round trips.
 const RTO_FACTOR: u32 = 2;
-/// How long a receiver coalesces acknowledgements: 8 us.
-const ACK_COALESCING: u32 = 61;
-/// `tlp_factor` is given in thousandths.
-const WHOLE: u32 = 1_000;
 
 /// Whether a round trip has passed since `marker`. Always, before one was measured.
 #[inline(always)]
@@ -54,17 +52,62 @@ pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     Gap::of_ticks((u64::from(srtt.get()) * (u64::from(WINDOW_ONE) - fcwnd)).div_ceil(fcwnd))
 }
 
-/// The retransmission timeout: no less than `least`; `before` as long as nothing was measured.
-#[inline(always)]
-pub(super) fn rto(srtt: Ticks, gap: Gap, least: u32, before: Ticks) -> Ticks {
-    // 25 bits and 23.
-    let span = (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(least).max(1).min(Ticks::MAX.get());
-    measured(srtt, span, before)
+/// What timeouts are computed with; times in ticks.
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    rto_min: u32,
+    reorder_percent: u32,
+    reorder_min: u32,
+    probe_percent: u32,
+    probe_extra: u32,
+    probe_min: u32,
 }
 
-/// `span`, once there was a sample.
+impl Waits {
+    #[inline(always)]
+    pub(super) fn of(params: &Params) -> Self {
+        Self {
+            rto_min: ticks(params, RTO_MIN),
+            reorder_percent: params.get(REORDER_PERCENT) as u32,
+            reorder_min: ticks(params, REORDER_MIN),
+            probe_percent: params.get(PROBE_PERCENT) as u32,
+            probe_extra: ticks(params, PROBE_EXTRA),
+            probe_min: ticks(params, PROBE_MIN),
+        }
+    }
+
+    /// The retransmission timeout; `before` as long as nothing was measured.
+    #[inline(always)]
+    pub(super) fn rto(self, srtt: Ticks, gap: Gap, before: Ticks) -> Ticks {
+        // 25 bits and 23.
+        measured(srtt, (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(self.rto_min), before)
+    }
+
+    /// RACK's timeout of a flow whose newest round trip is `rtt`.
+    #[inline(always)]
+    pub(super) fn rack(self, rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
+        measured(srtt, rtt.get() + percent(srtt, self.reorder_percent).max(self.reorder_min), before)
+    }
+
+    /// The time of inactivity after which a probe is sent.
+    #[inline(always)]
+    pub(super) fn tlp(self, srtt: Ticks, before: Ticks) -> Ticks {
+        let span = percent(srtt, self.probe_percent) + self.probe_extra;
+        measured(srtt, span.max(self.probe_min), before)
+    }
+}
+
+/// `share` percent of `srtt`, rounded up: 28 bits, as shares are 1600 at most.
+#[inline(always)]
+fn percent(srtt: Ticks, share: u32) -> u32 {
+    let (whole, rest) = (srtt.get() / 100, srtt.get() % 100);
+    whole * share + (rest * share).div_ceil(100)
+}
+
+/// `span` as a timeout, once there was a sample.
 #[inline(always)]
 fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
+    let span = span.max(1).min(Ticks::MAX.get());
     Ticks::new(select_unpredictable(srtt == Ticks::ZERO, before.get(), span))
 }
 
@@ -72,19 +115,4 @@ fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
 #[inline(always)]
 pub(super) fn before(in_force: &InForce) -> Ticks {
     if in_force.rto == Ticks::ZERO { UNMEASURED } else { in_force.rto }
-}
-
-/// RACK's timeout of a flow whose newest round trip is `rtt`.
-#[inline(always)]
-pub(super) fn rack(rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
-    // A round trip is less than half of the circle, so this is less than all of it.
-    measured(srtt, rtt.get() + srtt.get().div_ceil(4), before)
-}
-
-/// The time of inactivity after which a probe is sent.
-#[inline(always)]
-pub(super) fn tlp(srtt: Ticks, factor: u32, before: Ticks) -> Ticks {
-    // srtt * factor / 1000 in 32 bits: the factor is 16,000 at most.
-    let (whole, rest) = (srtt.get() / WHOLE, srtt.get() % WHOLE);
-    measured(srtt, (whole * factor + rest * factor / WHOLE + ACK_COALESCING).min(Ticks::MAX.get()), before)
 }
