@@ -44,6 +44,17 @@ pub enum ResourceError {
     /// The number is taken.
     #[error("queue pair number {0:#x} is in use or reserved")]
     NumberTaken(u32),
+    /// What Falcon's queue pairs of a NIC share has one size.
+    #[error(
+        "transport option resources = {asked}, but this NIC has resources = {has} from its first Falcon queue pair: \
+         give all of them the same, or give it to the first alone"
+    )]
+    FalconResources {
+        /// What was asked for, in percent.
+        asked: u32,
+        /// What there is, in percent.
+        has: u32,
+    },
     /// An identifier names nothing.
     #[error("no such {0}")]
     Unknown(&'static str),

@@ -12,5 +12,8 @@ mod errors;
 #[path = "falcon/hostile.rs"]
 mod hostile;
 
+#[path = "falcon/resources.rs"]
+mod resources;
+
 #[path = "falcon/room.rs"]
 mod room;

@@ -10,6 +10,7 @@ use rnic_policy::{FalconIsolation, FalconShape, Profile};
 use crate::adaptive::{AdaptiveEngine, Placement};
 use crate::delivery::{DeliveryConfig, OutOfWindowRule};
 use crate::resources::threshold::Isolation;
+use crate::resources::zone::Zones;
 use crate::resources::{Amount, ResourceConfig};
 
 impl DeliveryConfig {
@@ -44,6 +45,33 @@ impl Isolation {
         }
     }
 }
+
+impl ResourceConfig {
+    /// Those of a NIC whose first connection has this `shape`: the public simulator's, larger or smaller.
+    pub fn of(shape: &FalconShape) -> Self {
+        let whole = Self::GBPS_200;
+        let part = |count: u32| (u64::from(count) * u64::from(shape.resources_percent) / 100).max(1) as u32;
+        let scaled = |amount: Amount, least: Amount| Amount {
+            packets: part(amount.packets).max(least.packets),
+            buffers: part(amount.buffers).max(least.buffers),
+        };
+        // Of each part there must be enough for a transaction of any length, and of those for requests from the
+        // network, two: one at the head of its line while another is there.
+        let largest = |unit: u32| Amount { packets: 2, buffers: 2 * LENGTH_MAX.div_ceil(unit) };
+        let [request_tx, data_tx, response_rx, request_rx] = whole.capacity;
+        let (tx, rx) = (largest(whole.units.tx), largest(whole.units.rx));
+        let capacity = [scaled(request_tx, tx), scaled(data_tx, tx), scaled(response_rx, rx), scaled(request_rx, rx)];
+        // Half of what was added to reach the least is for heads of lines.
+        let green = Amount {
+            packets: part(whole.zones.green.packets).min(capacity[3].packets - 1).max(1),
+            buffers: part(whole.zones.green.buffers).min(capacity[3].buffers - rx.buffers / 2).max(1),
+        };
+        Self { capacity, zones: Zones { green, ..whole.zones }, ..whole }
+    }
+}
+
+/// Bytes of a transaction at most: the largest MTU and its headers.
+const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;
 
 impl AdaptiveEngine {
     /// The engine of a NIC for the connections of `profile`, whose Falcon has this `shape`.

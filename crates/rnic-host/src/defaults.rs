@@ -98,7 +98,7 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
         };
         if wanted && !given(option) {
             let transport = profile.name;
-            profile.set(option, value).map_err(|source| SelectError::Option { transport, source })?;
+            profile.set_default(option, value).map_err(|source| SelectError::Option { transport, source })?;
         }
     }
     profile.check()?;

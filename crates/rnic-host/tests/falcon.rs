@@ -142,6 +142,35 @@ fn ends_that_differ_do_not_connect() {
     }
 }
 
+/// A NIC has its resources from its first queue pair; one that wants others hears of both, at either end.
+#[test]
+fn other_resources_than_those_of_the_nic_are_refused() {
+    let mut left = side("left", None, Impairment::default());
+    let mut right = side("right", None, Impairment::default());
+    right.nic.listen(PORT, 8).expect("a free service");
+    let small: &[(&str, &str)] = &[("resources", "200")];
+    let (from, to) = (config(&left, small), config(&right, small));
+    common::connect(&mut left, &mut right, &from, &to);
+    // Who chose none takes what there is, whatever this room's default.
+    let (from, to) = (config(&left, &[]), config(&right, &[]));
+    common::connect(&mut left, &mut right, &from, &to);
+
+    let says = |error: &str| {
+        let both = error.contains("resources = 300") && error.contains("resources = 200");
+        assert!(both && error.lines().count() == 1, "{error}");
+    };
+    let large = config(&left, &[("resources", "300")]);
+    let error = left.nic.start_connect(right.addr(), PORT, &large).expect_err("it would be ignored");
+    says(&error.to_string());
+    left.nic.start_connect(right.addr(), PORT, &from).expect("a way to the other side");
+    let large = config(&right, &[("resources", "300")]);
+    let error = drive(&mut left, &mut right, |_, right| match right.event()? {
+        ConnectionEvent::Requested(request) => Some(right.nic.accept(request.id, &large).err()),
+        _ => None,
+    });
+    says(&error.expect("the other end has refused").to_string());
+}
+
 /// Ends with different secrets connect, for the secret is never sent, and then nothing is believed.
 #[test]
 fn another_secret_opens_nothing() {

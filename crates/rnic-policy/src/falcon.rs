@@ -67,6 +67,8 @@ pub struct FalconShape {
     pub isolation_packets: u32,
     /// The NIC's resources, in percent of those of the public simulator's NIC of 200 Gbit/s.
     pub resources_percent: u32,
+    /// Somebody chose that. Otherwise a queue pair takes what its NIC has from the one before.
+    pub resources_given: bool,
     /// A receiver acknowledges after so many packets of a flow.
     pub coalesce_count: u32,
     /// Or so long after the first of them.
@@ -91,6 +93,7 @@ impl FalconShape {
         isolation: FalconIsolation::Dynamic,
         isolation_packets: 64,
         resources_percent: 100,
+        resources_given: false,
         coalesce_count: 10,
         coalesce_timeout: Duration::from_us(8),
         fae_interface: Duration::ZERO,
@@ -142,7 +145,7 @@ impl FalconShape {
                     [FalconIsolation::None, FalconIsolation::Static, FalconIsolation::Dynamic][value as usize];
             }
             "isolation_packets" => self.isolation_packets = value as u32,
-            "resources" => self.resources_percent = value as u32,
+            "resources" => (self.resources_percent, self.resources_given) = (value as u32, true),
             "coalesce_count" => self.coalesce_count = value as u32,
             "coalesce_timeout" => self.coalesce_timeout = Duration::from_ps(value),
             "fae_interface" => self.fae_interface = Duration::from_ps(value),
@@ -166,7 +169,7 @@ pub const FALCON_PARAMS: &[ParamSpec] = &[
     ParamSpec::count("outstanding", 256, 4, 4_096, "transactions under way, rounded up to a power of two"),
     ParamSpec::choice("isolation", &["none", "static", "dynamic"], 2, "of connections from each other (Falcon 4.6)"),
     ParamSpec::count("isolation_packets", 64, 1, 1 << 16, "with isolation=static: what a connection may hold"),
-    ParamSpec::count("resources", 100, 1, 10_000, "of a NIC, in percent of one of 200 Gbit/s"),
+    ParamSpec::count("resources", 100, 1, 10_000, "of the NIC, in percent of one of 200 Gbit/s; one value a NIC"),
     ParamSpec::count("coalesce_count", 10, 1, 1_024, "packets of a flow that share an acknowledgement"),
     ParamSpec::duration("coalesce_timeout", Duration::from_us(8), "for which an acknowledgement waits for more"),
     ParamSpec::duration("fae_interface", Duration::ZERO, "to the adaptive engine and back (hardware: 234ns)"),

@@ -283,6 +283,19 @@ impl Profile {
         Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
     }
 
+    /// As [`Profile::set`], where nobody has chosen the value: a default of whoever runs the transport.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        let given = self.protocol.falcon().is_some_and(|shape| shape.resources_given);
+        self.set(name, text)?;
+        if let Protocol::Falcon(shape) = &mut self.protocol {
+            shape.resources_given = given;
+        }
+        Ok(())
+    }
+
     /// Whether who sets the option called as `spec`, of the control policy, sets that of the control policy.
     fn is_set_in_control(&self, spec: &ParamSpec) -> bool {
         match spec.owner {

@@ -182,13 +182,18 @@ impl Engine {
     /// Makes a queue pair, in state `Reset`; answers its number.
     ///
     /// # Errors
-    /// When a size is out of range, something it refers to does not exist, or the number is taken.
+    /// When a size is out of range, something it refers to does not exist, or the number is taken; when its transport
+    /// was given other resources than Falcon's queue pairs of this engine have.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.check_pd(attributes.pd)?;
         size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
         size("receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
         size("send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
         size("receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
+        let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
+        if let (Some(shape), Some(nic)) = (falcon, &self.core.falcon) {
+            nic.check(shape)?;
+        }
         let mut attributes = attributes.clone();
         let lives = |cq: CqId| self.core.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
         if !lives(attributes.send_cq) || !lives(attributes.recv_cq) {
@@ -202,18 +207,18 @@ impl Engine {
             attributes.max_recv_sge = srq.sge_limit() as u32;
             srq.users += 1;
         }
-        if let Some(shape) = attributes.transport.falcon()
-            && attributes.service == Service::ReliableConnection
-        {
-            self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape)));
-        }
         let watch = &mut self.core.watch;
         let number = self.qps.insert(attributes.number, |number, slot| {
             watch.start(slot);
             Qp::new(number, slot, &attributes)
         });
         match number {
-            Ok(_) => self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1),
+            Ok(_) => {
+                self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
+                if let Some(shape) = falcon {
+                    self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape)));
+                }
+            }
             Err(_) => self.release_srq(attributes.srq),
         }
         number

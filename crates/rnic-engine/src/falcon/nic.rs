@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rnic_base::{BitRate, Time};
 use rnic_falcon::adaptive::AdaptiveEngine;
 use rnic_falcon::delivery::Wheel;
-use rnic_falcon::resources::zone::Zones;
-use rnic_falcon::resources::{Amount, ResourceConfig, Resources};
+use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_policy::FalconShape;
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp, UlpProtocol, WindowBases};
@@ -14,6 +13,7 @@ use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp
 use crate::PeerId;
 use crate::dma::Dma;
 use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
+use crate::error::ResourceError;
 use crate::fifo::Fifo;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
@@ -28,6 +28,8 @@ pub(crate) const SLOT: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(super) resources: Resources,
+    /// How many those are: [`FalconShape::resources_percent`] of who made this.
+    resources_percent: u32,
     /// One for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that can send, those that waited for resources marked.
@@ -71,7 +73,8 @@ const BLANK: FalconTransmit = FalconTransmit {
 impl Nic {
     pub(crate) fn new(shape: &FalconShape) -> Self {
         Self {
-            resources: Resources::new(resources_of(shape)),
+            resources: Resources::new(ResourceConfig::of(shape)),
+            resources_percent: shape.resources_percent,
             adaptives: Vec::new(),
             ready: Fifo::new(0),
             waiting: Fifo::new(0),
@@ -80,6 +83,12 @@ impl Nic {
             out: BLANK,
             armed: Deadline::NEVER,
         }
+    }
+
+    /// Whether a queue pair with this `shape` can do with what there is. One whose resources nobody chose can.
+    pub(crate) fn check(&self, shape: &FalconShape) -> Result<(), ResourceError> {
+        let (has, asked) = (self.resources_percent, shape.resources_percent);
+        if shape.resources_given && asked != has { Err(ResourceError::FalconResources { asked, has }) } else { Ok(()) }
     }
 
     /// Bytes of payload that are on their way into the host's memory.
@@ -186,30 +195,5 @@ pub(super) const fn slot_of(entry: u32) -> u32 {
     entry & !WAITED
 }
 
-/// The public simulator's NIC, larger or smaller.
-fn resources_of(shape: &FalconShape) -> ResourceConfig {
-    let whole = ResourceConfig::GBPS_200;
-    let part = |count: u32| (u64::from(count) * u64::from(shape.resources_percent) / 100).max(1) as u32;
-    let scaled = |amount: Amount, least: Amount| Amount {
-        packets: part(amount.packets).max(least.packets),
-        buffers: part(amount.buffers).max(least.buffers),
-    };
-    // Of each part there must be enough for a transaction of any length, and of those for requests from the network,
-    // two: one at the head of its line while another is there.
-    let largest = |unit: u32| Amount { packets: 2, buffers: 2 * LENGTH_MAX.div_ceil(unit) };
-    let [request_tx, data_tx, response_rx, request_rx] = whole.capacity;
-    let (tx, rx) = (largest(whole.units.tx), largest(whole.units.rx));
-    let capacity = [scaled(request_tx, tx), scaled(data_tx, tx), scaled(response_rx, rx), scaled(request_rx, rx)];
-    // Half of what was added to reach the least is for heads of lines.
-    let green = Amount {
-        packets: part(whole.zones.green.packets).min(capacity[3].packets - 1).max(1),
-        buffers: part(whole.zones.green.buffers).min(capacity[3].buffers - rx.buffers / 2).max(1),
-    };
-    ResourceConfig { capacity, zones: Zones { green, ..whole.zones }, ..whole }
-}
-
 /// Queue pairs that a wheel has room for at first.
 const WHEEL_FIRST: usize = 16;
-
-/// Bytes of a transaction at most: the largest MTU and its headers.
-const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;

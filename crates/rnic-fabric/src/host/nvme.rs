@@ -172,7 +172,7 @@ impl NvmeParts<'_> {
         let shape = self.profile.protocol.falcon().expect("the plan was checked");
         let adaptive = AdaptiveEngine::of(self.profile, shape, self.line_rate, UNIT);
         let mut adaptive = adaptive.expect("the profile was checked");
-        let resources = Resources::new(ResourceConfig::GBPS_200);
+        let resources = Resources::new(ResourceConfig::of(shape));
         let random = || self.streams.stream(&format!("workload/nvme/host-{host}"));
         let (role, load, peers) = if let Some(client) = plan.client(host) {
             (

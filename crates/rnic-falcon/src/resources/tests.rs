@@ -13,6 +13,20 @@ const TINY: ResourceConfig = ResourceConfig {
     units: cost::Units { tx: 64, rx: 256 },
 };
 
+/// The option `resources`: a hundred per cent is the public simulator's NIC, and the least still moves any transaction.
+#[test]
+fn f31_resources_of_a_nic_are_so_many_percent() {
+    let of = |resources_percent| ResourceConfig::of(&FalconShape { resources_percent, ..FalconShape::DEFAULT });
+    assert_eq!(of(100), ResourceConfig::GBPS_200);
+    assert_eq!(of(1_000).capacity[0], Amount { packets: 57_750, buffers: 57_750 });
+    let (least, largest) = (of(1), rnic_base::limits::MTU_MAX);
+    let arrived = least.units.arrived_push(largest);
+    for part in Part::ALL {
+        assert!(least.capacity[part as usize].covers(Amount { packets: 2, buffers: 2 }), "{part:?}");
+    }
+    assert!(least.capacity[Part::RequestRx as usize].buffers >= 2 * arrived.buffers);
+}
+
 /// F-31: transactions hold contexts and buffers, as many as the specification's tables say.
 #[test]
 fn f31_costs_are_those_of_the_tables() {

@@ -383,7 +383,8 @@ impl Nic {
         };
         let equal = |known: &&Arc<Transport>| {
             let known = known.profile();
-            parts(known) == parts(profile) && values(known) == values(profile)
+            // Whether a value was chosen, too: the protocol knows that of its own.
+            parts(known) == parts(profile) && known.protocol == profile.protocol && values(known) == values(profile)
         };
         if let Some(known) = self.transports.iter().find(equal) {
             return Ok(Arc::clone(known));

@@ -1,0 +1,89 @@
+//! What the queue pairs of a NIC share has one size: who asks for another is refused, not ignored.
+
+use std::sync::Arc;
+
+use rnic_engine::*;
+
+use crate::common::{DELIVERED, Pair, Setup};
+
+fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
+    let side = &pair.ends[0];
+    QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq: side.srq,
+        max_send_wr: 4,
+        max_recv_wr: 4,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        signal_all: true,
+        service: Service::ReliableConnection,
+        transport: Setup::new(options).transport,
+        number: None,
+    }
+}
+
+/// Makes a queue pair with `options` beside one with `first`.
+fn beside(first: &[(&str, &str)], options: &[(&str, &str)]) -> Result<(), ResourceError> {
+    let mut pair = Pair::new(&Setup::new(first), |_| DELIVERED);
+    let attributes = attributes(&pair, options);
+    pair.ends[0].engine.create_qp(&attributes).map(|_| ())
+}
+
+#[test]
+fn other_resources_than_those_of_the_nic_are_refused_in_one_line() {
+    for (first, has) in [(&[("resources", "50")][..], 50), (&[], 100)] {
+        let error = beside(first, &[("resources", "60")]).expect_err("they are not what the NIC has");
+        assert_eq!(error, ResourceError::FalconResources { asked: 60, has });
+        let text = error.to_string();
+        let says = [format!("resources = {has} "), "resources = 60,".to_owned(), "the same".to_owned()];
+        assert!(says.iter().all(|says| text.contains(says)) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn the_same_resources_or_none_are_what_the_nic_has() {
+    for first in [&[("resources", "50")][..], &[("resources", "50"), ("flows", "2")]] {
+        assert_eq!(beside(first, &[("resources", "50"), ("ordering", "weak")]), Ok(()));
+        assert_eq!(beside(first, &[("ordering", "weak")]), Ok(()), "nobody chose any");
+    }
+    assert_eq!(beside(&[], &[("resources", "100")]), Ok(()), "as they are by default");
+}
+
+#[test]
+fn queue_pairs_without_connections_have_no_part_in_it() {
+    let mut pair = Pair::new(&Setup::new(&[("resources", "50")]), |_| DELIVERED);
+    let service = Service::UnreliableDatagram;
+    let attributes = QpAttributes { service, ..attributes(&pair, &[("resources", "60")]) };
+    assert!(pair.ends[0].engine.create_qp(&attributes).is_ok());
+}
+
+/// Neither a queue pair that is refused nor one that could not be made leaves anything.
+#[test]
+fn what_is_refused_leaves_nothing() {
+    let setup = Setup { srq: Some(8), ..Setup::new(&[("resources", "50")]) };
+    let mut pair = Pair::new(&setup, |_| DELIVERED);
+    let refused = attributes(&pair, &[("resources", "60")]);
+    let side = &mut pair.ends[0];
+    assert!(matches!(side.engine.create_qp(&refused), Err(ResourceError::FalconResources { .. })));
+    side.engine.destroy_qp(side.qpn).expect("the one that there is");
+    assert_eq!(side.engine.destroy_srq(side.srq.expect("one was made")), Ok(()), "nobody else uses it");
+
+    let mut engine = Engine::new(EngineConfig::default());
+    let (pd, cq) = (engine.create_pd(), engine.create_cq(16).expect("a legal size"));
+    let other = |resources: &str| QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        transport: Setup::new(&[("resources", resources)]).transport,
+        ..refused.clone()
+    };
+    let irn = Transport::new(rnic_transports::profile("irn").expect("a transport")).expect("a sound one");
+    let irn = QpAttributes { transport: Arc::new(irn), ..other("50") };
+    let number = Some(engine.create_qp(&irn).expect("legal attributes"));
+    let taken = engine.create_qp(&QpAttributes { number, ..other("50") });
+    assert!(matches!(taken, Err(ResourceError::NumberTaken(_))), "{taken:?}");
+    assert!(engine.create_qp(&other("60")).is_ok(), "it is the first of the NIC");
+}
