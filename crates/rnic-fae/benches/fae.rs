@@ -21,8 +21,9 @@ use prefetch_index::prefetch_index;
 use rnic_base::{BitRate, RandomStream, RandomStreams};
 use rnic_fae::{Erased, Event, EventRecord, Form, Processor, ProcessorConfig, Program, ResponseRecord, Typed};
 use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
-use rnic_policy::control::report::{Carried, DelaySelect, FlowReport, InForce, ReportKind, Ticks};
+use rnic_policy::control::report::{Carried, FlowReport, InForce, Ticks};
 use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, ControlView};
+use rnic_policy::kit::report;
 use rnic_policy::profile::Configured;
 use rnic_policy::{Control, FlowActions, ParamSpec, Params};
 use rnic_transports::control::swift::Swift;
@@ -121,7 +122,7 @@ impl Datapath {
             connections: u64::from(connections),
             met: 0,
             now: 0,
-            contexts: vec![(Carried::default(), in_force(first)); kept],
+            contexts: vec![(Carried::default(), first.in_force()); kept],
             events: vec![EventRecord::default(); BATCH],
             responses: vec![ResponseRecord::default(); BATCH],
         }
@@ -138,24 +139,13 @@ impl Datapath {
             let wait = self.random.below(60) as u32;
             let context = if self.contexts.len() > 1 { connection as usize } else { 0 };
             let (carried, in_force) = self.contexts[context];
+            let times = [delay - delay / 2, wait, delay / 2];
             let report = FlowReport {
-                kind: ReportKind::Acked,
-                flow: 0,
                 acked: self.random.between(1, 8) as u16,
-                t1: Ticks::new(now.wrapping_sub(delay + wait)),
-                t2: Ticks::new(now.wrapping_sub(delay / 2 + wait)),
-                t3: Ticks::new(now.wrapping_sub(delay / 2)),
-                t4: Ticks::new(now),
                 hops: 3,
                 rx_level: self.random.below(16) as u8,
-                ecn: 0,
-                csig: None,
-                occupancy: 0,
                 label: 0x1230,
-                extended: false,
-                window_drop: false,
-                delay: DelaySelect::Fabric,
-                in_force,
+                ..report(0, Ticks::new(now), times, in_force)
             };
             let event = Event { connection, first: false, queue: 0, report, carried };
             self.events[place] = EventRecord::pack(&event, true);
@@ -166,15 +156,10 @@ impl Datapath {
         if self.contexts.len() > 1 {
             for record in &self.responses {
                 let response = record.unpack();
-                self.contexts[response.connection as usize] = (response.carried, in_force(&response.actions));
+                self.contexts[response.connection as usize] = (response.carried, response.actions.in_force());
             }
         }
     }
-}
-
-fn in_force(actions: &FlowActions) -> InForce {
-    let FlowActions { fcwnd, ncwnd, gap, rto, ack_rate, .. } = *actions;
-    InForce { fcwnd, ncwnd, gap, rto, ack_rate }
 }
 
 /// Millions of events a second in the median of `batches` batches, in the best of `rounds` rounds after one that is not

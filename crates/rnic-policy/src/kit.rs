@@ -8,6 +8,9 @@
 //! rnic_policy::kit::check_recovery(&policy, 1, 10_000).expect("keeps the contract");
 //! ```
 
+//!
+//! [`report`] and [`Flows`] are for tests of a single policy: what a datapath reports, and what it makes of answers.
+
 mod control;
 mod lanes;
 mod paths;
@@ -18,6 +21,7 @@ mod schedule;
 pub use control::check_control;
 pub use paths::check_paths;
 pub use recovery::check_recovery;
+pub use reports::{Flows, report};
 pub use schedule::check_schedule;
 
 use crate::params::{ParamSpec, Params};

@@ -1,7 +1,8 @@
 //! Who enters at which occupancy, and what becomes of those who do not.
 
 use rnic_policy::control::Cwnd;
-use rnic_policy::control::report::{AckRate, Carried, DelaySelect, FlowReport, Gap, InForce, ReportKind};
+use rnic_policy::control::report::{AckRate, Carried, FlowReport, Gap, InForce};
+use rnic_policy::kit::report;
 
 use super::*;
 use crate::queue::EventQueue;
@@ -10,31 +11,9 @@ const CAPACITY: usize = 40;
 const FILTER: Filter = Filter { thresholds: [10, 20, 30], quiet: Ticks::new(1_023), packets: 512 };
 
 fn event(connection: u32, now: u32, acked: u16) -> Event {
-    let report = FlowReport {
-        kind: ReportKind::Acked,
-        flow: 0,
-        acked,
-        t1: Ticks::ZERO,
-        t2: Ticks::ZERO,
-        t3: Ticks::ZERO,
-        t4: Ticks::new(now),
-        hops: 0,
-        rx_level: 0,
-        ecn: 0,
-        csig: None,
-        occupancy: 0,
-        label: 0,
-        extended: false,
-        window_drop: false,
-        delay: DelaySelect::Fabric,
-        in_force: InForce {
-            fcwnd: Cwnd::packets(32),
-            ncwnd: 64,
-            gap: Gap::NONE,
-            rto: Ticks::MAX,
-            ack_rate: AckRate::ALL,
-        },
-    };
+    let (fcwnd, rto) = (Cwnd::packets(32), Ticks::MAX);
+    let in_force = InForce { fcwnd, ncwnd: 64, gap: Gap::NONE, rto, ack_rate: AckRate::ALL };
+    let report = FlowReport { acked, ..report(0, Ticks::new(now), [0; 3], in_force) };
     Event { connection, first: false, queue: 0, report, carried: Carried::default() }
 }
 

@@ -356,6 +356,15 @@ pub struct FlowActions {
     pub ack_rate: AckRate,
 }
 
+impl FlowActions {
+    /// What is in force where that was done.
+    #[inline]
+    pub const fn in_force(&self) -> InForce {
+        let Self { fcwnd, ncwnd, gap, rto, ack_rate, .. } = *self;
+        InForce { fcwnd, ncwnd, gap, rto, ack_rate }
+    }
+}
+
 /// What of a controller's state travels in events and responses, so that whoever runs it needs no memory of the
 /// connection: the fields that the specification names. What is in force comes beside it ([`InForce`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

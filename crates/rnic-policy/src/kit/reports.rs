@@ -48,7 +48,7 @@ pub(super) struct Run<'a> {
     pub(super) state: PolicyState,
     twin: PolicyState,
     carried: Option<Carried>,
-    in_force: Vec<InForce>,
+    in_force: Flows,
     ecn: u16,
 }
 
@@ -58,8 +58,7 @@ impl<'a> Run<'a> {
         let (mut state, first) = (policy.start)(params, &view);
         let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
         check_flow(&flow)?;
-        let share = Cwnd::from_fixed((flow.fcwnd.fixed() / flows).max(1 << 6));
-        let in_force = vec![in_force(&FlowActions { fcwnd: share, ..flow }); flows as usize];
+        let in_force = Flows::new(&flow, flows as usize);
         let carried = (policy.carry)(&mut state).filter(|_| flows == 1);
         Ok(Self { policy, params, view, state, twin: state, carried, in_force, ecn: 0 })
     }
@@ -91,21 +90,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Does what was said in answer to a report on flow `index`.
+    /// See [`Flows::apply`].
     pub(super) fn apply(&mut self, index: usize, flow: &FlowActions) {
-        let shared = in_force(flow);
-        for other in &mut self.in_force {
-            *other = InForce { fcwnd: other.fcwnd, ..shared };
-        }
-        self.in_force[index].fcwnd = flow.fcwnd;
+        self.in_force.apply(index, flow);
     }
 
     pub(super) fn draw(&mut self, random: &mut RandomStream) -> FlowReport {
-        let flow = random.below(self.in_force.len() as u64) as usize;
+        let flow = random.below(self.in_force.0.len() as u64) as usize;
         let now = Ticks::at(self.view.now);
         let skew = random.below(1 << Ticks::BITS) as u32;
         let [there, wait, back] = [300, 60, 300].map(|most| random.below(most) as u32);
-        let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
+        let told = report(flow as u8, now, [there, wait, back], self.in_force.of(flow));
+        let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
         self.ecn = (self.ecn + random.below(3) as u16) & 0x3fff;
         FlowReport {
             kind: match random.below(20) {
@@ -114,12 +110,9 @@ impl<'a> Run<'a> {
                 2 => ReportKind::Retransmitted { count: random.between(1, 7) as u8, early: random.below(2) == 0 },
                 _ => ReportKind::Acked,
             },
-            flow: flow as u8,
             acked: if random.below(50) == 0 { 1_023 } else { random.below(12) as u16 },
-            t1: ago(there + wait + back),
-            t2: Ticks::new(ago(wait + back).get().wrapping_add(skew)),
-            t3: Ticks::new(ago(back).get().wrapping_add(skew)),
-            t4: now,
+            t2: ahead(told.t2),
+            t3: ahead(told.t3),
             hops: random.below(16) as u8,
             rx_level: random.below(32) as u8,
             ecn: self.ecn,
@@ -129,13 +122,61 @@ impl<'a> Run<'a> {
             extended: random.below(2) == 0,
             window_drop: random.below(10) == 0,
             delay: if random.below(4) == 0 { DelaySelect::Full } else { DelaySelect::Fabric },
-            in_force: self.in_force[flow],
+            ..told
         }
     }
 }
 
-fn in_force(flow: &FlowActions) -> InForce {
-    InForce { fcwnd: flow.fcwnd, ncwnd: flow.ncwnd, gap: flow.gap, rto: flow.rto, ack_rate: flow.ack_rate }
+/// What a datapath that does what it is told does on the flows of a connection.
+#[derive(Clone, Debug)]
+pub struct Flows(Vec<InForce>);
+
+impl Flows {
+    /// In the beginning: `count` flows share the window of `first`.
+    pub fn new(first: &FlowActions, count: usize) -> Self {
+        // Half of what a record can tell of is none.
+        let share = Cwnd::from_fixed((first.fcwnd.fixed() / count as u64).max(1 << 6));
+        Self(vec![InForce { fcwnd: share, ..first.in_force() }; count])
+    }
+
+    /// What is in force on flow `index`.
+    pub fn of(&self, index: usize) -> InForce {
+        self.0[index]
+    }
+
+    /// Does what was said in answer to a report on flow `index`: windows are a flow's, all else the connection's.
+    pub fn apply(&mut self, index: usize, actions: &FlowActions) {
+        let shared = actions.in_force();
+        for other in &mut self.0 {
+            *other = InForce { fcwnd: other.fcwnd, ..shared };
+        }
+        self.0[index].fcwnd = actions.fcwnd;
+    }
+}
+
+/// A report that an acknowledgement came in `now`, which says nothing but times: the packet took `there` ticks, its
+/// acknowledgement waited `wait`, and took `back`. Both ends have the same clock.
+pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InForce) -> FlowReport {
+    let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
+    FlowReport {
+        kind: ReportKind::Acked,
+        flow,
+        acked: 0,
+        t1: ago(there + wait + back),
+        t2: ago(wait + back),
+        t3: ago(back),
+        t4: now,
+        hops: 0,
+        rx_level: 0,
+        ecn: 0,
+        csig: None,
+        occupancy: 0,
+        label: 0,
+        extended: false,
+        window_drop: false,
+        delay: DelaySelect::Fabric,
+        in_force,
+    }
 }
 
 fn check_flow(flow: &FlowActions) -> Result<(), String> {

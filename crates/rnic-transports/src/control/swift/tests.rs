@@ -1,7 +1,8 @@
 //! Swift against its formulas, and what an observer of the mechanisms sees.
 
 use rnic_base::{BitRate, RandomStreams, Time};
-use rnic_policy::control::report::{Alpha, DelaySelect, InForce};
+use rnic_policy::control::report::{Alpha, InForce};
+use rnic_policy::kit::report;
 
 use super::*;
 
@@ -29,32 +30,9 @@ impl Driver {
 
     /// A report on flow `flow`, whose packet took `delay` ticks in the fabric and waited `wait` at the receiver.
     fn report(&self, flow: u8, kind: ReportKind, acked: u16, delay: u32, wait: u32) -> FlowReport {
-        let back = |span: u32| Ticks::new(self.now.wrapping_sub(span));
-        FlowReport {
-            kind,
-            flow,
-            acked,
-            t1: back(delay + wait),
-            t2: back(delay / 2 + wait),
-            t3: back(delay / 2),
-            t4: Ticks::new(self.now),
-            hops: 0,
-            rx_level: 0,
-            ecn: 0,
-            csig: None,
-            occupancy: 0,
-            label: 0,
-            extended: false,
-            window_drop: false,
-            delay: DelaySelect::Fabric,
-            in_force: InForce {
-                fcwnd: self.fcwnd[usize::from(flow)],
-                ncwnd: self.last.ncwnd,
-                gap: self.last.gap,
-                rto: self.last.rto,
-                ack_rate: self.last.ack_rate,
-            },
-        }
+        let in_force = InForce { fcwnd: self.fcwnd[usize::from(flow)], ..self.last.in_force() };
+        let times = [delay - delay / 2, wait, delay / 2];
+        FlowReport { kind, acked, ..report(flow, Ticks::new(self.now), times, in_force) }
     }
 
     fn tell(&mut self, report: FlowReport) -> FlowActions {
