@@ -109,6 +109,11 @@ impl Connection {
         self.delivery.repeat_acknowledgements(now)
     }
 
+    /// See [`Delivery::repeat_refusal`].
+    pub fn repeat_refusal(&mut self) -> bool {
+        self.delivery.repeat_refusal()
+    }
+
     /// See [`Transactions::submit`].
     ///
     /// # Errors

@@ -190,6 +190,12 @@ impl Delivery {
         !self.dead && self.echo.hurry_all(now)
     }
 
+    /// Says once more what was refused for good first, at once; whether anything was. The network may have lost the
+    /// NACK, and whoever hears of the connection's end before it cannot know why its requests failed.
+    pub fn repeat_refusal(&mut self) -> bool {
+        !self.dead && self.nacks.repeat_refusal()
+    }
+
     fn owe(&mut self, now: Time, flow: u8, halves: u32) {
         self.echo.owe(now, flow, halves, self.config.coalesce_count, self.config.coalesce_timeout);
     }

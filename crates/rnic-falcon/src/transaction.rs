@@ -313,6 +313,13 @@ impl Transactions {
         (!layer::is_data(context)).then(|| self.initiator.tag(self.initiator.seq_at(context.0)))
     }
 
+    /// How the oldest of those requests will end whose tag `is_wanted`, if it is known that one will fail: it was
+    /// refused, and the Resync in the place of its packet is not acknowledged yet. For whoever ends the connection
+    /// before that.
+    pub fn known_failure(&self, is_wanted: impl Fn(u64) -> bool) -> Option<Completion> {
+        self.initiator.known_failure(is_wanted)
+    }
+
     /// What came with the submission of the Pull `rsn`, as long as its data has not come.
     #[inline]
     pub fn expected_by(&self, rsn: Rsn) -> Option<u64> {

@@ -142,6 +142,39 @@ fn ends_that_differ_do_not_connect() {
     }
 }
 
+/// Whoever refuses a request may hang up at once: its peer learns why, whichever of both it hears of first.
+#[test]
+fn who_hangs_up_after_a_refusal_is_understood() {
+    type End = fn(&mut Side, &rnic_host::Connection);
+    let ends: [End; 2] =
+        [|side, to| side.nic.disconnect(to.id).expect("it is connected"), |side, to| side.nic.close(to.id)];
+    for end in ends {
+        for options in [&[][..], &[("ordering", "weak")], &[("flows", "4")]] {
+            let mut pair = pair(options, None, Impairment::default());
+            let mut remote = pair.right.region.remote(HALF);
+            remote.rkey ^= 0x1357;
+            for wr_id in 0..3 {
+                let sge = pair.left.sge(0, 5_000);
+                pair.left.post(pair.from.qpn, wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+            }
+            let (to, mut has_ended) = (pair.to.clone(), false);
+            let mut done = Vec::new();
+            pair.drive(|left, right| {
+                if right.nic.poll_event().is_some() && !std::mem::replace(&mut has_ended, true) {
+                    end(right, &to);
+                }
+                done.extend(left.completions().iter().map(|completion| (completion.wr_id, completion.status)));
+                (done.len() == 3).then_some(())
+            });
+            let flushed = [1, 2].map(|wr_id| (wr_id, WcStatus::WrFlushed));
+            assert!(
+                has_ended && done == [&[(0, WcStatus::RemoteAccess)], &flushed[..]].concat(),
+                "{options:?}: {done:?}"
+            );
+        }
+    }
+}
+
 /// A NIC has its resources from its first queue pair; one that wants others hears of both, at either end.
 #[test]
 fn other_resources_than_those_of_the_nic_are_refused() {

@@ -7,22 +7,27 @@ use crate::core::{AckKind, Control, ControlPacket};
 use crate::{QpState, Service};
 
 impl Engine {
-    /// Acknowledges once more all requests that `qpn` has executed and all responses that it has received; answers
-    /// whether there were any.
+    /// Acknowledges once more all requests that `qpn` has executed and all responses that it has received, or, when it
+    /// has failed because it refused a request, refuses that once more; answers whether there were any.
     ///
     /// A program may end a queue pair right after its last completion. If the network loses the acknowledgement that
     /// was on its way then, nobody is left who would answer the peer's retransmissions, and its last request fails
     /// although it has been executed. Whoever says the last word more than once makes that unlikely. To the peer, these
-    /// are duplicates. Those of Falcon wait for company, so without this even the first might never leave.
+    /// are duplicates. Those of Falcon wait for company, so without this even the first might never leave. Of what was
+    /// refused, whoever hears of the end first, for the refusal was lost, learns only that it was flushed.
     pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
         let Self { qps, core, .. } = self;
         let Some(qp) = qps.find_mut(qpn) else { return false };
         let talks = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
-        if !talks || qp.transport.service != Service::ReliableConnection {
+        let has_refused = qp.state == QpState::Error && qp.responder.refused.is_some();
+        if !(talks || has_refused) || qp.transport.service != Service::ReliableConnection {
             return false;
         }
         if qp.extra.falcon().is_some() {
             return qp.repeat_acks_falcon(core);
+        }
+        if has_refused {
+            return qp.repeat_refusal(core);
         }
         let responder = &qp.responder;
         // In a shared space an acknowledgement must not overtake responses: they would count as lost.

@@ -428,7 +428,11 @@ impl Engine {
     /// When the queue pair is not there.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, qps, .. } = self;
-        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.enter_error(core);
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        match qp.known_failure() {
+            Some(status) => qp.fail_head(core, status),
+            None => qp.enter_error(core),
+        }
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use super::serve::Serving;
 use super::upper::{Untouched, Verbs, handle};
 use super::{ALARMS_MAX, Link, Mapping, Nic, TIMER_ENTRIES};
 use crate::core::Core;
-use crate::qp::Qp;
+use crate::qp::{Qp, QpState};
 use crate::timer::Deadline;
 
 /// A transaction is never given up for taking long: what holds it up is either repeated until its packet's attempts are
@@ -45,12 +45,15 @@ impl Qp {
         self.wake_falcon(core);
     }
 
-    /// Acknowledges once more all that has come; whether there is any.
+    /// Acknowledges once more all that has come, or says once more why it has failed; whether there is any.
     #[cold]
     pub(crate) fn repeat_acks_falcon(&mut self, core: &mut Core) -> bool {
-        let now = core.now;
+        let (now, has_failed) = (core.now, self.state == QpState::Error);
         let link = self.extra.falcon_mut().and_then(|falcon| falcon.link.as_mut());
-        let repeats = link.is_some_and(|link| link.connection.repeat_acknowledgements(now));
+        let repeats = link.is_some_and(|link| match has_failed {
+            true => link.connection.repeat_refusal(),
+            false => link.connection.repeat_acknowledgements(now),
+        });
         if repeats {
             self.wake_falcon(core);
         }

@@ -364,6 +364,16 @@ impl Qp {
         }
     }
 
+    /// How the oldest entry of the send queue will end, if it is known that it will fail: the peer has refused it, and
+    /// has yet to acknowledge that it was heard.
+    pub(crate) fn known_failure(&self) -> Option<WcStatus> {
+        let link = self.extra.falcon()?.link.as_ref()?;
+        let head = self.requester.queue.head;
+        let is_heads = |tag: u64| untag(tag).0 == head && self.owns(head);
+        let failure = link.connection.transactions().known_failure(is_heads)?;
+        (self.requester.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
+    }
+
     /// A peer owes us data, has acknowledged all else, and has been silent for long.
     pub(super) fn watch_target(&mut self, core: &mut Core, mapping: &mut Mapping, connection: &Connection) {
         let requests = &mut mapping.requests;

@@ -52,7 +52,8 @@ impl Qp {
             return;
         }
         if self.transport.service == Service::ReliableConnection && !self.requester.queue.is_empty() {
-            return self.fail_head(core, WcStatus::RetryExceeded);
+            let status = self.known_failure().unwrap_or(WcStatus::RetryExceeded);
+            return self.fail_head(core, status);
         }
         core.notice(AsyncEvent::QpFatal(self.number));
         self.enter_error(core);

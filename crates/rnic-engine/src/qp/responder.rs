@@ -391,10 +391,17 @@ impl Qp {
     /// A request for a queue pair that takes none. When it failed because it refused one, and the refusal was lost, the
     /// requester must still learn of it; otherwise silence.
     pub(crate) fn receive_late(&mut self, core: &mut Core) -> RxOutcome {
-        if let Some(code) = self.responder.refused.filter(|_| self.state == QpState::Error) {
+        self.repeat_refusal(core);
+        RxOutcome::Dropped(core.drop_packet(DropReason::State))
+    }
+
+    /// Says once more why it has failed; answers whether it has because it refused a request.
+    pub(crate) fn repeat_refusal(&mut self, core: &mut Core) -> bool {
+        let code = self.responder.refused.filter(|_| self.state == QpState::Error);
+        if let Some(code) = code {
             self.owe(core, AckKind::Refused(code));
         }
-        RxOutcome::Dropped(core.drop_packet(DropReason::State))
+        code.is_some()
     }
 
     /// Addresses the packet in `core.out`, which carries no data.

@@ -225,6 +225,64 @@ fn the_last_acknowledgement_is_said_again() {
     }
 }
 
+/// A program hangs up as soon as its queue pair has failed. When the network has lost the refusal, the peer would hear
+/// of the end alone.
+#[test]
+fn a_refusal_is_said_again() {
+    for options in VERBS {
+        let setup = Setup::new(options);
+        let mut pair = Pair::new(&setup, |sent| if sent.from == 1 { LOST } else { DELIVERED });
+        let key = pair.ends[1].key ^ 0x1357;
+        let write = |addr, rkey| SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None };
+        pair.ends[0].post(0, write(INBOX, key), BASE, 2 * MTU);
+        pair.ends[0].post(1, write(INBOX, key ^ 0x1357), BASE, 10);
+        pair.run_for(Duration::from_us(100));
+        assert_eq!((pair.ends[1].state(), pair.ends[0].take()), (QpState::Error, vec![]), "{options:?}");
+        pair.set_fate(|_| DELIVERED);
+        let qpn = pair.ends[1].qpn;
+        assert!(pair.ends[1].engine.repeat_acks(qpn), "{options:?}");
+        pair.run_for(Duration::from_ns(1));
+        pair.ends[1].engine.destroy_qp(qpn).expect("it exists");
+        pair.run_for(Duration::from_us(20));
+        // Its Resync meets nobody, but it knows; the connection manager says the rest.
+        let qpn = pair.ends[0].qpn;
+        pair.ends[0].engine.modify_to_error(qpn).expect("always");
+        pair.poll();
+        let refused = [(0, WcStatus::RemoteAccess), (1, WcStatus::WrFlushed)];
+        assert_eq!(pair.ends[0].take(), refused, "{options:?}");
+        assert!(!pair.ends[0].engine.repeat_acks(qpn), "who was refused has refused nothing");
+    }
+}
+
+/// A refusal is complete when the Resync in its place is acknowledged. Whoever hears before that, that the connection
+/// has ended or that nobody is there any more, knows all the same why its request failed.
+#[test]
+fn what_is_known_to_be_refused_is_not_flushed() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        for is_gone in [false, true] {
+            let mut pair = Pair::new(&Setup::new(options), |sent| match sent.packet.body {
+                Body::Resync { .. } => LOST,
+                _ => DELIVERED,
+            });
+            let (good, key) = (pair.remote(0, INBOX), pair.ends[1].key ^ 0x1357);
+            let bad = RemoteMemory { rkey: key, ..good };
+            for (wr_id, remote) in [(0, good), (1, bad), (2, good)] {
+                pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE, 2 * MTU);
+            }
+            pair.run_for(Duration::from_us(100));
+            let (mut done, qpn) = (pair.ends[0].take(), pair.ends[0].qpn);
+            assert!(done.contains(&(0, WcStatus::Success)) && done.iter().all(|(wr_id, _)| *wr_id != 1), "{done:?}");
+            let engine = &mut pair.ends[0].engine;
+            let ended = if is_gone { engine.give_up_on_peer(qpn) } else { engine.modify_to_error(qpn) };
+            ended.expect("it exists");
+            pair.poll();
+            done.extend(pair.ends[0].take());
+            assert!(done.contains(&(1, WcStatus::RemoteAccess)), "{options:?}, {is_gone}: {done:?}");
+            assert_eq!((done.len(), pair.ends[0].state()), (3, QpState::Error), "{options:?}, {is_gone}: {done:?}");
+        }
+    }
+}
+
 /// The request is acknowledged, and its data never comes.
 #[test]
 fn a_peer_that_owes_data_and_is_silent_is_given_up() {

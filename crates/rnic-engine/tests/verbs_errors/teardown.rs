@@ -246,6 +246,24 @@ fn the_last_acknowledgement_said_again_is_enough_when_the_first_was_lost() {
     }
 }
 
+/// A program hangs up as soon as its queue pair has failed. When the network has lost the refusal, the peer would hear
+/// of the end alone.
+#[test]
+fn a_refusal_said_again_is_enough_when_the_first_was_lost() {
+    for transport in TRANSPORTS {
+        let mut pair = Pair::new(&setup(transport));
+        pair.wire(|sent| if sent.from == From::Right && sent.at < us(60) { Fate::Drop } else { Fate::Deliver });
+        let (sge, remote) = (pair.left.sge(0, MTU), RemoteMemory { rkey: 0x1357, ..pair.right.remote(0) });
+        pair.left.post(7, SendOp::Write { remote, immediate: None }, &[sge]);
+        pair.run_until(us(60));
+        assert_eq!(pair.left.statuses(), [], "{transport}");
+        assert!(pair.right.engine.repeat_acks(pair.right.qpn), "{transport}");
+        pair.run_until(us(70));
+        assert_eq!(pair.left.statuses(), [(7, WcStatus::RemoteAccess)], "{transport}");
+        assert!(!pair.left.engine.repeat_acks(pair.left.qpn), "{transport}: who was refused has refused nothing");
+    }
+}
+
 #[test]
 fn responses_are_acknowledged_once_more_too_where_they_are_acknowledged() {
     let mut pair = Pair::new(&setup("irn"));

@@ -17,25 +17,43 @@ use crate::seam::{Received, Upper};
 
 /// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
 #[derive(Clone, Debug)]
-pub(crate) struct Nacks(VecDeque<(u8, Received, NackCode)>);
+pub(crate) struct Nacks {
+    waiting: VecDeque<Waiting>,
+    /// The first that is final, for the upper layer has failed: whoever ends the connection says it once more.
+    refusal: Option<Box<Waiting>>,
+}
+
+type Waiting = (u8, Received, NackCode);
 
 /// NACKs of a connection that can wait: what a burst on a full link brings before the first leaves.
 const NACKS_MAX: usize = 16;
 
 impl Nacks {
     pub(crate) fn new() -> Self {
-        Self(VecDeque::new())
+        Self { waiting: VecDeque::new(), refusal: None }
     }
 
     pub(crate) fn push(&mut self, flow: u8, refused: Received, code: NackCode) {
-        if self.0.len() < NACKS_MAX {
-            self.0.push_back((flow, refused, code));
+        let nack = (flow, refused, code);
+        if self.waiting.len() < NACKS_MAX {
+            self.waiting.push_back(nack);
         }
+        if matches!(code, NackCode::NonRecoverable { .. }) {
+            self.refusal.get_or_insert_with(|| Box::new(nack));
+        }
+    }
+
+    /// The final one leaves next, whether it left before or not; answers whether there is one.
+    pub(crate) fn repeat_refusal(&mut self) -> bool {
+        if let Some(refusal) = &self.refusal {
+            self.waiting.push_front(**refusal);
+        }
+        self.refusal.is_some()
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.waiting.is_empty()
     }
 }
 
@@ -49,7 +67,7 @@ impl Delivery {
     /// A NACK or an acknowledgement, if one is due.
     #[inline(never)]
     pub(super) fn answer(&mut self, now: Time, packet: &mut Packet, upper: &impl Upper) -> Option<Leaving> {
-        let (flow, body) = match self.nacks.0.pop_front() {
+        let (flow, body) = match self.nacks.waiting.pop_front() {
             Some((flow, refused, code)) => (flow, self.nack(flow, refused, code, upper)),
             None => {
                 let flow = self.echo.take_due(now)?;

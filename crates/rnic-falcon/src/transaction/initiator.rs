@@ -505,6 +505,18 @@ impl Initiator {
         }
     }
 
+    /// See [`super::Transactions::known_failure`].
+    pub(super) fn known_failure(&self, is_wanted: impl Fn(u64) -> bool) -> Option<Completion> {
+        let oldest = self.ring.base();
+        let seqs = (0..self.next.since(oldest)).map(|offset| oldest + offset);
+        let mut entries = seqs.map(|seq| (seq, &self.ring[seq]));
+        let has_failed = |code: CompletionCode| code != CompletionCode::Ack;
+        entries.find_map(|(seq, entry)| {
+            let code = entry.outcome.filter(|code| has_failed(*code) && !entry.told && is_wanted(entry.tag))?;
+            Some(Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data: None })
+        })
+    }
+
     /// The connection is dead: everything ends, in order, and everything held goes back.
     pub(super) fn die<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         if let Some(queues) = &mut self.queues {
