@@ -73,10 +73,13 @@ impl Timers {
         self.heap.peek().and_then(|Reverse((deadline, _))| deadline.time())
     }
 
-    /// Whose turn comes soon, by and large: the first few of the heap, which has only its very first in order.
+    /// Whose turn comes before `horizon`, by and large: of the first few of the heap, which has only its very first in
+    /// order.
     #[inline]
-    pub(crate) fn few(&self) -> impl Iterator<Item = u32> {
-        self.heap.as_slice().iter().take(FEW).map(|Reverse((_, slot))| *slot)
+    pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
+        let end = Deadline::at(horizon);
+        let first = self.heap.as_slice().iter().take(FEW).filter(move |Reverse((deadline, _))| *deadline < end);
+        first.map(|Reverse((_, slot))| *slot)
     }
 
     /// The next entry that is due, with its deadline.
@@ -90,8 +93,8 @@ impl Timers {
     }
 }
 
-/// The first entry and the two behind it in the heap, one of which comes next.
-const FEW: usize = 3;
+/// The first entry, and two generations behind it in the heap.
+const FEW: usize = 7;
 
 #[cfg(test)]
 mod tests {

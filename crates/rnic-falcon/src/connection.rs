@@ -114,6 +114,12 @@ impl Connection {
         self.delivery.repeat_refusal()
     }
 
+    /// See [`Transactions::expect`].
+    #[inline]
+    pub fn expect(&mut self, transactions: u32) {
+        self.transactions.expect(transactions);
+    }
+
     /// See [`Transactions::submit`].
     ///
     /// # Errors

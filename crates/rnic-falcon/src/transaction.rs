@@ -233,6 +233,13 @@ impl Transactions {
         self.dead || self.initiator.is_full() || self.usage.pauses_requests(self.config.isolation, resources)
     }
 
+    /// The upper layer is about to hand in so many, one after the other: places for them are made at once, not a few
+    /// at a time.
+    #[inline]
+    pub fn expect(&mut self, transactions: u32) {
+        self.initiator.expect(transactions);
+    }
+
     /// Takes a transaction from the upper layer, with all that it will need (F-33); gives its number.
     ///
     /// # Errors

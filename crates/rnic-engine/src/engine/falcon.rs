@@ -160,11 +160,11 @@ impl Engine {
         }
     }
 
-    /// The same for those whose time comes next.
+    /// The same for those whose time comes before `horizon`.
     #[inline]
-    pub fn touch_falcon_timers(&self, reach: Reach) {
+    pub fn touch_falcon_timers(&self, horizon: Time, reach: Reach) {
         let Some(nic) = &self.core.falcon else { return };
-        for slot in self.core.timers.few() {
+        for slot in self.core.timers.few_until(horizon) {
             if let Some(qp) = self.qps.at(slot) {
                 qp.touch_falcon(nic, reach);
             }

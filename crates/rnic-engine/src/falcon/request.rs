@@ -150,6 +150,7 @@ impl Qp {
             if starts {
                 *mapping.requests.of(counter) = Progress::default();
                 self.start_falcon_entry(counter);
+                connection.expect(self.requester.queue.get(counter).packets);
                 mapping.requests.is_sound = self.check_entry(core, counter);
             }
             // What was sound as a whole is so in each part, until some region changes.

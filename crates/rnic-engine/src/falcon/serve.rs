@@ -105,9 +105,12 @@ impl Serving {
 
     #[inline]
     pub(super) fn touch(&self) {
-        near(self);
-        near(&self.settled);
+        near(&self.places);
+        near(&self.sources);
         near(&self.pending);
+        near(&self.turns);
+        near(&self.settled);
+        near(&self.abandoned);
     }
 
     /// Whether the peer is to be told something: answers may also wait for room.

@@ -17,9 +17,11 @@ use crate::port::Network;
 /// Turns of other hosts before its own in which a host is looked at.
 pub(crate) const STEPS: u32 = 7;
 
-/// Packets that arrive, and packets that leave, which are looked at: what a 100 Gbit/s link carries in a microsecond,
-/// and one more.
-const FEW: u32 = 4;
+/// Packets that leave which are looked at: what a 100 Gbit/s link carries in a microsecond, and one more.
+const LEAVING: u32 = 4;
+
+/// Packets that arrive which are looked at, at most: as many, and as many acknowledgements.
+const ARRIVING: u32 = 8;
 
 impl Host {
     /// Has what it needs before `horizon` brought near, when `turns` others come before it.
@@ -36,33 +38,33 @@ impl Host {
                 self.engine.touch_falcon();
             }
             4 => {
-                let arriving = network.links.packets_until(self.ring, horizon, FEW);
+                let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
                 arriving.for_each(|entry| network.falcon_packets.touch(entry.packet));
-                self.touch_senders(Reach::QueuePair);
+                self.touch_senders(horizon, Reach::QueuePair);
             }
             3 => {
                 self.touch_receivers(horizon, network, Reach::QueuePair);
-                self.touch_senders(Reach::Connection);
+                self.touch_senders(horizon, Reach::Connection);
             }
             2 => {
                 self.touch_receivers(horizon, network, Reach::Connection);
-                self.touch_senders(Reach::Link);
+                self.touch_senders(horizon, Reach::Link);
             }
             1 => {
                 self.touch_receivers(horizon, network, Reach::Link);
-                self.touch_senders(Reach::Apart);
+                self.touch_senders(horizon, Reach::Apart);
             }
             _ => self.touch_receivers(horizon, network, Reach::Apart),
         }
     }
 
-    fn touch_senders(&self, reach: Reach) {
-        (0..FEW).for_each(|index| self.engine.touch_falcon_sender(index, reach));
-        self.engine.touch_falcon_timers(reach);
+    fn touch_senders(&self, horizon: Time, reach: Reach) {
+        (0..LEAVING).for_each(|index| self.engine.touch_falcon_sender(index, reach));
+        self.engine.touch_falcon_timers(horizon, reach);
     }
 
     fn touch_receivers(&self, horizon: Time, network: &Network, reach: Reach) {
-        let arriving = network.links.packets_until(self.ring, horizon, FEW);
+        let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
         for entry in arriving.filter(|entry| entry.has(Flags::FALCON)) {
             let number = Qpn::new(network.falcon_packets.headers(entry.packet).cid.get());
             self.engine.touch_falcon_receiver(number, reach);

@@ -218,6 +218,12 @@ impl Initiator {
         entry.resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
+    /// So many will be submitted one after the other.
+    #[inline]
+    pub(super) fn expect(&mut self, transactions: u32) {
+        self.ring.expect(self.next, transactions);
+    }
+
     /// Takes a transaction, with what it needs; none when that is not there.
     #[inline]
     pub(super) fn submit(&mut self, resources: &mut Resources, usage: &mut Usage, what: &Submission) -> Option<Rsn> {

@@ -37,9 +37,8 @@ pub(super) struct Ring<T> {
 /// Entries of a ring in which something is.
 const ENTRIES_FIRST: usize = 4;
 
-/// So many times as large it grows at once: who hands in a message hands in all of its packets, and moving them in
-/// four steps costs more than room that is not used.
-const GROWTH: usize = 4;
+/// So many at most are expected at once: a long message may find resources for a few of its packets only.
+const EXPECTED_MAX: u32 = 64;
 
 impl<T: Blank> Ring<T> {
     /// `size` is a power of two.
@@ -108,12 +107,20 @@ impl<T: Blank> Ring<T> {
         self.base += 1;
     }
 
+    /// Makes room for `more` numbers from `next` on at once, as far as there is room for so many.
+    #[inline]
+    pub(super) fn expect(&mut self, next: Seq, more: u32) {
+        let last = (next.since(self.base) + u64::from(more.min(EXPECTED_MAX))).min(u64::from(self.mask) + 1);
+        if last > self.entries.len() as u64 {
+            self.grow(last - 1);
+        }
+    }
+
     /// Room for the number that is `offset` after the base.
     #[cold]
     fn grow(&mut self, offset: u64) {
         let most = self.mask as usize + 1;
-        let len =
-            (offset as usize + 1).next_power_of_two().max(self.entries.len() * GROWTH).max(ENTRIES_FIRST).min(most);
+        let len = (offset as usize + 1).next_power_of_two().max(self.entries.len() * 2).max(ENTRIES_FIRST).min(most);
         let mut wider: Box<[T]> = (0..len).map(|_| T::blank()).collect();
         for offset in 0..self.entries.len() as u64 {
             let seq = self.base + offset;
