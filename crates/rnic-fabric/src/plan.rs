@@ -46,15 +46,20 @@
 //! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1)
 //!
 //! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing. With Falcon the
-//!                                # cache and what is behind the bus (the NIC's second level) count, and nothing else
+//!                                # cache, its second level, what is behind the bus (the NIC's own memory, there) and
+//!                                # the two cycles count, and nothing else
 //! enabled = true
 //! qpc_cache = "1.4MB"            # for contexts of queue pairs; or qpc_entries = 256; without either: all fit
+//! second_entries = 16_384        # contexts in a second level on the NIC, behind the first (none); and what it takes
+//! second_latency = "60ns"        # to read one there
 //! bus_latency = "1.2us"          # of a read; and rate each way (126.03Gbps), reads under way (256):
 //! bus_rate = "126.03Gbps"
 //! bus_reads = 256
 //! wqe_fetch = "on-demand"        # on-demand: in batches of wqe_batch (8), when one is needed; or ahead (on-demand)
 //! bitmap_latency = "1.4us"       # where bitmaps are in the host's memory (srnic): of a question (bus_latency)
-//! cycle = "5.525ns"              # the pipeline takes a packet so often, sent and received ones together
+//! cycle = "5.525ns"              # the pipeline takes a packet so often, sent and received ones together; with Falcon
+//!                                # those that leave (0)
+//! qp_cycle = "50ns"              # with Falcon: packets of one queue pair leave no more often (0)
 //! receive_buffer = "600KB"       # waits for the pipeline at most; with PFC the NIC pauses its neighbour before
 //!
 //! [slow_host]                    # without it: memory takes what arrives at once, or as fast as nic.bus_rate

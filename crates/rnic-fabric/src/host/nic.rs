@@ -69,6 +69,8 @@ pub enum WorkFetch {
 pub struct NicPlan {
     /// Contexts that the cache holds; `None`: all.
     pub contexts: Option<u32>,
+    /// Contexts that a second level on the NIC holds, and how long it takes to read one there.
+    pub second: Option<(u32, Duration)>,
     /// Bytes of a context, rounded up: what a miss moves.
     pub context_bytes: u64,
     /// The bus.
@@ -77,8 +79,10 @@ pub struct NicPlan {
     pub work: WorkFetch,
     /// How long a question to a bitmap in the host's memory takes; `None` where bitmaps are on the NIC.
     pub bitmap: Option<Duration>,
-    /// The pipeline takes a packet so often.
+    /// The pipeline takes a packet so often; with Falcon, one that leaves.
     pub cycle: Duration,
+    /// With Falcon: a queue pair's packets leave no more often.
+    pub qp_cycle: Duration,
     /// Bytes that wait for the pipeline at most; what comes then is dropped.
     pub receive_buffer: u64,
     /// The neighbour is paused above so many waiting bytes, and goes on below the second number.
@@ -94,9 +98,11 @@ pub struct NicFigures {
     pub context_bytes: u64,
     /// Packets whose context was there.
     pub context_hits: u64,
+    /// Those whose context came from the second level.
+    pub context_second_hits: u64,
     /// Those whose context was read over the bus.
     pub context_misses: u64,
-    /// Misses, of both.
+    /// Misses, of all.
     pub miss_share: f64,
     /// Reads of work requests; each brings a batch.
     pub work_fetches: u64,
@@ -117,8 +123,9 @@ impl NicFigures {
         self.contexts_fit = plan.contexts.unwrap_or(0);
         self.context_bytes = plan.context_bytes;
         self.context_hits += contexts.hits;
+        self.context_second_hits += contexts.second_hits;
         self.context_misses += contexts.misses;
-        let asked = self.context_hits + self.context_misses;
+        let asked = self.context_hits + self.context_second_hits + self.context_misses;
         self.miss_share = self.context_misses as f64 / asked.max(1) as f64;
         self.work_fetches += nic.work.fetches;
         self.bitmap_queries += stats.bitmap_queries;
@@ -187,7 +194,7 @@ impl Nic {
     pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
         Self {
             plan: *plan,
-            contexts: Contexts::new(plan.contexts, plan.context_bytes, stream),
+            contexts: Contexts::new(plan.contexts, plan.second, plan.context_bytes, stream),
             bus: Bus::new(&plan.bus),
             work: WorkQueues::new(plan.work),
             pipeline: Time::ZERO,

@@ -33,6 +33,13 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         let what = format!("transport `{}` keeps its bitmaps on the NIC: remove it", plan.transport.name);
         return Err(PlanError::value("nic.bitmap_latency", what));
     }
+    let is_falcon = plan.transport.protocol.falcon().is_some();
+    if !is_falcon && raw.qp_cycle.is_some() {
+        let what = format!("belongs to Falcon's NIC; transport `{}` has `nic.cycle` alone", plan.transport.name);
+        return Err(PlanError::value("nic.qp_cycle", what));
+    }
+    // What Falcon's pipeline takes is not published: nothing, unless a plan says so.
+    let cycle = if is_falcon { Duration::ZERO } else { CYCLE };
     let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
     let skid = derived::skid(&plan.host_links, derived::largest_frame(plan)).get();
     let frame = derived::largest_frame(plan);
@@ -42,11 +49,13 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
     });
     Ok(Some(NicPlan {
         contexts: contexts(raw, context_bytes)?,
+        second: second(raw)?,
         context_bytes,
         bus,
         work,
         bitmap: behind_bus.then(|| raw.bitmap_latency.map_or(bus.latency, |Unit(latency)| latency)),
-        cycle: raw.cycle.map_or(CYCLE, |Unit(cycle)| cycle),
+        cycle: raw.cycle.map_or(cycle, |Unit(cycle)| cycle),
+        qp_cycle: raw.qp_cycle.map_or(Duration::ZERO, |Unit(cycle)| cycle),
         receive_buffer,
         pause,
     }))
@@ -59,6 +68,20 @@ fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError
         (None, Some(entries)) => Ok(Some(entries)),
         (Some(Unit(cache)), None) => Ok(Some(u32::try_from(cache.get() / context_bytes).unwrap_or(u32::MAX))),
         (Some(_), Some(_)) => Err(PlanError::value("nic.qpc_entries", "give either entries or qpc_cache, in bytes")),
+    }
+}
+
+/// The second level, if there is one.
+fn second(raw: &raw::Nic) -> Result<Option<(u32, Duration)>, PlanError> {
+    match (raw.second_entries, raw.second_latency) {
+        (None, None) => Ok(None),
+        (Some(0), _) => Err(PlanError::value("nic.second_entries", "must be above zero")),
+        (Some(_), _) if raw.qpc_cache.is_none() && raw.qpc_entries.is_none() => {
+            Err(PlanError::value("nic.second_entries", "without qpc_cache or qpc_entries all contexts are on the chip"))
+        }
+        (Some(entries), Some(Unit(latency))) => Ok(Some((entries, latency))),
+        (Some(_), None) => Err(PlanError::value("nic.second_latency", "is missing")),
+        (None, Some(_)) => Err(PlanError::value("nic.second_entries", "is missing")),
     }
 }
 
@@ -79,6 +102,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         ("nic.bus_latency", nic.bus.latency),
         ("nic.bitmap_latency", nic.bitmap.unwrap_or_default()),
         ("nic.cycle", nic.cycle),
+        ("nic.qp_cycle", nic.qp_cycle),
+        ("nic.second_latency", nic.second.map_or(Duration::ZERO, |(_, latency)| latency)),
     ] {
         if time > TIME_MAX {
             return wrong(key, format!("must be at most {TIME_MAX}"));

@@ -232,6 +232,8 @@ pub(super) struct Nic {
     pub(super) enabled: bool,
     pub(super) qpc_cache: Option<Unit<Bytes>>,
     pub(super) qpc_entries: Option<u32>,
+    pub(super) second_entries: Option<u32>,
+    pub(super) second_latency: Option<Unit<Duration>>,
     pub(super) bus_latency: Option<Unit<Duration>>,
     pub(super) bus_rate: Option<Unit<BitRate>>,
     pub(super) bus_reads: Option<u32>,
@@ -240,6 +242,7 @@ pub(super) struct Nic {
     pub(super) wqe_batch: Option<u32>,
     pub(super) bitmap_latency: Option<Unit<Duration>>,
     pub(super) cycle: Option<Unit<Duration>>,
+    pub(super) qp_cycle: Option<Unit<Duration>>,
     pub(super) receive_buffer: Option<Unit<Bytes>>,
 }
 

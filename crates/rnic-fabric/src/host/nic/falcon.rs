@@ -1,21 +1,23 @@
-//! A host with Falcon and a cache of connection state: every packet, received or sent, waits until the state of its
-//! connection is on the chip (F-38).
+//! A host with Falcon, a cache of connection state and a pipeline: every packet, received or sent, waits until the state
+//! of its connection is on the chip (F-38); what leaves, also for its queue pair's turn and for the pipeline's.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
 //! comes from a larger memory of the NIC's own, over enough bandwidth that misses all the time are no cliff. Here that
 //! memory is what stands behind the bus: its latency, its rate, and so many reads at a time, which is what "enough" is
-//! measured by. A plan that makes the bus the host's gets the other curve of the figure.
+//! measured by. A plan that makes the bus the host's gets the other curve of the figure. Figure 20b has two limits on
+//! packets a second, one of a queue pair and one of the NIC: their values are the plan's, for only what comes of them
+//! is published.
 //!
 //! Packets whose state is there overtake those whose state is not: a connection's packets stay in order, connections do
 //! not wait for each other. Of what leaves, so many packets ([`AHEAD`]) may wait for their state at once.
 //!
-//! Deviations: the second level is one memory, not a cache before another. Work requests, payload and the pipeline cost
-//! nothing; the RoCE family's model has them. A packet has the time at which the engine made it (T1), so the wait for
+//! Deviations: the second level is the NIC's alone (the paper's is shared with other blocks). Work requests, payload and
+//! what arrives cost the pipeline nothing; the RoCE family's model has them. A packet has the time at which the engine made it (T1), so the wait for
 //! state counts as delay of the fabric, as it would in hardware that stamps before its cache.
 
 use std::collections::BTreeMap;
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_wire::Qpn;
 
 use crate::agenda::NEVER;
@@ -30,6 +32,24 @@ pub(super) struct Waiting {
     arrived: BTreeMap<(Time, u64), Entry>,
     leaving: BTreeMap<(Time, u64), Entry>,
     order: u64,
+    /// By queue pair number: when its next packet may leave. Empty where the plan has no such limit.
+    turns: Vec<Time>,
+}
+
+impl Waiting {
+    /// When a packet of `qpn` that could leave at `ready` has its turn, with `cycle` between two.
+    fn turn(&mut self, ready: Time, qpn: Qpn, cycle: Duration) -> Time {
+        if cycle == Duration::ZERO {
+            return ready;
+        }
+        let index = qpn.get() as usize;
+        if self.turns.len() <= index {
+            self.turns.resize(index + 1, Time::ZERO);
+        }
+        let at = self.turns[index].max(ready);
+        self.turns[index] = at + cycle;
+        at
+    }
 }
 
 /// Packets that wait to leave, at most: as many as a hundred gigabit link sends in the latency of a read.
@@ -94,17 +114,18 @@ impl Host {
             let Some((entry, from)) = self.next_falcon_packet(now, network) else { break };
             let Some(nic) = &mut self.nic else { break };
             let ready = nic.contexts.access(now, from, &mut nic.bus);
+            let ready = nic.falcon.turn(ready, from, nic.plan.qp_cycle);
             nic.falcon.order += 1;
             nic.falcon.leaving.insert((ready, nic.falcon.order), entry);
         }
         let Some(nic) = &mut self.nic else { return };
-        let ready = first(&nic.falcon.leaving);
-        if ready <= now && self.port.free_at <= now {
+        if first(&nic.falcon.leaving) <= now && self.port.free_at.max(nic.pipeline) <= now {
             let (_, entry) = nic.falcon.leaving.pop_first().expect("just seen");
+            nic.pipeline = now + nic.plan.cycle;
             self.port.send(now, entry, network);
         }
-        let next = self.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.leaving));
+        let next = first(&nic.falcon.leaving);
         // With nothing to send, whoever posts or arrives looks again.
-        self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at) };
+        self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at).max(nic.pipeline) };
     }
 }

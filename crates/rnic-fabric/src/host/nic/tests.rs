@@ -37,7 +37,7 @@ fn writes_wait_for_those_before_and_not_for_reads() {
 }
 
 fn contexts(capacity: u32) -> Contexts {
-    Contexts::new(Some(capacity), 276, RandomStreams::new(1).stream("nic/test"))
+    Contexts::new(Some(capacity), None, 276, RandomStreams::new(1).stream("nic/test"))
 }
 
 /// All queue pairs in turn, over and over; the share of misses in the last rounds.
@@ -80,6 +80,25 @@ fn a_context_that_is_being_read_serves_all_who_ask() {
     assert_eq!(bus.written(), ns(9_000 + 276 + 48), "one goes back");
     contexts.forget(Qpn::new(9));
     assert!(contexts.access(ns(20_000), Qpn::new(9), &mut bus) > ns(21_000), "forgotten");
+}
+
+/// F-38: what made room on the chip is a step away, not a bus; what made room in both comes over the bus again.
+#[test]
+fn f38_a_second_level_answers_for_what_left_the_chip() {
+    let stream = RandomStreams::new(1).stream("nic/test");
+    let (mut contexts, mut bus) = (Contexts::new(Some(1), Some((2, Duration::from_ns(60))), 276, stream), bus());
+    let over_the_bus = 1_200 + 276 + 48;
+    assert_eq!(contexts.access(ns(0), Qpn::new(7), &mut bus), ns(over_the_bus));
+    contexts.access(ns(10_000), Qpn::new(8), &mut bus);
+    assert_eq!(contexts.access(ns(20_000), Qpn::new(7), &mut bus), ns(20_060), "it is in the second level");
+    assert_eq!((contexts.hits, contexts.second_hits, contexts.misses), (0, 1, 2));
+    assert_eq!(bus.written(), Time::ZERO, "both are still on the NIC");
+    contexts.access(ns(30_000), Qpn::new(9), &mut bus);
+    assert!(bus.written() > ns(30_000), "one of three goes back");
+    let again: Vec<u64> = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), Qpn::new(qpn), &mut bus).as_ns()).into();
+    assert!(again.iter().any(|at| *at >= 50_000 + over_the_bus), "{again:?}");
+    contexts.forget(Qpn::new(9));
+    assert!(contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus), "forgotten in both");
 }
 
 /// R-22, R-R9: eight work requests a bus latency and no more.
