@@ -1,0 +1,151 @@
+//! What many connections cost the engine for real (F-R18, F-38): the table of connections is this processor's memory, and
+//! its caches are those of a NIC.
+//!
+//! Two engines back to back on one core; Reads of 8 bytes, one at a time, each on a connection chosen by chance among so
+//! many. `falcon` beside `irn`, whose state is smaller. A Read is posted, sent, served, answered, completed and polled,
+//! and acknowledged when its time has come.
+//!
+//! The ratios at the end are to the time with the fewest connections.
+//!
+//! Run `cargo bench -p rnic-engine --bench connections`; add `-- --quick` for a first look. 100,000 connections take
+//! some 700 MB.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rnic_base::{Psn, RandomStream, RandomStreams, Time};
+use rnic_engine::*;
+use rnic_wire::Qpn;
+
+const COUNTS: [usize; 4] = [100, 1_000, 10_000, 100_000];
+const READS: usize = 200_000;
+const READS_QUICK: usize = 50_000;
+
+/// What passes between one Read and the next: longer than an acknowledgement waits for company.
+const GAP_PS: u64 = 20_000_000;
+
+struct End {
+    engine: Engine,
+    cq: CqId,
+    qpns: Vec<Qpn>,
+    key: u32,
+}
+
+impl End {
+    fn new(transport: &Arc<Transport>, connections: usize, secret: u64) -> Self {
+        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        let pd = engine.create_pd();
+        let cq = engine.create_cq(16).expect("a legal size");
+        let region = MemoryRegion { pd, addr: 0, len: 1 << 20, local: 0, access: Access::all() };
+        let key = engine.register(region).expect("a legal region").0;
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: 1,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            signal_all: false,
+            service: Service::ReliableConnection,
+            transport: Arc::clone(transport),
+            number: None,
+        };
+        let qpns = (0..connections).map(|_| engine.create_qp(&attributes).expect("legal attributes")).collect();
+        Self { engine, cq, qpns, key }
+    }
+
+    fn connect(&mut self, others: &[Qpn]) {
+        let min_rnr_timer = RnrTimer::from_code(1);
+        let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 7, rnr_retry: None, max_rd_atomic: 1 };
+        for (qpn, dest_qpn) in self.qpns.iter().zip(others) {
+            let (dest_qpn, rq_psn, peer) = (*dest_qpn, Psn::new(0), PeerId(0));
+            let connection = QpConnection { peer, dest_qpn, rq_psn, mtu: 4_096, min_rnr_timer, max_dest_rd_atomic: 1 };
+            self.engine.modify_to_init(*qpn).expect("from reset");
+            self.engine.modify_to_rtr(*qpn, &connection).expect("from init");
+            self.engine.modify_to_rts(Time::ZERO, *qpn, &timing).expect("from ready to receive");
+        }
+    }
+}
+
+struct Pair {
+    left: End,
+    right: End,
+    now: Time,
+    choice: RandomStream,
+}
+
+impl Pair {
+    fn new(transport: &str, connections: usize) -> Self {
+        let profile = rnic_transports::profile(transport).expect("a transport that exists");
+        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let (mut left, mut right) = (End::new(&transport, connections, 1), End::new(&transport, connections, 2));
+        left.connect(&right.qpns);
+        right.connect(&left.qpns);
+        Self { left, right, now: Time::ZERO, choice: RandomStreams::new(1).stream("bench/connections") }
+    }
+
+    fn read(&mut self) {
+        let qpn = self.left.qpns[self.choice.below(self.left.qpns.len() as u64) as usize];
+        let sges = [Sge { addr: 4_096, len: 8, lkey: self.left.key }];
+        let op = SendOp::Read { remote: RemoteMemory { addr: 8_192, rkey: self.right.key } };
+        let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
+        self.left.engine.post_send(qpn, &request).expect("the one before is done");
+        while self.flow() {}
+        let completion = self.left.engine.poll_cq_one(self.left.cq).expect("the answer is here");
+        assert_eq!(black_box(completion).status, WcStatus::Success);
+        // What was held back to share a packet leaves.
+        self.now = Time::from_ps(self.now.as_ps() + GAP_PS);
+        self.left.engine.tick(self.now);
+        self.right.engine.tick(self.now);
+        while self.flow() {}
+    }
+
+    /// Carries over what either end has; whether there was anything.
+    fn flow(&mut self) -> bool {
+        let (left, right, now) = (&mut self.left.engine, &mut self.right.engine, self.now);
+        carry(left, right, now) | carry(right, left, now)
+    }
+}
+
+fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
+    let meta = RxMeta { peer: PeerId(0), congested: false };
+    let mut any = false;
+    while let Some(transmit) = from.transmit(now) {
+        to.receive(now, transmit.format, &transmit.packet, meta, &mut NoDma);
+        any = true;
+    }
+    while let Some(FalconTransmit { packet, label, .. }) = from.transmit_falcon(now) {
+        let arrival = FalconArrival { packet, peer: PeerId(0), label: *label, congested: false, hops: 1 };
+        to.receive_falcon(now, &arrival, &mut NoDma);
+        any = true;
+    }
+    any
+}
+
+/// Nanoseconds of a Read: the least of three times so many, after as many again as there are connections.
+fn measure(transport: &str, connections: usize, reads: usize) -> f64 {
+    let mut pair = Pair::new(transport, connections);
+    (0..2 * connections).for_each(|_| pair.read());
+    let round = |_| {
+        let began = Instant::now();
+        (0..reads).for_each(|_| pair.read());
+        began.elapsed().as_nanos() as f64 / reads as f64
+    };
+    (0..3).map(round).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    let reads = if std::env::args().any(|arg| arg == "--quick") { READS_QUICK } else { READS };
+    println!("a Read of 8 bytes on a connection chosen by chance, both ends on one core, fastest of 3: nanoseconds");
+    println!("  {:>12} {:>16} {:>16}", "connections", "falcon", "irn");
+    let mut first = None;
+    for connections in COUNTS {
+        let found = ["falcon", "irn"].map(|transport| measure(transport, connections, reads));
+        let [falcon, irn] = *first.get_or_insert(found);
+        let text = |ns: f64, first: f64| format!("{ns:.0} ({:.2})", ns / first);
+        println!("  {connections:>12} {:>16} {:>16}", text(found[0], falcon), text(found[1], irn));
+    }
+}
