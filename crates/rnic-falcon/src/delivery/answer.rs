@@ -46,6 +46,7 @@ impl Nacks {
     /// The final one leaves next, whether it left before or not; answers whether there is one.
     pub(crate) fn repeat_refusal(&mut self) -> bool {
         if let Some(refusal) = &self.refusal {
+            self.waiting.truncate(NACKS_MAX - 1);
             self.waiting.push_front(**refusal);
         }
         self.refusal.is_some()
