@@ -1,14 +1,16 @@
-//! What many connections cost the engine for real (F-R18, F-38): the table of connections is this processor's memory, and
-//! its caches are those of a NIC.
+//! What many connections cost the engine for real (F-R18, F-38): the table of connections lies in this processor's
+//! memory, and its caches stand for those of a NIC.
 //!
-//! Two engines back to back on one core; Reads of 8 bytes, one at a time, each on a connection chosen by chance among so
-//! many. `falcon` beside `irn`, whose state is smaller. A Read is posted, sent, served, answered, completed and polled,
-//! and acknowledged when its time has come.
+//! Two engines back to back on one core; Reads of 8 bytes, one at a time, each on a connection chosen by chance among
+//! so many. `falcon` beside `irn`, whose state is smaller. A Read is posted, sent, served, answered, completed and
+//! polled, and acknowledged when its time has come.
 //!
 //! The ratios at the end are to the time with the fewest connections.
 //!
 //! Run `cargo bench -p rnic-engine --bench connections`; add `-- --quick` for a first look. 100,000 connections take
 //! some 700 MB.
+
+#![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -168,6 +168,33 @@ fn ping_pong(connections: usize, nic: &str) -> (u64, f64) {
     (times[times.len() / 2], report.nic.expect("it is modelled").miss_share)
 }
 
+/// Writes of 8 bytes over so many queue pairs, in millions a second, in a NIC that lets a packet of each go every 50 ns
+/// and one in all every 10 ns (figure 20b).
+fn small_writes(queue_pairs: u32) -> f64 {
+    let pairs = queue_pairs.to_string();
+    let workload = r#"{ kind = "closed-loop", op = "write", message = 8, depth = 128, duration = "400us" }"#;
+    let with = [
+        ("mtu", "4096"),
+        ("links", r#"{ rate = "200Gbps", delay = "500ns" }"#),
+        ("transport", r#"{ name = "falcon" }"#),
+        ("nic", r#"{ qp_cycle = "50ns", cycle = "10ns" }"#),
+        ("workload", workload),
+        ("workload.queue_pairs", &*pairs),
+        ("run", r#"{ warmup = "200us" }"#),
+    ];
+    let gbps = run(WIRE, &with, 1).steady_goodput_gbps.expect("it ends by the clock");
+    gbps * 1e3 / 64.0
+}
+
+/// F-R17: a queue pair gets what its limit lets through, and all together what the NIC's does: the turns cost nothing.
+#[test]
+fn turns_among_queue_pairs_cost_no_operations() {
+    for (queue_pairs, mops) in [(1, 20.0), (3, 60.0), (5, 100.0), (12, 100.0), (64, 100.0)] {
+        let found = small_writes(queue_pairs);
+        assert!((mops * 0.98..mops * 1.02).contains(&found), "{queue_pairs} queue pairs: {found} million a second");
+    }
+}
+
 /// F-38: with misses all the time, a Read is a fraction slower, not a multiple; behind the host's bus it would be.
 #[test]
 fn f38_misses_all_the_time_are_no_cliff() {

@@ -61,7 +61,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "5.2",
         what: "connection state in a cache; with misses all the time there is no cliff",
-        left_out: "a chip; checked is a model with one second level",
+        left_out: "a chip; checked is a model with two levels; the real table: a benchmark (`rnic-engine`)",
     },
     tested("5.2", "errors are handled in the datapath: a connection in trouble slows no other"),
     Mechanism {

@@ -1,8 +1,8 @@
 //! The cache of queue pair contexts: on the chip, and, where there is one, a second level behind it.
 //!
-//! Full, a level gives up a context chosen by chance; what was changed goes back (every packet changes a number): to the
-//! second level where the context is there too, else over the bus. What comes over the bus is put into both. A context
-//! that is being read serves whoever asks for it in the meantime when it has come.
+//! Full, a level gives up a context chosen by chance; what was changed goes back (every packet changes a number): to
+//! the second level where the context is there too, else over the bus. What comes over the bus is put into both. A
+//! context that is being read serves whoever asks for it in the meantime when it has come.
 
 use rnic_base::{Duration, RandomStream, Time};
 use rnic_wire::Qpn;

@@ -1,5 +1,5 @@
-//! A host with Falcon, a cache of connection state and a pipeline: every packet, received or sent, waits until the state
-//! of its connection is on the chip (F-38); what leaves, also for its queue pair's turn and for the pipeline's.
+//! A host with Falcon, a cache of connection state and a pipeline: every packet, received or sent, waits until the
+//! state of its connection is on the chip (F-38); what leaves, also for its queue pair's turn and for the pipeline's.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
 //! comes from a larger memory of the NIC's own, over enough bandwidth that misses all the time are no cliff. Here that
@@ -11,9 +11,10 @@
 //! Packets whose state is there overtake those whose state is not: a connection's packets stay in order, connections do
 //! not wait for each other. Of what leaves, so many packets ([`AHEAD`]) may wait for their state at once.
 //!
-//! Deviations: the second level is the NIC's alone (the paper's is shared with other blocks). Work requests, payload and
-//! what arrives cost the pipeline nothing; the RoCE family's model has them. A packet has the time at which the engine made it (T1), so the wait for
-//! state counts as delay of the fabric, as it would in hardware that stamps before its cache.
+//! Deviations: the second level is the NIC's alone (the paper's is shared with other blocks). Work requests, payload
+//! and what arrives cost the pipeline nothing; the RoCE family's model has them. A packet has the time at which the
+//! engine made it (T1), so the wait for state counts as delay of the fabric, as it would in hardware that stamps before
+//! its cache.
 
 use std::collections::BTreeMap;
 

@@ -95,8 +95,8 @@ fn f38_a_second_level_answers_for_what_left_the_chip() {
     assert_eq!(bus.written(), Time::ZERO, "both are still on the NIC");
     contexts.access(ns(30_000), Qpn::new(9), &mut bus);
     assert!(bus.written() > ns(30_000), "one of three goes back");
-    let again: Vec<u64> = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), Qpn::new(qpn), &mut bus).as_ns()).into();
-    assert!(again.iter().any(|at| *at >= 50_000 + over_the_bus), "{again:?}");
+    let again = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), Qpn::new(qpn), &mut bus));
+    assert!(again.iter().any(|at| *at >= ns(50_000 + over_the_bus)), "{again:?}");
     contexts.forget(Qpn::new(9));
     assert!(contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus), "forgotten in both");
 }
