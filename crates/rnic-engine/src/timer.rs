@@ -114,4 +114,19 @@ mod tests {
         assert_eq!(timers.pop_due(Time::from_us(60)), Some((at(50), 1)));
         assert_eq!(timers.pop_due(Time::from_us(60)), None);
     }
+
+    #[test]
+    fn only_those_are_looked_at_whose_time_comes_before_the_horizon() {
+        let mut timers = Timers::default();
+        for (slot, us) in [(1, 50), (2, 20), (3, 30), (4, 90)] {
+            let mut armed = Deadline::NEVER;
+            timers.arm(slot, Deadline::at(Time::from_us(us)), &mut armed);
+        }
+        let until = |us| {
+            let mut slots: Vec<u32> = timers.few_until(Time::from_us(us)).collect();
+            slots.sort_unstable();
+            slots
+        };
+        assert_eq!([until(20), until(31), until(91)], [vec![], vec![2, 3], vec![1, 2, 3, 4]]);
+    }
 }

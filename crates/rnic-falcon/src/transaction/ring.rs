@@ -204,4 +204,21 @@ mod tests {
         }
         assert_eq!(ring.entries.len(), 64);
     }
+
+    /// Who says how many come gets their places at once, as far as there are so many, and no more than some at a time.
+    #[test]
+    fn places_that_are_expected_are_made_at_once() {
+        let first = Seq::start(Psn32::new(7));
+        let mut ring = Ring::<u64>::new(256, first);
+        ring[first] = 1;
+        assert_eq!(ring.entries.len(), ENTRIES_FIRST);
+        ring.expect(first + 1, 39);
+        assert_eq!((ring.entries.len(), ring[first]), (64, 1));
+        ring.expect(first + 1, 39);
+        assert_eq!(ring.entries.len(), 64, "they are there");
+        ring.expect(first + 64, u32::MAX);
+        assert_eq!(ring.entries.len(), 128, "a long message gets some");
+        ring.expect(first + 250, u32::MAX);
+        assert_eq!((ring.entries.len(), ring[first]), (256, 1), "all that have a number");
+    }
 }
