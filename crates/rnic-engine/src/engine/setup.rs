@@ -422,7 +422,8 @@ impl Engine {
         Ok(())
     }
 
-    /// To `Error` from anywhere: everything posted is flushed.
+    /// To `Error` from anywhere: everything posted is flushed, but for the oldest request where the peer is known to
+    /// have refused it: that completes with the reason.
     ///
     /// # Errors
     /// When the queue pair is not there.

@@ -233,6 +233,7 @@ impl Nic {
     pub(crate) fn forget(&mut self, qpn: rnic_wire::Qpn) {
         self.contexts.forget(qpn);
         self.work.forget(qpn);
+        self.falcon.forget(qpn);
     }
 }
 

@@ -98,12 +98,19 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if nic.bus.rate.as_bps() < 1_000_000 {
         return wrong("nic.bus_rate", "must be at least 1Mbps".to_owned());
     }
+    if let Some((entries, latency)) = nic.second {
+        if nic.contexts.is_some_and(|chip| entries <= chip) {
+            return wrong("nic.second_entries", "must be more than are on the chip".to_owned());
+        }
+        if latency > nic.bus.latency {
+            return wrong("nic.second_latency", "must be at most bus_latency: nobody would ask it".to_owned());
+        }
+    }
     for (key, time) in [
         ("nic.bus_latency", nic.bus.latency),
         ("nic.bitmap_latency", nic.bitmap.unwrap_or_default()),
         ("nic.cycle", nic.cycle),
         ("nic.qp_cycle", nic.qp_cycle),
-        ("nic.second_latency", nic.second.map_or(Duration::ZERO, |(_, latency)| latency)),
     ] {
         if time > TIME_MAX {
             return wrong(key, format!("must be at most {TIME_MAX}"));

@@ -516,9 +516,11 @@ impl Initiator {
         let oldest = self.ring.base();
         let seqs = (0..self.next.since(oldest)).map(|offset| oldest + offset);
         let mut entries = seqs.map(|seq| (seq, &self.ring[seq]));
-        let has_failed = |code: CompletionCode| code != CompletionCode::Ack;
+        let is_refusal = |code: CompletionCode| {
+            matches!(code, CompletionCode::TargetCompleteInError | CompletionCode::TargetNonRecoverable)
+        };
         entries.find_map(|(seq, entry)| {
-            let code = entry.outcome.filter(|code| has_failed(*code) && !entry.told && is_wanted(entry.tag))?;
+            let code = entry.outcome.filter(|code| is_refusal(*code) && !entry.told && is_wanted(entry.tag))?;
             Some(Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data: None })
         })
     }

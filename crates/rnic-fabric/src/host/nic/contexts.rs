@@ -14,8 +14,7 @@ use super::bus::Bus;
 pub(crate) struct Contexts {
     /// None: all fit, which costs nothing.
     chip: Option<Level>,
-    /// And what it takes to read from it.
-    second: Option<(Level, Duration)>,
+    second: Option<Second>,
     bytes: u64,
     stream: RandomStream,
     pub(crate) hits: u64,
@@ -23,6 +22,29 @@ pub(crate) struct Contexts {
     pub(crate) second_hits: u64,
     /// In neither.
     pub(crate) misses: u64,
+}
+
+/// The level behind the chip.
+#[derive(Debug)]
+struct Second {
+    level: Level,
+    /// What it takes to read from it.
+    latency: Duration,
+    /// By queue pair number: when its context was last promised. A packet must not overtake the one before it whose
+    /// context came from the other level.
+    promised: Vec<Time>,
+}
+
+impl Second {
+    /// When `qpn`, whose context comes at `ready`, has it.
+    fn in_order(&mut self, qpn: u32, ready: Time) -> Time {
+        if self.promised.len() <= qpn as usize {
+            self.promised.resize(qpn as usize + 1, Time::ZERO);
+        }
+        let promised = &mut self.promised[qpn as usize];
+        *promised = ready.max(*promised);
+        *promised
+    }
 }
 
 /// So many contexts, in no order.
@@ -81,16 +103,17 @@ impl Level {
 }
 
 impl Contexts {
-    /// An empty one of `capacity` contexts of `bytes` each (`None`: all), before a `second` level of so many, which
-    /// takes so long to read.
+    /// An empty one of `capacity` contexts of `bytes` each (`None`: all), before a second level (`behind`) of so
+    /// many, which takes so long to read.
     pub(crate) fn new(
         capacity: Option<u32>,
-        second: Option<(u32, Duration)>,
+        behind: Option<(u32, Duration)>,
         bytes: u64,
         stream: RandomStream,
     ) -> Self {
-        let second = second.map(|(capacity, latency)| (Level::new(capacity), latency));
-        Self { chip: capacity.map(Level::new), second, bytes, stream, hits: 0, second_hits: 0, misses: 0 }
+        let second = |(capacity, latency)| Second { level: Level::new(capacity), latency, promised: Vec::new() };
+        let (chip, second) = (capacity.map(Level::new), behind.map(second));
+        Self { chip, second, bytes, stream, hits: 0, second_hits: 0, misses: 0 }
     }
 
     /// When the context of `qpn`, which is wanted at `now`, is there.
@@ -101,7 +124,7 @@ impl Contexts {
             self.hits += 1;
             return since.max(now);
         }
-        let since = match second.as_ref().and_then(|(level, latency)| Some((level.find(number)?, *latency))) {
+        let since = match second.as_ref().and_then(|second| Some((second.level.find(number)?, second.latency))) {
             Some((since, latency)) => {
                 self.second_hits += 1;
                 since.max(now) + latency
@@ -109,16 +132,19 @@ impl Contexts {
             None => {
                 self.misses += 1;
                 let since = bus.read(now, *bytes);
-                if let Some((level, _)) = second
-                    && level.insert(number, since, stream).is_some()
+                // What the chip still has goes back when the chip gives it up.
+                if let Some(second) = second
+                    && let Some(victim) = second.level.insert(number, since, stream)
+                    && chip.find(victim).is_none()
                 {
                     bus.write(now, *bytes);
                 }
                 since
             }
         };
+        let since = second.as_mut().map_or(since, |second| second.in_order(number, since));
         if let Some(victim) = chip.insert(number, since, stream) {
-            let stays = second.as_ref().is_some_and(|(level, _)| level.find(victim).is_some());
+            let stays = second.as_ref().is_some_and(|second| second.level.find(victim).is_some());
             if !stays {
                 bus.write(now, *bytes);
             }
@@ -128,7 +154,7 @@ impl Contexts {
 
     /// A queue pair is no more: its place is free.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
-        let second = self.second.as_mut().map(|(level, _)| level);
+        let second = self.second.as_mut().map(|second| &mut second.level);
         for level in self.chip.as_mut().into_iter().chain(second) {
             level.forget(qpn.get());
         }

@@ -101,6 +101,24 @@ fn f38_a_second_level_answers_for_what_left_the_chip() {
     assert!(contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus), "forgotten in both");
 }
 
+/// A context that was promised by the second level, left the NIC and is read over the bus again does not come before
+/// what was promised: packets of a connection stay in order.
+#[test]
+fn a_context_that_is_read_again_comes_no_earlier_than_promised() {
+    let plan = BusPlan { rate: BitRate::gbps(126), reads: 256, ..PLAN };
+    let stream = RandomStreams::new(1).stream("nic/test");
+    let (mut contexts, mut bus) =
+        (Contexts::new(Some(1), Some((2, Duration::from_ns(1_000))), 276, stream), Bus::new(&plan));
+    contexts.access(ns(0), Qpn::new(7), &mut bus);
+    contexts.access(ns(0), Qpn::new(8), &mut bus);
+    let promised = contexts.access(ns(0), Qpn::new(7), &mut bus);
+    assert_eq!(contexts.second_hits, 1);
+    (9..40).for_each(|qpn| _ = contexts.access(ns(0), Qpn::new(qpn), &mut bus));
+    let misses = contexts.misses;
+    let again = contexts.access(ns(10), Qpn::new(7), &mut bus);
+    assert_eq!((contexts.misses, again), (misses + 1, promised));
+}
+
 /// R-22, R-R9: eight work requests a bus latency and no more.
 #[test]
 fn r22_a_queue_of_small_messages_gets_a_batch_a_latency() {
