@@ -7,7 +7,6 @@
 //! # let policy: rnic_policy::RecoveryPolicy = todo!();
 //! rnic_policy::kit::check_recovery(&policy, 1, 10_000).expect("keeps the contract");
 //! ```
-
 //!
 //! [`report`] and [`Flows`] are for tests of a single policy: what a datapath reports, and what it makes of answers.
 

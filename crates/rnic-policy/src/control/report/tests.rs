@@ -1,38 +1,18 @@
 //! Delay algebra modulo 2^24, and the small codes.
 
 use super::*;
+use crate::kit;
 
-const REPORT: FlowReport = FlowReport {
-    kind: ReportKind::Acked,
-    flow: 0,
-    acked: 1,
-    t1: Ticks::ZERO,
-    t2: Ticks::ZERO,
-    t3: Ticks::ZERO,
-    t4: Ticks::ZERO,
-    hops: 3,
-    rx_level: 0,
-    ecn: 0,
-    csig: None,
-    occupancy: 0,
-    label: 0,
-    extended: false,
-    window_drop: false,
-    delay: DelaySelect::Fabric,
-    in_force: InForce { fcwnd: Cwnd::ONE, ncwnd: 64, gap: Gap::NONE, rto: Ticks::MAX, ack_rate: AckRate::ALL },
-};
+const IN_FORCE: InForce =
+    InForce { fcwnd: Cwnd::ONE, ncwnd: 64, gap: Gap::NONE, rto: Ticks::MAX, ack_rate: AckRate::ALL };
 
 /// A packet that leaves at `sent`, takes `there`, waits `wait`, and whose acknowledgement takes `back`; the receiver's
 /// clock is ahead by `skew`.
 fn report(sent: u32, there: u32, wait: u32, back: u32, skew: u32) -> FlowReport {
-    let [t1, t2, t3, t4] = [
-        sent,
-        sent.wrapping_add(there).wrapping_add(skew),
-        sent.wrapping_add(there + wait).wrapping_add(skew),
-        sent.wrapping_add(there + wait + back),
-    ]
-    .map(Ticks::new);
-    FlowReport { t1, t2, t3, t4, ..REPORT }
+    let now = Ticks::new(sent.wrapping_add(there + wait + back));
+    let told = kit::report(0, now, [there, wait, back], IN_FORCE);
+    let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
+    FlowReport { acked: 1, hops: 3, t2: ahead(told.t2), t3: ahead(told.t3), ..told }
 }
 
 #[test]
@@ -60,8 +40,8 @@ fn f17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay(
 #[test]
 fn f17_rounding_never_makes_a_short_delay_two_seconds() {
     // The way takes half a tick; seen by clocks of whole ticks the receiver's part is longer than the whole.
-    let report =
-        FlowReport { t1: Ticks::new(10), t2: Ticks::new(10), t3: Ticks::new(12), t4: Ticks::new(11), ..REPORT };
+    let [t1, t2, t3, t4] = [10, 10, 12, 11].map(Ticks::new);
+    let report = FlowReport { t1, t2, t3, t4, ..report(0, 0, 0, 0, 0) };
     assert_eq!(report.fabric_delay(), Ticks::ZERO);
     let forward = FlowReport { t2: Ticks::new(9), delay: DelaySelect::Forward, ..report };
     assert_eq!(forward.delay(), Ticks::ZERO);
