@@ -154,9 +154,15 @@ impl Contexts {
 
     /// A queue pair is no more: its place is free.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
-        let second = self.second.as_mut().map(|second| &mut second.level);
-        for level in self.chip.as_mut().into_iter().chain(second) {
-            level.forget(qpn.get());
+        let number = qpn.get();
+        if let Some(chip) = &mut self.chip {
+            chip.forget(number);
+        }
+        if let Some(second) = &mut self.second {
+            second.level.forget(number);
+            if let Some(promised) = second.promised.get_mut(number as usize) {
+                *promised = Time::ZERO;
+            }
         }
     }
 }
