@@ -8,17 +8,20 @@
 //! The ratios at the end are to the time with the fewest connections.
 //!
 //! Run `cargo bench -p rnic-engine --bench connections`; add `-- --quick` for a first look. 100,000 connections take
-//! some 700 MB.
+//! some 2 GB.
 
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
+#[path = "common/end.rs"]
+mod end;
+
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
-use rnic_base::{Psn, RandomStream, RandomStreams, Time};
+use rnic_base::{RandomStream, RandomStreams, Time};
 use rnic_engine::*;
-use rnic_wire::Qpn;
+
+use end::{End, back_to_back, flow};
 
 const COUNTS: [usize; 4] = [100, 1_000, 10_000, 100_000];
 const READS: usize = 200_000;
@@ -26,51 +29,6 @@ const READS_QUICK: usize = 50_000;
 
 /// What passes between one Read and the next: longer than an acknowledgement waits for company.
 const GAP_PS: u64 = 20_000_000;
-
-struct End {
-    engine: Engine,
-    cq: CqId,
-    qpns: Vec<Qpn>,
-    key: u32,
-}
-
-impl End {
-    fn new(transport: &Arc<Transport>, connections: usize, secret: u64) -> Self {
-        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd();
-        let cq = engine.create_cq(16).expect("a legal size");
-        let region = MemoryRegion { pd, addr: 0, len: 1 << 20, local: 0, access: Access::all() };
-        let key = engine.register(region).expect("a legal region").0;
-        let attributes = QpAttributes {
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            max_send_wr: 1,
-            max_recv_wr: 1,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            signal_all: false,
-            service: Service::ReliableConnection,
-            transport: Arc::clone(transport),
-            number: None,
-        };
-        let qpns = (0..connections).map(|_| engine.create_qp(&attributes).expect("legal attributes")).collect();
-        Self { engine, cq, qpns, key }
-    }
-
-    fn connect(&mut self, others: &[Qpn]) {
-        let min_rnr_timer = RnrTimer::from_code(1);
-        let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 7, rnr_retry: None, max_rd_atomic: 1 };
-        for (qpn, dest_qpn) in self.qpns.iter().zip(others) {
-            let (dest_qpn, rq_psn, peer) = (*dest_qpn, Psn::new(0), PeerId(0));
-            let connection = QpConnection { peer, dest_qpn, rq_psn, mtu: 4_096, min_rnr_timer, max_dest_rd_atomic: 1 };
-            self.engine.modify_to_init(*qpn).expect("from reset");
-            self.engine.modify_to_rtr(*qpn, &connection).expect("from init");
-            self.engine.modify_to_rts(Time::ZERO, *qpn, &timing).expect("from ready to receive");
-        }
-    }
-}
 
 struct Pair {
     left: End,
@@ -81,11 +39,7 @@ struct Pair {
 
 impl Pair {
     fn new(transport: &str, connections: usize) -> Self {
-        let profile = rnic_transports::profile(transport).expect("a transport that exists");
-        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
-        let (mut left, mut right) = (End::new(&transport, connections, 1), End::new(&transport, connections, 2));
-        left.connect(&right.qpns);
-        right.connect(&left.qpns);
+        let (left, right) = back_to_back(transport, connections, 1, 1);
         Self { left, right, now: Time::ZERO, choice: RandomStreams::new(1).stream("bench/connections") }
     }
 
@@ -119,12 +73,7 @@ impl Pair {
 }
 
 fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
-    let meta = RxMeta { peer: PeerId(0), congested: false };
-    let mut any = false;
-    while let Some(transmit) = from.transmit(now) {
-        to.receive(now, transmit.format, &transmit.packet, meta, &mut NoDma);
-        any = true;
-    }
+    let mut any = flow(from, to, now);
     while let Some(FalconTransmit { packet, label, .. }) = from.transmit_falcon(now) {
         let arrival = FalconArrival { packet, peer: PeerId(0), label: *label, congested: false, hops: 1 };
         to.receive_falcon(now, &arrival, &mut NoDma);

@@ -1,0 +1,80 @@
+//! One of two engines that stand back to back.
+
+use std::sync::Arc;
+
+use rnic_base::{Psn, Time};
+use rnic_engine::*;
+use rnic_wire::Qpn;
+
+/// Bytes of a packet's payload.
+pub const MTU: u32 = 4_096;
+
+/// An engine with its queue pairs, and memory at address 0 that its peer may do everything with.
+pub struct End {
+    pub engine: Engine,
+    pub cq: CqId,
+    pub qpns: Vec<Qpn>,
+    pub key: u32,
+}
+
+impl End {
+    /// With so many `connections` of a `transport`, which take `depth` work requests each.
+    pub fn new(transport: &Arc<Transport>, connections: usize, depth: u32, secret: u64) -> Self {
+        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        let pd = engine.create_pd();
+        let cq = engine.create_cq(4_096).expect("a legal size");
+        let region = MemoryRegion { pd, addr: 0, len: 1 << 30, local: 0, access: Access::all() };
+        let key = engine.register(region).expect("a legal region").0;
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: depth,
+            max_recv_wr: depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            signal_all: false,
+            service: Service::ReliableConnection,
+            transport: Arc::clone(transport),
+            number: None,
+        };
+        let qpns = (0..connections).map(|_| engine.create_qp(&attributes).expect("legal attributes")).collect();
+        Self { engine, cq, qpns, key }
+    }
+
+    /// Each with one of `others`, for so many Reads at a time.
+    pub fn connect(&mut self, others: &[Qpn], reads: u32) {
+        let (psn, peer, min_rnr_timer) = (Psn::new(0), PeerId(0), RnrTimer::from_code(1));
+        let timing = QpTiming { sq_psn: psn, retry_count: 7, rnr_retry: None, max_rd_atomic: reads };
+        for (qpn, dest_qpn) in self.qpns.iter().zip(others) {
+            let dest_qpn = *dest_qpn;
+            let connection =
+                QpConnection { peer, dest_qpn, rq_psn: psn, mtu: MTU, min_rnr_timer, max_dest_rd_atomic: reads };
+            self.engine.modify_to_init(*qpn).expect("from reset");
+            self.engine.modify_to_rtr(*qpn, &connection).expect("from init");
+            self.engine.modify_to_rts(Time::ZERO, *qpn, &timing).expect("from ready to receive");
+        }
+    }
+}
+
+/// Two of them with `transport`, connected.
+pub fn back_to_back(transport: &str, connections: usize, depth: u32, reads: u32) -> (End, End) {
+    let profile = rnic_transports::profile(transport).expect("a transport that exists");
+    let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+    let [mut left, mut right] = [1, 2].map(|secret| End::new(&transport, connections, depth, secret));
+    left.connect(&right.qpns, reads);
+    right.connect(&left.qpns, reads);
+    (left, right)
+}
+
+/// Carries every packet that `from` has over to `to`, of all transports but Falcon; whether there was any.
+pub fn flow(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
+    let meta = RxMeta { peer: PeerId(0), congested: false };
+    let mut any = false;
+    while let Some(transmit) = from.transmit(now) {
+        to.receive(now, transmit.format, &transmit.packet, meta, &mut NoDma);
+        any = true;
+    }
+    any
+}
