@@ -162,7 +162,7 @@ impl Qp {
             self.enlist_if_needed(core, nic, &mut link);
             self.return_room(core, &mut link);
         } else if let Some(at) = link.connection.departure() {
-            nic.pace(&mut core.timers, self.slot, at);
+            nic.pace(&mut core.timers, core.now, self.slot, at);
         }
         self.rest(core, nic, link, made);
         made

@@ -155,12 +155,12 @@ impl Nic {
         })
     }
 
-    /// `slot` may send at `departure`, and not before.
-    pub(super) fn pace(&mut self, timers: &mut Timers, slot: u32, departure: Time) {
+    /// `slot` may send at `departure`, and not before; now is `now`.
+    pub(super) fn pace(&mut self, timers: &mut Timers, now: Time, slot: u32, departure: Time) {
         let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0)));
         // By doubling: slots are taken one after the other.
         wheel.grow((slot as usize + 1).next_power_of_two().max(WHEEL_FIRST));
-        wheel.wait(slot, departure);
+        wheel.wait(now, slot, departure);
         self.arm(timers);
     }
 

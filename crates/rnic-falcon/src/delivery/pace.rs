@@ -1,7 +1,8 @@
 //! The timing wheel: which connection of a NIC may send next, when many wait for their departure.
 //!
 //! Source: Carousel (SIGCOMM'17), which Falcon (SIGCOMM'25) section 3.2 names; slots of 512 ns (the specification's
-//! unit of gaps), 65536 of them, as many as 16 bits of packet gap can ask for: 33.5 ms.
+//! unit of gaps), up to 65536 of them, as many as 16 bits of packet gap can ask for: 33.5 ms. There are as many as the
+//! furthest departure so far has needed, for most come within microseconds.
 //!
 //! Own code, because the wheels that are to be had read a clock, allocate per entry or hold callbacks; this one takes
 //! `now`, and an entry is a connection's number, linked through one array. A connection waits at most once (its next
@@ -9,13 +10,15 @@
 //! leave in the order in which they came. Departures beyond the horizon wait in its last slot, and their
 //! connections, asked too early, come back.
 
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, Time, near_at};
 
 /// How long a slot is.
 pub const SLOT: Duration = Duration::from_ns(512);
 
-const SLOTS: usize = 1 << 16;
-const WORDS: usize = SLOTS / 64;
+/// Slots of a wheel at most, and in the beginning: half a millisecond.
+const SLOTS_MAX: usize = 1 << 16;
+const SLOTS_FIRST: usize = 1 << 10;
+
 const NONE: u32 = u32::MAX;
 
 /// Where a connection stands.
@@ -29,16 +32,24 @@ struct Link {
 
 const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: NONE };
 
+/// Who leaves in a slot: the first, and the last.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE };
+
 /// See the module. Connections are numbers below the capacity.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// First and last of every slot.
-    heads: Box<[u32]>,
-    tails: Box<[u32]>,
+    /// By slot; a power of two.
+    lists: Box<[List]>,
     links: Vec<Link>,
     /// Slots that have an entry, and words of that which have a bit.
     occupied: Box<[u64]>,
-    summary: [u64; WORDS / 64],
+    summary: [u64; SLOTS_MAX / 64 / 64],
     /// The slot of `now`, counted from the beginning of time.
     position: u64,
     waiting: usize,
@@ -52,11 +63,10 @@ impl Wheel {
     pub fn new(connections: usize) -> Self {
         assert!(connections < NONE as usize, "connections have 32-bit numbers");
         Self {
-            heads: vec![NONE; SLOTS].into_boxed_slice(),
-            tails: vec![NONE; SLOTS].into_boxed_slice(),
+            lists: vec![EMPTY; SLOTS_FIRST].into_boxed_slice(),
             links: vec![UNLINKED; connections],
-            occupied: vec![0; WORDS].into_boxed_slice(),
-            summary: [0; WORDS / 64],
+            occupied: vec![0; SLOTS_FIRST / 64].into_boxed_slice(),
+            summary: [0; SLOTS_MAX / 64 / 64],
             position: 0,
             waiting: 0,
         }
@@ -79,25 +89,89 @@ impl Wheel {
         self.waiting
     }
 
-    /// `connection` waits for `departure`, whatever it waited for before.
+    /// `connection` waits from `now` on for `departure`, whatever it waited for before.
     ///
     /// # Panics
     /// When there is no such connection.
-    pub fn wait(&mut self, connection: u32, departure: Time) {
+    pub fn wait(&mut self, now: Time, connection: u32, departure: Time) {
         self.cancel(connection);
         let slot = departure.as_ps().div_ceil(SLOT.as_ps());
-        let slot = (slot.clamp(self.position, self.position + SLOTS as u64 - 1) % SLOTS as u64) as u32;
-        let tail = self.tails[slot as usize];
-        self.links[connection as usize] = Link { next: NONE, previous: tail, slot };
-        match tail {
-            NONE => self.heads[slot as usize] = connection,
-            _ => self.links[tail as usize].next = connection,
+        if self.ahead(slot) >= self.lists.len() {
+            self.reach(now, slot);
         }
-        self.tails[slot as usize] = connection;
-        let word = slot as usize / 64;
-        self.occupied[word] |= 1 << (slot % 64);
-        self.summary[word / 64] |= 1 << (word % 64);
+        let place = self.place(self.position + self.ahead(slot) as u64);
+        self.put(connection, place);
         self.waiting += 1;
+    }
+
+    /// How many slots after the position `slot` is, or the last that a wheel can have.
+    #[inline]
+    fn ahead(&self, slot: u64) -> usize {
+        slot.saturating_sub(self.position).min(SLOTS_MAX as u64 - 1) as usize
+    }
+
+    /// Where the slot lies that is called so from the beginning of time on.
+    #[inline]
+    fn place(&self, slot: u64) -> usize {
+        slot as usize & (self.lists.len() - 1)
+    }
+
+    /// Puts `connection` at the end of the list at `place`.
+    #[inline]
+    fn put(&mut self, connection: u32, place: usize) {
+        let list = &mut self.lists[place];
+        self.links[connection as usize] = Link { next: NONE, previous: list.tail, slot: place as u32 };
+        match list.tail {
+            NONE => list.head = connection,
+            last => self.links[last as usize].next = connection,
+        }
+        list.tail = connection;
+        self.occupied[place / 64] |= 1 << (place % 64);
+        self.summary[place / 64 / 64] |= 1 << (place / 64 % 64);
+    }
+
+    /// Sees that there are slots up to `slot`, or as many as there may be.
+    #[cold]
+    fn reach(&mut self, now: Time, slot: u64) {
+        // What nobody waits for has passed, though nobody came to take it.
+        let now_slot = now.as_ps() / SLOT.as_ps();
+        self.position = self.position.max(self.next_slot().map_or(now_slot, |next| next.min(now_slot)));
+        let ahead = self.ahead(slot);
+        if ahead < self.lists.len() {
+            return;
+        }
+        let waiting: Vec<(u64, u32)> = self.all().collect();
+        let slots = (ahead + 1).next_power_of_two();
+        self.lists = vec![EMPTY; slots].into_boxed_slice();
+        self.occupied = vec![0; slots / 64].into_boxed_slice();
+        self.summary = [0; SLOTS_MAX / 64 / 64];
+        for (slot, connection) in waiting {
+            self.put(connection, self.place(slot));
+        }
+    }
+
+    /// All connections in the order in which they leave, with their slots.
+    fn all(&self) -> impl Iterator<Item = (u64, u32)> {
+        let first = self.next_slot().map(|slot| (slot, self.lists[self.place(slot)].head));
+        core::iter::successors(first, |(slot, connection)| match self.links[*connection as usize].next {
+            NONE => self.slot_from(slot + 1).map(|slot| (slot, self.lists[self.place(slot)].head)),
+            next => Some((*slot, next)),
+        })
+    }
+
+    /// Who leaves next before `horizon`, the first few of them.
+    #[inline]
+    pub fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
+        let before = move |(slot, _): &(u64, u32)| slot * SLOT.as_ps() < horizon.as_ps();
+        self.all().take(FEW).take_while(before).map(|(_, connection)| connection)
+    }
+
+    /// Has what the next departures need brought near.
+    #[inline]
+    pub fn touch(&self) {
+        let place = self.place(self.position);
+        near_at(&self.lists, place);
+        near_at(&self.occupied, place / 64);
     }
 
     /// `connection` waits no more.
@@ -109,19 +183,20 @@ impl Wheel {
         if slot == NONE {
             return;
         }
+        let place = slot as usize;
         match previous {
-            NONE => self.heads[slot as usize] = next,
+            NONE => self.lists[place].head = next,
             _ => self.links[previous as usize].next = next,
         }
         match next {
-            NONE => self.tails[slot as usize] = previous,
+            NONE => self.lists[place].tail = previous,
             _ => self.links[next as usize].previous = previous,
         }
         self.links[connection as usize] = UNLINKED;
         self.waiting -= 1;
-        if self.heads[slot as usize] == NONE {
-            let word = slot as usize / 64;
-            self.occupied[word] &= !(1 << (slot % 64));
+        if self.lists[place].head == NONE {
+            let word = place / 64;
+            self.occupied[word] &= !(1 << (place % 64));
             if self.occupied[word] == 0 {
                 self.summary[word / 64] &= !(1 << (word % 64));
             }
@@ -137,7 +212,7 @@ impl Wheel {
             return None;
         };
         self.position = slot;
-        let connection = self.heads[(slot % SLOTS as u64) as usize];
+        let connection = self.lists[self.place(slot)].head;
         self.cancel(connection);
         Some(connection)
     }
@@ -148,14 +223,22 @@ impl Wheel {
     }
 
     /// The first slot with an entry, at or after the position, counted from the beginning of time.
+    #[inline]
     fn next_slot(&self) -> Option<u64> {
-        if self.waiting == 0 {
+        self.slot_from(self.position)
+    }
+
+    /// The first slot with an entry, at or after `slot`, which is not before the position.
+    #[inline]
+    fn slot_from(&self, slot: u64) -> Option<u64> {
+        if self.waiting == 0 || slot - self.position >= self.lists.len() as u64 {
             return None;
         }
-        let start = (self.position % SLOTS as u64) as usize;
-        let found = self.occupied_from(start).or_else(|| self.occupied_from(0)).expect("somebody waits");
-        let ahead = (found + SLOTS - start) % SLOTS;
-        Some(self.position + ahead as u64)
+        let (position, start) = (self.place(self.position), self.place(slot));
+        let turn = self.lists.len() - 1;
+        let is_later = |place: &usize| place.wrapping_sub(position) & turn >= start.wrapping_sub(position) & turn;
+        let found = self.occupied_from(start).filter(is_later).or_else(|| self.occupied_from(0).filter(is_later))?;
+        Some(slot + (found.wrapping_sub(start) & turn) as u64)
     }
 
     fn occupied_from(&self, start: usize) -> Option<usize> {
@@ -174,6 +257,9 @@ impl Wheel {
         Some(word * 64 + self.occupied[word].trailing_zeros() as usize)
     }
 }
+
+/// So many are looked at ahead of time.
+const FEW: usize = 4;
 
 #[cfg(test)]
 #[path = "pace/tests.rs"]
