@@ -3,6 +3,8 @@
 //! `VecDeque` would do, and did; but three of these lie on the path of every packet, and without drop glue, lazy growth
 //! and two-part slices a push or a pop is five instructions instead of fifteen.
 
+use rnic_base::near_at;
+
 /// First in, first out. Grows by doubling; never shrinks.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
@@ -41,6 +43,12 @@ impl<T: Copy> Fifo<T> {
         let slot = self.slot(self.tail);
         self.entries[slot] = value;
         self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Has the front brought near.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        near_at(&self.entries, self.slot(self.head));
     }
 
     /// Value number `index` from the front.

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, Time, near_at};
 
 /// An instant that may be "never", in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -73,6 +73,15 @@ impl Timers {
         self.heap.peek().and_then(|Reverse((deadline, _))| deadline.time())
     }
 
+    /// Has the entries that come first brought near, and where the heap ends.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        let entries = self.heap.as_slice();
+        let few = entries.len().min(TOUCHED);
+        (0..few).step_by(4).for_each(|index| near_at(entries, index));
+        near_at(entries, entries.len().wrapping_sub(1));
+    }
+
     /// Whose turn comes before `horizon`, by and large: of the first few of the heap, which has only its very first in
     /// order.
     #[inline]
@@ -95,6 +104,9 @@ impl Timers {
 
 /// The first entry, and two generations behind it in the heap.
 const FEW: usize = 7;
+
+/// Entries near the top: whoever comes down from there passes one of each generation.
+const TOUCHED: usize = 31;
 
 #[cfg(test)]
 mod tests {

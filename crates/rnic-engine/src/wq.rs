@@ -244,10 +244,13 @@ impl SendQueue {
         self.ring.limit
     }
 
-    /// Has the entry that is being sent brought near.
+    /// Has the oldest entry brought near, and the one that is handed in or sent for the first time.
     #[inline]
     pub(crate) fn touch(&self) {
-        self.ring.touch(self.next);
+        self.ring.touch(self.head);
+        if self.has_unsent() {
+            self.ring.touch(self.next);
+        }
     }
 
     #[inline]

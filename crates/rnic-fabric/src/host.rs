@@ -32,7 +32,7 @@ use crate::packets::Ends;
 use crate::port::{Network, Port, PortStats};
 use crate::topology::Node;
 
-pub(crate) use ahead::STEPS;
+pub(crate) use ahead::{Expected, STEPS};
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub(crate) use nvme::{NvmeParts, NvmeSide};

@@ -137,6 +137,19 @@ impl Links {
         prefetch_index(&self.heads, ring as usize / GROUP);
     }
 
+    /// The same for several rings that lie side by side.
+    #[inline]
+    pub(crate) fn touch_rings(&self, rings: core::ops::Range<u32>) {
+        rings.step_by(2).for_each(|ring| self.touch_ring(ring));
+    }
+
+    /// Has the first `few` entries of `ring` brought near.
+    #[inline]
+    pub(crate) fn touch_first(&self, ring: u32, few: u32) {
+        let ring = &self.rings[ring as usize];
+        (0..few).for_each(|offset| prefetch_index(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
+    }
+
     /// Has the first entry of `ring` brought near: it is wanted next.
     #[inline]
     pub(crate) fn touch(&self, ring: u32) {

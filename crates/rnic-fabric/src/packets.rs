@@ -4,7 +4,7 @@
 //! last freed first, so that few packets under way touch little memory. Where a packet lies decides nothing.
 
 use prefetch_index::prefetch_index;
-use rnic_base::Psn;
+use rnic_base::{Psn, near_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
@@ -172,7 +172,7 @@ impl<L: Lines> Slab<L> {
     /// Has the headers at `index` brought near: they are wanted soon. Any index will do.
     #[inline]
     pub(crate) fn touch(&self, index: u32) {
-        prefetch_index(&self.headers, index as usize);
+        near_whole_at(&self.headers, index as usize);
         prefetch_index(&self.ends, index as usize);
     }
 

@@ -36,7 +36,7 @@ use crate::fault::{FaultChain, matches};
 use crate::host::SlowHostPlan;
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, News, NvmeParts, NvmeSide, STEPS};
+use crate::host::{self, Carriage, Expected, FalconSide, Host, News, NvmeParts, NvmeSide};
 use crate::link::{GROUP, LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
 use crate::plan::{Plan, PlanError};
@@ -44,7 +44,7 @@ use crate::port::{Network, Port};
 use crate::report::Report;
 use crate::route::Route;
 use crate::slots::Slots;
-use crate::switch::Switch;
+use crate::switch::{self, Switch};
 use crate::topology::distance::{self, Distances};
 use crate::topology::{LinkClass, LinkPoint, Paths, Topology};
 use crate::workload::{Source, WorkloadPlan};
@@ -99,6 +99,8 @@ pub struct Simulation {
     windows: u64,
     /// There are so many connections that their state is far away when its turn comes.
     is_crowded: bool,
+    /// What the next hosts will need, by the last digits of their numbers.
+    expected: [Expected; EXPECTED],
     capture: Option<Box<dyn manual::CaptureSink>>,
 }
 
@@ -142,6 +144,7 @@ impl Simulation {
             order: NodeOrder::Forward,
             windows: 0,
             is_crowded: false,
+            expected: Default::default(),
             capture: None,
             plan: plan.clone(),
             seed,
@@ -201,6 +204,9 @@ impl Simulation {
         self.open_flows(horizon);
         let speaks_falcon = self.plan.transport.protocol.falcon().is_some();
         self.is_crowded = speaks_falcon && self.live.len() > CROWD * self.hosts.len();
+        if self.is_crowded {
+            (0..host::STEPS).for_each(|turn| self.look_ahead(turn, horizon));
+        }
         let blocks = 0..self.network.agenda.block_count();
         match self.order {
             NodeOrder::Forward => blocks.for_each(|block| self.run_block(block, horizon)),
@@ -218,7 +224,7 @@ impl Simulation {
         }
         match self.order {
             NodeOrder::Forward if self.is_crowded => nodes.for_each(|node| {
-                self.look_ahead(node, horizon);
+                self.look_ahead(node + host::STEPS, horizon);
                 self.run_node(node, horizon);
             }),
             NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
@@ -227,11 +233,18 @@ impl Simulation {
         self.network.agenda.settle(block);
     }
 
-    /// Has what the hosts after `node` need brought near.
-    fn look_ahead(&self, node: u32, horizon: Time) {
-        for turns in 0..=STEPS {
-            if let Some(host) = self.hosts.get((node + turns) as usize) {
-                host.look_ahead(turns, horizon, &self.network);
+    /// Has what the next nodes need brought near. Turn 0 is [`host::STEPS`] turns before that of the first node.
+    fn look_ahead(&mut self, turn: u32, horizon: Time) {
+        let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
+        for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
+            if let Some(host) = self.hosts.get(index) {
+                let expected = &mut self.expected[index % EXPECTED];
+                host.look_ahead(steps, horizon, &self.network, expected);
+            }
+        }
+        for (steps, index) in (1..=switch::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
+            if let Some(switch) = index.checked_sub(self.hosts.len()).and_then(|index| self.switches.get(index)) {
+                switch.look_ahead(steps, &self.network);
             }
         }
     }
@@ -380,6 +393,11 @@ impl Builder<'_> {
 
 /// Flows a host from which on looking ahead pays: with fewer, what they need is in the processor's second cache.
 const CROWD: usize = 4;
+
+/// More than the steps in which a host is looked at.
+const EXPECTED: usize = 16;
+
+const _: () = assert!(EXPECTED > host::STEPS as usize);
 
 /// Windows between two calls of the progress function: a call costs nothing beside so many.
 const PROGRESS_WINDOWS: u64 = 256;

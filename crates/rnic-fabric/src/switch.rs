@@ -8,6 +8,7 @@
 //! before higher ones. A pause frame travels on its link in order with the packets and so needs no rule of its own.
 
 mod admission;
+mod ahead;
 mod ecn;
 mod queues;
 
@@ -24,6 +25,7 @@ pub use admission::Alpha;
 pub use ecn::{EcnPlan, MarkDepth};
 
 use admission::{Admission, Pfc, Signal};
+pub(crate) use ahead::STEPS;
 use ecn::Marker;
 use queues::Queues;
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use rnic_base::Time;
+use rnic_base::{Time, near_whole};
 use rnic_fae::{
     Delayed, Erased, Event, FaeError, Filter, FlowGate, Form, Latency, Processor, ProcessorConfig, Refusal,
 };
@@ -137,9 +137,17 @@ impl AdaptiveEngine {
         }
     }
 
-    /// Has the state of the connection with `number` brought near, where answers come at once.
+    /// Has the engine itself brought near, where answers come at once.
     #[inline]
-    pub fn touch(&self, number: u32) {
+    pub fn touch(&self) {
+        if let Place::Inline(processor) = &self.place {
+            near_whole(&**processor);
+        }
+    }
+
+    /// The same for the state of the connection with `number`, where answers come at once.
+    #[inline]
+    pub fn touch_state(&self, number: u32) {
         if let Place::Inline(processor) = &self.place {
             processor.fetch_state(number);
         }

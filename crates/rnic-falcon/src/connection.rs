@@ -13,7 +13,7 @@
 //!
 //! What is settled above is told below before a call returns; a connection that is dead below dies above.
 
-use rnic_base::{Time, near};
+use rnic_base::Time;
 use rnic_fae::{Event, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
@@ -224,23 +224,14 @@ impl Connection {
         open.any() && self.transactions.has_to_send(open)
     }
 
-    /// Has what a packet of this connection needs brought near.
-    #[inline]
-    pub fn touch(&self) {
-        self.transactions.touch();
-        self.delivery.touch();
-        near(&self.gates);
-        near(&self.kept);
-    }
-
-    /// The same for what lies apart, found through what [`Connection::touch`] has brought; its state in `adaptive` is
-    /// among that.
+    /// Has what a packet of this connection needs brought near, as far as it lies apart from the connection; its state
+    /// in `adaptive` is among that.
     #[inline]
     pub fn touch_apart(&self, adaptive: Option<&AdaptiveEngine>) {
         self.transactions.touch_apart();
         self.delivery.touch_apart();
         if let Some(adaptive) = adaptive {
-            adaptive.touch(self.number);
+            adaptive.touch_state(self.number);
         }
     }
 

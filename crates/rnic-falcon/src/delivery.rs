@@ -48,7 +48,7 @@ pub use transmit::{Departure, Leaving};
 
 use std::sync::Arc;
 
-use rnic_base::{Duration, Time, near};
+use rnic_base::{Duration, Time};
 use rnic_policy::{Cwnd, PolicyState};
 use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
 
@@ -270,27 +270,6 @@ impl Delivery {
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.dead
-    }
-
-    /// See [`crate::connection::Connection::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) {
-        let Self { config, tx, rx, flows, limits, requester, echo, nacks, recovery, waits, signals, counters, .. } =
-            self;
-        near(config);
-        near(&config.cid);
-        tx.iter().for_each(TxWindow::touch);
-        near(rx);
-        flows.touch();
-        near(limits);
-        near(requester);
-        near(echo);
-        near(nacks);
-        recovery[0].iter().for_each(near);
-        near(waits);
-        near(signals);
-        near(counters);
-        near(&self.paced_until);
     }
 
     /// See [`crate::connection::Connection::touch_apart`].

@@ -28,7 +28,7 @@ mod layer;
 mod ring;
 mod target;
 
-use rnic_base::{Duration, Time, near};
+use rnic_base::{Duration, Time};
 use rnic_wire::falcon::{CompletionCode, NackCode, Rsn, Ulp, UlpProtocol};
 
 use crate::resources::Resources;
@@ -361,17 +361,6 @@ impl Transactions {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
-    }
-
-    /// See [`crate::connection::Connection::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) {
-        near(&self.config);
-        near(&self.usage);
-        near(&self.stats);
-        near(&self.dead);
-        self.initiator.touch();
-        self.target.touch();
     }
 
     /// See [`crate::connection::Connection::touch_apart`].

@@ -146,38 +146,55 @@ impl Engine {
     /// Has what all Falcon packets need brought near: for a body with many engines.
     #[inline]
     pub fn touch_falcon(&self) {
-        self.qps.touch();
+        self.qps.touch_pages();
+        self.core.timers.touch();
         if let Some(nic) = &self.core.falcon {
             nic.touch();
         }
     }
 
-    /// Has what a packet for queue pair `number` needs brought near, as far as `reach`.
+    /// The same for what lies apart from that.
     #[inline]
-    pub fn touch_falcon_receiver(&self, number: Qpn, reach: Reach) {
-        if let (Some(nic), Some(qp)) = (&self.core.falcon, self.qps.peek(number)) {
-            qp.touch_falcon(nic, reach);
+    pub fn touch_falcon_apart(&self) {
+        if let Some(nic) = &self.core.falcon {
+            nic.touch_apart();
         }
     }
 
-    /// The same for those whose time comes before `horizon`.
+    /// And then for the rest.
     #[inline]
-    pub fn touch_falcon_timers(&self, horizon: Time, reach: Reach) {
-        let Some(nic) = &self.core.falcon else { return };
-        for slot in self.core.timers.few_until(horizon) {
-            if let Some(qp) = self.qps.at(slot) {
-                qp.touch_falcon(nic, reach);
-            }
+    pub fn touch_falcon_rest(&self) {
+        if let Some(nic) = &self.core.falcon {
+            nic.touch_rest();
         }
     }
 
-    /// The same for the packet that leaves after `index` others, when that is known.
+    /// Has the place brought near where queue pair `number` is looked up.
     #[inline]
-    pub fn touch_falcon_sender(&self, index: u32, reach: Reach) {
-        if let Some(nic) = &self.core.falcon
-            && let Some(slot) = nic.sender(index)
-            && let Some(qp) = self.qps.at(slot)
-        {
+    pub fn touch_number(&self, number: Qpn) {
+        self.qps.touch_number(number);
+    }
+
+    /// Where queue pair `number` lies, or any slot that there is not.
+    #[inline]
+    pub fn slot_of(&self, number: Qpn) -> u32 {
+        self.qps.slot_of(number)
+    }
+
+    /// Where queue pairs lie that will send or look at the time before `horizon`, as far as that is known: the next
+    /// few of those who can send, whose time comes, and whose packet is paced.
+    pub fn falcon_slots_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
+        let nics = self.core.falcon.iter();
+        nics.flat_map(move |nic| nic.senders().chain(self.core.timers.few_until(horizon)).chain(nic.few_until(horizon)))
+    }
+
+    /// Has what the next packet of the queue pair in `slot` needs brought near, as far as `reach`.
+    #[inline]
+    pub fn touch_slot(&self, slot: u32, reach: Reach) {
+        if reach == Reach::QueuePair {
+            return self.qps.touch_at(slot);
+        }
+        if let (Some(nic), Some(qp)) = (&self.core.falcon, self.qps.at(slot)) {
             qp.touch_falcon(nic, reach);
         }
     }

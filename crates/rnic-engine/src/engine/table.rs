@@ -1,7 +1,7 @@
 //! Queue pairs by number and by slot.
 
 use rnic_base::limits::QUEUE_PAIRS_MAX;
-use rnic_base::{near, near_at};
+use rnic_base::{near, near_at, near_whole_at};
 use rnic_wire::Qpn;
 
 use crate::error::ResourceError;
@@ -43,18 +43,32 @@ impl QpTable {
         }
     }
 
-    /// Has what leads from numbers to queue pairs brought near.
+    /// Has the table itself brought near.
     #[inline]
     pub(super) fn touch(&self) {
         near(&self.slots);
         near(&self.pages);
+    }
+
+    /// Then, where small numbers are looked up.
+    #[inline]
+    pub(super) fn touch_pages(&self) {
         near_at(&self.pages, 0);
     }
 
-    /// The queue pair called `number`; asked before its packet's turn.
+    /// Then, the slot of `number`.
     #[inline]
-    pub(super) fn peek(&self, number: Qpn) -> Option<&Qp> {
-        self.at(self.slot_of(number))
+    pub(super) fn touch_number(&self, number: Qpn) {
+        let number = number.get() as usize;
+        if let Some(Some(page)) = self.pages.get(number / PAGE) {
+            near_at(page.as_slice(), number % PAGE);
+        }
+    }
+
+    /// And then the queue pair in `slot`.
+    #[inline]
+    pub(super) fn touch_at(&self, slot: u32) {
+        near_whole_at(&self.slots, slot as usize);
     }
 
     /// The queue pair in `slot`.
@@ -63,7 +77,7 @@ impl QpTable {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    fn slot_of(&self, number: Qpn) -> u32 {
+    pub(super) fn slot_of(&self, number: Qpn) -> u32 {
         let number = number.get() as usize;
         match self.pages.get(number / PAGE) {
             Some(Some(page)) => page[number % PAGE],

@@ -2,63 +2,74 @@
 //!
 //! A body with many connections, or many engines, finds what the next packet needs far away: in the next level of cache
 //! with a connection an engine, in memory with many. From the number of a queue pair to what a packet touches there
-//! are four steps through memory. A body that knows a little ahead what will come takes them one after the other
+//! are five steps through memory. A body that knows a little ahead what will come takes them one after the other
 //! ([`Reach`]), and does other things in between. Nothing depends on it.
 
-use rnic_base::{near, near_at};
+use rnic_base::{Time, near_at, near_whole, near_whole_at};
 
 use super::{FalconQp, Link, Nic};
 use crate::engine::Reach;
 use crate::qp::Qp;
 
+/// Queue pairs that are looked at: for what a 100 Gbit/s link carries in a microsecond, as many acknowledgements, and
+/// some that find nothing to send.
+const SENDERS: u32 = 8;
+
 impl Nic {
     /// Has what every packet needs brought near.
     #[inline]
     pub(crate) fn touch(&self) {
-        near(&self.resources);
-        near(self.resources.config());
-        near(&self.adaptives);
-        near(&self.ready);
-        near(&self.out.packet);
-        near(&self.out.label);
-        near(&self.out.packet.body);
-        near(&self.armed);
-        near(&self.wheel);
+        near_whole(self);
     }
 
-    /// The queue pair that sends after `index` others, if it is known.
+    /// The same for what lies apart from that: who sends next, the wheel, and where the first adaptive engine
+    /// is, most often the only one.
     #[inline]
-    pub(crate) fn sender(&self, index: u32) -> Option<u32> {
-        self.ready.get(index).map(super::nic::slot_of)
+    pub(crate) fn touch_apart(&self) {
+        self.ready.touch();
+        near_whole_at(&self.adaptives, 0);
+        if let Some(wheel) = &self.wheel {
+            near_whole(&**wheel);
+        }
+    }
+
+    /// And then what lies apart from those.
+    #[inline]
+    pub(crate) fn touch_rest(&self) {
+        if let Some((_, engine)) = self.adaptives.first() {
+            engine.touch();
+        }
+        if let Some(wheel) = &self.wheel {
+            wheel.touch();
+        }
+    }
+
+    /// Queue pairs whose time to send comes before `horizon`, the first few of them.
+    #[inline]
+    pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
+        self.wheel.iter().flat_map(move |wheel| wheel.few_until(horizon))
+    }
+
+    /// The next few queue pairs that can send.
+    #[inline]
+    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> {
+        (0..SENDERS).map_while(|index| self.ready.get(index)).map(super::nic::slot_of)
     }
 }
 
 impl Qp {
-    /// Has what a packet needs brought near, as far as `reach`.
+    /// Has what a packet needs brought near, as far as `reach`, beyond the queue pair itself.
     #[inline]
     pub(crate) fn touch_falcon(&self, nic: &Nic, reach: Reach) {
         match reach {
-            Reach::QueuePair => {
-                near(&self.number);
-                near(&self.extra);
-                near(&self.state);
-                near(&self.requester.queue);
-                near(&self.requester.sent_of_next);
-                near(&self.responder.window);
-                near(&self.responder.queue);
-                near(&self.responder.message);
-                near(&self.stats);
-            }
+            Reach::QueuePair => {}
             Reach::Connection => {
-                if let Some(falcon) = self.extra.falcon() {
-                    near(falcon);
-                    near(&falcon.link);
-                }
+                self.extra.touch();
                 self.requester.queue.touch();
             }
             Reach::Link => {
                 if let Some(link) = self.extra.falcon().and_then(FalconQp::link) {
-                    link.touch();
+                    near_whole(link);
                 }
             }
             Reach::Apart => {
@@ -75,15 +86,5 @@ impl FalconQp {
     #[inline]
     fn link(&self) -> Option<&Link> {
         self.link.as_deref()
-    }
-}
-
-impl Link {
-    #[inline]
-    fn touch(&self) {
-        self.connection.touch();
-        near(&self.adaptive);
-        near(&self.mapping.requests);
-        self.mapping.serving.touch();
     }
 }

@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::near;
 use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation};
@@ -101,16 +100,6 @@ impl Serving {
             self.sources = vec![Source::default(); self.places].into_boxed_slice();
         }
         &mut self.sources[rsn.value() as usize & (self.places - 1)]
-    }
-
-    #[inline]
-    pub(super) fn touch(&self) {
-        near(&self.places);
-        near(&self.sources);
-        near(&self.pending);
-        near(&self.turns);
-        near(&self.settled);
-        near(&self.abandoned);
     }
 
     /// Whether the peer is to be told something: answers may also wait for room.

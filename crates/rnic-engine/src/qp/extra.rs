@@ -3,6 +3,7 @@
 //! A queue pair has at most one of them: Falcon's flows are labelled by its own layers, which ask no path policy of the
 //! queue pair's.
 
+use rnic_base::near_whole;
 use rnic_policy::PolicyState;
 
 use crate::falcon::FalconQp;
@@ -36,6 +37,14 @@ impl Extra {
         match self.0.as_deref_mut() {
             Some(Kind::Path(state)) => Some(state),
             _ => None,
+        }
+    }
+
+    /// Has it brought near. What there is, is not asked: that would be waiting for it.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if let Some(kind) = self.0.as_deref() {
+            near_whole(kind);
         }
     }
 

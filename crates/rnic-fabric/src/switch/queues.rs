@@ -5,8 +5,7 @@
 //! that are scheduled using round-robin". As there, an input may feed several outputs at once: what is limited is its
 //! buffer, not the bandwidth of its memory. With one source per output this is a plain output queue.
 
-use prefetch_index::prefetch_index;
-use rnic_base::Time;
+use rnic_base::{Time, near_at, near_whole_at};
 
 use crate::entry::{Entry, Flags};
 
@@ -21,6 +20,8 @@ pub(super) struct Queues {
     /// A bit for every source of an output that has something: `words` words an output.
     waiting: Vec<u64>,
     outputs: Vec<Output>,
+    /// By output.
+    upcoming: Vec<Upcoming>,
     sources: usize,
     words: usize,
 }
@@ -32,6 +33,13 @@ pub(super) struct Queues {
 struct Piece {
     entries: [Entry; PIECE],
     next: u32,
+}
+
+/// What an output sends next, when something waits: from which source, and from which piece.
+#[derive(Clone, Copy, Debug)]
+struct Upcoming {
+    source: u32,
+    piece: u32,
 }
 
 const PIECE: usize = 5;
@@ -75,6 +83,7 @@ impl Queues {
             lists: vec![List { head: NOTHING, tail: NOTHING, head_place: 0, tail_place: 0 }; ports * sources],
             waiting: vec![0; ports * words],
             outputs: vec![Output::default(); ports],
+            upcoming: vec![Upcoming { source: 0, piece: NOTHING }; ports],
             sources,
             words,
         }
@@ -110,7 +119,11 @@ impl Queues {
             (tail, usize::from(tail_place))
         } else {
             self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
-            (self.append_piece(list), 0)
+            let piece = self.append_piece(list);
+            if head == NOTHING {
+                self.announce(output, source, piece);
+            }
+            (piece, 0)
         };
         let slot = &mut self.pool[piece as usize].entries[place];
         *slot = entry;
@@ -124,7 +137,8 @@ impl Queues {
     /// When nothing waits.
     #[inline]
     pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
-        let source = self.next_source(output);
+        assert!(!self.is_empty(output), "nothing waits for output {output}");
+        let source = self.upcoming[output].source as usize;
         let list = &mut self.lists[output * self.sources + source];
         let entry = self.pool[list.head as usize].entries[usize::from(list.head_place)];
         list.head_place += 1;
@@ -137,9 +151,6 @@ impl Queues {
             self.free = used;
             if is_last {
                 self.waiting[output * self.words + source / 64] &= !(1 << (source % 64));
-            } else if let Some(piece) = self.pool.get(list.head as usize) {
-                prefetch_index(piece.entries.as_slice(), 0);
-                prefetch_index(piece.entries.as_slice(), PIECE - 1);
             }
         }
         let state = &mut self.outputs[output];
@@ -147,7 +158,48 @@ impl Queues {
         state.integrate(now);
         state.bytes -= u64::from(entry.frame_len);
         state.packets -= 1;
+        self.foresee(output);
         entry
+    }
+
+    /// `source` of `output` has something again, which begins with `piece`: it may be its turn next.
+    #[inline]
+    fn announce(&mut self, output: usize, source: usize, piece: u32) {
+        let Output { packets, last_served, .. } = self.outputs[output];
+        let after_last = |source: usize| {
+            let turn = source + self.sources - 1 - last_served as usize;
+            if turn < self.sources { turn } else { turn - self.sources }
+        };
+        let upcoming = &mut self.upcoming[output];
+        if packets == 1 || after_last(source) < after_last(upcoming.source as usize) {
+            *upcoming = Upcoming { source: source as u32, piece };
+        }
+    }
+
+    /// Finds out what `output` sends next, as long as no other source comes before it, and has it brought near.
+    #[inline]
+    fn foresee(&mut self, output: usize) {
+        if self.is_empty(output) {
+            return;
+        }
+        let source = self.next_source(output);
+        let piece = self.lists[output * self.sources + source].head;
+        near_whole_at(&self.pool, piece as usize);
+        self.upcoming[output] = Upcoming { source: source as u32, piece };
+    }
+
+    /// Has what outputs do next brought near.
+    #[inline]
+    pub(super) fn touch(&self) {
+        (0..self.upcoming.len()).step_by(8).for_each(|output| near_at(&self.upcoming, output));
+        (0..self.outputs.len()).for_each(|output| near_at(&self.outputs, output));
+        (0..self.waiting.len()).step_by(8).for_each(|word| near_at(&self.waiting, word));
+    }
+
+    /// And then what they send next.
+    #[inline]
+    pub(super) fn touch_upcoming(&self) {
+        self.upcoming.iter().for_each(|upcoming| near_whole_at(&self.pool, upcoming.piece as usize));
     }
 
     /// The first source after the one served last that has something, going round.
@@ -156,7 +208,6 @@ impl Queues {
         let waiting = &self.waiting[output * self.words..(output + 1) * self.words];
         let start = self.outputs[output].last_served as usize + 1;
         if let [word] = waiting {
-            assert!(*word != 0, "nothing waits for output {output}");
             let later = if start < 64 { *word >> start << start } else { 0 };
             return if later != 0 { later } else { *word }.trailing_zeros() as usize;
         }
@@ -202,10 +253,38 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     fn entry(id: u64) -> Entry {
         Entry::new(id, 0, 0, 0, 100, Flags::NONE)
+    }
+
+    /// However they come, the source that is served is the first after the one served last that has something.
+    #[test]
+    fn the_next_source_in_turn_is_served_whenever_it_came() {
+        let mut random = rnic_base::RandomStreams::new(3).stream("queues");
+        for ports in [1usize, 4, 8, 64, 100] {
+            let mut queues = Queues::new(ports, true);
+            let mut model = vec![VecDeque::new(); ports];
+            let (mut last, mut waiting) = (0, 0);
+            for id in 0..20_000 {
+                // Now and then everything leaves.
+                let fills = id % 500 < 300;
+                if waiting == 0 || random.below(8) < if fills { 5 } else { 2 } {
+                    let source = random.below(ports as u64) as usize;
+                    queues.push(Time::ZERO, 0, source, entry(id));
+                    model[source].push_back(id);
+                    waiting += 1;
+                } else {
+                    let mut turns = (1..=ports).map(|turn| (last + turn) % ports);
+                    last = turns.find(|source| !model[*source].is_empty()).expect("something waits");
+                    assert_eq!(queues.pop(Time::ZERO, 0).identity, model[last].pop_front().expect("it has something"));
+                    waiting -= 1;
+                }
+            }
+        }
     }
 
     fn drain(queues: &mut Queues, output: usize) -> Vec<u64> {

@@ -7,7 +7,7 @@
 //!
 //! Choice: what is sent again stays on its flow (as in the reference simulator), under whatever label that has then.
 
-use rnic_base::{Duration, Time, near};
+use rnic_base::{Duration, Time};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Configured, Cwnd, OpenWindows, PathEvent, PathPolicy, PathView, PolicyState};
 use rnic_wire::falcon::FlowLabel;
@@ -79,12 +79,6 @@ impl Flows {
     fn add_up(&mut self) {
         let sum: u64 = self.all().map(|flow| flow.fcwnd.fixed()).sum();
         self.fcwnd = Cwnd::from_fixed(sum);
-    }
-
-    #[inline]
-    pub(crate) fn touch(&self) {
-        near(&self.flows);
-        near(&self.count);
     }
 
     /// The connection's window.

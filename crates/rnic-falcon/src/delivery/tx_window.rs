@@ -9,7 +9,7 @@
 //! Contexts lie in a ring that grows until it holds the largest window asked for: an idle connection is small, and in
 //! steady state nothing is allocated.
 
-use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time, near, near_at};
+use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time, near_whole_at};
 use rnic_policy::{LossRule, WindowView};
 use rnic_wire::falcon::{Rsn, Window};
 
@@ -133,21 +133,9 @@ impl TxWindow {
     }
 
     #[inline]
-    pub(crate) fn touch(&self) {
-        near(&self.base);
-        near(&self.ring);
-        near(&self.arrived);
-        near(&self.marks);
-        near(&self.outstanding);
-        near(&self.timer);
-        near(&self.rules);
-        near(&self.paused_below);
-    }
-
-    #[inline]
     pub(crate) fn touch_apart(&self) {
-        near_at(&self.ring, self.slot(self.base));
-        near_at(&self.ring, self.slot(self.next));
+        near_whole_at(&self.ring, self.slot(self.base));
+        near_whole_at(&self.ring, self.slot(self.next));
     }
 
     /// Packets from the base to the last that was sent.

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Duration, Psn32, Seq, Time, near};
+use rnic_base::{Duration, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, CompletionCode, NackCode, Packet, PacketType, ResyncCode, Rsn, Ulp};
 
 use super::ring::{Blank, Ring};
@@ -103,12 +103,6 @@ impl Blank for Entry {
     fn clear(&mut self) {
         self.kind = None;
     }
-
-    #[inline]
-    fn touch(&self) {
-        near(&self.ulp);
-        near(&self.kind);
-    }
 }
 
 const fn packet_type(kind: Kind) -> PacketType {
@@ -158,18 +152,11 @@ impl Initiator {
     }
 
     #[inline]
-    pub(super) fn touch(&self) {
-        near(&self.ring);
-        near(&self.next);
-        near(&self.next_deadline);
-    }
-
-    #[inline]
     pub(super) fn touch_apart(&self) {
-        self.ring.touch(self.ring.base());
-        self.ring.touch(self.next);
-        self.ring.touch(self.unsent);
-        self.ring.touch(self.unsent + 1);
+        if !self.is_empty() {
+            self.ring.touch(self.ring.base());
+            self.ring.touch(self.unsent);
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -4,7 +4,7 @@
 
 use core::ops::{Index, IndexMut};
 
-use rnic_base::{Seq, near};
+use rnic_base::{Seq, near_whole_at};
 
 /// What a ring is made of.
 pub(super) trait Blank: Sized + 'static {
@@ -16,12 +16,6 @@ pub(super) trait Blank: Sized + 'static {
 
     /// Makes it blank, as far as anybody looks: what makes it anything else writes all of it.
     fn clear(&mut self);
-
-    /// Has it brought near; all lines that it lies on, where it is longer than one.
-    #[inline]
-    fn touch(&self) {
-        near(self);
-    }
 }
 
 /// Entries for so many numbers from `base` on. An entry is there or blank; blank ones at the front fall off.
@@ -86,9 +80,7 @@ impl<T: Blank> Ring<T> {
     /// Has the entry of `seq` brought near.
     #[inline]
     pub(super) fn touch(&self, seq: Seq) {
-        if let Some(entry) = self.entries.get(place(seq, self.entries.len())) {
-            entry.touch();
-        }
+        near_whole_at(&self.entries, place(seq, self.entries.len()));
     }
 
     /// Blanks the entry at the front; the next number is the oldest then.

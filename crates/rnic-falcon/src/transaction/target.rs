@@ -18,7 +18,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Psn32, Seq, Time, near};
+use rnic_base::{Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
@@ -108,12 +108,6 @@ impl Blank for Entry {
     fn clear(&mut self) {
         (self.state, self.resync) = (State::Blank, None);
     }
-
-    #[inline]
-    fn touch(&self) {
-        near(self);
-        near(&self.state);
-    }
 }
 
 /// Not by the clock.
@@ -201,14 +195,6 @@ impl Target {
             settled: VecDeque::new(),
             next_retry: None,
         }
-    }
-
-    #[inline]
-    pub(super) fn touch(&self) {
-        near(&self.ring);
-        near(&self.arrived);
-        near(&self.answers);
-        near(&self.settled);
     }
 
     #[inline]
