@@ -57,6 +57,8 @@ pub struct ParamSpec {
     pub help: &'static str,
     /// Of a control policy: whether the recovery policy has it as well.
     pub owner: ParamOwner,
+    /// Of a control policy: without reports of flows ([`crate::FlowReport`]) it means nothing, and cannot be set.
+    pub needs_reports: bool,
 }
 
 impl ParamSpec {
@@ -67,7 +69,7 @@ impl ParamSpec {
         (min, max): (u64, u64),
         help: &'static str,
     ) -> Self {
-        Self { name, unit, default, min, max, help, owner: ParamOwner::Policy }
+        Self { name, unit, default, min, max, help, owner: ParamOwner::Policy, needs_reports: false }
     }
 
     /// A duration between zero and ten seconds.
@@ -105,6 +107,12 @@ impl ParamSpec {
     #[must_use]
     pub const fn owned_by(self, owner: ParamOwner) -> Self {
         Self { owner, ..self }
+    }
+
+    /// The same parameter, of what a control policy decides by reports of flows alone.
+    #[must_use]
+    pub const fn by_reports(self) -> Self {
+        Self { needs_reports: true, ..self }
     }
 
     /// `value` the way people write it.

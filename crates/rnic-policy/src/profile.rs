@@ -298,11 +298,19 @@ impl Profile {
 
     /// Whether who sets the option called as `spec`, of the control policy, sets that of the control policy.
     fn is_set_in_control(&self, spec: &ParamSpec) -> bool {
+        if !self.is_in_use(spec) {
+            return false;
+        }
         match spec.owner {
             ParamOwner::Policy => !self.is_of_recovery(spec),
             ParamOwner::Both => true,
             ParamOwner::Recovery => self.is_of_recovery(spec),
         }
+    }
+
+    /// Whether a parameter of the control policy means anything: flows report to Falcon's adaptive engine alone.
+    fn is_in_use(&self, spec: &ParamSpec) -> bool {
+        !spec.needs_reports || self.protocol.falcon().is_some()
     }
 
     /// Whether the recovery policy has a parameter called as `spec`.
@@ -331,8 +339,8 @@ impl Profile {
         };
         // What both have is listed as recovery's.
         let is_listed = |(spec, _): &(&ParamSpec, u64)| match spec.owner {
-            ParamOwner::Policy => true,
-            ParamOwner::Both => !self.is_of_recovery(spec),
+            ParamOwner::Policy => self.is_in_use(spec),
+            ParamOwner::Both => self.is_in_use(spec) && !self.is_of_recovery(spec),
             ParamOwner::Recovery => false,
         };
         own.into_iter()

@@ -121,6 +121,11 @@ fn what_only_the_adaptive_engine_has_is_set_there() {
         let error = refused.expect_err("nobody takes a reordered packet for lost by time").to_string();
         assert!(error.contains("unknown parameter `reorder_percent`") && error.lines().count() == 1, "{error}");
     }
+    for (name, text) in [("probe_min", "1us"), ("plb_rounds", "3"), ("alpha", "2"), ("hop_delay", "2us")] {
+        let error = select("irn", [("control", "swift"), (name, text)]).expect_err(name).to_string();
+        assert!(error.contains(&format!("unknown parameter `{name}`")), "no flow reports to it: {error}");
+        assert!(select("falcon", [(name, text)]).is_ok(), "{name}");
+    }
     let floor = select("tcp", [("control", "swift"), ("rto_min", "200ms")]);
     assert!(floor.is_ok(), "a floor of TCP's own, which Swift would take for too long: {floor:?}");
 }
