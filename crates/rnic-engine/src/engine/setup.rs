@@ -216,7 +216,7 @@ impl Engine {
             Ok(_) => {
                 self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
                 if let Some(shape) = falcon {
-                    self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape)));
+                    self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
                 }
             }
             Err(_) => self.release_srq(attributes.srq),
@@ -231,6 +231,9 @@ impl Engine {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
         qp.leave(&mut self.core);
+        if let Some(nic) = self.core.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
+            nic.part();
+        }
         self.count_cq_users(qp.send_cq, qp.recv_cq, -1);
         self.release_srq(qp.srq);
         Ok(())

@@ -24,12 +24,16 @@ const WAITED: u32 = 1 << 31;
 /// The name of a NIC among the slots that wait for their time.
 pub(crate) const SLOT: u32 = u32::MAX;
 
-/// See the module. Made with the first queue pair that needs it.
+/// See the module. Made with the first queue pair that needs it, and there from then on.
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(super) resources: Resources,
-    /// How many those are: [`FalconShape::resources_percent`] of who made this.
+    /// How many those are: [`FalconShape::resources_percent`] of the first user.
     resources_percent: u32,
+    /// Queue pairs that share this.
+    users: u32,
+    /// Bytes of payload that are on their way into the host's memory.
+    backlog: u64,
     /// One for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that can send, those that waited for resources marked.
@@ -75,6 +79,8 @@ impl Nic {
         Self {
             resources: Resources::new(ResourceConfig::of(shape)),
             resources_percent: shape.resources_percent,
+            users: 0,
+            backlog: 0,
             adaptives: Vec::new(),
             ready: Fifo::new(0),
             waiting: Fifo::new(0),
@@ -85,14 +91,37 @@ impl Nic {
         }
     }
 
-    /// Whether a queue pair with this `shape` can do with what there is. One whose resources nobody chose can.
+    /// Whether a queue pair with this `shape` can do with what there is. One whose resources nobody chose can, and so
+    /// can the first.
     pub(crate) fn check(&self, shape: &FalconShape) -> Result<(), ResourceError> {
         let (has, asked) = (self.resources_percent, shape.resources_percent);
-        if shape.resources_given && asked != has { Err(ResourceError::FalconResources { asked, has }) } else { Ok(()) }
+        if self.users > 0 && shape.resources_given && asked != has {
+            return Err(ResourceError::FalconResources { asked, has });
+        }
+        Ok(())
     }
 
-    /// Bytes of payload that are on their way into the host's memory.
+    /// A queue pair with `shape`, which has been checked, shares this. The first has its resources.
+    pub(crate) fn join(&mut self, shape: &FalconShape) {
+        if self.users == 0 && self.resources_percent != shape.resources_percent {
+            self.resources_percent = shape.resources_percent;
+            self.resources = Resources::new(ResourceConfig::of(shape));
+            self.set_backlog(self.backlog);
+        }
+        self.users += 1;
+    }
+
+    /// One that did is gone. Adaptive engines end with the last: their latencies and tables were its transport's.
+    pub(crate) fn part(&mut self) {
+        self.users -= 1;
+        if self.users == 0 {
+            self.adaptives.clear();
+        }
+    }
+
+    /// `bytes` of payload are on their way into the host's memory.
     pub(crate) fn set_backlog(&mut self, bytes: u64) {
+        self.backlog = bytes;
         let buffers = bytes.div_ceil(u64::from(self.resources.config().units.rx));
         self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
     }

@@ -87,3 +87,22 @@ fn what_is_refused_leaves_nothing() {
     assert!(matches!(taken, Err(ResourceError::NumberTaken(_))), "{taken:?}");
     assert!(engine.create_qp(&other("60")).is_ok(), "it is the first of the NIC");
 }
+
+/// Who comes when the last has gone is the first again.
+#[test]
+fn resources_are_those_of_the_queue_pairs_that_live() {
+    let mut pair = Pair::new(&Setup::new(&[("resources", "50")]), |_| DELIVERED);
+    let others = ["60", "50", "70"].map(|resources| attributes(&pair, &[("resources", resources)]));
+    let (engine, first) = (&mut pair.ends[0].engine, pair.ends[0].qpn);
+    let beside = engine.create_qp(&others[1]).expect("the same resources");
+    engine.destroy_qp(first).expect("it exists");
+    let has = |engine: &mut Engine, other: &QpAttributes| match engine.create_qp(other) {
+        Err(ResourceError::FalconResources { has, .. }) => has,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(has(engine, &others[0]), 50, "one still lives");
+    engine.destroy_qp(beside).expect("it exists");
+    engine.create_qp(&others[0]).expect("it is the first");
+    assert_eq!(has(engine, &others[2]), 60);
+    assert!(engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}
