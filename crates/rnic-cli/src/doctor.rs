@@ -109,7 +109,7 @@ fn diagnose() -> Diagnosis {
     Diagnosis {
         works: checks.iter().all(|check| check.state != State::Fails),
         device: DEVICE,
-        description: settings.ok().map(|settings| settings.describe(DEVICE, WIRE)),
+        description: settings.ok().map(|settings| settings.describe(DEVICE, settings.wire())),
         checks,
         gids,
         settings: VARIABLES.iter().map(setting).collect(),
@@ -163,4 +163,3 @@ impl Diagnosis {
 
 /// As programs see it.
 const DEVICE: &str = "rnic0";
-const WIRE: &str = "RoCEv2 over UDP";

@@ -66,6 +66,7 @@ mod upper;
 
 use rnic_base::Seq;
 use rnic_falcon::connection::Connection;
+use rnic_falcon::delivery::Delivery;
 use rnic_policy::{FalconErrors, FalconOrdering};
 
 use crate::PeerId;
@@ -121,6 +122,11 @@ struct Mapping {
 }
 
 impl FalconQp {
+    /// The packet delivery layer of its connection, to look at; none before the first packet and after the end.
+    pub(crate) fn delivery(&self) -> Option<&Delivery> {
+        self.link.as_deref().map(|link| link.connection.delivery())
+    }
+
     /// What can be asked about the queue pair, with transactions for packets.
     pub(crate) fn fill(&self, info: QpInfo, first_sent: Seq, first_received: Seq) -> QpInfo {
         let stats = self.link.as_ref().map(|link| *link.connection.transactions().stats()).unwrap_or_default();

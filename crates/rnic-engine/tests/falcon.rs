@@ -17,3 +17,6 @@ mod resources;
 
 #[path = "falcon/room.rs"]
 mod room;
+
+#[path = "falcon/watch.rs"]
+mod watch;

@@ -1,4 +1,4 @@
-//! Falcon's mechanisms as somebody sees them who uses verbs: F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33, F-35.
+//! Falcon's mechanisms as somebody sees them who uses verbs: F-1, F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33, F-35.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -19,6 +19,27 @@ fn kinds(pair: &Pair, from: usize) -> Vec<PacketType> {
 fn write(pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
     let remote = pair.remote(0, INBOX + offset);
     pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE + offset, len);
+}
+
+/// F-1: another program in the adaptive engine, the same datapath. Its window is never more than it says, whatever the
+/// wire does, and what is lost comes again without a timeout.
+#[test]
+fn f1_with_a_fixed_window_no_more_is_ever_under_way() {
+    for (window, flows) in [("6", "1"), ("8", "4")] {
+        let options = [("control", "fixed-window"), ("window", window), ("flows", flows)];
+        let mut pair = Pair::new(&Setup::new(&options), bad(RandomStreams::new(3).stream("wire"), 20, 0, 0));
+        write(&mut pair, 1, 0, 300 * MTU);
+        let (mut most, window) = (0, window.parse().expect("a number"));
+        for _ in 0..20_000 {
+            pair.run_for(Duration::from_us(1));
+            let view = pair.ends[0].engine.queue_pairs().next().expect("there is one");
+            assert!(view.in_flight <= window, "{options:?}: {view:?}");
+            most = most.max(view.in_flight);
+        }
+        assert_eq!((pair.ends[0].take(), most), (vec![(1, WcStatus::Success)], window), "{options:?}");
+        let stats = pair.ends[0].engine.stats();
+        assert!(stats.packets_retransmitted > 3 && stats.timeouts * 2 < stats.packets_retransmitted, "{stats:?}");
+    }
 }
 
 /// F-2: what flows to the target is pushed, what it gives is pulled, packet by packet.

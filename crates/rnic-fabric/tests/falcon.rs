@@ -169,4 +169,13 @@ fn f18_a_slow_host_holds_senders_back() {
     assert!(figures.resource_nacks * 1_000 < report.packets_sent, "{figures:?}");
     let whole = run(text, &[("slow_host.until", "1us")], 1).steady_goodput_gbps.expect("by the clock");
     assert!(whole > 180.0, "{whole}");
+    // Who does not listen is refused instead, and the report says so: what receivers send is what senders take.
+    let deaf = run(text, &[("transport.rx_target", "32")], 1);
+    let refused = deaf.falcon.expect("Falcon");
+    assert!(refused.resource_nacks > 1_000 && refused.buffers_max_share > 0.9, "{refused:?}");
+    assert!(
+        (refused.resource_nacks - 100..=refused.resource_nacks).contains(&deaf.nacks),
+        "{} of {refused:?}",
+        deaf.nacks
+    );
 }

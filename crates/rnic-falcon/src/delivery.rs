@@ -92,6 +92,27 @@ pub struct DeliveryCounters {
     pub peer_errors: u64,
     /// Events that found the queue to the adaptive engine full.
     pub signals_refused: u64,
+    /// Times that a flow took another path.
+    pub moves: u64,
+}
+
+impl DeliveryCounters {
+    /// Adds those of another connection.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.sent_again_early += other.sent_again_early;
+        self.timeouts += other.timeouts;
+        self.probes += other.probes;
+        self.acks_sent += other.acks_sent;
+        self.extended_acks_sent += other.extended_acks_sent;
+        self.nacks_sent += other.nacks_sent;
+        self.duplicates += other.duplicates;
+        self.out_of_window += other.out_of_window;
+        self.stale_acks += other.stale_acks;
+        self.peer_errors += other.peer_errors;
+        self.signals_refused += other.signals_refused;
+        self.moves += other.moves;
+    }
 }
 
 /// See the module.
@@ -206,6 +227,18 @@ impl Delivery {
         self.flows.fcwnd()
     }
 
+    /// Packets with requests that may be under way, as the adaptive engine has said last: `fcwnd` and `ncwnd`.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        self.fcwnd().whole_packets().min(self.limits.ncwnd.into())
+    }
+
+    /// From a packet to the answer that echoes it, the last time; none before the first.
+    #[inline]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.waits.measured
+    }
+
     /// Packets from the oldest that is not acknowledged to the last that was sent.
     #[inline]
     pub fn span(&self, window: Window) -> u64 {
@@ -280,6 +313,7 @@ impl Delivery {
 
     /// What has happened so far.
     pub fn counters(&self) -> DeliveryCounters {
-        DeliveryCounters { signals_refused: self.signals.refused, ..self.counters }
+        let (signals_refused, moves) = (self.signals.refused, self.flows.moves().into());
+        DeliveryCounters { signals_refused, moves, ..self.counters }
     }
 }

@@ -77,6 +77,12 @@ impl Amount {
         Self { packets: self.packets + other.packets, buffers: self.buffers + other.buffers }
     }
 
+    /// The less of each.
+    #[inline]
+    fn min(self, other: Self) -> Self {
+        Self { packets: self.packets.min(other.packets), buffers: self.buffers.min(other.buffers) }
+    }
+
     /// What is left; both must be covered.
     #[inline]
     const fn minus(self, other: Self) -> Self {
@@ -244,6 +250,8 @@ pub struct Resources {
     /// By pool.
     free: [Amount; 4],
     capacity: [Amount; 4],
+    /// The least that there was free, by pool.
+    least_free: [Amount; 4],
     /// What others' requests hold: zones go by that.
     requests_held: Amount,
     /// Of these, buffers of what is on its way into the host's memory.
@@ -265,6 +273,7 @@ impl Resources {
             pools: Part::ALL.map(|part| config.carving.pool(part) as u8),
             free: capacity,
             capacity,
+            least_free: capacity,
             requests_held: Amount::NONE,
             backlog: 0,
             level: Level::default(),
@@ -293,6 +302,18 @@ impl Resources {
         self.capacity[self.pool(part)]
     }
 
+    /// How full the fullest part has been, in thousandths of what it has: of its contexts, and of its buffers.
+    pub fn fullest(&self) -> Amount {
+        let share = |held: u32, of: u32| (u64::from(held) * 1_000 / u64::from(of.max(1))) as u32;
+        let mut fullest = Amount::NONE;
+        for (capacity, least_free) in self.capacity.iter().zip(self.least_free) {
+            let most = capacity.minus(least_free);
+            fullest.packets = fullest.packets.max(share(most.packets, capacity.packets));
+            fullest.buffers = fullest.buffers.max(share(most.buffers, capacity.buffers));
+        }
+        fullest
+    }
+
     /// Whether nothing is held.
     pub fn is_idle(&self) -> bool {
         self.free == self.capacity
@@ -313,6 +334,7 @@ impl Resources {
             return None;
         }
         *free = free.minus(amount);
+        self.least_free[pool] = self.least_free[pool].min(*free);
         if part == Part::RequestRx {
             self.requests_held = self.requests_held.plus(amount);
             self.level.update(self.requests_held);
@@ -356,6 +378,8 @@ impl Resources {
     pub(crate) fn pass_arrival(&mut self, need: Amount) {
         self.level.update(self.requests_held.plus(need));
         self.level.update(self.requests_held);
+        let pool = self.pool(Part::RequestRx);
+        self.least_free[pool] = self.least_free[pool].min(self.free[pool].minus(need));
     }
 
     /// Payload that upper layers have taken fills `buffers` until it is in the host's memory (F-18): as many of them as
@@ -366,6 +390,7 @@ impl Resources {
         let room = *free + self.backlog;
         let taken = buffers.min(room);
         *free = room - taken;
+        self.least_free[pool].buffers = self.least_free[pool].buffers.min(*free);
         self.requests_held.buffers = self.requests_held.buffers - self.backlog + taken;
         self.backlog = taken;
         self.level.update(self.requests_held);

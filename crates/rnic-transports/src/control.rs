@@ -6,6 +6,7 @@ use rnic_policy::ControlPolicy;
 
 crate::registry! { ControlPolicy:
     line_rate::LineRate,
+    fixed_window::FixedWindow,
     dcqcn::Dcqcn,
     timely::Timely,
     rttcc::Rttcc,

@@ -160,7 +160,7 @@ impl Context {
             Errno::from(error)
         })?;
         watch::capture(&mut nic, &settings)?;
-        let wire = device::wire(nic.port());
+        let wire = device::wire(&settings, nic.port());
         device::announce(&settings, &wire);
         let events = Arc::new(EventQueue::new()?);
         // A descriptor that can be polled, to stand where programs expect that of the command channel.

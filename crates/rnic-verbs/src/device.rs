@@ -103,8 +103,8 @@ fn guid_of_host() -> u64 {
 }
 
 /// What carries the packets of a device with this port.
-pub(crate) fn wire(port: u16) -> String {
-    format!("RoCEv2 over UDP, port {port}")
+pub(crate) fn wire(settings: &Settings, port: u16) -> String {
+    format!("{}, port {port}", settings.wire())
 }
 
 /// Says once what this is.

@@ -1,6 +1,6 @@
 //! A simulation's report as people read it.
 
-use rnic_fabric::Report;
+use rnic_fabric::{FalconFigures, Report};
 
 use crate::{number, table};
 
@@ -38,6 +38,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("queues", queues(report)),
         ("ECN marks", count(report.ecn_marks)),
     ];
+    facts.extend(report.falcon.iter().flat_map(falcon));
     if let Some(wall_s) = report.wall_s {
         let rate = report.packet_hops as f64 / wall_s.max(f64::MIN_POSITIVE) / 1e6;
         let hops = count(report.packet_hops);
@@ -54,6 +55,33 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         if report.violations.is_empty() { "passed".to_owned() } else { report.violations.join("; ") },
     ));
     facts
+}
+
+/// What there is to say of Falcon alone.
+fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
+    let count = number::grouped;
+    let [push, request, data, resyncs] =
+        [figures.push_data, figures.pull_requests, figures.pull_data, figures.resyncs].map(count);
+    let [early, probes, beyond, moves] =
+        [figures.early_retransmissions, figures.probes, figures.out_of_window, figures.path_changes].map(count);
+    let [resource, not_ready, other, pauses] =
+        [figures.resource_nacks, figures.rnr_nacks, figures.other_nacks, figures.pauses].map(count);
+    let [contexts, buffers] =
+        [figures.contexts_max_share, figures.buffers_max_share].map(|share| number::short(share * 100.0));
+    [
+        ("Falcon sent", format!("{push} Push Data, {request} Pull Requests, {data} Pull Data, {resyncs} Resyncs")),
+        (
+            "Falcon repaired",
+            format!("{early} sent again early, {probes} probes, {beyond} beyond a window, {moves} path changes"),
+        ),
+        (
+            "Falcon resources",
+            format!(
+                "{resource} NACKs, {not_ready} not ready, {other} of other kinds; {pauses} pauses; \
+                 at most {contexts} % of contexts, {buffers} % of buffers"
+            ),
+        ),
+    ]
 }
 
 fn packets(report: &Report) -> String {

@@ -15,6 +15,8 @@
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
 use rnic_base::{Time, near};
+use rnic_falcon::delivery::DeliveryCounters;
+use rnic_falcon::resources::Amount;
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, FlowLabel};
 
@@ -68,7 +70,7 @@ pub enum Reach {
     Apart,
 }
 
-/// What Falcon's connections share.
+/// What Falcon's connections share, and what they have done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FalconStats {
     /// Nothing is held.
@@ -77,6 +79,12 @@ pub struct FalconStats {
     pub refused: u64,
     /// How full the room for the requests of others is, 0 to 31.
     pub rx_level: u8,
+    /// Times that a queue pair had to wait for resources (Xoff, F-34).
+    pub pauses: u64,
+    /// How full the fullest part has been, in thousandths: of its contexts, and of its buffers (F-31).
+    pub fullest: Amount,
+    /// Sums over all connections, those that have ended included.
+    pub delivery: DeliveryCounters,
 }
 
 impl Engine {
@@ -201,7 +209,14 @@ impl Engine {
 
     /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.
     pub fn falcon_stats(&self) -> Option<FalconStats> {
-        self.core.falcon.as_ref().map(|nic| nic.stats())
+        let nic = self.core.falcon.as_ref()?;
+        let mut stats = nic.stats();
+        for qp in self.qps.iter() {
+            if let Some(delivery) = qp.extra.falcon().and_then(|falcon| falcon.delivery()) {
+                stats.delivery.add(&delivery.counters());
+            }
+        }
+        Some(stats)
     }
 
     /// Whether [`Engine::transmit_falcon`] may have something to hand out.

@@ -1,6 +1,7 @@
 //! Looking at queue pairs from outside, all of them at once: for whoever watches, not for the packet path.
 
 use rnic_base::Duration;
+use rnic_policy::Cwnd;
 
 use crate::PeerId;
 use crate::engine::Engine;
@@ -16,13 +17,14 @@ pub struct QpView {
     pub peer: PeerId,
     /// Name of its transport.
     pub transport: &'static str,
-    /// Request packets under way.
+    /// Request packets under way; with Falcon, answers to the peer's requests too.
     pub in_flight: u64,
     /// Request packets that may be under way, by the transport's cap or by congestion control.
     pub window: u64,
     /// What it took from its peer; zeros where nobody watches.
     pub traffic: Traffic,
-    /// The last round trip of a request packet that was measured; none where nobody watches.
+    /// The last round trip that was measured: of a request packet, only where somebody watches; with Falcon, to the
+    /// answer that echoes a packet.
     pub round_trip: Option<Duration>,
 }
 
@@ -41,15 +43,23 @@ impl Engine {
 impl Qp {
     fn view(&self, watched: Option<&Watched>) -> QpView {
         let cap = self.transport.in_flight_max;
-        let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
+        let delivery = self.extra.falcon().and_then(|falcon| falcon.delivery());
+        let (in_flight, window) = match delivery {
+            Some(delivery) => (delivery.under_way(), Some(delivery.window())),
+            None => {
+                let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
+                (self.requester.window.in_flight(), window.map(Cwnd::whole_packets))
+            }
+        };
+        let timed = watched.and_then(|watched| watched.round_trip.last());
         QpView {
             info: self.info(),
             peer: self.far_end(),
             transport: self.transport.profile.name,
-            in_flight: self.requester.window.in_flight(),
+            in_flight,
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
-            round_trip: watched.and_then(|watched| watched.round_trip.last()),
-            window: window.map_or(cap, |window| window.whole_packets().min(cap)),
+            round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),
+            window: window.map_or(cap, |window| window.min(cap)),
         }
     }
 }

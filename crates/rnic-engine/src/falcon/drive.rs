@@ -6,7 +6,7 @@
 use rnic_base::Time;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::transaction::AnswerError;
-use rnic_wire::falcon::{Body, PacketType, ResyncCode};
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
@@ -60,6 +60,7 @@ impl Qp {
         let Link { connection, mapping, .. } = link;
         mapping.requests.hear();
         let is_push = packet.body.packet_type() == PacketType::PushData;
+        let early_before = core.stats.packets_early;
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
         let at_hand = rsn.filter(|_| is_push);
         let slot = self.slot;
@@ -71,6 +72,7 @@ impl Qp {
             let keeps = connection.transactions().keeps(rsn);
             if is_push && keeps && reception == Reception::Kept {
                 dma.keep(handle(slot, rsn));
+                core.stats.packets_early += 1;
             }
             // A Resync has taken its place.
             if was_kept && !keeps {
@@ -78,7 +80,11 @@ impl Qp {
             }
         }
         match reception {
-            Reception::Kept | Reception::Answer => RxOutcome::Accepted,
+            Reception::Kept if core.stats.packets_early > early_before => RxOutcome::Early,
+            Reception::Kept | Reception::Answer => {
+                self.count_nack(core, packet);
+                RxOutcome::Accepted
+            }
             Reception::Duplicate => {
                 core.stats.packets_duplicate += 1;
                 RxOutcome::Duplicate
@@ -87,6 +93,17 @@ impl Qp {
             Reception::OutOfWindow => RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow)),
             Reception::NoResources => RxOutcome::Dropped(core.drop_packet(DropReason::ReceiverNotReady)),
             Reception::Dropped => RxOutcome::Dropped(core.drop_packet(DropReason::Refused)),
+        }
+    }
+
+    /// Counts `packet`, which was taken in, if it is a NACK. Those of a receiver that was not ready have a counter of
+    /// their own.
+    fn count_nack(&mut self, core: &mut Core, packet: &Packet) {
+        if let Body::Nack(nack) = &packet.body
+            && !matches!(nack.code, NackCode::NotReady { .. })
+        {
+            self.stats.nacks += 1;
+            core.stats.nacks += 1;
         }
     }
 

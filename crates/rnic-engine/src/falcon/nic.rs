@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Time};
 use rnic_falcon::adaptive::AdaptiveEngine;
-use rnic_falcon::delivery::Wheel;
+use rnic_falcon::delivery::{DeliveryCounters, Wheel};
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_policy::FalconShape;
 use rnic_wire::Qpn;
@@ -42,6 +42,10 @@ pub(crate) struct Nic {
     waiting: Fifo<u32>,
     /// Queue pairs for whose next packet it is too early; made with the first.
     pub(super) wheel: Option<Box<Wheel>>,
+    /// What connections did that have ended.
+    pub(super) ended: DeliveryCounters,
+    /// Times that a queue pair began to wait for resources.
+    pauses: u64,
     /// Payload whose connection has ended, by handle.
     pub(super) released: Vec<u64>,
     /// The packet on its way out.
@@ -85,6 +89,8 @@ impl Nic {
             ready: Fifo::new(0),
             waiting: Fifo::new(0),
             wheel: None,
+            ended: DeliveryCounters::default(),
+            pauses: 0,
             released: Vec::new(),
             out: BLANK,
             armed: Deadline::NEVER,
@@ -140,6 +146,7 @@ impl Nic {
 
     /// Puts `slot` at the end of the ring of those who wait for resources.
     pub(super) fn push_waiting(&mut self, slot: u32) {
+        self.pauses += 1;
         self.waiting.push(slot);
     }
 
@@ -165,11 +172,15 @@ impl Nic {
         }
     }
 
+    /// All but what connections did that live.
     pub(crate) fn stats(&self) -> FalconStats {
         FalconStats {
             is_idle: self.resources.is_idle(),
             refused: self.resources.refused(),
             rx_level: self.resources.rx_level(),
+            pauses: self.pauses,
+            fullest: self.resources.fullest(),
+            delivery: self.ended,
         }
     }
 

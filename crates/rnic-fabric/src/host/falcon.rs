@@ -68,7 +68,7 @@ impl Host {
             self.drain(now);
         }
         let outcome = self.receive_falcon(now, entry, network);
-        if is_slow && outcome == Some(RxOutcome::Accepted) {
+        if is_slow && matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
             self.write_slowly(now, entry);
         }
         network.falcon_packets.remove(entry.packet);
@@ -179,9 +179,13 @@ impl Host {
     }
 
     /// What it has sent, and the most bytes that were on their way into its memory.
-    pub(crate) fn falcon_counts(&self) -> Option<(&FalconCounts, u64)> {
+    pub(crate) fn falcon_counts(&self) -> Option<(FalconCounts, u64)> {
         let side = self.falcon.as_ref()?;
-        Some((&side.counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
+        let mut counts = side.counts;
+        if let Some(stats) = self.engine.falcon_stats() {
+            counts.note(&stats.delivery, stats.pauses, stats.fullest);
+        }
+        Some((counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
     }
 
     #[cold]

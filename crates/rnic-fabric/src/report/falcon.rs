@@ -1,6 +1,8 @@
-//! What leaves hosts that speak Falcon, by kind and by path.
+//! What leaves hosts that speak Falcon, by kind and by path, and what their NICs count.
 
 use rnic_engine::FalconTransmit;
+use rnic_falcon::delivery::DeliveryCounters;
+use rnic_falcon::resources::Amount;
 use rnic_wire::falcon::{Body, NackCode};
 use serde::Serialize;
 
@@ -27,6 +29,20 @@ pub struct FalconFigures {
     pub rnr_nacks: u64,
     /// NACKs of other kinds.
     pub other_nacks: u64,
+    /// Probes for the end of a burst (F-12).
+    pub probes: u64,
+    /// Packets sent again because recovery took them for lost, before their timeout.
+    pub early_retransmissions: u64,
+    /// Packets dropped beyond their window.
+    pub out_of_window: u64,
+    /// Times that a flow took another path (F-30).
+    pub path_changes: u64,
+    /// Times that a queue pair had to wait for resources of its NIC (Xoff, F-34); a host with NVMe has none.
+    pub pauses: u64,
+    /// Share of the contexts of one part of one NIC's resources that were in use at most (F-31).
+    pub contexts_max_share: f64,
+    /// The same of buffers.
+    pub buffers_max_share: f64,
     /// The most bytes that were on their way into the memory of one host, where some are slow.
     pub host_backlog_max_bytes: u64,
     /// Share of packets with data or requests on the flow, of those of a connection, that has the most of them:
@@ -69,6 +85,21 @@ impl FalconCounts {
         }
     }
 
+    /// Takes over what the NIC has counted: `fullest` in thousandths.
+    pub(crate) fn note(&mut self, delivery: &DeliveryCounters, pauses: u64, fullest: Amount) {
+        let share = |thousandths: u32| f64::from(thousandths) / 1e3;
+        self.figures = FalconFigures {
+            probes: delivery.probes,
+            early_retransmissions: delivery.sent_again_early,
+            out_of_window: delivery.out_of_window,
+            path_changes: delivery.moves,
+            pauses,
+            contexts_max_share: share(fullest.packets),
+            buffers_max_share: share(fullest.buffers),
+            ..self.figures
+        };
+    }
+
     /// Adds those of another host.
     pub(crate) fn add(&mut self, other: &Self, backlog_max: u64) {
         let (sum, more) = (&mut self.figures, &other.figures);
@@ -82,6 +113,13 @@ impl FalconCounts {
         sum.resource_nacks += more.resource_nacks;
         sum.rnr_nacks += more.rnr_nacks;
         sum.other_nacks += more.other_nacks;
+        sum.probes += more.probes;
+        sum.early_retransmissions += more.early_retransmissions;
+        sum.out_of_window += more.out_of_window;
+        sum.path_changes += more.path_changes;
+        sum.pauses += more.pauses;
+        sum.contexts_max_share = sum.contexts_max_share.max(more.contexts_max_share);
+        sum.buffers_max_share = sum.buffers_max_share.max(more.buffers_max_share);
         sum.host_backlog_max_bytes = sum.host_backlog_max_bytes.max(backlog_max);
         self.by_flow.iter_mut().zip(other.by_flow).for_each(|(sum, more)| *sum += more);
     }

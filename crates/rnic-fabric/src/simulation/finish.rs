@@ -107,13 +107,13 @@ impl Simulation {
                 report.acks_sent += counts.acks;
                 report.drops.unused += counts.unused;
                 report.flows_unfinished += side.under_way();
-                falcon.add(&counts.falcon, 0);
+                falcon.add(&side.falcon_counts(), 0);
             }
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
             if let Some((counts, backlog)) = host.falcon_counts() {
-                falcon.add(counts, backlog);
+                falcon.add(&counts, backlog);
             }
             steady_bytes += host.sessions.steady_bytes;
             latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));

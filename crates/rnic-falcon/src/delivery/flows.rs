@@ -120,6 +120,11 @@ impl Flows {
         self.get_mut(flow).label = label;
     }
 
+    /// Times that [`Flows::repath`] was called.
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves
+    }
+
     /// Moves `flow` to any other path: the next label of a sequence that is the connection's own.
     pub(crate) fn repath(&mut self, flow: u8) {
         self.moves = self.moves.wrapping_add(1);

@@ -14,6 +14,16 @@ impl Settings {
         format!("rnic: software device {device} (not hardware): {}", parts.join(", "))
     }
 
+    /// What carries reliable connections' packets, in words.
+    pub fn wire(&self) -> &'static str {
+        let profile = rnic_transports::profile(&self.transport);
+        if profile.is_some_and(|profile| profile.protocol.falcon().is_some()) {
+            "Falcon over UDP"
+        } else {
+            "RoCEv2 over UDP"
+        }
+    }
+
     fn transport_text(&self) -> String {
         match self.options_text() {
             options if options.is_empty() => self.transport.clone(),

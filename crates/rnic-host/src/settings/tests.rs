@@ -140,6 +140,8 @@ fn a_variable_that_is_nearly_one_of_ours_is_refused() {
 
 #[test]
 fn the_line_says_what_the_device_is_and_what_is_bad_about_the_network() {
+    let wire = |transport: &str| Settings { transport: transport.to_owned(), ..Settings::default() }.wire();
+    assert_eq!(["irn", "falcon"].map(wire), ["RoCEv2 over UDP", "Falcon over UDP"]);
     let plain = Settings::default().describe("rnic0", "RoCEv2 over UDP from 192.0.2.1");
     assert_eq!(plain, "rnic: software device rnic0 (not hardware): transport irn, RoCEv2 over UDP from 192.0.2.1");
     let settings = read(&[

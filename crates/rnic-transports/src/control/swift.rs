@@ -39,7 +39,7 @@
 //!   sample a round trip speaks for all packets acknowledged since the last, and a window below one packet is paced by
 //!   a rate ([`plain`]).
 
-mod ack_rate;
+pub(super) mod ack_rate;
 mod alpha;
 mod fabric;
 mod lanes;
@@ -50,7 +50,7 @@ mod prr;
 mod quotient;
 mod scaling;
 mod state;
-mod timers;
+pub(super) mod timers;
 
 use bytemuck::Zeroable;
 use rnic_base::Duration;
@@ -78,11 +78,8 @@ const PLB_ROUNDS: usize = 8;
 const PRR_TIMEOUTS: usize = 9;
 const WINDOW_MIN: usize = 10;
 const ALPHA: usize = 11;
+/// And from here on what [`timers::Waits`] shares with recovery.
 const REORDER_PERCENT: usize = 12;
-const REORDER_MIN: usize = 13;
-const PROBE_PERCENT: usize = 14;
-const PROBE_EXTRA: usize = 15;
-const PROBE_MIN: usize = 16;
 
 /// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
 const TIME_MAX: Duration = Duration::from_ms(100);

@@ -18,3 +18,8 @@ pub(super) fn choose(fcwnd: u32, ncwnd: u32) -> AckRate {
     let is_small = fcwnd <= SMALL_WINDOW * WINDOW_ONE || ncwnd <= SMALL_WINDOW;
     AckRate::code(if is_small { 0 } else { SELDOM })
 }
+
+/// The rate for a connection with both windows of so many packets.
+pub(in crate::control) fn of_packets(packets: u32) -> AckRate {
+    choose(packets.saturating_mul(WINDOW_ONE), packets)
+}

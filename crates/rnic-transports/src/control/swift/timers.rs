@@ -13,10 +13,10 @@ use rnic_policy::Params;
 use rnic_policy::control::report::{Gap, InForce, Ticks};
 
 use super::state::WINDOW_ONE;
-use super::{PROBE_EXTRA, PROBE_MIN, PROBE_PERCENT, REORDER_MIN, REORDER_PERCENT, RTO_MIN, ticks};
+use super::{REORDER_PERCENT, RTO_MIN, ticks};
 
 /// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
-pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
+pub(in crate::control) const UNMEASURED: Ticks = Ticks::new(7_629);
 
 /// Retransmission timeout in smoothed round trips.
 const RTO_FACTOR: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool)
 
 /// Three quarters of the old value and one of the new; the first sample counts whole.
 #[inline(always)]
-pub(super) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
+pub(in crate::control) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
     let mixed = if srtt == Ticks::ZERO { rtt.get() } else { (3 * srtt.get() + rtt.get() + 2) >> 2 };
     Ticks::new(mixed.max(1))
 }
@@ -54,7 +54,7 @@ pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
 
 /// What timeouts are computed with; times in ticks.
 #[derive(Clone, Copy)]
-pub(super) struct Waits {
+pub(in crate::control) struct Waits {
     rto_min: u32,
     reorder_percent: u32,
     reorder_min: u32,
@@ -64,34 +64,43 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// Swift's.
     #[inline(always)]
     pub(super) fn of(params: &Params) -> Self {
+        Self::at(params, RTO_MIN, REORDER_PERCENT)
+    }
+
+    /// Of a policy that has the shortest timeout as parameter `rto_min`, and from `reorder` on what it shares with
+    /// recovery: [`REORDER`](crate::recovery::rack_tlp::REORDER) and then
+    /// [`PROBE`](crate::recovery::rack_tlp::PROBE).
+    #[inline(always)]
+    pub(in crate::control) fn at(params: &Params, rto_min: usize, reorder: usize) -> Self {
         Self {
-            rto_min: ticks(params, RTO_MIN),
-            reorder_percent: params.get(REORDER_PERCENT) as u32,
-            reorder_min: ticks(params, REORDER_MIN),
-            probe_percent: params.get(PROBE_PERCENT) as u32,
-            probe_extra: ticks(params, PROBE_EXTRA),
-            probe_min: ticks(params, PROBE_MIN),
+            rto_min: ticks(params, rto_min),
+            reorder_percent: params.get(reorder) as u32,
+            reorder_min: ticks(params, reorder + 1),
+            probe_percent: params.get(reorder + 2) as u32,
+            probe_extra: ticks(params, reorder + 3),
+            probe_min: ticks(params, reorder + 4),
         }
     }
 
     /// The retransmission timeout; `before` as long as nothing was measured.
     #[inline(always)]
-    pub(super) fn rto(self, srtt: Ticks, gap: Gap, before: Ticks) -> Ticks {
+    pub(in crate::control) fn rto(self, srtt: Ticks, gap: Gap, before: Ticks) -> Ticks {
         // 25 bits and 23.
         measured(srtt, (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(self.rto_min), before)
     }
 
     /// RACK's timeout of a flow whose newest round trip is `rtt`.
     #[inline(always)]
-    pub(super) fn rack(self, rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
+    pub(in crate::control) fn rack(self, rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
         measured(srtt, rtt.get() + percent(srtt, self.reorder_percent).max(self.reorder_min), before)
     }
 
     /// The time of inactivity after which a probe is sent.
     #[inline(always)]
-    pub(super) fn tlp(self, srtt: Ticks, before: Ticks) -> Ticks {
+    pub(in crate::control) fn tlp(self, srtt: Ticks, before: Ticks) -> Ticks {
         let span = percent(srtt, self.probe_percent) + self.probe_extra;
         measured(srtt, span.max(self.probe_min), before)
     }
@@ -113,6 +122,6 @@ fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
 
 /// What timeouts are until there is a sample: what the datapath has now, which it began with.
 #[inline(always)]
-pub(super) fn before(in_force: &InForce) -> Ticks {
+pub(in crate::control) fn before(in_force: &InForce) -> Ticks {
     if in_force.rto == Ticks::ZERO { UNMEASURED } else { in_force.rto }
 }

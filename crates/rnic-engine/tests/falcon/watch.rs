@@ -1,0 +1,94 @@
+//! What somebody sees who watches queue pairs and the NIC they share.
+
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::*;
+
+use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, MTU, Pair, Setup, bad};
+
+/// A pair in which both ends are watched: queue pairs that are made after somebody has begun to.
+fn watched(options: &[(&str, &str)]) -> (Pair, [rnic_wire::Qpn; 2]) {
+    let setup = Setup::new(options);
+    let mut pair = Pair::new(&setup, |_| DELIVERED);
+    pair.ends.iter_mut().for_each(|end| end.engine.watch());
+    let numbers = pair.connect_another(&setup);
+    (pair, numbers)
+}
+
+fn view(pair: &Pair, end: usize, qpn: rnic_wire::Qpn) -> QpView {
+    pair.ends[end].engine.queue_pairs().find(|view| view.info.number == qpn).expect("it exists")
+}
+
+#[test]
+fn windows_packets_under_way_and_round_trips_are_the_connections() {
+    let (mut pair, [from, to]) = watched(&[("window_max", "20")]);
+    assert_eq!(view(&pair, 0, from).round_trip, None, "nothing has been measured");
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 400 * MTU);
+    pair.run_for(Duration::from_us(30));
+    let busy = view(&pair, 0, from);
+    assert!((1..=20).contains(&busy.in_flight) && busy.window <= 20, "{busy:?}");
+    let measured = busy.round_trip.expect("answers have come");
+    // Timestamps are whole units of 131.072 ns.
+    assert!(measured + Duration::from_ns(132) >= DELAY * 2 && measured < DELAY * 4, "there and back: {measured}");
+    pair.run_for(Duration::from_ms(5));
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
+    assert_eq!((view(&pair, 0, from).in_flight, view(&pair, 1, to).traffic.packets_early), (0, 0));
+}
+
+/// In either order: what comes before its turn and is kept for it, and what is executed at once.
+#[test]
+fn early_packets_are_counted() {
+    for options in [&[][..], &[("ordering", "weak")]] {
+        let (mut pair, [from, to]) = watched(options);
+        pair.set_fate(bad(RandomStreams::new(4).stream("wire"), 20, 0, 100));
+        let remote = pair.remote(0, INBOX);
+        pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 400 * MTU);
+        pair.run_for(Duration::from_ms(500));
+        assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
+        let (receiver, engine) = (view(&pair, 1, to).traffic, pair.ends[1].engine.stats().packets_early);
+        assert!(receiver.packets_early > 0 && receiver.packets_early < 400, "{options:?}: {receiver:?}");
+        assert_eq!(receiver.packets_early, engine, "{options:?}: the engine counts the same");
+        assert_eq!(view(&pair, 0, from).traffic.packets_early, 0, "{options:?}: answers are never early");
+    }
+}
+
+#[test]
+fn f34_nacks_are_counted_by_who_gets_them() {
+    let (mut pair, [from, _]) = watched(&[("errors", "complete-in-error")]);
+    let nobody = RemoteMemory { addr: BASE, rkey: 0xdead_0000 };
+    for (wr_id, remote) in [(1, nobody), (2, pair.remote(0, INBOX))] {
+        pair.ends[0].post_on(from, wr_id, SendOp::Write { remote, immediate: None }, BASE, MTU);
+    }
+    pair.run_for(Duration::from_ms(20));
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::RemoteAccess), (2, WcStatus::Success)]);
+    assert_eq!((view(&pair, 0, from).info.stats.nacks, pair.ends[0].engine.stats().nacks), (1, 1));
+    assert_eq!(pair.ends[1].engine.stats().nacks, 0);
+    // A receiver that is not ready has a counter of its own.
+    pair.ends[0].post_on(from, 3, SendOp::Send { immediate: None }, BASE, MTU);
+    pair.run_for(Duration::from_ms(1));
+    let stats = view(&pair, 0, from).info.stats;
+    assert!((stats.nacks, stats.rnr_naks > 0) == (1, true), "{stats:?}");
+}
+
+/// Contexts and buffers each have their high-water mark; what connections did stays when they are gone.
+#[test]
+fn f31_the_nic_counts_contexts_and_buffers_in_use() {
+    let (mut pair, [from, _]) = watched(&[]);
+    let fullest = |pair: &Pair, end: usize| pair.ends[end].engine.falcon_stats().expect("there is one").fullest;
+    assert_eq!((fullest(&pair, 0).packets, fullest(&pair, 0).buffers), (0, 0));
+    let remote = pair.remote(0, INBOX);
+    pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 200 * MTU);
+    pair.run_for(Duration::from_ms(5));
+    let long = fullest(&pair, 0);
+    assert!(long.packets > 0 && long.buffers > 0 && long.packets <= 1_000, "{long:?}");
+    pair.ends[0].post_on(from, 2, SendOp::Write { remote, immediate: None }, BASE, MTU);
+    pair.run_for(Duration::from_ms(5));
+    assert_eq!(fullest(&pair, 0), long, "a high-water mark");
+    pair.set_fate(|_| LOST);
+    pair.ends[0].post_on(from, 3, SendOp::Write { remote, immediate: None }, BASE, MTU);
+    pair.run_for(Duration::from_ms(2));
+    let before = pair.ends[0].engine.falcon_stats().expect("there is one").delivery;
+    assert!(before.sent > 200 && before.probes > 0 && before.timeouts > 0, "{before:?}");
+    pair.ends[0].engine.destroy_qp(from).expect("it exists");
+    assert_eq!(pair.ends[0].engine.falcon_stats().expect("there is one").delivery, before);
+}

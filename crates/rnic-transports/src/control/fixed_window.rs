@@ -1,0 +1,105 @@
+//! A window that never changes: Falcon without congestion control, or any transport with so many packets and no more.
+//!
+//! Source: none of its own. It is what a controller is held against, and the shortest program for Falcon's adaptive
+//! engine (SIGCOMM'25, section 3: the engine is programmable, F-1). The times that such a program must give
+//! are Swift's ([`timers`], specification Rev 0.9, section 10.3.4) by the same parameters, so that the two
+//! differ in their windows alone.
+//!
+//! Deviations: neither window reacts to anything, so a receiver whose buffers are full refuses packets (F-34); paths are
+//! never changed (F-30).
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::Duration;
+use rnic_policy::control::ControlInterest;
+use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, ReportKind, Ticks};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamOwner, ParamSpec, Params};
+
+use super::swift::{ack_rate, timers};
+use crate::recovery::rack_tlp::{PROBE, REORDER};
+
+/// Smoothed round trips in ticks, by flow.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct FixedWindow {
+    srtt: [u32; FLOWS_MAX],
+}
+
+const WINDOW: usize = 0;
+const RTO_MIN: usize = 1;
+/// And from here on what [`timers::Waits`] shares with recovery.
+const REORDER_PERCENT: usize = 2;
+
+/// All of the free resources, as of a connection that meets no congestion.
+const ALPHA_CODE: u32 = 3;
+
+impl Control for FixedWindow {
+    const NAME: &'static str = "fixed-window";
+    const SUMMARY: &'static str = "so many packets, whatever happens: no congestion control";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec::count("window", 64, 1, 1_024, "packets, all flows of a connection together"),
+        ParamSpec {
+            max: Duration::from_ms(100).as_ps(),
+            ..ParamSpec::duration("rto_min", Duration::from_us(250), "timeout at least; twice the round trip")
+        }
+        .by_reports(),
+        REORDER[0].owned_by(ParamOwner::Recovery),
+        REORDER[1].owned_by(ParamOwner::Recovery),
+        PROBE[0].owned_by(ParamOwner::Both).by_reports(),
+        PROBE[1].owned_by(ParamOwner::Both).by_reports(),
+        PROBE[2].owned_by(ParamOwner::Both).by_reports(),
+    ];
+
+    fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
+        let packets = params.get(WINDOW);
+        let flow = FlowActions {
+            fcwnd: Cwnd::packets(packets),
+            ncwnd: packets as u16,
+            gap: Gap::NONE,
+            rto: timers::UNMEASURED,
+            rack: timers::UNMEASURED,
+            tlp: timers::UNMEASURED,
+            repath: false,
+            alpha_requests: Alpha::code(ALPHA_CODE),
+            alpha_responses: Alpha::code(ALPHA_CODE),
+            ack_rate: ack_rate::of_packets(packets as u32),
+        };
+        let actions =
+            ControlActions { window: Some(Cwnd::packets(packets)), flow: Some(flow), ..ControlActions::default() };
+        (Self::zeroed(), actions)
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { reports: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        let ControlEvent::Reported(report) = event else { return ControlActions::default() };
+        let first = Self::start(params, view).1;
+        let flow = first.flow.map(|first| self.answer(report, first, params));
+        ControlActions { flow, ..ControlActions::default() }
+    }
+}
+
+impl FixedWindow {
+    /// The flow keeps its share of the window; times follow what was measured.
+    fn answer(&mut self, report: &FlowReport, first: FlowActions, params: &Params) -> FlowActions {
+        let place = &mut self.srtt[usize::from(report.flow) % FLOWS_MAX];
+        let mut srtt = Ticks::new(*place);
+        let is_sample = !matches!(report.kind, ReportKind::Retransmitted { .. });
+        let newest = if is_sample { report.rtt() } else { srtt };
+        if is_sample {
+            srtt = timers::smooth(srtt, newest);
+            *place = srtt.get();
+        }
+        let longest = Ticks::new(self.srtt.into_iter().max().unwrap_or(0));
+        let (waits, before) = (timers::Waits::at(params, RTO_MIN, REORDER_PERCENT), timers::before(&report.in_force));
+        FlowActions {
+            fcwnd: report.in_force.fcwnd,
+            rto: waits.rto(longest, Gap::NONE, before),
+            rack: waits.rack(newest, srtt, before),
+            tlp: waits.tlp(longest, before),
+            ..first
+        }
+    }
+}
