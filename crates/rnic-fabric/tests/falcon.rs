@@ -172,7 +172,7 @@ fn f18_a_slow_host_holds_senders_back() {
     // Who does not listen is refused instead, and the report says so: what receivers send is what senders take.
     let deaf = run(text, &[("transport.rx_target", "32")], 1);
     let refused = deaf.falcon.expect("Falcon");
-    assert!(refused.resource_nacks > 1_000 && refused.buffers_max_share > 0.9, "{refused:?}");
+    assert!(refused.resource_nacks > 500 && refused.buffers_max_share > 0.9, "{refused:?}");
     assert!(
         (refused.resource_nacks - 100..=refused.resource_nacks).contains(&deaf.nacks),
         "{} of {refused:?}",

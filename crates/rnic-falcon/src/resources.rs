@@ -19,6 +19,8 @@
 //!   admitted, that neither paper nor specification know;
 //! * a Push takes one buffer for each begun unit of its length. The public simulator lets the first 64 bytes and eight
 //!   gather entries ride in the context; the specification's table does not;
+//! * no credits (specification 2.4 has counters of a connection, a function and a host): a connection's share and the
+//!   pools are asked when a request is handed in, and Xoff is the answer, so nothing fails for want of them;
 //! * what a connection may hold is counted where its upper layer hands requests in ([`threshold`]); what comes from
 //!   the network is bounded by the sender's windows and by zones.
 

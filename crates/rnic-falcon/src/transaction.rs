@@ -18,6 +18,7 @@
 //!   kind of error it is: a Pull Request is acknowledged on receipt, so it could not be refused later;
 //! * Pull Data shorter than asked is normal, longer ends the transaction with an operation error;
 //! * a Resync has the window of what it stands for;
+//! * NACKs for a filtered flow (xLR) are understood and never sent: Rev 0.9 does not say what filters;
 //! * the transaction timeout runs from the first transmission: one that never left has no number that the other side
 //!   could miss.
 

@@ -7,10 +7,11 @@
 //! |---|---|
 //! | several paths (section 4.3) | `flows = 4` |
 //! | hardware of 200 Gbit/s (section 6.1.1) | `recovery = ooo-distance`; `ooo_threshold = 12` for four flows |
-//! | the specification's receiver | `out_of_window = drop` |
+//! | beyond the window, the specification's receiver | `out_of_window = drop` |
 //! | weak order (RDMA over Falcon, 6.2) | `ordering = weak` |
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
+//! | another program in the adaptive engine | `control = fixed-window` |
 //!
 //! Deviations: the parts' own are in their heads (`control/swift.rs` and `recovery/rack_tlp.rs` here, the files of
 //! `rnic-falcon`, and the engine's `falcon.rs`). The adaptive engine answers at once unless `fae_interface` and
