@@ -236,7 +236,7 @@ impl Delivery {
     /// From a packet to the answer that echoes it, the last time; none before the first.
     #[inline]
     pub fn round_trip(&self) -> Option<Duration> {
-        self.waits.measured
+        self.waits.measured()
     }
 
     /// Packets from the oldest that is not acknowledged to the last that was sent.
@@ -313,7 +313,6 @@ impl Delivery {
 
     /// What has happened so far.
     pub fn counters(&self) -> DeliveryCounters {
-        let (signals_refused, moves) = (self.signals.refused, self.flows.moves().into());
-        DeliveryCounters { signals_refused, moves, ..self.counters }
+        self.counters
     }
 }

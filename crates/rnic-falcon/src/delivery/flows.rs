@@ -41,8 +41,6 @@ pub(crate) struct Flows {
     flow_hash: u64,
     count: u8,
     index_bits: u8,
-    /// Flows moved so far.
-    moves: u32,
 }
 
 /// 2^64 divided by the golden ratio: spreads numbers that follow each other (Knuth, 6.4).
@@ -70,7 +68,6 @@ impl Flows {
             flow_hash: config.flow_hash,
             count: config.flows,
             index_bits: index_bits as u8,
-            moves: 0,
         };
         flows.add_up();
         flows
@@ -120,15 +117,10 @@ impl Flows {
         self.get_mut(flow).label = label;
     }
 
-    /// Times that [`Flows::repath`] was called.
-    pub(crate) fn moves(&self) -> u32 {
-        self.moves
-    }
-
-    /// Moves `flow` to any other path: the next label of a sequence that is the connection's own.
-    pub(crate) fn repath(&mut self, flow: u8) {
-        self.moves = self.moves.wrapping_add(1);
-        let mixed = (self.flow_hash ^ u64::from(self.moves)).wrapping_mul(GOLDEN);
+    /// Moves `flow` to any other path, as the connection's move number `moves`: the next label of a sequence that is
+    /// its own.
+    pub(crate) fn repath(&mut self, flow: u8, moves: u64) {
+        let mixed = (self.flow_hash ^ moves).wrapping_mul(GOLDEN);
         // The high bits are the well-mixed ones; a label that does not change would be no move.
         let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label);
         self.set_label(flow, entropy);

@@ -21,8 +21,8 @@ pub(crate) struct Waits {
     pub(crate) rto: Duration,
     /// The adaptive engine's instead of the policy's.
     probe: Option<Duration>,
-    /// The last round trip, of any flow.
-    pub(crate) measured: Option<Duration>,
+    /// The last round trip, of any flow; [`Duration::MAX`] before the first.
+    round_trip: Duration,
     /// When a packet last left, or an acknowledgement came.
     pub(crate) quiet_since: Time,
     /// Probes since then that nothing answered.
@@ -33,7 +33,7 @@ impl Waits {
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
         let recovery = &config.recovery;
         let rto = (recovery.policy.initial_rto)(&recovery.params).unwrap_or(RTO_WITHOUT_POLICY);
-        Self { rto, probe: None, measured: None, quiet_since: Time::ZERO, probes: 0 }
+        Self { rto, probe: None, round_trip: Duration::MAX, quiet_since: Time::ZERO, probes: 0 }
     }
 
     pub(crate) fn apply(&mut self, settings: &ControlSettings) {
@@ -43,7 +43,12 @@ impl Waits {
 
     /// The last round trip; the timeout before there was one.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.measured.unwrap_or(self.rto)
+        self.measured().unwrap_or(self.rto)
+    }
+
+    /// The last round trip; none before there was one.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        (self.round_trip != Duration::MAX).then_some(self.round_trip)
     }
 }
 
@@ -59,7 +64,7 @@ impl Delivery {
     /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
     pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
         if let Some((_, rtt)) = echoed {
-            self.waits.measured = Some(rtt);
+            self.waits.round_trip = rtt;
         }
         for flow in 0..self.config.flows {
             let sent = newest[usize::from(flow)];

@@ -63,8 +63,6 @@ pub(crate) struct Signals {
     first: Option<FlowReport>,
     /// Those behind it; most often each is taken before the next comes.
     queue: VecDeque<FlowReport>,
-    /// Reports that found the queue full.
-    pub(crate) refused: u64,
     /// The rate that was last asked for, which comes back in reports.
     ack_rate: AckRate,
 }
@@ -82,15 +80,13 @@ const ACK_RATE_FIRST: u32 = 4;
 impl Signals {
     pub(crate) fn new() -> Self {
         let (first, queue) = (None, VecDeque::new());
-        Self { first, queue, refused: 0, ack_rate: AckRate::code(ACK_RATE_FIRST) }
+        Self { first, queue, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 
     /// Whether there is room for one more.
     #[inline]
-    fn has_room(&mut self) -> bool {
-        let room = self.queue.len() + 1 < SIGNALS_MAX || self.first.is_none();
-        self.refused += u64::from(!room);
-        room
+    fn has_room(&self) -> bool {
+        self.queue.len() + 1 < SIGNALS_MAX || self.first.is_none()
     }
 
     #[inline]
@@ -146,7 +142,8 @@ impl Delivery {
         self.apply(flow, &ControlSettings::of(actions));
         self.signals.ack_rate = actions.ack_rate;
         if actions.repath {
-            self.flows.repath(flow);
+            self.counters.moves += 1;
+            self.flows.repath(flow, self.counters.moves);
         }
     }
 
@@ -187,6 +184,7 @@ impl Delivery {
     #[inline]
     pub(super) fn report(&mut self, now: Time, flow: u8, kind: ReportKind, path: &Path) {
         if !self.signals.has_room() {
+            self.counters.signals_refused += 1;
             return;
         }
         let told = self.flows.get_mut(flow);
