@@ -112,8 +112,7 @@ struct Link {
     room: Room,
 }
 
-/// A simulated network has very many of them, and each packet wants most of one: another size class of the allocator,
-/// and other places on its cache lines, have cost a sixth of the speed.
+// There are very many of them: it shall not grow unseen into another size class of the allocator.
 const _: () = assert!(size_of::<Link>() <= 1_792);
 
 /// Verbs' half.
