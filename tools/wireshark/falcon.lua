@@ -8,7 +8,7 @@
 
 local falcon = Proto("falcon", "Falcon Transport Protocol")
 
-falcon.prefs.flow_bits = Pref.uint("Bits of the flow index", 2, "Low bits of the IPv6 flow label that number a flow")
+falcon.prefs.flow_bits = Pref.uint("Bits of the flow index", 2, "Low bits of the flow label that number a flow")
 falcon.prefs.in_clear = Pref.bool("Packets are in clear", false, "Read packets that have a key and a cipher, too")
 
 local TYPES = {
@@ -168,7 +168,8 @@ falcon.experts = { malformed }
 
 local ipv6_flow = Field.new("ipv6.flow")
 
-local UDP_PORT, NEXT_HEADER, ICV_LEN, CLEAR_LEN = 1000, 252, 16, 4
+local UDP_PORT, ROCE_PORT, NEXT_HEADER, ICV_LEN, CLEAR_LEN = 1000, 4791, 252, 16, 4
+local BACK_LEN = 32
 
 -- A place in the packet that adds fields one behind the other. What is not all there ends the dissection.
 local Cursor = {}
@@ -590,16 +591,31 @@ local function psp(place)
     return flags:bitfield(2, 4), spi
 end
 
+-- The flow. Packets to PSP's own port have it in IP's flow label. Those of sockets go to other ports, and have the
+-- label's low seven bits in the vector's salt, below 15 bits of time and above 10 that count packets: the label of IP
+-- is then the kernel's, or zero, and says nothing of flows.
+local function add_flow(tree, tvb, pinfo)
+    if falcon.prefs.flow_bits > 20 then
+        return
+    end
+    local many = 2 ^ falcon.prefs.flow_bits
+    if pinfo.dst_port ~= UDP_PORT then
+        tree:add(f.flow, tvb(8, 4), tvb(8, 4):bitfield(15, 7) % many):set_generated()
+        return
+    end
+    local label = ipv6_flow()
+    if label then
+        tree:add(f.flow, label.value % many):set_generated()
+    end
+end
+
 function falcon.dissector(tvb, pinfo, root)
     if tvb:len() < 16 + CLEAR_LEN + ICV_LEN or tvb(0, 1):uint() ~= NEXT_HEADER then
         return 0
     end
     pinfo.cols.protocol = "Falcon"
     local tree = root:add(falcon, tvb())
-    local flow = ipv6_flow()
-    if flow and falcon.prefs.flow_bits <= 20 then
-        tree:add(f.flow, flow.value % 2 ^ falcon.prefs.flow_bits):set_generated()
-    end
+    add_flow(tree, tvb, pinfo)
     local whole = cursor(tvb, tree)
     local function all()
         local cipher, spi = psp(whole)
@@ -629,4 +645,44 @@ function falcon.dissector(tvb, pinfo, root)
     return tvb:len()
 end
 
-DissectorTable.get("udp.port"):add(UDP_PORT, falcon)
+-- Whether a datagram can be nobody else's: 31 bits of it are Falcon's in PSP, and the shortest packet, a BACK, fits.
+local function is_certain(tvb)
+    if tvb:len() < 16 + BACK_LEN + ICV_LEN or tvb(0, 1):uint() ~= NEXT_HEADER then
+        return false
+    end
+    local flags = tvb(3, 1)
+    local has_cookie = flags:bitfield(6, 1)
+    local starts = has_cookie == 1 and 0x0203 or 0x0101
+    local packet_at = 16 + 8 * has_cookie
+    return tvb(1, 2):uint() == starts
+        and flags:bitfield(7, 1) == 1
+        and CIPHERS[flags:bitfield(2, 4)] ~= nil
+        and tvb(packet_at, 1):bitfield(0, 4) == 1
+        and tvb:len() >= packet_at + BACK_LEN + ICV_LEN
+end
+
+local udp_ports = DissectorTable.get("udp.port")
+udp_ports:add(UDP_PORT, falcon)
+
+-- Sockets send from and to whatever ports.
+falcon:register_heuristic("udp", function(tvb, pinfo, root)
+    if not is_certain(tvb) then
+        return false
+    end
+    falcon.dissector(tvb, pinfo, root)
+    return true
+end)
+
+-- The port of RoCEv2 is shared: its opcode comes first, and 252 is none of InfiniBand's. What is not Falcon's is handed
+-- on.
+local roce = udp_ports:get_dissector(ROCE_PORT)
+local shared = Proto("falcon_or_roce", "Falcon or RoCEv2")
+
+function shared.dissector(tvb, pinfo, root)
+    if is_certain(tvb) then
+        return falcon.dissector(tvb, pinfo, root)
+    end
+    return roce and roce:call(tvb, pinfo, root) or 0
+end
+
+udp_ports:add(ROCE_PORT, shared)

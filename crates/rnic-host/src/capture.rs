@@ -1,4 +1,7 @@
 //! The capture of what a NIC carries, both ways, as it was on the wire: after impairment, each packet by itself.
+//!
+//! Of IP's fields a socket tells nothing, so they are those of any packet. The IPv6 flow label is 0, though the kernel
+//! may have put one of its own; Falcon's is in PSP's vector.
 
 use std::fmt;
 use std::io::Write;

@@ -5,12 +5,16 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use common::{HALF, Pair, SharedFile, Side};
 use rnic_engine::SendOp;
+use rnic_host::{ConnectionConfig, TransportChoice};
+use rnic_psp::Vector;
+use rnic_wire::falcon::PacketType;
+use rnic_wire::falcon::codec::decode_datagram;
 use rnic_wire::{codec, gsi, icrc};
 
 /// Ethernet, IPv4 and UDP headers before the datagram.
@@ -53,11 +57,12 @@ fn opcodes(frames: &[Vec<u8>]) -> BTreeMap<u64, u64> {
     counts
 }
 
-/// What tshark prints for `fields` of every frame, one line each; `None` without tshark.
-fn tshark(path: &Path, fields: &[&str]) -> Option<Vec<String>> {
+/// What tshark, with more arguments if need be, prints for `fields` of every frame, one line each; `None` without
+/// tshark.
+fn tshark(path: &Path, arguments: &[&str], fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-E", "separator=/s", "-E", "occurrence=f"]);
-    command.args(["--disable-protocol", "rpcordma"]);
+    command.args(["--disable-protocol", "rpcordma"]).args(arguments);
     fields.iter().for_each(|field| {
         command.args(["-e", field]);
     });
@@ -85,7 +90,7 @@ fn a_live_capture_dissects_cleanly() {
         assert!(frames.len() >= 9 + 1 + 3 + 2 + 2 + 3, "{} frames", frames.len());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-{transport}.pcap"));
         std::fs::write(&path, file.bytes()).expect("a file");
-        let Some(lines) = tshark(&path, &["infiniband.bth.opcode", "_ws.malformed", "_ws.expert"]) else { return };
+        let Some(lines) = tshark(&path, &[], &["infiniband.bth.opcode", "_ws.malformed", "_ws.expert"]) else { return };
         assert_eq!(lines.len(), frames.len());
         let mut theirs = BTreeMap::new();
         for line in &lines {
@@ -94,5 +99,54 @@ fn a_live_capture_dissects_cleanly() {
             *theirs.entry(words[0].parse::<u64>().expect("an opcode")).or_default() += 1;
         }
         assert_eq!(theirs, ours, "{transport}: the same opcodes, as often");
+    }
+}
+
+/// Data of a connection with four flows and what acknowledges it, captured where the data comes from.
+fn falcon_traffic(left: &str, right: &str) -> SharedFile {
+    let (left, right) = (Side::at(left), Side::at(right));
+    let choice = TransportChoice::named("falcon", &[("flows", "4")]).expect("a transport that exists");
+    let config = |side: &Side| ConnectionConfig::new(side.pd, side.cq).with_transports(vec![choice.clone()]);
+    let (from, to) = (config(&left), config(&right));
+    let mut pair = Pair::connected_with(left, right, &from, &to);
+    let file = SharedFile::default();
+    pair.left.nic.start_capture(Box::new(file.clone())).expect("memory");
+    let (sge, remote) = (pair.left.sge(0, 400_000), pair.right.region.remote(HALF));
+    for wr_id in 0..4 {
+        pair.left.post(pair.from.qpn, wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+        pair.succeed(1);
+    }
+    drop(pair.left.nic.stop_capture());
+    file
+}
+
+/// Type and flow of a frame's packet, by our own reader.
+fn type_and_flow(frame: &[u8]) -> (u8, u8) {
+    let datagram = if frame[14] >> 4 == 4 { &frame[BELOW..] } else { &frame[BELOW + 20..] };
+    let (header, decoded) = decode_datagram(datagram).expect("a Falcon packet");
+    (decoded.packet.body.packet_type().code(), Vector::read(header.iv).label % 4)
+}
+
+/// Data goes to one NIC's port and acknowledgements to the other's, each flow from a port of its own, and the flow is in
+/// PSP's vector: of all this tshark is told nothing.
+#[test]
+fn f27_a_live_capture_of_falcon_shows_flows_both_ways() {
+    let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/falcon.lua");
+    // Ports that the kernel chooses may be some other protocol's.
+    let arguments = ["-X", script, "-o", "udp.try_heuristic_first:TRUE"];
+    for (name, left, right) in [("v4", "127.87.3.1:0", "127.87.3.2:4791"), ("v6", "[::1]:0", "[::1]:0")] {
+        let file = falcon_traffic(left, right);
+        let ours: Vec<(u8, u8)> = file.frames().iter().map(|frame| type_and_flow(frame)).collect();
+        let data = PacketType::PushData.code();
+        for is_data in [true, false] {
+            let flows = ours.iter().filter(|(code, _)| (*code == data) == is_data).map(|(_, flow)| *flow);
+            assert_eq!(flows.collect::<BTreeSet<u8>>().len(), 4, "{name}: on every flow; data: {is_data}");
+        }
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-falcon-{name}.pcap"));
+        std::fs::write(&path, file.bytes()).expect("a file");
+        let fields = ["falcon.type", "falcon.flow", "_ws.malformed", "_ws.lua.error"];
+        let Some(lines) = tshark(&path, &arguments, &fields) else { return };
+        let theirs: Vec<String> = ours.iter().map(|(code, flow)| format!("{code} {flow}")).collect();
+        assert_eq!(lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>(), theirs, "{name}");
     }
 }

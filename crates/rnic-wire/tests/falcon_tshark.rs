@@ -9,6 +9,7 @@ mod common;
 
 use common::dissect::{Frame, Numbers, Sent, dissect, find, find_key};
 use common::falcon::{Golden, all, around};
+use common::golden;
 use serde_json::Value;
 
 use rnic_base::Psn32;
@@ -17,7 +18,7 @@ use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Body, FlowLabel, Nack, NackCode, Packet, PacketType, RnrTimer, Timestamp, Ulp, Window,
     WireError, codec, nvme, psp, rdma,
 };
-use rnic_wire::{AtomicOp, IpFields, Reth, SendTail};
+use rnic_wire::{AtomicOp, Format, IpFields, Reth, SendTail};
 
 const SCRIPT: &str = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/falcon.lua");
 
@@ -401,6 +402,92 @@ fn f27_a_capture_shows_the_flow() {
         Frame { name: "IPv6", layers: &dissected[0] }.check_numbers(&vec![("falcon.flow", flow)]);
         assert_eq!(find_key(&dissected[1], "falcon.flow"), None);
         assert_eq!(find(&dissected[1], "falcon.type"), Some("9"));
+    }
+}
+
+/// Packets of sockets have the flow in PSP's vector, of which seven bits are the label's: over IPv4, which has no label,
+/// and over IPv6, where the label is the kernel's.
+#[test]
+fn f27_a_capture_of_sockets_shows_the_flow() {
+    let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
+    // A label of 0x55 between the time's bits and those that count packets.
+    let iv = psp::Iv { salt: 0x1234 << 17 | 0x55 << 10 | 0x25a, ..psp::Iv::default() };
+    let keyed = psp::Header { cipher: psp::Cipher::Gcm128, spi: 1, ..around()[1] };
+    let headers = [psp::Header { iv, ..around()[0] }, psp::Header { iv, ..keyed }];
+    let fields = IpFields { flow_label: 0xa_bcd2, ..IpFields::default() };
+    let of_sockets =
+        |header| common::ways().map(|way| Sent { way, fields, datagram: datagram(header, &golden.packet) });
+    let datagrams: Vec<Sent> = headers.iter().flat_map(of_sockets).collect();
+    for (bits, flow) in [("2", 1), ("3", 5), ("7", 0x55), ("20", 0x55)] {
+        let preference = format!("falcon.flow_bits:{bits}");
+        let Some(dissected) = dissect_falcon("falcon_vectors", &datagrams, &["-o", &preference]) else { return };
+        for layers in &dissected {
+            Frame { name: "BACK", layers }.check_numbers(&vec![("falcon.flow", flow)]);
+        }
+    }
+}
+
+/// Sockets send from and to any port. What is Falcon's is seen without being told, on the port of RoCEv2 too.
+#[test]
+fn packets_of_sockets_are_known_on_every_port() {
+    let ways =
+        [("[fd00::3]:49153", "[fd00::6]:4791"), ("10.1.2.3:4791", "10.4.5.6:49153"), ("10.1.2.3:9", "10.4.5.6:65001")];
+    let ways = ways.map(|(from, to)| common::way(from, to));
+    let goldens: Vec<(Golden, psp::Header)> =
+        around().into_iter().flat_map(|header| all().into_iter().map(move |golden| (golden, header))).collect();
+    let on_way = |(at, (golden, header)): (usize, &(Golden, psp::Header))| {
+        Sent::plain(ways[at % ways.len()], datagram(header, &golden.packet))
+    };
+    let datagrams: Vec<Sent> = goldens.iter().enumerate().map(on_way).collect();
+    let Some(dissected) = dissect_falcon("falcon_ports", &datagrams, &[]) else { return };
+    for ((golden, _), layers) in goldens.iter().zip(&dissected) {
+        let frame = Frame { name: golden.name, layers };
+        assert_eq!(find_key(layers, "_ws.malformed"), None, "{}", golden.name);
+        frame.check_numbers(&start_fields(&golden.packet));
+    }
+}
+
+/// One bit that is not Falcon's, or a byte too few, and a datagram to some port is left to others.
+#[test]
+fn datagrams_of_others_are_left_alone() {
+    let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
+    let whole = datagram(&psp::Header { cookie: None, ..around()[0] }, &golden.packet);
+    // Next header, words, offset; in the flags, ciphers that there are not, the cookie, the bit that is one; version.
+    let fixed = [(0, 0xff), (1, 0xff), (2, 0xff), (3, 0b0011_0011), (16, 0xf0)];
+    let bits = fixed.into_iter().flat_map(|(at, mask)| (0..8).map(move |bit| (at, 1 << bit & mask)));
+    let others = bits.filter(|(_, bit)| *bit != 0).map(|(at, bit)| {
+        let mut other = whole.clone();
+        other[at] ^= bit;
+        other
+    });
+    let others: Vec<Vec<u8>> = others.chain([whole[..whole.len() - 1].to_vec(), vec![252], vec![]]).collect();
+    assert_eq!(others.len(), 35);
+    let datagrams: Vec<Sent> =
+        others.into_iter().map(|other| Sent::plain(common::way("10.1.2.3:65000", "10.4.5.6:65001"), other)).collect();
+    let Some(dissected) = dissect_falcon("falcon_others", &datagrams, &[]) else { return };
+    for (layers, Sent { datagram, .. }) in dissected.iter().zip(&datagrams) {
+        assert_eq!(find_key(layers, "falcon"), None, "{datagram:02x?}");
+        assert_eq!(find_key(layers, "_ws.lua.error"), None, "{datagram:02x?}");
+    }
+}
+
+/// RoCEv2 keeps its port.
+#[test]
+fn packets_of_roce_stay_what_they_are() {
+    let goldens = golden::of_format(Format::RoceV2);
+    let [way, _] = common::ways();
+    let assemble = |golden: &golden::Golden| {
+        let (mut out, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
+        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
+        Sent::plain(way, out)
+    };
+    let datagrams: Vec<Sent> = goldens.iter().map(assemble).collect();
+    let Some(with) = dissect_falcon("falcon_beside_roce", &datagrams, &[]) else { return };
+    let without = dissect("roce_alone", &datagrams, &[]).expect("tshark is there");
+    for (with, without) in with.iter().zip(&without) {
+        assert_eq!(find_key(with, "falcon"), None);
+        assert!(find_key(with, "infiniband").is_some());
+        assert_eq!(find_key(with, "infiniband"), find_key(without, "infiniband"));
     }
 }
 
