@@ -41,8 +41,8 @@ const FIELDS: [&str; 9] = [
     "_ws.malformed",
 ];
 
-/// One line of fields for each packet; nothing without tshark.
-fn dissect(name: &str, capture: &[u8]) -> Option<Vec<Vec<String>>> {
+/// One line of `fields` for each packet, by tshark with more arguments if need be; nothing without it.
+fn dissect(name: &str, capture: &[u8], arguments: &[&str], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
         let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
         assert!(!required, "tshark is required but does not run: {error}");
@@ -52,8 +52,9 @@ fn dissect(name: &str, capture: &[u8]) -> Option<Vec<Vec<String>>> {
     let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fabric-{name}.pcap"));
     std::fs::write(&path, capture).expect("a file");
     let mut command = Command::new("tshark");
-    command.args(["-n", "--disable-protocol", "rpcordma", "-T", "fields", "-E", "separator=;", "-r"]).arg(&path);
-    for field in FIELDS {
+    command.args(["-n", "--disable-protocol", "rpcordma", "-T", "fields", "-E", "separator=;"]).args(arguments);
+    command.arg("-r").arg(&path);
+    for field in fields {
         command.args(["-e", field]);
     }
     let output = command.output().expect("tshark runs");
@@ -110,7 +111,7 @@ fn what_the_fabric_carries_dissects() {
                 format!(r#"{{ kind = "closed-loop", op = "{op}", message = {message}, depth = 4, count = 60 }}"#);
             let (report, capture) = captured(transport, &workload);
             let name = format!("{format}-{op}");
-            let Some(frames) = dissect(&name, &capture) else { return };
+            let Some(frames) = dissect(&name, &capture, &[], &FIELDS) else { return };
             let sent = report.packets_sent + report.packets_retransmitted + report.acks_sent;
             assert_eq!(frames.len() as u64, sent, "{name}: every packet that a host sent, lost ones too");
             assert!(report.drops.fault > 0, "{name}: some were lost");
@@ -119,5 +120,30 @@ fn what_the_fabric_carries_dissects() {
                 assert!(counts.contains_key(opcode), "{name}: no packet with opcode {opcode} in {counts:?}");
             }
         }
+    }
+}
+
+#[test]
+fn packets_of_nvme_dissect() {
+    let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/falcon.lua");
+    let fields = ["falcon.type", "falcon.nvme.type", "falcon.payload", "falcon.malformed", "_ws.malformed"];
+    // Types of packets of NVMe, and which of them has data.
+    for (op, expected, with_data) in [("read", &["4", "5"][..], "5"), ("write", &["0", "1", "2", "3"], "2")] {
+        let (report, capture) = nvme_captured(op);
+        let Some(frames) = dissect(&format!("nvme-{op}"), &capture, &["-X", script], &fields) else { return };
+        let sent = report.packets_sent + report.packets_retransmitted + report.acks_sent;
+        assert_eq!(frames.len() as u64, sent, "{op}");
+        let mut seen = BTreeMap::new();
+        for frame in &frames {
+            let [falcon, nvme, payload, problems @ ..] = &frame[..] else { panic!("{op}: {frame:?}") };
+            assert!(problems.iter().all(String::is_empty), "{op}: {frame:?}");
+            // Acknowledgements are of types 8 and above.
+            let is_acknowledgement = falcon.parse::<u8>().expect("a number") >= 8;
+            assert_eq!(nvme.is_empty(), is_acknowledgement, "{op}: {frame:?}");
+            assert_eq!(unhex(payload).len(), if nvme == with_data { 4096 } else { 0 }, "{op}: {frame:?}");
+            *seen.entry(nvme.as_str()).or_insert(0) += 1;
+        }
+        seen.remove("");
+        assert!(seen.keys().eq(expected), "{op}: {seen:?}");
     }
 }

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::*;
 use rnic_wire::falcon::codec::decode_datagram;
-use rnic_wire::falcon::{Body, FlowLabel, Timestamp};
+use rnic_wire::falcon::nvme::Operation;
+use rnic_wire::falcon::{Body, FlowLabel, Timestamp, Ulp};
 
 /// Time in nanoseconds and frame of every record.
 fn records(capture: &[u8]) -> Vec<(u64, &[u8])> {
@@ -58,4 +59,64 @@ fn what_leaves_is_in_the_capture() {
     assert_eq!((data, records.len() as u64), (sent, sent + report.acks_sent));
     assert_eq!(flows.len(), 4, "every flow has a label of its own");
     assert!(payload >= 2_000_000 && report.packets_retransmitted > 10, "{payload} bytes");
+}
+
+fn name(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::WriteRequest { .. } => "write request",
+        Operation::WriteDataRequest => "write data request",
+        Operation::WriteData => "write data",
+        Operation::WriteCompletion { .. } => "write completion",
+        Operation::ReadRequest { .. } => "read request",
+        Operation::ReadResponse { .. } => "read response",
+    }
+}
+
+/// Packets and bytes of data by kind, and acknowledgements; the data of a host without memory is zeros.
+fn nvme_packets(capture: &[u8]) -> (BTreeMap<&'static str, (u64, u64)>, u64) {
+    let (mut counts, mut acks) = (BTreeMap::new(), 0);
+    for (_, frame) in records(capture) {
+        let datagram = &frame[62..];
+        let (_, decoded) = decode_datagram(datagram).expect("a Falcon packet");
+        match decoded.packet.body.ulp() {
+            Some(Ulp::Nvme(header)) => {
+                let data = &datagram[decoded.payload];
+                assert!(data.iter().all(|byte| *byte == 0), "nobody has written anything");
+                let (packets, bytes) = counts.entry(name(&header.operation)).or_insert((0, 0));
+                (*packets, *bytes) = (*packets + 1, *bytes + data.len() as u64);
+            }
+            None => acks += 1,
+            Some(other) => panic!("{other:?} between hosts with NVMe"),
+        }
+    }
+    (counts, acks)
+}
+
+#[test]
+fn what_hosts_with_nvme_send_is_in_the_capture() {
+    let kinds: [(&str, &[&str], &str); 2] = [
+        ("read", &["read request", "read response"], "read response"),
+        ("write", &["write completion", "write data", "write data request", "write request"], "write data"),
+    ];
+    for (op, expected, with_data) in kinds {
+        let (report, capture) = nvme_captured(op);
+        let (counts, acks) = nvme_packets(&capture);
+        assert!(counts.keys().eq(expected), "{op}: {counts:?}");
+        let sent = counts.values().map(|(packets, _)| packets).sum::<u64>();
+        assert_eq!((sent, acks), (report.packets_sent + report.packets_retransmitted, report.acks_sent), "{op}");
+        assert!(report.packets_retransmitted > 10, "{op}: what is lost is there, and what replaces it");
+        for (kind, (packets, bytes)) in counts {
+            // A command of 16 KiB is four units, a packet of each kind for each.
+            assert!(packets >= 4 * report.messages && report.messages > 50, "{op}: {packets} times {kind}");
+            assert_eq!(bytes, if kind == with_data { packets * 4096 } else { 0 }, "{op}: data of each {kind}");
+        }
+    }
+}
+
+/// Who captures changes nothing.
+#[test]
+fn a_capture_of_nvme_leaves_the_run_as_it_is() {
+    let (captured, _) = nvme_captured("write");
+    let alone = finish(nvme("write"));
+    assert_eq!((captured.trace_hash, captured.messages), (alone.trace_hash, alone.messages));
 }

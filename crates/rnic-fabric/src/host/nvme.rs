@@ -8,8 +8,8 @@
 //! After a packet has come, or timers have acted, the drive works, commands are posted and units handed on, and a
 //! packet leaves.
 //!
-//! Deviations: payload is not carried (the bytes of a run are `rnic-nvme`'s tests'); paced connections are looked for
-//! among all ends instead of on a wheel, for a host has a few.
+//! Deviations: payload is not carried (the bytes of a run are `rnic-nvme`'s tests'), and is zeros in captures; paced
+//! connections are looked for among all ends instead of on a wheel, for a host has a few.
 
 mod load;
 
@@ -446,7 +446,11 @@ impl Host {
             && let Some(transmit) = side.transmit(now)
         {
             side.counts.falcon.count(&transmit, side.flows);
-            let entry = self.carriage.load_falcon(&transmit, &mut network.falcon_packets);
+            let packets = &mut network.falcon_packets;
+            let entry = self.carriage.load_falcon(&transmit, packets);
+            if self.carriage.wants_bytes() {
+                self.carriage.load_falcon_bytes(now, &transmit, None, entry.packet, packets);
+            }
             self.port.send(now, entry, network);
         }
         let free_at = self.port.free_at;

@@ -73,6 +73,33 @@ pub fn hash_backwards(text: &str, overrides: &[(&str, &str)], seed: u64) -> Stri
     finish(simulation).trace_hash
 }
 
+/// A host that reads from or writes to the drive of another, in commands of 16 KiB, over a wire that loses packets.
+pub fn nvme(op: &str) -> Simulation {
+    let drive = r#"{ read_rate = "26Gbps", read_latency = "60us", write_rate = "12Gbps", write_latency = "15us",
+        queue_depth = 128 }"#;
+    let workload = format!(
+        r#"{{ kind = "nvme", op = "{op}", message = "16KiB", depth = 16, from = 0, to = 1, duration = "1ms",
+        drive = {drive} }}"#
+    );
+    let with = [
+        ("mtu", "4096"),
+        ("transport", r#"{ name = "falcon", ordering = "unordered" }"#),
+        ("workload", workload.as_str()),
+        ("fault", r#"[{ kind = "drop", probability = "2%" }]"#),
+    ];
+    simulation(WIRE, &with, 3)
+}
+
+/// The same, with a capture.
+pub fn nvme_captured(op: &str) -> (Report, Vec<u8>) {
+    let mut simulation = nvme(op);
+    let file = Shared::default();
+    simulation.capture_to(file.clone()).expect("memory takes it");
+    let report = finish(simulation);
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    (report, file.bytes())
+}
+
 /// A file in memory that outlives the simulation.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Vec<u8>>>);
