@@ -127,8 +127,8 @@ fn type_and_flow(frame: &[u8]) -> (u8, u8) {
     (decoded.packet.body.packet_type().code(), Vector::read(header.iv).label % 4)
 }
 
-/// Data goes to one NIC's port and acknowledgements to the other's, each flow from a port of its own, and the flow is in
-/// PSP's vector: of all this tshark is told nothing.
+/// Data goes to one NIC's port and acknowledgements to the other's, each flow from a port of its own, and the flow is
+/// in PSP's vector: of all this tshark is told nothing.
 #[test]
 fn f27_a_live_capture_of_falcon_shows_flows_both_ways() {
     let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/falcon.lua");

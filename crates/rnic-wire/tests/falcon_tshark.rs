@@ -405,8 +405,8 @@ fn f27_a_capture_shows_the_flow() {
     }
 }
 
-/// Packets of sockets have the flow in PSP's vector, of which seven bits are the label's: over IPv4, which has no label,
-/// and over IPv6, where the label is the kernel's.
+/// Packets of sockets have the flow in PSP's vector, of which seven bits are the label's: over IPv4, which has no
+/// label, and over IPv6, where the label is the kernel's.
 #[test]
 fn f27_a_capture_of_sockets_shows_the_flow() {
     let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
