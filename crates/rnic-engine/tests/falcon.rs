@@ -18,5 +18,8 @@ mod resources;
 #[path = "falcon/room.rs"]
 mod room;
 
+#[path = "falcon/turns.rs"]
+mod turns;
+
 #[path = "falcon/watch.rs"]
 mod watch;

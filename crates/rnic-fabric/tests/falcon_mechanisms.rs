@@ -208,3 +208,28 @@ fn f38_misses_all_the_time_are_no_cliff() {
     assert!(many > few && many < few * 3 / 2, "{many} ns after {few}");
     assert!(host > few * 2, "over the host's bus {host} ns");
 }
+
+/// Trap 10 (events): behind an adaptive engine that is slow a queue fills. From its threshold on fewer events enter, and
+/// what does not is not lost: acknowledged packets come with the next, windows go on, everything is delivered.
+#[test]
+fn probe10_a_queue_that_fills_holds_events_back() {
+    let text = r#"
+        name = "slow engine"
+        mtu = 1024
+        topology = { kind = "star", hosts = 5 }
+        links = { rate = "100Gbps", delay = "1us" }
+        switch = { model = "shared-buffer", buffer = "9MB" }
+        transport = { name = "falcon", fae_work = "1us", fae_queue = 32 }
+        workload = { kind = "closed-loop", op = "write", message = "16KiB", depth = 4, queue_pairs = 64, count = 20, clients = 4, to = 4 }
+    "#;
+    let figures = |throttle: &str| {
+        let report = run(text, &[("transport.fae_throttle", throttle)], 1);
+        assert_eq!((report.messages, report.flows_unfinished), (64 * 20, 0), "{throttle}: all are done");
+        report.falcon.expect("hosts speak Falcon")
+    };
+    let (open, throttled) = (figures("100"), figures("25"));
+    println!("{open:?}\n{throttled:?}");
+    // Each of a host's 16 connections has one event under way at most: that never fills the queue.
+    assert!(open.fae_held_back == 0 && open.fae_events > 1_000, "{open:?}");
+    assert!(throttled.fae_held_back > 100 && throttled.fae_events > 1_000, "{throttled:?}");
+}

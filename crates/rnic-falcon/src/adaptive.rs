@@ -25,6 +25,24 @@ pub struct AdaptiveEngine {
     free: Vec<u32>,
     /// Those of its connections' delivery layers: one entry, where all are made alike.
     policies: Vec<Arc<Policies>>,
+    counts: EventCounts,
+}
+
+/// What became of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventCounts {
+    /// Answered, or to be answered.
+    pub entered: u64,
+    /// Not let into a queue that was too full for them; what they told of comes with the flow's next.
+    pub held_back: u64,
+}
+
+impl EventCounts {
+    /// Adds those of another engine.
+    pub fn add(&mut self, other: Self) {
+        self.entered += other.entered;
+        self.held_back += other.held_back;
+    }
 }
 
 enum Place {
@@ -68,7 +86,7 @@ impl AdaptiveEngine {
                 Place::Delayed(Box::new(Delayed::new(processor, latency, placement.queue, placement.filter)))
             }
         };
-        Ok(Self { place, owners: Vec::new(), free: Vec::new(), policies: Vec::new() })
+        Ok(Self { place, owners: Vec::new(), free: Vec::new(), policies: Vec::new(), counts: EventCounts::default() })
     }
 
     /// Where state lies: in a table, for connections keep none of it themselves.
@@ -127,14 +145,29 @@ impl AdaptiveEngine {
     /// When it does not enter ([`Filter::admit`]).
     #[inline]
     pub fn offer(&mut self, now: Time, gate: &mut FlowGate, event: &Event) -> Result<Option<Response>, Refusal> {
-        match &mut self.place {
-            Place::Inline(processor) => Ok(Some(processor.answer(event))),
+        let answer = match &mut self.place {
+            Place::Inline(processor) => Some(processor.answer(event)),
             Place::Delayed(delayed) => {
-                delayed.offer(now, gate, event)?;
+                if let Err(refusal) = delayed.offer(now, gate, event) {
+                    self.counts.held_back += u64::from(refusal != Refusal::Outstanding);
+                    return Err(refusal);
+                }
                 self.owners[event.connection as usize].under_way += 1;
-                Ok(None)
+                None
             }
-        }
+        };
+        self.counts.entered += 1;
+        Ok(answer)
+    }
+
+    /// Whether it has no connections, and owes no answers.
+    pub fn is_idle(&self) -> bool {
+        self.free.len() == self.owners.len()
+    }
+
+    /// What became of events so far.
+    pub const fn counts(&self) -> EventCounts {
+        self.counts
     }
 
     /// Has the engine itself brought near, where answers come at once.

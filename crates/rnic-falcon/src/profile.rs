@@ -81,15 +81,14 @@ impl AdaptiveEngine {
     pub fn of(profile: &Profile, shape: &FalconShape, line_rate: BitRate, mtu: u32) -> Result<Self, FaeError> {
         let (interface, work) = (shape.fae_interface, shape.fae_work);
         let is_instant = interface == Duration::ZERO && work == Duration::ZERO;
+        let queue = shape.fae_queue as usize;
+        let first = queue * shape.fae_throttle as usize / 100;
         let placement = Placement {
             latency: (!is_instant).then_some(Latency { interface, work }),
-            queue: EVENTS_MAX,
-            filter: Filter::open(EVENTS_MAX),
+            queue,
+            filter: Filter { thresholds: [first, first.midpoint(queue), queue], ..Filter::open(queue) },
         };
         let config = ProcessorConfig { form: Self::FORM, connections: 0, line_rate, mtu };
         Self::new(Erased(profile.control), &config, &placement)
     }
 }
-
-/// Events that can wait for an adaptive engine behind a latency: at 15 million a second, a quarter of a millisecond's.
-const EVENTS_MAX: usize = 4_096;

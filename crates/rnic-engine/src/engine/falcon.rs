@@ -15,6 +15,7 @@
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
 use rnic_base::{Time, near};
+use rnic_falcon::adaptive::EventCounts;
 use rnic_falcon::delivery::DeliveryCounters;
 use rnic_falcon::resources::Amount;
 use rnic_wire::Qpn;
@@ -83,6 +84,8 @@ pub struct FalconStats {
     pub pauses: u64,
     /// How full the fullest part has been, in thousandths: of its contexts, and of its buffers (F-31).
     pub fullest: Amount,
+    /// What became of events for adaptive engines.
+    pub events: EventCounts,
     /// Sums over all connections, those that have ended included.
     pub delivery: DeliveryCounters,
 }

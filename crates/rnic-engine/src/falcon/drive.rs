@@ -36,7 +36,7 @@ impl Qp {
             let reason = if is_heard { DropReason::WrongPeer } else { DropReason::State };
             return RxOutcome::Dropped(core.drop_packet(reason));
         }
-        let Some(mut link) = self.take_link(core, nic, Some(arrival.packet.bases)) else {
+        let Some(mut link) = self.take_link(core, nic, Some(arrival.packet)) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::State));
         };
         let outcome = self.receive_on(core, nic, &mut link, arrival, dma);

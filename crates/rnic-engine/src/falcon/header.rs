@@ -70,6 +70,15 @@ pub(super) fn request(header: &Header, payload_len: u32, mtu: u32) -> Option<Pac
     Some(Packet { dest_qpn: header.dest_qpn, psn: Psn::new(0), flags, payload_len, headers })
 }
 
+/// Whether a message ends with the Push of `header`, and whether it takes a receive, whatever else it says.
+pub(super) fn ends(header: &Header) -> (bool, bool) {
+    match header.operation {
+        Operation::Send { position, .. } => (position.ends(), true),
+        Operation::Write { position, tail, .. } => (position.ends(), tail.is_some()),
+        _ => (true, false),
+    }
+}
+
 /// Where the answer to `wqe` goes, as its initiator says it. Nobody relies on it coming back.
 fn sink(wqe: &SendWqe, first: Option<&Sge>, offset: u32) -> SinkTag {
     debug_assert!(wqe.op.is_fetch());

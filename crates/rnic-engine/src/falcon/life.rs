@@ -8,7 +8,7 @@ use rnic_falcon::delivery::DeliveryConfig;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::transaction::{Ordering, TransactionConfig};
 use rnic_policy::{FalconOrdering, FalconShape};
-use rnic_wire::falcon::{Cid, FlowLabel, Rsn, UlpProtocol, WindowBases};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol, Window};
 
 use super::request::Requests;
 use super::room::Room;
@@ -71,32 +71,41 @@ impl Qp {
         self.requester.retry_count.clamp(1, u32::from(u16::MAX) - 1) as u16
     }
 
-    /// The connection, taken out; made when this is the first packet. The bases in a packet of the peer tell where our
-    /// numbers start, when nobody else has yet.
+    /// The connection, taken out; made when this is the first packet. When nobody has said yet where our numbers start,
+    /// the peer's first request does.
     #[inline]
-    pub(super) fn take_link(
-        &mut self,
-        core: &mut Core,
-        nic: &mut Nic,
-        bases: Option<WindowBases>,
-    ) -> Option<Box<Link>> {
+    pub(super) fn take_link(&mut self, core: &mut Core, nic: &mut Nic, packet: Option<&Packet>) -> Option<Box<Link>> {
         match self.extra.falcon_mut()?.link.take() {
-            None => self.begin_link(core, nic, bases),
+            None => self.begin_link(core, nic, packet),
             link => link,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_link(&mut self, core: &mut Core, nic: &mut Nic, bases: Option<WindowBases>) -> Option<Box<Link>> {
+    fn begin_link(&mut self, core: &mut Core, nic: &mut Nic, packet: Option<&Packet>) -> Option<Box<Link>> {
         if !self.state.receives() {
             return None;
         }
         if self.requester.start == Seq::UNSET {
-            self.requester.start = Seq::start(bases?.data);
+            let first = packet.filter(|packet| self.can_be_first(packet))?;
+            self.requester.start = Seq::start(first.bases.data);
         }
         core.timers.expect(TIMER_ENTRIES);
         Some(self.make_link(core, nic))
+    }
+
+    /// Whether the peer can have sent `packet` on this connection before it has heard anything of us. What is left of an
+    /// earlier connection between the same numbers cannot be: it would say where that one stood.
+    fn can_be_first(&self, packet: &Packet) -> bool {
+        let Some(shape) = self.transport.falcon() else { return false };
+        let (Some(window), Some(psn)) = (packet.body.window(), packet.body.psn()) else { return false };
+        let width = match window {
+            Window::Request => shape.request_window,
+            Window::Data => shape.data_window,
+        };
+        let (seq, start) = (psn.extend(self.responder.start), self.responder.start);
+        packet.bases.data == packet.bases.request && seq >= start && seq.since(start) < u64::from(width)
     }
 
     fn make_link(&self, core: &Core, nic: &mut Nic) -> Box<Link> {

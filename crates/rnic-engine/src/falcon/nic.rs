@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Time};
-use rnic_falcon::adaptive::AdaptiveEngine;
+use rnic_falcon::adaptive::{AdaptiveEngine, EventCounts};
 use rnic_falcon::delivery::{DeliveryCounters, Wheel};
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_policy::FalconShape;
@@ -44,6 +44,8 @@ pub(crate) struct Nic {
     pub(super) wheel: Option<Box<Wheel>>,
     /// What connections did that have ended.
     pub(super) ended: DeliveryCounters,
+    /// What became of the events of adaptive engines that have ended.
+    events: EventCounts,
     /// Times that a queue pair began to wait for resources.
     pauses: u64,
     /// Payload whose connection has ended, by handle.
@@ -90,6 +92,7 @@ impl Nic {
             waiting: Fifo::new(0),
             wheel: None,
             ended: DeliveryCounters::default(),
+            events: EventCounts::default(),
             pauses: 0,
             released: Vec::new(),
             out: BLANK,
@@ -121,6 +124,7 @@ impl Nic {
     pub(crate) fn part(&mut self) {
         self.users -= 1;
         if self.users == 0 {
+            self.events = self.events();
             self.adaptives.clear();
         }
     }
@@ -172,6 +176,12 @@ impl Nic {
         }
     }
 
+    fn events(&self) -> EventCounts {
+        let mut events = self.events;
+        self.adaptives.iter().for_each(|(_, engine)| events.add(engine.counts()));
+        events
+    }
+
     /// All but what connections did that live.
     pub(crate) fn stats(&self) -> FalconStats {
         FalconStats {
@@ -180,6 +190,7 @@ impl Nic {
             rx_level: self.resources.rx_level(),
             pauses: self.pauses,
             fullest: self.resources.fullest(),
+            events: self.events(),
             delivery: self.ended,
         }
     }
@@ -190,7 +201,14 @@ impl Nic {
         known.unwrap_or_else(|| {
             let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
             let engine = AdaptiveEngine::of(&transport.profile, shape, line_rate, mtu);
-            self.adaptives.push((Arc::clone(transport), engine.expect("the profile has been checked")));
+            let made = (Arc::clone(transport), engine.expect("the profile has been checked"));
+            // In place of one that nobody needs any more: there are as many as transports at a time.
+            if let Some(index) = self.adaptives.iter().position(|(_, engine)| engine.is_idle()) {
+                self.events.add(self.adaptives[index].1.counts());
+                self.adaptives[index] = made;
+                return index;
+            }
+            self.adaptives.push(made);
             self.adaptives.len() - 1
         })
     }

@@ -160,17 +160,23 @@ impl Qp {
             return PushReply::NonRecoverable(header::code_of(code));
         }
         let Ulp::Rdma(header) = request.ulp else {
-            return self.refuse_push(core, mapping, NakCode::InvalidRequest);
+            return self.refuse_header(core, mapping, request, (true, false), dma);
         };
-        if header.dest_qpn != self.number || !self.state.receives() {
+        if !self.state.receives() {
             return PushReply::InvalidCid;
+        }
+        if header.dest_qpn != self.number {
+            return match mapping.ordering {
+                FalconOrdering::Weak => self.refuse_header(core, mapping, request, header::ends(&header), dma),
+                FalconOrdering::Ordered | FalconOrdering::Unordered => PushReply::InvalidCid,
+            };
         }
         if mapping.serving.abandoned {
             return PushReply::NonRecoverable(header::code_of(NakCode::RemoteOperationalError));
         }
         self.note_first_packet(core);
         let Some(packet) = header::request(&header, request.payload_len, self.mtu()) else {
-            return self.refuse_push(core, mapping, NakCode::InvalidRequest);
+            return self.refuse_header(core, mapping, request, header::ends(&header), dma);
         };
         let taken = match mapping.ordering {
             FalconOrdering::Ordered => self.push_ordered(core, mapping, &packet, dma),
@@ -181,6 +187,33 @@ impl Qp {
             Ok(()) => PushReply::Done,
             Err(Refusal::NotReady) => self.put_off(core),
             Err(Refusal::Nak(code)) => self.refuse_push(core, mapping, code),
+        }
+    }
+
+    /// A Push whose headers make no sense; whether a message ends with it, and would take a receive. With weak order it
+    /// is refused in its turn, like all others, for what is behind it waits for that.
+    fn refuse_header<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        mapping: &mut Mapping,
+        request: &Request,
+        (ends, consumes): (bool, bool),
+        dma: &mut D,
+    ) -> PushReply {
+        let code = NakCode::InvalidRequest;
+        if mapping.ordering != FalconOrdering::Weak {
+            return self.refuse_push(core, mapping, code);
+        }
+        *mapping.serving.turn(request.rsn) = Turn::Refused { code, ends, consumes };
+        self.take_turns(core, mapping, dma);
+        PushReply::Later
+    }
+
+    /// With weak order, what is behind `rsn` need not wait for it.
+    fn pass_turn<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
+        if mapping.ordering == FalconOrdering::Weak {
+            *mapping.serving.turn(rsn) = Turn::Passed;
+            self.take_turns(core, mapping, dma);
         }
     }
 
@@ -415,7 +448,8 @@ impl Qp {
         let Ulp::Rdma(header) = request.ulp else {
             // It cannot even be said in what words it is refused: the answer has the request's headers.
             let answer = Answer { payload_len: 0, length: 0, ulp: request.ulp };
-            return mapping.serving.wait(request.rsn, answer);
+            mapping.serving.wait(request.rsn, answer);
+            return self.pass_turn(core, mapping, request.rsn, dma);
         };
         let executes = self.responder.refused.is_none() && !mapping.serving.abandoned;
         if mapping.ordering == FalconOrdering::Weak && executes {
@@ -549,8 +583,7 @@ impl Qp {
                 self.unpark();
             }
             FalconOrdering::Weak if rsn.extend(self.responder.window.expected) >= self.responder.window.expected => {
-                *mapping.serving.turn(rsn) = Turn::Passed;
-                self.take_turns(core, mapping, dma);
+                self.pass_turn(core, mapping, rsn, dma);
             }
             FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered => {}
         }

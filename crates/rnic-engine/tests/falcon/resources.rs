@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rnic_engine::*;
 
-use crate::common::{DELIVERED, Pair, Setup};
+use crate::common::{BASE, DELIVERED, INBOX, Pair, Setup};
 
 fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
     let side = &pair.ends[0];
@@ -105,4 +105,32 @@ fn resources_are_those_of_the_queue_pairs_that_live() {
     engine.create_qp(&others[0]).expect("it is the first");
     assert_eq!(has(engine, &others[2]), 60);
     assert!(engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}
+
+/// Connections come and go beside one that stays, each with a transport of its own. What the NIC keeps for their
+/// adaptive engines is what one needs, not what all have needed.
+#[test]
+fn adaptive_engines_end_with_their_last_connection() {
+    let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
+    pair.keeps_log = false;
+    let remote = pair.remote(0, INBOX);
+    let mut kept = Vec::new();
+    for nth in 0..200 {
+        let setup = Setup::new(&[]);
+        let engines = std::sync::Arc::downgrade(&setup.transport);
+        let numbers = pair.connect_another(&setup);
+        pair.ends[0].post_on(numbers[0], nth, SendOp::Write { remote, immediate: None }, BASE, 100);
+        pair.run_for(rnic_base::Duration::from_us(100));
+        assert_eq!(pair.ends[0].take(), [(nth, WcStatus::Success)]);
+        for (end, number) in pair.ends.iter_mut().zip(numbers) {
+            end.engine.destroy_qp(number).expect("it exists");
+            end.others.clear();
+        }
+        drop(setup);
+        // The engine waits for the next transport to take its place.
+        assert!(engines.strong_count() <= 2, "one at each end");
+        kept.push(engines);
+    }
+    let alive = kept.iter().filter(|engines| engines.strong_count() > 0).count();
+    assert!(alive <= 1, "{alive} of 200 transports are kept");
 }

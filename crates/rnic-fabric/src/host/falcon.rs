@@ -183,7 +183,7 @@ impl Host {
         let side = self.falcon.as_ref()?;
         let mut counts = side.counts;
         if let Some(stats) = self.engine.falcon_stats() {
-            counts.note(&stats.delivery, stats.pauses, stats.fullest);
+            counts.note(&stats);
         }
         Some((counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
     }

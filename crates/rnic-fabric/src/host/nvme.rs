@@ -14,10 +14,10 @@
 mod load;
 
 use rnic_base::{BitRate, Duration, RandomStreams, Serial, Time};
-use rnic_engine::{FalconTransmit, PeerId, TransmitKind};
+use rnic_engine::{FalconStats, FalconTransmit, PeerId, TransmitKind};
 use rnic_falcon::adaptive::AdaptiveEngine;
 use rnic_falcon::connection::{Connection, ConnectionConfig};
-use rnic_falcon::delivery::{Arrival, DeliveryConfig, DeliveryCounters, Departure, Reception};
+use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure, Reception};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Completion, Ordering, PullReply, PushReply, Request, TransactionConfig, UpperLayer};
@@ -240,9 +240,11 @@ fn target(client: u32) -> Target {
 impl NvmeSide {
     /// What it has sent, and what its connections and its NIC have counted.
     pub(crate) fn falcon_counts(&self) -> FalconCounts {
-        let (mut counts, mut delivery) = (self.counts.falcon, DeliveryCounters::default());
-        self.ends.iter().for_each(|end| delivery.add(&end.connection.delivery().counters()));
-        counts.note(&delivery, 0, self.resources.fullest());
+        let fullest = self.resources.fullest();
+        let (mut counts, mut stats) =
+            (self.counts.falcon, FalconStats { fullest, events: self.adaptive.counts(), ..FalconStats::default() });
+        self.ends.iter().for_each(|end| stats.delivery.add(&end.connection.delivery().counters()));
+        counts.note(&stats);
         counts
     }
 

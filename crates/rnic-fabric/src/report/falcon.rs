@@ -1,8 +1,6 @@
 //! What leaves hosts that speak Falcon, by kind and by path, and what their NICs count.
 
-use rnic_engine::FalconTransmit;
-use rnic_falcon::delivery::DeliveryCounters;
-use rnic_falcon::resources::Amount;
+use rnic_engine::{FalconStats, FalconTransmit};
 use rnic_wire::falcon::{Body, NackCode};
 use serde::Serialize;
 
@@ -39,6 +37,10 @@ pub struct FalconFigures {
     pub path_changes: u64,
     /// Times that a queue pair had to wait for resources of its NIC (Xoff, F-34); a host with NVMe has none.
     pub pauses: u64,
+    /// Events that adaptive engines answered.
+    pub fae_events: u64,
+    /// Events that found the queue of an adaptive engine too full for them (`fae_queue`, `fae_throttle`).
+    pub fae_held_back: u64,
     /// Share of the contexts of one part of one NIC's resources that were in use at most (F-31).
     pub contexts_max_share: f64,
     /// The same of buffers.
@@ -85,15 +87,18 @@ impl FalconCounts {
         }
     }
 
-    /// Takes over what the NIC has counted: `fullest` in thousandths.
-    pub(crate) fn note(&mut self, delivery: &DeliveryCounters, pauses: u64, fullest: Amount) {
+    /// Takes over what the NIC has counted.
+    pub(crate) fn note(&mut self, stats: &FalconStats) {
         let share = |thousandths: u32| f64::from(thousandths) / 1e3;
+        let FalconStats { delivery, pauses, fullest, events, .. } = *stats;
         self.figures = FalconFigures {
             probes: delivery.probes,
             early_retransmissions: delivery.sent_again_early,
             out_of_window: delivery.out_of_window,
             path_changes: delivery.moves,
             pauses,
+            fae_events: events.entered,
+            fae_held_back: events.held_back,
             contexts_max_share: share(fullest.packets),
             buffers_max_share: share(fullest.buffers),
             ..self.figures
@@ -118,6 +123,8 @@ impl FalconCounts {
         sum.out_of_window += more.out_of_window;
         sum.path_changes += more.path_changes;
         sum.pauses += more.pauses;
+        sum.fae_events += more.fae_events;
+        sum.fae_held_back += more.fae_held_back;
         sum.contexts_max_share = sum.contexts_max_share.max(more.contexts_max_share);
         sum.buffers_max_share = sum.buffers_max_share.max(more.buffers_max_share);
         sum.host_backlog_max_bytes = sum.host_backlog_max_bytes.max(backlog_max);

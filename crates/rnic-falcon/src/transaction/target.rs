@@ -41,6 +41,8 @@ enum State {
     Taken,
     /// A Push that ends in error: waits for its Resync.
     Refused,
+    /// A Resync is here, and its turn has not come.
+    Skipped,
     /// A Pull whose data waits to leave.
     Answered,
     /// A Pull whose data is under way.
@@ -366,14 +368,20 @@ impl Target {
             with.resources.release(rx);
         }
         let was_taken = matches!(entry.state, State::Taken | State::Refused | State::Done);
-        entry.state = State::Done;
-        if !was_taken {
-            with.ulp.skipped(with.now, seq.wire());
+        entry.state = if was_taken { State::Done } else { State::Skipped };
+        if !was_taken && self.ordering == Ordering::Unordered {
+            self.skip_now(seq, with);
         }
         self.note_arrival();
         self.offer_turn(seq, Some(seq), with);
         self.forget_done();
         Verdict::Accepted { acknowledged: true }
+    }
+
+    /// The upper layer hears that `seq` will not come.
+    fn skip_now<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+        self.ring[seq].state = State::Done;
+        with.ulp.skipped(with.now, seq.wire());
     }
 
     /// What came again, while it waits here.
@@ -447,8 +455,11 @@ impl Target {
             match state {
                 State::Blank | State::NotReady => return,
                 State::Kept if !self.hand_over(self.turn, quiet, with) => return,
-                _ => self.turn += 1,
+                // Not before what is ahead of it has had its say.
+                State::Skipped => self.skip_now(self.turn, with),
+                _ => {}
             }
+            self.turn += 1;
         }
     }
 

@@ -1,0 +1,137 @@
+//! What is not executed has its turn like everything else: before it, it has no effect, and after it, it is in nobody's
+//! way.
+
+use rnic_base::{Duration, Psn32};
+use rnic_engine::*;
+use rnic_wire::falcon::rdma::Operation;
+use rnic_wire::falcon::{
+    Acknowledgement, Body, Cid, FlowLabel, OutOfWindow, Packet, Timestamp, Ulp, UlpProtocol, WindowBases,
+};
+
+use crate::common::{BASE, DELIVERED, INBOX, LOST, MEMORY, Pair, Setup};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_ms(ms)
+}
+
+/// The memory behind a Write goes away while the Send before it waits for a receive. The Write ends with that, and not
+/// before the Send has ended well.
+#[test]
+fn f8_a_resync_takes_effect_in_its_turn() {
+    for errors in ["verbs", "complete-in-error"] {
+        let mut pair = Pair::new(&Setup::new(&[("errors", errors)]), |_| DELIVERED);
+        let remote = pair.remote(0, INBOX);
+        let pd = pair.ends[0].pd;
+        let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64 / 2, local: 0, access: Access::all() };
+        let key = pair.ends[0].engine.register(region).expect("a legal region");
+        pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
+        let own = Sge { addr: BASE, len: 10, lkey: key.0 };
+        let write = SendOp::Write { remote, immediate: None };
+        pair.ends[0].try_post(1, write, &[own], SendFlags::empty()).expect("there is room");
+        pair.run_for(Duration::from_us(60));
+        pair.ends[0].engine.deregister(key).expect("it is registered");
+        // Both are repeated meanwhile: the Write as a Resync.
+        pair.run_for(ms(20));
+        let resyncs = pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Resync { .. })).count();
+        assert!(resyncs > 0, "{errors}: the Write was given up before the Send had its receive");
+        pair.ends[1].post_recv(7, INBOX, 200);
+        pair.run_for(ms(100));
+        assert_eq!(pair.ends[1].take(), [(7, WcStatus::Success)], "{errors}");
+        assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success), (1, WcStatus::LocalProtection)], "{errors}");
+    }
+}
+
+/// A Send whose offset is that of no packet, and one that is for another queue pair, are refused in every order, and
+/// what comes after them is executed.
+#[test]
+fn f8_headers_that_make_no_sense_are_in_nobodys_way() {
+    type Change = fn(&mut rnic_wire::falcon::rdma::Header);
+    let changes: [Change; 2] = [
+        |header| {
+            if let Operation::Send { offset, .. } = &mut header.operation {
+                *offset = 4;
+            }
+        },
+        |header| header.dest_qpn = rnic_wire::Qpn::new(header.dest_qpn.get() ^ 1),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        for ordering in ["ordered", "weak", "unordered"] {
+            let name = format!("change {number}, {ordering}");
+            let options = [("ordering", ordering), ("errors", "complete-in-error")];
+            let mut is_first = true;
+            let mut pair = Pair::new(&Setup::new(&options), move |sent| {
+                let is_lost = is_first && matches!(sent.packet.body, Body::PushData { .. });
+                is_first &= !is_lost;
+                if is_lost { LOST } else { DELIVERED }
+            });
+            (0..4).for_each(|wr_id| pair.ends[1].post_recv(50 + wr_id, INBOX + 1_000 * wr_id, 200));
+            pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
+            pair.run_for(Duration::from_us(1));
+            // In place of the packet that was lost.
+            let mut sent = pair.log[0];
+            if let Body::PushData { ulp: Ulp::Rdma(header), .. } = &mut sent.packet.body {
+                change(header);
+            }
+            let payload = pair.ends[0].bytes(BASE, 100).to_vec();
+            pair.deliver(1, &sent.packet, FlowLabel::new(0), &payload);
+            pair.run_for(ms(20));
+            let ended = pair.ends[0].take();
+            assert!(matches!(ended[..], [(0, status)] if status != WcStatus::Success), "{name}: {ended:?}");
+            (1..3).for_each(|wr_id| pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE, 100));
+            let remote = pair.remote(0, INBOX + 9_000);
+            pair.ends[0].post(3, SendOp::Read { remote }, BASE, 100);
+            pair.run_for(ms(100));
+            let mut ended = pair.ends[0].take();
+            ended.sort_unstable_by_key(|(wr_id, _)| *wr_id);
+            assert!(ended.into_iter().eq((1..4).map(|wr_id| (wr_id, WcStatus::Success))), "{name}");
+            let received = pair.ends[1].take();
+            let good = received.iter().filter(|(_, status)| *status == WcStatus::Success).count();
+            // With weak order the initiator says which receive a Send takes, so that of the refused one fails.
+            let failed = usize::from(ordering == "weak");
+            assert_eq!((good, received.len() - good), (2, failed), "{name}: {received:?}");
+        }
+    }
+}
+
+/// What an earlier connection between the same numbers has left in the network says nothing about this one.
+#[test]
+fn a_stale_packet_does_not_say_where_numbers_start() {
+    let setup = Setup::new(&[]);
+    let at = Psn32::new(5_000_000);
+    let stamp = Timestamp::new(1);
+    let own_mistakes = OutOfWindow { data: false, request: false };
+    let ack = Acknowledgement {
+        t1: stamp,
+        t2: stamp,
+        hops: 0,
+        rx_level: 0,
+        ecn: 0,
+        metadata: 0,
+        out_of_window: own_mistakes,
+    };
+    let mut donor = Pair::new(&setup, |_| DELIVERED);
+    donor.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
+    donor.run_for(Duration::from_us(1));
+    let Body::PushData { rsn, length, ulp, .. } = donor.log[0].packet.body else { panic!("a Send is a Push") };
+    for body in [Body::Ack(ack), Body::PushData { psn: at, rsn, length, ulp }] {
+        let mut pair = Pair::unconnected(&setup, |_| DELIVERED);
+        let numbers = [0, 1].map(|end| pair.ends[end].qpn);
+        [0, 1].into_iter().for_each(|end| pair.ends[end].begin_receiving(&setup, numbers[1 - end], end));
+        let stale = Packet {
+            cid: Cid::new(numbers[0].get()),
+            function: 0,
+            protocol: UlpProtocol::Rdma,
+            ack_request: false,
+            bases: WindowBases { data: at, request: at },
+            timestamp: stamp,
+            payload_len: 0,
+            body,
+        };
+        assert!(matches!(pair.deliver(0, &stale, FlowLabel::new(0), &[]), RxOutcome::Dropped(_)));
+        [0, 1].into_iter().for_each(|end| pair.ends[end].begin_sending(pair.now, &setup, end));
+        let remote = pair.remote(0, INBOX);
+        pair.ends[0].post(0, SendOp::Write { remote, immediate: None }, BASE, 100);
+        pair.run_for(ms(100));
+        assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success)]);
+    }
+}
