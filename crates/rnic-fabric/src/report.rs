@@ -21,7 +21,7 @@ pub use pool::PoolFigures;
 pub use queue_pairs::QueuePairs;
 pub use tail::{FlowFigures, TailPoint};
 
-/// A flow that is done.
+/// A flow that is done; where hosts use a drive, a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
     /// Its number: flows are numbered in the order of (start, source).
@@ -37,7 +37,8 @@ pub struct FlowRecord {
     /// From then until the receiver's completion of the last message; for operations that the receiver does not hear
     /// of, until the sender's.
     pub fct: Duration,
-    /// What it would take in an empty network, by serialisation and propagation alone.
+    /// What it would take in an empty network, by serialisation and propagation alone; a command, of its drive without
+    /// a network.
     pub ideal: Duration,
     /// The request that it is a part of, in an incast.
     pub request: Option<u32>,
@@ -78,7 +79,7 @@ pub struct Report {
     pub seed: u64,
     /// Fingerprint of everything that happened, 16 hexadecimal digits.
     pub trace_hash: String,
-    /// Flows that are done.
+    /// Flows that are done; where hosts use a drive, commands are meant wherever flows are.
     pub flows: u64,
     /// Flows that were not when the run ended.
     pub flows_unfinished: u64,

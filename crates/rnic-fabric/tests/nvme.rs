@@ -67,6 +67,29 @@ fn f2_a_drive_is_as_fast_over_the_network_as_in_its_own_host() {
     }
 }
 
+/// What a report of a drive's users says follows from the commands that are done.
+#[test]
+fn commands_that_are_done_are_the_flows_of_the_report() {
+    let work = "op = \"read\"\nmessage = \"16KiB\"\ndepth = 8\nclients = 2";
+    for (rest, clients) in [("", 2), ("local = true", 1)] {
+        let report = run_in(NodeOrder::Forward, &plan(work, rest));
+        let done = report.messages;
+        assert!(done > 100 && report.flows == done && report.bytes == done << 14, "{rest}: {report:?}");
+        let moved = (done << 14) as f64 * 8.0 / report.elapsed_us / 1e3;
+        assert!((report.goodput_gbps / moved - 1.0).abs() < 1e-3, "{rest}: {} or {moved}", report.goodput_gbps);
+        // The last ones are posted before 6 ms are over.
+        assert!((6_000.0..6_400.0).contains(&report.elapsed_us), "{rest}: {} us", report.elapsed_us);
+        let latency = report.latency_us.expect("latencies are recorded");
+        assert_eq!((latency.p50, latency.p99), (report.fct_p50_us, report.fct_p99_us), "{rest}");
+        // 60 us, and 16 KiB at 26 Gbit/s.
+        assert!(report.records.iter().all(|command| (65.0..65.1).contains(&command.ideal.as_us_f64())));
+        assert!(report.records.iter().all(|command| command.slowdown() >= 1.0 && command.dst == 3));
+        assert!(report.records.iter().zip(0..).all(|(command, id)| command.id == id));
+        let sources: std::collections::BTreeSet<u32> = report.records.iter().map(|command| command.src).collect();
+        assert_eq!(sources.len(), clients, "{rest}");
+    }
+}
+
 #[test]
 fn f2_nothing_is_lost_on_a_bad_network() {
     let faults =
@@ -173,5 +196,5 @@ fn a_command_that_its_drive_keeps_for_more_than_half_a_minute_fails() {
     let report = Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()));
     let [told] = report.violations.as_slice() else { panic!("{:?}", report.violations) };
     assert!(told.ends_with("an NVMe command failed: it took too long"), "{told}");
-    assert_eq!(report.flows_unfinished, 0);
+    assert_eq!((report.flows_unfinished, report.flows, report.messages, report.bytes), (0, 0, 0, 0));
 }

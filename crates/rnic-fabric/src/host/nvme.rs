@@ -310,10 +310,13 @@ impl NvmeSide {
             let mut any = false;
             while let Some(completion) = initiator.poll() {
                 any = true;
-                if let Err(failure) = completion.result {
-                    violations.add(now, format!("an NVMe command failed: {failure}"));
+                match completion.result {
+                    Ok(()) => load.done(now, completion.cookie, sessions),
+                    Err(failure) => {
+                        violations.add(now, format!("an NVMe command failed: {failure}"));
+                        load.failed(completion.cookie);
+                    }
                 }
-                load.done(now, completion.cookie, sessions);
             }
             if any {
                 self.post(now);
@@ -398,6 +401,11 @@ impl NvmeSide {
     /// Commands that are not done.
     pub(crate) fn under_way(&self) -> u64 {
         self.load.as_ref().map_or(0, |load| load.under_way() as u64)
+    }
+
+    /// When each command was posted that this host has done, and how long it took.
+    pub(crate) fn all_done(&self) -> &[(Time, Duration)] {
+        self.load.as_ref().map_or(&[], Load::all_done)
     }
 
     /// What the other ends did wrong.

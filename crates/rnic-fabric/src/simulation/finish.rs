@@ -8,6 +8,7 @@ use crate::host::{Host, NvmeSide, Pace, Recoveries};
 use crate::ideal::{Family, ideal_time};
 use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
+use crate::workload::nvme::NvmePlan;
 
 impl Simulation {
     /// Sums up; checks that nothing is left behind when the run has come to its end.
@@ -27,6 +28,9 @@ impl Simulation {
         report.trace_hash = self.trace_hash();
         report.records = self.records();
         report.flows_unfinished = self.flows.len() as u64 - report.records.len() as u64;
+        if let WorkloadPlan::Nvme(nvme) = &self.plan.workload {
+            report.records = self.commands(nvme);
+        }
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
         report.packets_under_way_max = self.network.most() as u64;
         self.count_hosts(&mut report);
@@ -63,6 +67,29 @@ impl Simulation {
             FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request }
         };
         finished.map(record).collect()
+    }
+
+    /// The commands that are done: the flows of hosts that use a drive.
+    fn commands(&self, nvme: &NvmePlan) -> Vec<FlowRecord> {
+        let ideal = nvme.ideal_time();
+        let of_host = |(host, src): (&Host, u32)| {
+            let done = host.nvme.as_deref().map_or(&[][..], NvmeSide::all_done).iter();
+            let record = move |&(start, fct)| FlowRecord {
+                id: 0,
+                src,
+                dst: nvme.to,
+                bytes: nvme.bytes,
+                start,
+                fct,
+                ideal,
+                request: None,
+            };
+            done.map(record).collect::<Vec<_>>()
+        };
+        let mut records: Vec<_> = self.hosts.iter().zip(0..).flat_map(of_host).collect();
+        records.sort_by_key(|command| (command.start, command.src));
+        records.iter_mut().zip(0..).for_each(|(command, id)| command.id = id);
+        records
     }
 
     /// When the flows of each request were done.

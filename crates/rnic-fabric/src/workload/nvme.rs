@@ -4,7 +4,7 @@
 //! until the clock ends it, each for blocks at a random place of a gigabyte of its own. With `local` nobody uses the
 //! network: the drive's own host does what one client would, which is what the others are held against.
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_nvme::{DeviceConfig, Direction};
 
 /// See the module.
@@ -37,6 +37,15 @@ impl NvmePlan {
     /// Blocks of a command.
     pub const fn blocks(&self) -> u32 {
         (self.bytes >> BLOCK_LOG2) as u32
+    }
+
+    /// What a command takes of the drive when it is alone there.
+    pub fn ideal_time(&self) -> Duration {
+        let service = match self.direction {
+            Direction::Read => self.drive.read,
+            Direction::Write => self.drive.write,
+        };
+        service.latency + service.bandwidth.serialize(self.bytes)
     }
 
     /// Which client `host` is, if it is one.

@@ -1,6 +1,6 @@
 //! Commands that a host keeps under way.
 
-use rnic_base::{RandomStream, Time};
+use rnic_base::{Duration, RandomStream, Time};
 use rnic_nvme::initiator::Command;
 
 use crate::host::Sessions;
@@ -15,6 +15,8 @@ pub(super) struct Load {
     posted: Box<[Time]>,
     /// Cookies that no command has.
     free: Vec<u32>,
+    /// When each command was posted that is done, and how long it took.
+    done: Vec<(Time, Duration)>,
 }
 
 /// Blocks of a gigabyte.
@@ -23,7 +25,7 @@ const BLOCKS: u64 = 1 << (30 - BLOCK_LOG2);
 impl Load {
     pub(super) fn new(plan: NvmePlan, random: RandomStream) -> Self {
         let posted = vec![Time::ZERO; plan.depth as usize].into_boxed_slice();
-        Self { plan, random, posted, free: (0..plan.depth).rev().collect() }
+        Self { plan, random, posted, free: (0..plan.depth).rev().collect(), done: Vec::new() }
     }
 
     /// The next command, if there is one to post now.
@@ -47,6 +49,7 @@ impl Load {
     pub(super) fn done(&mut self, now: Time, cookie: u64, sessions: &mut Sessions) {
         let posted = self.posted[cookie as usize];
         self.free.push(cookie as u32);
+        self.done.push((posted, now.since(posted)));
         sessions.messages += 1;
         if sessions.steady.is_none_or(|(from, _)| posted >= from) {
             sessions.latencies.push(now.since(posted));
@@ -54,6 +57,16 @@ impl Load {
         if sessions.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
             sessions.steady_bytes += self.plan.bytes;
         }
+    }
+
+    /// The command with `cookie` has failed: it has moved nothing.
+    pub(super) fn failed(&mut self, cookie: u64) {
+        self.free.push(cookie as u32);
+    }
+
+    /// When each command was posted that is done, and how long it took.
+    pub(super) fn all_done(&self) -> &[(Time, Duration)] {
+        &self.done
     }
 
     /// Commands under way.
