@@ -47,7 +47,7 @@
 //!
 //! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing. With Falcon the
 //!                                # cache, its second level, what is behind the bus (the NIC's own memory, there) and
-//!                                # the two cycles count, and nothing else
+//!                                # the two cycles count; the other keys are refused
 //! enabled = true
 //! qpc_cache = "1.4MB"            # for contexts of queue pairs; or qpc_entries = 256; without either: all fit
 //! second_entries = 16_384        # contexts in a second level on the NIC, behind the first (none); and what it takes
@@ -91,7 +91,8 @@
 //! | `poisson` | `load`; `sizes`, or `size`; `duration` |
 //! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval`, `start`; `background` |
 //! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
-//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `queue_pairs`, `from` (0), `to`, `clients` |
+//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `jitter` (0), and which hosts, as below |
+//! | `open-loop` | `op`, `message`, `depth` (1), `load`, `duration`, and which hosts, as below |
 //! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
@@ -103,8 +104,11 @@
 //! report keeps the two apart: `rct_us` has the completion times of requests, `background` those of the other flows.
 //!
 //! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
-//! `read-write`: every other queue pair of a client reads, the others write. With several `clients`, queue pair `i`
-//! belongs to host `from + i % clients`. Queue pairs begin together, or at chance times within its `jitter` (0).
+//! `read-write`: every other queue pair of a client reads, the others write. Both loops have so many `queue_pairs` (1)
+//! between `clients` (1), hosts `from` (0) and after it, and `servers` (1), hosts `to` (1) and after it: queue pair `i`
+//! is host `from + i % clients`'s, and its server `to + i / clients % servers`. In a closed loop all begin together, or
+//! at chance times within its `jitter`. In an open loop messages come at random, whether those before them are done or
+//! not, until `duration` is over; `load` is what all queue pairs offer together, of the rate of one host's link.
 //!
 //! With `nvme`, hosts read or write a drive of host `to` over Falcon (`ordering = "unordered"`, packets of 4096 bytes),
 //! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",

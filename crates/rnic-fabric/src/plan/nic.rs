@@ -21,7 +21,9 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         reads: raw.bus_reads.unwrap_or(BUS_READS),
         rate: raw.bus_rate.map_or(BitRate::bps(BUS_RATE_BPS), |Unit(rate)| rate),
     };
-    let work = match (raw.wqe_fetch, raw.wqe_batch) {
+    let is_falcon = plan.transport.protocol.falcon().is_some();
+    refuse_strangers(raw, &plan.transport)?;
+    let work = match (raw.wqe_fetch.unwrap_or_default(), raw.wqe_batch) {
         (raw::WqeFetch::OnDemand, batch) => WorkFetch::OnDemand { batch: batch.unwrap_or(WQE_BATCH) },
         (raw::WqeFetch::Ahead, None) => WorkFetch::Ahead,
         (raw::WqeFetch::Ahead, Some(_)) => {
@@ -29,15 +31,6 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         }
     };
     let behind_bus = plan.transport.store == Store::Host;
-    if !behind_bus && raw.bitmap_latency.is_some() {
-        let what = format!("transport `{}` keeps its bitmaps on the NIC: remove it", plan.transport.name);
-        return Err(PlanError::value("nic.bitmap_latency", what));
-    }
-    let is_falcon = plan.transport.protocol.falcon().is_some();
-    if !is_falcon && raw.qp_cycle.is_some() {
-        let what = format!("belongs to Falcon's NIC; transport `{}` has `nic.cycle` alone", plan.transport.name);
-        return Err(PlanError::value("nic.qp_cycle", what));
-    }
     // What Falcon's pipeline takes is not published: nothing, unless a plan says so.
     let cycle = if is_falcon { Duration::ZERO } else { CYCLE };
     let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
@@ -59,6 +52,28 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         receive_buffer,
         pause,
     }))
+}
+
+/// Keys that the NIC of this transport does not have: whoever gives them a value expects it to matter.
+fn refuse_strangers(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError> {
+    let name = transport.name;
+    if transport.store != Store::Host && raw.bitmap_latency.is_some() {
+        let what = format!("transport `{name}` keeps its bitmaps on the NIC: remove it");
+        return Err(PlanError::value("nic.bitmap_latency", what));
+    }
+    if transport.protocol.falcon().is_none() {
+        let what = format!("belongs to Falcon's NIC; transport `{name}` has `nic.cycle` alone");
+        return raw.qp_cycle.map_or(Ok(()), |_| Err(PlanError::value("nic.qp_cycle", what)));
+    }
+    let strangers = [
+        ("nic.wqe_fetch", raw.wqe_fetch.is_some()),
+        ("nic.wqe_batch", raw.wqe_batch.is_some()),
+        ("nic.receive_buffer", raw.receive_buffer.is_some()),
+    ];
+    let Some((key, _)) = strangers.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let what =
+        format!("Falcon's NIC has no such thing: remove it, or set it together with another transport than `{name}`");
+    Err(PlanError::value(key, what))
 }
 
 /// How many contexts the cache holds.

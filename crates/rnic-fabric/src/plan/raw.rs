@@ -237,8 +237,7 @@ pub(super) struct Nic {
     pub(super) bus_latency: Option<Unit<Duration>>,
     pub(super) bus_rate: Option<Unit<BitRate>>,
     pub(super) bus_reads: Option<u32>,
-    #[serde(default)]
-    pub(super) wqe_fetch: WqeFetch,
+    pub(super) wqe_fetch: Option<WqeFetch>,
     pub(super) wqe_batch: Option<u32>,
     pub(super) bitmap_latency: Option<Unit<Duration>>,
     pub(super) cycle: Option<Unit<Duration>>,

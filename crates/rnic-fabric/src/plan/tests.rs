@@ -373,6 +373,25 @@ fn whatever_is_wrong_is_said_in_one_line() {
 }
 
 #[test]
+fn what_falcons_nic_does_not_have_is_refused_for_falcon_alone() {
+    let of_falcon = |nic: &str| read(&[("transport", r#"{ name = "falcon" }"#), ("nic", nic)]);
+    for (key, nic) in [
+        ("receive_buffer", r#"{ receive_buffer = "600KB" }"#),
+        ("wqe_fetch", r#"{ wqe_fetch = "ahead" }"#),
+        ("wqe_fetch", r#"{ wqe_fetch = "on-demand" }"#),
+        ("wqe_batch", "{ wqe_batch = 8 }"),
+    ] {
+        let told = of_falcon(nic).expect_err(nic).to_string();
+        assert!(told.starts_with(&format!("plan: nic.{key}: Falcon's NIC has no such thing: remove it")), "{told}");
+        assert!(read(&[("nic", nic)]).is_ok(), "{nic} with irn");
+    }
+    let rest = r#"{ qpc_entries = 5, second_entries = 50, second_latency = "60ns", bus_latency = "250ns",
+                    bus_rate = "100Gbps", bus_reads = 8, cycle = "5ns", qp_cycle = "50ns" }"#;
+    of_falcon(rest).expect("all that counts there");
+    of_falcon(r#"{ enabled = false, wqe_batch = 8 }"#).expect("there is no model at all");
+}
+
+#[test]
 fn errors_in_the_text_name_the_line() {
     let line = |from: &str, to: &str| Plan::from_toml(&GOOD.replace(from, to)).expect_err("wrong").to_string();
     let found = line("delay = \"2us\"", "delay = \"2miles\"");
