@@ -6,29 +6,56 @@ use common::*;
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
 use rnic_fabric::simulation::QueuePairSpec;
-use rnic_fabric::{Plan, Simulation};
+use rnic_fabric::{Plan, Report, Simulation};
 
-/// F-24: flows of one queue pair have labels that switches send over different uplinks. One host sends to another pod,
-/// over links that take a tenth of what the host could send.
+/// A host sends to another pod, over links that take a tenth of what it could send. `more` are options.
+fn to_another_pod(more: &str, fault: &str) -> Report {
+    let transport = format!("{{ name = \"falcon\", paths = \"largest-window\", {more} }}");
+    let with = [
+        ("links", r#"{ rate = "100Gbps", delay = "1us", fabric = { rate = "10Gbps" } }"#),
+        ("switch", r#"{ model = "shared-buffer", buffer = "2MB" }"#),
+        ("transport", transport.as_str()),
+        (
+            "workload",
+            r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 16, duration = "3ms", to = 12 }"#,
+        ),
+        ("run", r#"{ warmup = "1ms" }"#),
+        ("fault", fault),
+    ];
+    run(TREE, &with, 1)
+}
+
+/// F-24: flows of one queue pair have labels that switches send over different uplinks.
 #[test]
 fn f24_labels_of_one_queue_pair_take_several_uplinks() {
-    let goodput = |flows: &str| {
-        let transport = format!("{{ name = \"falcon\", flows = {flows}, paths = \"largest-window\" }}");
-        let with = [
-            ("links", r#"{ rate = "100Gbps", delay = "1us", fabric = { rate = "10Gbps" } }"#),
-            ("switch", r#"{ model = "shared-buffer", buffer = "2MB" }"#),
-            ("transport", transport.as_str()),
-            (
-                "workload",
-                r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 16, duration = "3ms", to = 12 }"#,
-            ),
-            ("run", r#"{ warmup = "1ms" }"#),
-        ];
-        run(TREE, &with, 1).steady_goodput_gbps.expect("it ends by the clock")
+    let goodput = |flows| {
+        let report = to_another_pod(&format!("flows = {flows}"), "[]");
+        report.steady_goodput_gbps.expect("it ends by the clock")
     };
-    let (one, eight) = (goodput("1"), goodput("8"));
+    let (one, eight) = (goodput(1), goodput(8));
     assert!((7.5..10.0).contains(&one), "one label is one path of 10 Gbit/s: {one}");
     assert!(eight > 12.0, "eight labels find more than one: {eight} Gbit/s");
+}
+
+/// F-24: while no flow changes its label, each label has one path. A port that is used is one that can lose packets.
+#[test]
+fn f24_one_label_uses_one_port_of_each_layer_and_eight_use_more() {
+    let ports = ["edge-0>agg-0", "edge-0>agg-1", "agg-0>core-0", "agg-0>core-1", "agg-1>core-2", "agg-1>core-3"];
+    let used = |flows| {
+        let is_used = |port: &&str| {
+            let fault = format!(r#"[{{ kind = "drop", links = "{port}", probability = "2%" }}]"#);
+            let report = to_another_pod(&format!("flows = {flows}, plb_rounds = 0, prr_timeouts = 0"), &fault);
+            report.drops.fault > 0
+        };
+        ports.iter().filter(|port| is_used(port)).copied().collect::<Vec<_>>()
+    };
+    let (one, eight) = (used(1), used(8));
+    let uplinks =
+        |ports: &[&str]| [0, 1].map(|layer| ports.iter().filter(|port| port.starts_with(["e", "a"][layer])).count());
+    assert_eq!(uplinks(&one), [1, 1], "one label: {one:?}");
+    // Eight labels hashed to four ports fill all in five cases of eight, and three in nearly all others.
+    let [lower, upper] = uplinks(&eight);
+    assert!(lower == 2 && upper >= 3, "eight labels: {eight:?}");
 }
 
 /// Microseconds that 8 MB from host 0 to host 1 take beside other flows of the same NIC to host 2, of whose packets
