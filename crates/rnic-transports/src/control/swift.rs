@@ -104,12 +104,16 @@ impl Control for Swift {
         ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
         ParamSpec::count("initial_window", 32, 1, 1_024, "fcwnd in the beginning, in packets, all flows together"),
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
-        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it").by_reports(),
+        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it")
+            .by_reports(),
         time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip").by_reports(),
-        ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never").by_reports(),
-        ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never").by_reports(),
+        ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never")
+            .by_reports(),
+        ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never")
+            .by_reports(),
         ParamSpec::count("window_min", fabric::FCWND_MIN as u64, 1, 65_536, "fcwnd at least, in 1/1024 of a packet"),
-        ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)").by_reports(),
+        ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)")
+            .by_reports(),
         REORDER[0].owned_by(ParamOwner::Recovery),
         REORDER[1].owned_by(ParamOwner::Recovery),
         PROBE[0].owned_by(ParamOwner::Both).by_reports(),
