@@ -128,13 +128,18 @@ impl Campaign {
     /// # Errors
     /// What was not as it must be, with the command that repeats the run.
     pub fn run_one(&self, seed: u64) -> Result<Tally, String> {
-        let scenario = self.scenario(seed);
+        self.run_scenario(&self.scenario(seed)).map_err(|what| format!("{what}\nrun it again: {}", self.replay(seed)))
+    }
+
+    /// Runs `scenario`, which may differ from that of its seed.
+    ///
+    /// # Errors
+    /// What was not as it must be, with the scenario.
+    pub fn run_scenario(&self, scenario: &Scenario) -> Result<Tally, String> {
         let run = if self.transport == LOOSE { Self::run_loose } else { Self::run_body };
-        let outcome = run(self, &scenario);
+        let outcome = run(self, scenario);
         let ordering = scenario.transport.ordering().map(str::to_owned);
-        outcome
-            .map(|tally| Tally { ordering, ..tally })
-            .map_err(|what| format!("{what}\n{scenario:#?}\nrun it again: {}", self.replay(seed)))
+        outcome.map(|tally| Tally { ordering, ..tally }).map_err(|what| format!("{what}\n{scenario:#?}"))
     }
 
     fn run_body(&self, scenario: &Scenario) -> Result<Tally, String> {

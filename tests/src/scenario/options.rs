@@ -194,7 +194,26 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     let targets = if place == Place::Sockets { &["1ms", "4ms", "20ms"] } else { &["25us", "1ms", "1ms"] };
     add(TARGET, pick(random, targets));
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
+    falcon_paths_and_acknowledgements(random, &mut options);
     options
+}
+
+/// More of Falcon's options. They are drawn after all others, so that a seed keeps those that it had before.
+fn falcon_paths_and_acknowledgements(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    if one_in(random, 5) {
+        options.retain(|(name, _)| *name != "flows");
+        options.push(("flows", "8".to_owned()));
+    }
+    let mut add = |name, values: &[&str]| {
+        if one_in(random, 3) {
+            options.push((name, pick(random, values).to_owned()));
+        }
+    };
+    add("paths", &["spray", "scatter"]);
+    add("tx_window", &["1", "2", "8", "64"]);
+    add("plb_rounds", &["0", "1", "2"]);
+    add("coalesce_count", &["1", "3", "64"]);
+    add("coalesce_timeout", &["0", "1us", "50us"]);
 }
 
 fn roce(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
