@@ -100,7 +100,8 @@ fn falcon_on_the_fabric_keeps_what_it_promises_in_every_order() {
 
 #[test]
 fn falcon_on_sockets_keeps_what_it_promises_in_every_order() {
-    falcon_in_every_order(Place::Sockets, 300, 12);
+    // Among these seeds are enough receivers that are not ready, whatever the machine's time makes of them.
+    falcon_in_every_order(Place::Sockets, 320, 12);
 }
 
 #[test]
