@@ -236,8 +236,8 @@ fn f38_misses_all_the_time_are_no_cliff() {
     assert!(host > few * 2, "over the host's bus {host} ns");
 }
 
-/// Trap 10 (events): behind an adaptive engine that is slow a queue fills. From its threshold on fewer events enter, and
-/// what does not is not lost: acknowledged packets come with the next, windows go on, everything is delivered.
+/// Trap 10 (events): behind an adaptive engine that is slow a queue fills. From its threshold on fewer events enter,
+/// and what does not is not lost: acknowledged packets come with the next, windows go on, everything is delivered.
 #[test]
 fn probe10_a_queue_that_fills_holds_events_back() {
     let text = r#"
@@ -247,7 +247,16 @@ fn probe10_a_queue_that_fills_holds_events_back() {
         links = { rate = "100Gbps", delay = "1us" }
         switch = { model = "shared-buffer", buffer = "9MB" }
         transport = { name = "falcon", fae_work = "1us", fae_queue = 32 }
-        workload = { kind = "closed-loop", op = "write", message = "16KiB", depth = 4, queue_pairs = 64, count = 20, clients = 4, to = 4 }
+
+        [workload]
+        kind = "closed-loop"
+        op = "write"
+        message = "16KiB"
+        depth = 4
+        queue_pairs = 64
+        count = 20
+        clients = 4
+        to = 4
     "#;
     let figures = |throttle: &str| {
         let report = run(text, &[("transport.fae_throttle", throttle)], 1);

@@ -95,8 +95,8 @@ impl Qp {
         Some(self.make_link(core, nic))
     }
 
-    /// Whether the peer can have sent `packet` on this connection before it has heard anything of us. What is left of an
-    /// earlier connection between the same numbers cannot be: it would say where that one stood.
+    /// Whether the peer can have sent `packet` on this connection before it has heard anything of us. What is left of
+    /// an earlier connection between the same numbers cannot be: it would say where that one stood.
     fn can_be_first(&self, packet: &Packet) -> bool {
         let Some(shape) = self.transport.falcon() else { return false };
         let (Some(window), Some(psn)) = (packet.body.window(), packet.body.psn()) else { return false };

@@ -5,8 +5,8 @@
 //! are Swift's ([`timers`], specification Rev 0.9, section 10.3.4) by the same parameters, so that the two
 //! differ in their windows alone.
 //!
-//! Deviations: neither window reacts to anything, so a receiver whose buffers are full refuses packets (F-34); paths are
-//! never changed (F-30).
+//! Deviations: neither window reacts to anything, so a receiver whose buffers are full refuses packets (F-34); paths
+//! are never changed (F-30).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;
