@@ -43,7 +43,7 @@ impl TransportChoice {
     /// The same for a path whose round trip is `round_trip`: with timeouts of some of them, and a target delay above,
     /// if they may be adapted.
     pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
-        let (round_trip, mut choice) = (rounded_up(round_trip), self.clone());
+        let mut choice = self.clone();
         let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
         for (spec, value) in self.profile.options() {
             let wanted = match spec.name {
@@ -71,13 +71,6 @@ impl TransportChoice {
         let longest = timeouts.iter().map(|(_, value)| *value).max();
         floor.or(longest).filter(|timeout| *timeout > Duration::ZERO)
     }
-}
-
-/// `round_trip` or up to a sixteenth more: what measures alike gets the same transport, and queue pairs with the same
-/// transport share its adaptive engine.
-fn rounded_up(round_trip: Duration) -> Duration {
-    let step = (round_trip.as_ps().checked_next_power_of_two().unwrap_or(1 << 63) >> 5).max(1);
-    Duration::from_ps(round_trip.as_ps().div_ceil(step).saturating_mul(step))
 }
 
 /// What is tried when nobody says anything else, best first.
