@@ -12,7 +12,9 @@
 //!
 //! An answered unit stays until its answer's transaction has ended. One that was sent as often as it may ends with a
 //! Resync, which tells the initiator a number and no unit: the answer is given anew then, in a transaction of its own.
-//! As many answers as units were agreed are on their way at most; the rest waits for those.
+//! As many answers as units were agreed are on their way at most; the rest waits for those. An answer that is given anew
+//! goes before all that waits, so that none of those takes its place: units that are not open any more are never more
+//! than were agreed, and where one may be opened there is a place for it.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -93,7 +95,7 @@ struct Unit {
 #[derive(Debug)]
 pub struct Target {
     config: TargetConfig,
-    /// Those that are open, and as many that were answered.
+    /// Those that are open, and as many that were answered: on their way, or to be answered anew.
     units: Tags<Unit>,
     /// Tags of the initiator whose units are open, in order.
     in_use: Vec<u32>,
@@ -309,7 +311,7 @@ impl Target {
             (None, Direction::Read) => State::Device(None),
         };
         let tag = self.units.insert(Unit { direction, base, extent, state, is_open: true });
-        let tag = tag.expect("as many as were agreed are open, and no more answered");
+        let tag = tag.expect("fewer are open than were agreed, and no more than that were answered");
         self.units.get_mut(tag).expect("just put there").base.target_tag = tag;
         self.in_use.insert(place, base.initiator_tag);
         let queue = if matches!(state, State::Device(_)) { &mut self.waiting } else { &mut self.outbox };
@@ -343,9 +345,10 @@ impl Target {
         self.answered -= 1;
         if code == CompletionCode::LocalTimeout {
             // The initiator has taken its Resync, so it is there again. Whether it has seen the answer nobody knows: it
-            // tells one that comes twice by its tag.
+            // tells one that comes twice by its tag. A first answer in its place would close one unit more than there
+            // is room for.
             unit.state = State::Answers(status);
-            self.outbox.push_back(tag);
+            self.outbox.push_front(tag);
             self.stats.answered_anew += 1;
         } else {
             self.units.remove(tag);
@@ -433,3 +436,6 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
