@@ -4,7 +4,7 @@ use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
 use rnic_wire::falcon::{Body, PacketType};
 
-use crate::common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
+use crate::common::{BASE, DELAY, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
 
 const VERBS: [&[(&str, &str)]; 2] = [&[], &[("ordering", "weak")]];
 const ALONE: [&[(&str, &str)]; 3] = [
@@ -323,6 +323,34 @@ fn a_receiver_that_is_never_ready_is_given_up_after_so_many_times() {
         assert_eq!(pair.ends[0].take(), [(0, WcStatus::RnrRetryExceeded)], "{options:?}");
         let sent = |sent: &&Sent| sent.from == 0 && sent.packet.body.packet_type() == PacketType::PushData;
         assert_eq!(pair.log.iter().filter(sent).count(), 4, "{options:?}: once, and three times again");
+    }
+}
+
+/// Two refusals of one attempt are one: the network has doubled the packet, or the NACK that it drew.
+#[test]
+fn a_network_that_doubles_everything_leaves_as_many_attempts_as_were_asked_for() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        let mut setup = Setup::new(options);
+        setup.rnr_retry = Some(2);
+        for later in [0, 1, 20] {
+            let mut pair = Pair::new(&setup, move |_| [Some(DELAY), Some(DELAY + Duration::from_us(later))]);
+            pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
+            let attempts = |pair: &Pair| {
+                let sent = |sent: &&Sent| sent.from == 0 && sent.packet.body.packet_type() == PacketType::PushData;
+                pair.log.iter().filter(sent).count()
+            };
+            while attempts(&pair) < 2 {
+                pair.run_for(Duration::from_us(10));
+                assert_eq!(pair.ends[0].take(), [], "{options:?}, {later} us");
+            }
+            // Both waits have begun; the third attempt is the last.
+            pair.run_for(Duration::from_us(100));
+            assert_eq!((attempts(&pair), pair.ends[0].take()), (2, vec![]), "{options:?}, {later} us");
+            pair.ends[1].post_recv(50, INBOX, 100);
+            pair.run_for(ms(100));
+            assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success)], "{options:?}, {later} us");
+            assert_eq!((attempts(&pair), pair.ends[1].take()), (3, vec![(50, WcStatus::Success)]));
+        }
     }
 }
 

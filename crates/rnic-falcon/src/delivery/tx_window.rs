@@ -273,6 +273,13 @@ impl TxWindow {
         self.sent_mut(seq).beyond = true;
     }
 
+    /// Whether the receiver was not ready for packet `seq`, which has not left since: its time is not over, or it waits
+    /// for its turn.
+    pub(crate) fn waits_for_receiver(&self, seq: Seq) -> bool {
+        let sent = self.sent(seq);
+        sent.not_before > Time::ZERO || sent.held && !sent.beyond
+    }
+
     /// Packet `seq` leaves again.
     #[inline]
     pub(crate) fn leave_again(&mut self, seq: Seq) {
