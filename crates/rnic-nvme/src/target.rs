@@ -12,9 +12,9 @@
 //!
 //! An answered unit stays until its answer's transaction has ended. One that was sent as often as it may ends with a
 //! Resync, which tells the initiator a number and no unit: the answer is given anew then, in a transaction of its own.
-//! As many answers as units were agreed are on their way at most; the rest waits for those. An answer that is given anew
-//! goes before all that waits, so that none of those takes its place: units that are not open any more are never more
-//! than were agreed, and where one may be opened there is a place for it.
+//! As many answers as units were agreed are on their way at most; the rest waits for those. An answer that is given
+//! anew goes before all that waits, so that none of those takes its place: units that are not open any more are never
+//! more than were agreed, and where one may be opened there is a place for it.
 
 use core::mem;
 use std::collections::VecDeque;

@@ -16,9 +16,9 @@
 //!
 //! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
-//! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the network
-//! has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report: recovery
-//! and timeout know that the packet has not arrived.
+//! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
+//! network has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report:
+//! recovery and timeout know that the packet has not arrived.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
