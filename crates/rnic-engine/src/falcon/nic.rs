@@ -32,8 +32,6 @@ pub(crate) struct Nic {
     resources_percent: u32,
     /// Queue pairs that share this.
     users: u32,
-    /// Bytes of payload that are on their way into the host's memory.
-    backlog: u64,
     /// One for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that can send, those that waited for resources marked.
@@ -86,7 +84,6 @@ impl Nic {
             resources: Resources::new(ResourceConfig::of(shape)),
             resources_percent: shape.resources_percent,
             users: 0,
-            backlog: 0,
             adaptives: Vec::new(),
             ready: Fifo::new(0),
             waiting: Fifo::new(0),
@@ -110,12 +107,12 @@ impl Nic {
         Ok(())
     }
 
-    /// A queue pair with `shape`, which has been checked, shares this. The first has its resources.
+    /// A queue pair with `shape`, which has been checked, shares this. The first has its resources; what is on its way
+    /// into the host's memory is told anew with what comes.
     pub(crate) fn join(&mut self, shape: &FalconShape) {
         if self.users == 0 && self.resources_percent != shape.resources_percent {
             self.resources_percent = shape.resources_percent;
             self.resources = Resources::new(ResourceConfig::of(shape));
-            self.set_backlog(self.backlog);
         }
         self.users += 1;
     }
@@ -131,7 +128,6 @@ impl Nic {
 
     /// `bytes` of payload are on their way into the host's memory.
     pub(crate) fn set_backlog(&mut self, bytes: u64) {
-        self.backlog = bytes;
         let buffers = bytes.div_ceil(u64::from(self.resources.config().units.rx));
         self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
     }

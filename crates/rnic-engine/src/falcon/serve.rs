@@ -131,15 +131,6 @@ impl Serving {
     }
 }
 
-/// Whether a message ends with the packet, and whether it takes a receive.
-fn ends(headers: &Headers) -> (bool, bool) {
-    match headers {
-        Headers::Send { position, .. } => (position.ends(), true),
-        Headers::Write { position, immediate, .. } => (position.ends(), immediate.is_some()),
-        _ => (true, false),
-    }
-}
-
 fn starts(headers: &Headers) -> bool {
     match headers {
         Headers::Send { position, .. } | Headers::Write { position, .. } => position.starts(),
@@ -165,9 +156,10 @@ impl Qp {
         if !self.state.receives() {
             return PushReply::InvalidCid;
         }
+        let ends = header::ends(&header);
         if header.dest_qpn != self.number {
             return match mapping.ordering {
-                FalconOrdering::Weak => self.refuse_header(core, mapping, request, header::ends(&header), dma),
+                FalconOrdering::Weak => self.refuse_header(core, mapping, request, ends, dma),
                 FalconOrdering::Ordered | FalconOrdering::Unordered => PushReply::InvalidCid,
             };
         }
@@ -176,11 +168,11 @@ impl Qp {
         }
         self.note_first_packet(core);
         let Some(packet) = header::request(&header, request.payload_len, self.mtu()) else {
-            return self.refuse_header(core, mapping, request, header::ends(&header), dma);
+            return self.refuse_header(core, mapping, request, ends, dma);
         };
         let taken = match mapping.ordering {
-            FalconOrdering::Ordered => self.push_ordered(core, mapping, &packet, dma),
-            FalconOrdering::Weak => return self.push_weak(core, mapping, request.rsn, &packet, dma),
+            FalconOrdering::Ordered => self.push_ordered(core, mapping, &packet, ends.0, dma),
+            FalconOrdering::Weak => return self.push_weak(core, mapping, request.rsn, &packet, ends, dma),
             FalconOrdering::Unordered => self.push_alone(core, &packet, dma),
         };
         match taken {
@@ -238,9 +230,9 @@ impl Qp {
         core: &mut Core,
         mapping: &mut Mapping,
         packet: &Packet,
+        ends: bool,
         dma: &mut D,
     ) -> Result<(), Refusal> {
-        let (ends, _) = ends(&packet.headers);
         match mapping.serving.refusing {
             Some(code) if !starts(&packet.headers) => {
                 mapping.serving.refusing = if ends { None } else { Some(code) };
@@ -273,10 +265,10 @@ impl Qp {
         mapping: &mut Mapping,
         rsn: Rsn,
         packet: &Packet,
+        (ends, consumes): (bool, bool),
         dma: &mut D,
     ) -> PushReply {
         let seq = rsn.extend(self.responder.window.expected);
-        let (ends, consumes) = ends(&packet.headers);
         let oldest = self.responder.queue.head;
         let accepted = self.accept(core, seq, packet, dma);
         // In turn, a receive that cannot take its message fails at once.
