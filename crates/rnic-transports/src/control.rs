@@ -1,5 +1,6 @@
 //! Congestion control policies: the registry.
 
+mod waits;
 mod window;
 
 use rnic_policy::ControlPolicy;

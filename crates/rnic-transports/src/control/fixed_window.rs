@@ -2,7 +2,7 @@
 //!
 //! Source: none of its own. It is what a controller is held against, and the shortest program for Falcon's adaptive
 //! engine (SIGCOMM'25, section 3: the engine is programmable, F-1). The times that such a program must give
-//! are Swift's ([`timers`], specification Rev 0.9, section 10.3.4) by the same parameters, so that the two
+//! are Swift's ([`waits`], specification Rev 0.9, section 10.3.4) by the same parameters, so that the two
 //! differ in their windows alone.
 //!
 //! Deviations: neither window reacts to anything, so a receiver whose buffers are full refuses packets (F-34); paths
@@ -13,10 +13,10 @@ use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
 use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, ReportKind, Ticks};
 use rnic_policy::paths::FLOWS_MAX;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamOwner, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
-use super::swift::{ack_rate, timers};
-use crate::recovery::rack_tlp::{PROBE, REORDER};
+use super::swift::ack_rate;
+use super::waits::{self, SHARED, Waits};
 
 /// Smoothed round trips in ticks, by flow.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -27,8 +27,8 @@ pub struct FixedWindow {
 
 const WINDOW: usize = 0;
 const RTO_MIN: usize = 1;
-/// And from here on what [`timers::Waits`] shares with recovery.
-const REORDER_PERCENT: usize = 2;
+/// And from here on what is [`SHARED`] with recovery.
+const SHARED_FIRST: usize = 2;
 
 /// All of the free resources, as of a connection that meets no congestion.
 const ALPHA_CODE: u32 = 3;
@@ -43,11 +43,11 @@ impl Control for FixedWindow {
             ..ParamSpec::duration("rto_min", Duration::from_us(250), "timeout at least; twice the round trip")
         }
         .by_reports(),
-        REORDER[0].owned_by(ParamOwner::Recovery),
-        REORDER[1].owned_by(ParamOwner::Recovery),
-        PROBE[0].owned_by(ParamOwner::Both).by_reports(),
-        PROBE[1].owned_by(ParamOwner::Both).by_reports(),
-        PROBE[2].owned_by(ParamOwner::Both).by_reports(),
+        SHARED[0],
+        SHARED[1],
+        SHARED[2],
+        SHARED[3],
+        SHARED[4],
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -56,9 +56,9 @@ impl Control for FixedWindow {
             fcwnd: Cwnd::packets(packets),
             ncwnd: packets as u16,
             gap: Gap::NONE,
-            rto: timers::UNMEASURED,
-            rack: timers::UNMEASURED,
-            tlp: timers::UNMEASURED,
+            rto: waits::UNMEASURED,
+            rack: waits::UNMEASURED,
+            tlp: waits::UNMEASURED,
             repath: false,
             alpha_requests: Alpha::code(ALPHA_CODE),
             alpha_responses: Alpha::code(ALPHA_CODE),
@@ -89,11 +89,11 @@ impl FixedWindow {
         let is_sample = !matches!(report.kind, ReportKind::Retransmitted { .. });
         let newest = if is_sample { report.rtt() } else { srtt };
         if is_sample {
-            srtt = timers::smooth(srtt, newest);
+            srtt = waits::smooth(srtt, newest);
             *place = srtt.get();
         }
         let longest = Ticks::new(self.srtt.into_iter().max().unwrap_or(0));
-        let (waits, before) = (timers::Waits::at(params, RTO_MIN, REORDER_PERCENT), timers::before(&report.in_force));
+        let (waits, before) = (Waits::of(params, RTO_MIN, SHARED_FIRST), waits::before(&report.in_force));
         FlowActions {
             fcwnd: report.in_force.fcwnd,
             rto: waits.rto(longest, Gap::NONE, before),

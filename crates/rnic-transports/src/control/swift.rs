@@ -50,7 +50,7 @@ mod prr;
 mod quotient;
 mod scaling;
 mod state;
-pub(super) mod timers;
+mod timers;
 
 use bytemuck::Zeroable;
 use rnic_base::Duration;
@@ -59,9 +59,9 @@ use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{
     AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks,
 };
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamOwner, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
-use crate::recovery::rack_tlp::{PROBE, REORDER};
+use super::waits::{self, SHARED, Waits, ticks};
 
 pub use state::Swift;
 use state::{Flow, WINDOW_MAX, WINDOW_ONE};
@@ -78,8 +78,8 @@ const PLB_ROUNDS: usize = 8;
 const PRR_TIMEOUTS: usize = 9;
 const WINDOW_MIN: usize = 10;
 const ALPHA: usize = 11;
-/// And from here on what [`timers::Waits`] shares with recovery.
-const REORDER_PERCENT: usize = 12;
+/// And from here on what is [`SHARED`] with recovery.
+const SHARED_FIRST: usize = 12;
 
 /// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
 const TIME_MAX: Duration = Duration::from_ms(100);
@@ -114,11 +114,11 @@ impl Control for Swift {
         ParamSpec::count("window_min", fabric::FCWND_MIN as u64, 1, 65_536, "fcwnd at least, in 1/1024 of a packet"),
         ParamSpec::count("alpha", 3, 0, 15, "share of free resources of an uncongested connection: 2^(3 - alpha)")
             .by_reports(),
-        REORDER[0].owned_by(ParamOwner::Recovery),
-        REORDER[1].owned_by(ParamOwner::Recovery),
-        PROBE[0].owned_by(ParamOwner::Both).by_reports(),
-        PROBE[1].owned_by(ParamOwner::Both).by_reports(),
-        PROBE[2].owned_by(ParamOwner::Both).by_reports(),
+        SHARED[0],
+        SHARED[1],
+        SHARED[2],
+        SHARED[3],
+        SHARED[4],
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -129,9 +129,9 @@ impl Control for Swift {
             fcwnd: cwnd(window),
             ncwnd: state.nic().packets as u16,
             gap: Gap::NONE,
-            rto: timers::UNMEASURED,
-            rack: timers::UNMEASURED,
-            tlp: timers::UNMEASURED,
+            rto: waits::UNMEASURED,
+            rack: waits::UNMEASURED,
+            tlp: waits::UNMEASURED,
             repath: false,
             alpha_requests: alpha::base(params.get(ALPHA)),
             alpha_responses: alpha::base(params.get(ALPHA)),
@@ -230,7 +230,7 @@ impl Swift {
         let total = self.of_all(self.others(index).and(&flow));
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
-        let (waits, before) = (timers::Waits::of(params), timers::before(&report.in_force));
+        let (waits, before) = (waits_of(params), waits::before(&report.in_force));
         FlowActions {
             fcwnd: cwnd(flow.fcwnd),
             ncwnd: nic.packets as u16,
@@ -296,7 +296,7 @@ fn on_sample<const ACKED: bool>(
     refused: bool,
     params: &Params,
 ) -> bool {
-    flow.srtt = timers::smooth(flow.srtt, answer.rtt);
+    flow.srtt = waits::smooth(flow.srtt, answer.rtt);
     let repath = ACKED && {
         let window = (flow.fcwnd / WINDOW_ONE).min(nic.packets);
         let is_congested = plb::is_congested(answer.delay, ready.target);
@@ -335,10 +335,10 @@ fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
     Ticks::new(base + hops * hop + scaling::extra(fcwnd, range))
 }
 
-/// Parameter `index`, a time of at most 2 s, in ticks.
+/// What timeouts are computed with.
 #[inline(always)]
-const fn ticks(params: &Params, index: usize) -> u32 {
-    ((params.get(index) + (1 << 16)) >> 17) as u32
+fn waits_of(params: &Params) -> Waits {
+    Waits::of(params, RTO_MIN, SHARED_FIRST)
 }
 
 /// A window with 10 fractional bits as the contract has it.

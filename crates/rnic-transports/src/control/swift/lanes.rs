@@ -14,7 +14,8 @@ use rnic_policy::control::report::{Gap, Ticks};
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
 use super::{Answer, INCREASE, RX_TARGET, Ready, Swift};
-use super::timers::{self, UNMEASURED};
+use super::timers;
+use super::waits::UNMEASURED;
 use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay};
 
 type Lanes = [u32; LANES];
@@ -82,7 +83,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         prepared.target[lane] = target_delay(fcwnd, acks.hops[lane], params);
     }
     prepared.divide(&kept, acks, params);
-    let (mut totals, waits) = (AllTotals::default(), timers::Waits::of(params));
+    let (mut totals, waits) = (AllTotals::default(), super::waits_of(params));
     for lane in 0..LANES {
         let (mut flow, mut nic) = (kept.flow(lane), kept.nic(lane));
         let (answer, ready) = (answer(acks, lane), prepared.ready(lane));

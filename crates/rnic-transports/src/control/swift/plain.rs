@@ -8,7 +8,7 @@ use rnic_policy::control::report::Ticks;
 use rnic_policy::{ControlActions, ControlEvent, ControlView, Params};
 
 use super::state::{Swift, WINDOW_ONE};
-use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, window_max_fixed, window_min};
+use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, waits, window_max_fixed, window_min};
 
 /// What the 10 bits of a report hold.
 const ACKED_MAX: u64 = 1_023;
@@ -33,7 +33,7 @@ impl Swift {
                     self.set_timeouts(0);
                 }
                 let Some(rtt) = rtt.map(Ticks::of) else { return ControlActions::default() };
-                flow.srtt = timers::smooth(flow.srtt, rtt);
+                flow.srtt = waits::smooth(flow.srtt, rtt);
                 let target = target_delay(flow.fcwnd, 0, params);
                 let acked = u32::from(core::mem::take(&mut self.waiting));
                 let moves = fabric::Moves::of(flow.fcwnd, acked, rtt, params.get(INCREASE));

@@ -284,7 +284,7 @@ fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
 fn f15_times_of_rack_and_tlp_go_by_the_options_of_recovery() {
     let times = |options: &[(&str, &str)]| {
         let mut driver = Driver::new(options);
-        assert_eq!([driver.last.rack, driver.last.tlp], [timers::UNMEASURED; 2], "{options:?}: nothing was measured");
+        assert_eq!([driver.last.rack, driver.last.tlp], [waits::UNMEASURED; 2], "{options:?}: nothing was measured");
         driver.ack(500, 1, 100);
         [driver.last.rack, driver.last.tlp].map(Ticks::get)
     };
@@ -304,7 +304,7 @@ fn f15_times_of_rack_and_tlp_go_by_the_options_of_recovery() {
 fn no_time_wraps() {
     let large = [("reorder_percent", "400"), ("probe_percent", "1600"), ("probe_extra", "2s")];
     let driver = Driver::new(&large);
-    let (waits, longest) = (timers::Waits::of(&driver.params), Ticks::new(Ticks::MAX.get() / 2));
+    let (waits, longest) = (waits_of(&driver.params), Ticks::new(Ticks::MAX.get() / 2));
     assert_eq!([waits.rack(longest, Ticks::MAX, longest), waits.tlp(Ticks::MAX, longest)], [Ticks::MAX; 2]);
 }
 
@@ -416,7 +416,7 @@ fn probe9_eight_flows_are_paced_by_what_all_eight_may_send() {
         assert!(all.iter().all(|window| *window == cwnd(fabric::FCWND_MIN)), "{all:?}");
         let sum: u64 = all.iter().map(|window| window.fixed() >> 6).sum();
         assert_eq!(driver.last.gap, timers::gap(sum as u32, Ticks::new(10_000)), "{flows}");
-        let waits = timers::Waits::of(&driver.params);
+        let waits = waits_of(&driver.params);
         assert_eq!(driver.last.rto, waits.rto(Ticks::new(10_000), driver.last.gap, Ticks::ZERO), "{flows}");
         driver.last.gap.ticks()
     };

@@ -1,0 +1,109 @@
+//! Times that programs of an adaptive engine give, whatever their windows: timeouts, and the round trip behind them.
+//!
+//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3.4; Falcon (SIGCOMM'25) section 4.1 and table 3 (which
+//! asks for RACK's and TLP's times, that the specification does not have). RACK: what was sent so long ago that the
+//! newest round trip and a quarter of the smoothed one have passed is lost. TLP: two smoothed round trips, and the time
+//! for which a receiver may hold an acknowledgement back. A quarter, two and that time are parameters ([`SHARED`]).
+//!
+//! Deviations: the smoothed round trip is kept in whole ticks and stops within two of a constant one (262 ns).
+
+use core::hint::select_unpredictable;
+
+use rnic_policy::control::report::{Gap, InForce, Ticks};
+use rnic_policy::{ParamOwner, ParamSpec, Params};
+
+use crate::recovery::rack_tlp::{PROBE, REORDER};
+
+/// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
+pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
+
+/// Retransmission timeout in smoothed round trips.
+const RTO_FACTOR: u32 = 2;
+
+/// What recovery computes with, too, in the order in which [`Waits::of`] finds it.
+pub(super) const SHARED: [ParamSpec; 5] = [
+    REORDER[0].owned_by(ParamOwner::Recovery),
+    REORDER[1].owned_by(ParamOwner::Recovery),
+    PROBE[0].owned_by(ParamOwner::Both).by_reports(),
+    PROBE[1].owned_by(ParamOwner::Both).by_reports(),
+    PROBE[2].owned_by(ParamOwner::Both).by_reports(),
+];
+
+/// Three quarters of the old value and one of the new; the first sample counts whole.
+#[inline(always)]
+pub(super) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
+    let mixed = if srtt == Ticks::ZERO { rtt.get() } else { (3 * srtt.get() + rtt.get() + 2) >> 2 };
+    Ticks::new(mixed.max(1))
+}
+
+/// What timeouts are computed with; times in ticks.
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    rto_min: u32,
+    reorder_percent: u32,
+    reorder_min: u32,
+    probe_percent: u32,
+    probe_extra: u32,
+    probe_min: u32,
+}
+
+impl Waits {
+    /// Of a policy that has the shortest timeout as parameter `rto_min`, and [`SHARED`] from `shared` on.
+    #[inline(always)]
+    pub(super) fn of(params: &Params, rto_min: usize, shared: usize) -> Self {
+        Self {
+            rto_min: ticks(params, rto_min),
+            reorder_percent: params.get(shared) as u32,
+            reorder_min: ticks(params, shared + 1),
+            probe_percent: params.get(shared + 2) as u32,
+            probe_extra: ticks(params, shared + 3),
+            probe_min: ticks(params, shared + 4),
+        }
+    }
+
+    /// The retransmission timeout; `before` as long as nothing was measured.
+    #[inline(always)]
+    pub(super) fn rto(self, srtt: Ticks, gap: Gap, before: Ticks) -> Ticks {
+        // 25 bits and 23.
+        measured(srtt, (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(self.rto_min), before)
+    }
+
+    /// RACK's timeout of a flow whose newest round trip is `rtt`.
+    #[inline(always)]
+    pub(super) fn rack(self, rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
+        measured(srtt, rtt.get() + percent(srtt, self.reorder_percent).max(self.reorder_min), before)
+    }
+
+    /// The time of inactivity after which a probe is sent.
+    #[inline(always)]
+    pub(super) fn tlp(self, srtt: Ticks, before: Ticks) -> Ticks {
+        let span = percent(srtt, self.probe_percent) + self.probe_extra;
+        measured(srtt, span.max(self.probe_min), before)
+    }
+}
+
+/// `share` percent of `srtt`, rounded up: 28 bits, as shares are 1600 at most.
+#[inline(always)]
+fn percent(srtt: Ticks, share: u32) -> u32 {
+    let (whole, rest) = (srtt.get() / 100, srtt.get() % 100);
+    whole * share + (rest * share).div_ceil(100)
+}
+
+/// `span` as a timeout, once there was a sample.
+#[inline(always)]
+fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
+    let span = span.max(1).min(Ticks::MAX.get());
+    Ticks::new(select_unpredictable(srtt == Ticks::ZERO, before.get(), span))
+}
+
+/// What timeouts are until there is a sample: what the datapath has now, which it began with.
+#[inline(always)]
+pub(super) fn before(in_force: &InForce) -> Ticks {
+    if in_force.rto == Ticks::ZERO { UNMEASURED } else { in_force.rto }
+}
+
+/// Parameter `index`, a time of at most 2 s, in ticks.
+#[inline(always)]
+pub(super) const fn ticks(params: &Params, index: usize) -> u32 {
+    ((params.get(index) + (1 << 16)) >> 17) as u32
+}
