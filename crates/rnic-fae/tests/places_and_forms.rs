@@ -3,16 +3,16 @@
 
 mod common;
 
-use bytemuck::{Pod, Zeroable};
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
 use rnic_fae::{
     Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
 };
+use rnic_policy::control::Cwnd;
 use rnic_policy::control::report::{Carried, ReportKind};
-use rnic_policy::control::{ControlInterest, Cwnd};
 use rnic_policy::profile::Configured;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, FlowActions, FlowReport, ParamSpec, Params};
+use rnic_policy::{Control, FlowActions, Params};
+use rnic_transports::control::fixed_window::FixedWindow;
 use rnic_transports::control::swift::Swift;
 
 const CONNECTIONS: u32 = 50;
@@ -204,49 +204,21 @@ fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
     }
 }
 
-/// A window that never changes: another program for the same datapath.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct FixedWindow(u64);
-
-impl Control for FixedWindow {
-    const NAME: &'static str = "fixed";
-    const SUMMARY: &'static str = "a window of 16 packets";
-    const PARAMS: &'static [ParamSpec] = &[];
-
-    fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
-        let swift = Swift::start(&Params::defaults(Swift::PARAMS), view).1.flow.expect("a first word");
-        let flow = Some(FlowActions { fcwnd: Cwnd::packets(16), ..swift });
-        (Self(0), ControlActions { flow, ..ControlActions::default() })
-    }
-
-    fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { reports: true, ..ControlInterest::default() }
-    }
-
-    fn on_event(&mut self, _: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
-        self.0 += 1;
-        Self::start(params, view).1
-    }
-
-    fn carry(&self) -> Option<Carried> {
-        None
-    }
-
-    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
-        None
-    }
+/// Another program for the same datapath: a window of 16 packets.
+fn fixed() -> Typed<FixedWindow> {
+    let mut params = Params::defaults(FixedWindow::PARAMS);
+    assert_eq!(params.set(FixedWindow::PARAMS, "window", "16"), Ok(true));
+    Typed::new(params)
 }
 
 #[test]
 fn f1_another_program_runs_without_another_datapath() {
-    let (decisions, _) = inline(Typed::<FixedWindow>::new(Params::default()), Form::PREFETCHING, 1);
+    let (decisions, _) = inline(fixed(), Form::PREFETCHING, 1);
     assert!(decisions.iter().all(|(.., actions)| actions.fcwnd == Cwnd::packets(16)));
 }
 
 #[test]
 fn engines_that_cannot_be_are_refused() {
-    let fixed = || Typed::<FixedWindow>::new(Params::default());
     let refusal = |form| Processor::new(fixed(), &config(form, 1)).err();
     assert_eq!(refusal(Form::Stateless), Some(FaeError::NotStateless), "its state does not travel");
     assert_eq!(refusal(Form::Prefetching { ahead: 65 }), Some(FaeError::TooFarAhead(65)));

@@ -3,15 +3,13 @@
 mod two_ends;
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{DeliveryConfig, Departure};
 use rnic_falcon::seam::Window;
-use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{Carried, ReportKind};
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
-use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
+use rnic_policy::control::report::ReportKind;
+use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{FlowLabel, PacketType};
 use two_ends::link::{Inline, LOST, Link, after};
 use two_ends::{config_of, micros};
@@ -56,39 +54,6 @@ impl Queue {
     }
 }
 
-/// Another program for the same datapath: a window of 16 packets, whatever happens.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Fixed(u64);
-
-impl Control for Fixed {
-    const NAME: &'static str = "fixed";
-    const SUMMARY: &'static str = "a window of 16 packets";
-    const PARAMS: &'static [ParamSpec] = &[];
-
-    fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
-        let (_, first) = Inline::new("swift", &[]);
-        let flow = Some(FlowActions { fcwnd: Cwnd::packets(16), ..first });
-        (Self(0), ControlActions { flow, ..ControlActions::default() })
-    }
-
-    fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { reports: true, ..ControlInterest::default() }
-    }
-
-    fn on_event(&mut self, _: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
-        Self::start(params, view).1
-    }
-
-    fn carry(&self) -> Option<Carried> {
-        None
-    }
-
-    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
-        None
-    }
-}
-
 #[test]
 fn f1_another_program_steers_the_same_delivery_layer() {
     let most = |program: (Inline, FlowActions)| {
@@ -104,7 +69,7 @@ fn f1_another_program_steers_the_same_delivery_layer() {
         }
         most
     };
-    let (fixed, swift) = (most(Inline::of(ControlPolicy::of::<Fixed>(), &[])), most(Inline::new("swift", &[])));
+    let (fixed, swift) = (most(Inline::new("fixed-window", &[("window", "16")])), most(Inline::new("swift", &[])));
     assert_eq!(fixed, 16);
     assert!(swift > 60, "Swift opens up to what the path holds: {swift}");
 }
@@ -200,4 +165,58 @@ fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
     let last = link.ends[0].log.iter().rfind(|(_, departure)| departure.again).expect("something was repeated").0;
     let rto = micros(250);
     assert!(last < Time::from_us(1_200) + rto.saturating_mul(8), "the last repair at {last:?}");
+}
+
+/// Of each flow of [`moved_after`], in packets, always: Swift is told so.
+const WINDOW: u64 = 16;
+
+/// Runs with one of four paths late from some time on. Answers how many packets took it until its flow had another
+/// label, if ever.
+fn moved_after(plb_rounds: &str) -> Option<u64> {
+    let (late, delay) = (Cell::new(None::<FlowLabel>), micros(2));
+    let rule = |_, from, departure: &Departure| {
+        let is_late = from == 0 && late.get() == Some(departure.label);
+        after(if is_late { delay + micros(30) } else { delay })
+    };
+    let config = DeliveryConfig { coalesce_count: 1, ..four_paths() };
+    let mut link = Link::new(config, Box::new(rule));
+    let (all, least) = ((4 * WINDOW).to_string(), (WINDOW * 1_024).to_string());
+    let window = [("initial_window", &*all), ("window_min", &least), ("increase", "1"), ("base_target", "10us")];
+    let paths = [("scaling_range", "0us"), ("prr_timeouts", "0"), ("plb_rounds", plb_rounds)];
+    with_swift(&mut link, 4, &[&window[..], &paths].concat());
+    link.ends[0].upper.pushes(60_000);
+    link.run_for(Duration::from_ms(1));
+    let first = link.ends[0].delivery.label(2);
+    late.set(Some(first));
+    link.run_for(Duration::from_ms(2));
+    // By flow: its labels on the wire, with how many packets had taken the late path before.
+    let mut seen: [BTreeMap<FlowLabel, u64>; 4] = Default::default();
+    let (mut sent_late, begin) = (0, link.ends[0].log[0].0 + Duration::from_ms(1));
+    for (at, departure) in link.ends[0].log.iter().filter(|(_, departure)| is_data(departure)) {
+        seen[usize::from(departure.label.flow(2))].entry(departure.label).or_insert(sent_late);
+        sent_late += u64::from(*at >= begin && departure.label == first);
+    }
+    let labels: BTreeSet<FlowLabel> = seen.iter().filter_map(|flow| flow.keys().next()).copied().collect();
+    assert_eq!(labels.len(), 4, "each flow has one label of its own");
+    assert_eq!([0, 1, 3].map(|flow| seen[flow].len()), [1; 3], "flows on other paths stay there");
+    let mut moves = seen[2].iter().filter(|(label, _)| **label != first).map(|(_, sent)| *sent);
+    let moved = moves.next();
+    assert_eq!(moves.next(), None, "the new path is not late, so the flow stays there");
+    moved
+}
+
+#[test]
+fn f30_a_flow_on_a_congested_path_takes_another_after_so_many_rounds() {
+    for rounds in [2, 5, 12] {
+        let sent = moved_after(&rounds.to_string()).expect("it was moved");
+        // A round is a window's worth of acknowledgements, half of them late at least. Half of the first one may have
+        // left before; if more has, it does not count. And a window is under way when the last one ends.
+        let (least, most) = (rounds * WINDOW - WINDOW / 2, (rounds + 2) * WINDOW);
+        assert!((least..=most).contains(&sent), "{rounds} rounds: after {sent} late packets, not {least} to {most}");
+    }
+}
+
+#[test]
+fn f30_without_rounds_a_flow_stays_on_its_congested_path() {
+    assert_eq!(moved_after("0"), None);
 }
