@@ -2,8 +2,9 @@
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3 (`target`, `fcwnd`, `ncwnd`, timeouts, gaps), with the
 //! defaults of the public simulator but for `alpha`; Swift (SIGCOMM'20) section 3. The parts of one idea each:
-//! [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (timeouts and gap), [`plb`]
-//! and [`prr`] (paths), [`alpha`] (shares of resources), [`ack_rate`].
+//! [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (one change a round trip, and
+//! the gap), [`waits`] (timeouts, which other programs give too), [`plb`] and [`prr`] (paths), [`alpha`] (shares of
+//! resources), [`ack_rate`].
 //!
 //! Where the specification contradicts itself or the simulator, this is the side taken:
 //!
