@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use rnic_base::Duration;
 use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure};
 use rnic_falcon::seam::Window;
-use rnic_policy::Cwnd;
 use rnic_policy::control::report::ReportKind;
+use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{Body, PacketType, Timestamp};
-use two_ends::link::{LOST, Link, after};
+use two_ends::link::{Inline, LOST, Link, after};
 use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
@@ -62,6 +62,23 @@ fn f24_a_flow_that_is_moved_keeps_its_index_and_takes_its_acknowledgements_along
     assert!(link.ends[0].log.iter().any(|(_, departure)| departure.label == moved));
     assert!(link.ends[1].log.iter().any(|(_, answer)| answer.label == moved));
     assert!(link.ends[1].log.iter().all(|(_, answer)| answer.label != before));
+}
+
+/// Where few bits of a label name a path: on sockets the low four, index and all, say which UDP port packets leave from.
+#[test]
+fn f30_a_flow_that_is_moved_leaves_its_path_however_few_there_are() {
+    let (_, first) = Inline::new("swift", &[]);
+    for (count, bits) in [(1u8, 0), (2, 1), (4, 2), (8, 3)] {
+        let mut link = Link::new(flows("spray", count), Box::new(|_, _, _: &_| after(DELAY)));
+        let delivery = &mut link.ends[0].delivery;
+        for flow in (0..count).cycle().take(100) {
+            let before = delivery.label(flow);
+            delivery.obey(flow, &FlowActions { repath: true, ..first });
+            let moved = delivery.label(flow);
+            assert_eq!(moved.flow(bits), before.flow(bits));
+            assert_ne!(moved.get() & 15, before.get() & 15, "{count} flows, flow {flow}");
+        }
+    }
 }
 
 #[test]

@@ -243,8 +243,8 @@ fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
 
 /// Paths that packets of connections with several flows take. Which, the low bits of the label say, of which the lowest
-/// are the flow's index: of two flows each has eight of its own, of four four, of eight two. A flow that is moved gets
-/// any label, and so stays where it was once in eight, four or two times; then what made it move will again.
+/// are the flow's index: of two flows each has eight of its own, of four four, of eight two. A flow that is moved
+/// leaves its path: the bit above the index changes.
 pub(crate) const PATHS_MAX: usize = 16;
 
 #[cfg(test)]

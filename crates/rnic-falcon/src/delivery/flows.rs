@@ -119,14 +119,14 @@ impl Flows {
 
     /// Moves `flow` to any other path, as the connection's move number `moves`: the next label of a sequence that is
     /// its own.
+    ///
+    /// The bit above the index always changes. So no label comes twice in a row, and where few bits of it name a path,
+    /// as on sockets, the flow still leaves the one that it was on.
     pub(crate) fn repath(&mut self, flow: u8, moves: u64) {
         let mixed = (self.flow_hash ^ moves).wrapping_mul(GOLDEN);
-        // The high bits are the well-mixed ones; a label that does not change would be no move.
-        let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label);
-        self.set_label(flow, entropy);
-        if self.get(flow).label == old {
-            self.set_label(flow, entropy.wrapping_add(1));
-        }
+        // The high bits are the well-mixed ones.
+        let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label.get() >> self.index_bits);
+        self.set_label(flow, entropy & !1 | !old & 1);
     }
 
     /// The flow for a packet that leaves for the first time.
