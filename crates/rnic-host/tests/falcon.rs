@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::net::SocketAddr;
+
 use common::{HALF, PORT, Pair, SharedFile, Side, drive};
-use rnic_base::Probability;
-use rnic_engine::{SendOp, WcStatus};
+use rnic_base::{Probability, Psn};
+use rnic_engine::{QpConnection, QpTiming, RnrTimer, SendOp, WcStatus};
 use rnic_host::TransportChoice;
 use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, NicConfig, Protection, RxDrop};
 use rnic_psp::Secret;
+use rnic_wire::Qpn;
 use rnic_wire::falcon::psp::Cipher;
 
 fn protection(byte: u8, cipher: Cipher) -> Option<Protection> {
@@ -220,6 +223,41 @@ fn another_secret_opens_nothing() {
     drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::Forged) > 3).then_some(()));
     assert!(right.nic.bytes(&right.region) == before, "nothing was placed");
     assert_eq!(left.completions().len(), 0);
+}
+
+/// Resets a queue pair and connects it to `dest_qpn` of the other side, as a program does after an error.
+fn connect_anew(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, at: SocketAddr) {
+    let peer = side.nic.acquire_peer(at).expect("the other end");
+    let (mtu, psn) = (4_096, Psn::new(5));
+    side.nic.modify_to_reset(qpn).expect("it exists");
+    side.nic.modify_to_init(qpn).expect("it is reset");
+    let min_rnr_timer = RnrTimer::at_least(rnic_base::Duration::from_us(100));
+    let connection = QpConnection { peer, dest_qpn, rq_psn: psn, mtu, min_rnr_timer, max_dest_rd_atomic: 16 };
+    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    let timing = QpTiming { sq_psn: psn, retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+}
+
+/// Who is ready first hears what the other still says as it was before, and then what it says as it is.
+#[test]
+fn f42_queue_pairs_that_are_reset_one_after_the_other_hear_each_other() {
+    let mut pair = pair(&[], protection(1, Cipher::Gcm128), Impairment::default());
+    exchange(&mut pair);
+    let (from, to) = (pair.from.qpn, pair.to.qpn);
+    for round in 0..5u64 {
+        let (sge, remote) = (pair.left.sge(0, 100), pair.right.region.remote(HALF));
+        let write = SendOp::Write { remote, immediate: None };
+        let (left_addr, dropped) = (pair.left.addr(), pair.right.nic.stats().dropped(RxDrop::Protection));
+        connect_anew(&mut pair.right, to, from, left_addr);
+        pair.left.post(from, round, write, &[sge]);
+        pair.drive(|_, right| (right.nic.stats().dropped(RxDrop::Protection) > dropped).then_some(()));
+        let right_addr = pair.right.addr();
+        connect_anew(&mut pair.left, from, to, right_addr);
+        pair.left.post(from, 100 + round, write, &[sge]);
+        let done = pair.drive(|left, _| left.completions().into_iter().find(|done| done.wr_id == 100 + round));
+        assert_eq!(done.status, WcStatus::Success, "round {round}");
+    }
+    exchange(&mut pair);
 }
 
 /// Acknowledgements wait for company. Whoever ends a queue pair with its last completion does not leave its peer

@@ -35,9 +35,10 @@
 //! - What the receiver contributes to the names is its connection's number, 24 bits. Where the connection manager makes
 //!   connections it is random too, and so is where sequence numbers begin; programs that exchange numbers themselves
 //!   choose the latter, and often the same. Packets of an earlier connection open in a later one only if both ends have
-//!   the same numbers again, and then only before the peer's first. Then they harm in two ways: one that is within the
-//!   window is believed, which random sequence numbers make unlikely and programs that always begin at 0 do not; and
-//!   the cookie of the earlier connection is taken for the peer's, who is shut out.
+//!   the same numbers again, and then only before the peer's first, and not where the same queue pair has heard the
+//!   earlier one of late ([`Opener::after`]). Then they harm in two ways: one that is within the window is believed,
+//!   which random sequence numbers make unlikely and programs that always begin at 0 do not; and the cookie of the
+//!   earlier connection is taken for the peer's, who is shut out.
 //! - There is no forward secrecy: who learns the secret reads what was recorded before.
 //!
 //! # Rotation

@@ -22,8 +22,14 @@ pub struct Opener {
     cid: Cid,
     /// Since the first authentic packet.
     session: Option<Session>,
+    /// What senders had drawn for earlier connections of this receiver, the latest first.
+    past: [Option<u64>; PAST],
     margin: Duration,
 }
+
+/// Earlier connections of a receiver whose senders are known again. What is still under way is of the last one, and of
+/// those before only what somebody has recorded.
+const PAST: usize = 4;
 
 /// What the first authentic packet has begun.
 #[derive(Debug)]
@@ -83,7 +89,22 @@ impl Refusal {
 impl Opener {
     /// For packets to `cid`.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid) -> Self {
-        Self { secret: secret.clone(), context: *context, cipher, cid, session: None, margin: REPLAY_MARGIN }
+        let (secret, context) = (secret.clone(), *context);
+        Self { secret, context, cipher, cid, session: None, past: [None; PAST], margin: REPLAY_MARGIN }
+    }
+
+    /// For the next connection of a receiver that `earlier` has served: what its sender still sends does not begin it.
+    ///
+    /// A sender that is reset draws another cookie. But when both ends are reset, one is ready first, and hears the
+    /// other as it was before.
+    #[must_use]
+    pub fn after(mut self, earlier: &Self) -> Self {
+        self.past = earlier.past;
+        if let Some(session) = &earlier.session {
+            self.past.rotate_right(1);
+            self.past[0] = Some(session.cookie);
+        }
+        self
     }
 
     /// With another margin than [`REPLAY_MARGIN`].
@@ -114,6 +135,7 @@ impl Opener {
                 session.open(self.cipher, self.cid, (header, vector), layout, datagram)
             }
             Some(_) => Err(Refusal::Index),
+            None if self.past.contains(&Some(cookie)) => Err(Refusal::Index),
             None => self.open_first(cookie, (header, vector), layout, datagram),
         }
     }
@@ -131,8 +153,8 @@ impl Opener {
     /// The first packet, perhaps: whoever sends it says which cookie its keys are made with. Nothing is kept of one
     /// that is not authentic, so that a stranger's cookie does not shut out the peer's. What a stranger has recorded
     /// does, if an earlier connection of the same two addresses had the same two numbers (one in 2^24 for each number
-    /// that is drawn) and it comes before the peer's first packet: then this connection fails, as if it had another
-    /// secret.
+    /// that is drawn), this receiver has not heard it then ([`Self::after`]), and it comes before the peer's first
+    /// packet: then this connection fails, as if it had another secret.
     #[cold]
     fn open_first(
         &mut self,

@@ -38,12 +38,13 @@ impl Guard {
     }
 
     pub(super) fn connect(&mut self, peer: PeerId, at: IpAddr) {
-        (self.far, self.keys) = (Some((peer, at)), None);
+        self.far = Some((peer, at));
     }
 
     /// Makes the keys of both directions, of a queue pair and the one it is connected to. What both ends call a
     /// direction: who sends and who receives, by address and connection. First sequence numbers are not among it, for a
-    /// queue pair that only receives may never be told its own.
+    /// queue pair that only receives may never be told its own. Where it was connected before, it knows again what its
+    /// peer sent then.
     pub(super) fn protect(
         &mut self,
         protection: &Protection,
@@ -56,7 +57,10 @@ impl Guard {
         let there = (addresses.dst().ip(), remote);
         let Protection { secret, cipher } = protection;
         let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
-        let opener = Opener::new(secret, *cipher, &context(there, here), local);
+        let mut opener = Opener::new(secret, *cipher, &context(there, here), local);
+        if let Some(earlier) = &self.keys {
+            opener = opener.after(&earlier.opener);
+        }
         self.keys = Some(Box::new(Keys { sealer, opener }));
     }
 

@@ -22,8 +22,13 @@ fn end(protection: Option<Protection>, seed: u64, here: (&str, u32), there: (&st
     let mut falcon = Falcon::new(protection, RandomStreams::new(seed).stream("psp"));
     let profile = rnic_transports::select("falcon", [("flows", "4")]).expect("a transport");
     let transport = Arc::new(Transport::new(profile).expect("whole"));
-    let qpn = Qpn::new(here.1);
-    falcon.add(qpn, &transport);
+    falcon.add(Qpn::new(here.1), &transport);
+    connect(&mut falcon, here, there);
+    falcon
+}
+
+/// Connects `here`, perhaps again.
+fn connect(falcon: &mut Falcon, here: (&str, u32), there: (&str, u32)) {
     let addresses = Addresses::new(here.0.parse().expect("an address"), there.0.parse().expect("an address"));
     let connection = QpConnection {
         peer: PeerId(7),
@@ -33,8 +38,7 @@ fn end(protection: Option<Protection>, seed: u64, here: (&str, u32), there: (&st
         min_rnr_timer: RnrTimer::from_code(1),
         max_dest_rd_atomic: 1,
     };
-    falcon.connect(qpn, &connection, &addresses.expect("both IPv4"));
-    falcon
+    falcon.connect(Qpn::new(here.1), &connection, &addresses.expect("both IPv4"));
 }
 
 fn ends(protection: Option<Protection>) -> (Falcon, Falcon) {
@@ -100,6 +104,22 @@ fn f42_what_is_written_is_admitted_in_clear_and_under_every_cipher() {
             assert_eq!(admitted.packet.timestamp, rnic_wire::falcon::Timestamp::at(NOW), "when it left");
             assert_eq!((admitted.peer, admitted.packet.body), (PeerId(7), write(len as u32).packet.body));
             assert_eq!(admitted.label.flow(2), write(1).label.flow(2));
+        }
+    }
+}
+
+/// What the left still sends as it was before is not taken for what it says once it is connected anew.
+#[test]
+fn f42_ends_that_are_connected_anew_hear_each_other_whoever_is_first() {
+    for protection in [None, protection(Cipher::Gcm128)] {
+        let (mut left, mut right) = ends(protection.clone());
+        for _ in 0..10 {
+            assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_ok());
+            connect(&mut right, RIGHT, LEFT);
+            let late = right.admit(source(), &mut datagram(&mut left, NOW, 40));
+            // Without a key nothing tells them apart but their numbers, which are the transport's business.
+            assert_eq!(late.is_err(), protection.is_some());
+            connect(&mut left, LEFT, RIGHT);
         }
     }
 }

@@ -251,6 +251,27 @@ fn sealer_at(generation: u32) -> Sealer {
     sealer
 }
 
+/// Both ends are reset and connected anew under the same numbers: who is ready first hears the other as it was.
+#[test]
+fn f42_what_was_heard_before_does_not_begin_the_next_connection() {
+    let drawn = |cookie| Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, cookie);
+    let mut opener = opener();
+    let mut before: Vec<Sealer> = Vec::new();
+    for connection in 0..20 {
+        for earlier in before.iter_mut().rev().take(PAST) {
+            let old = datagram(earlier, at(100 + connection), 32);
+            assert_eq!(open(&mut opener, &old), Err(Refusal::Index));
+            assert!(!opener.is_begun());
+        }
+        let mut sealer = drawn(COOKIE + connection);
+        assert!(open(&mut opener, &datagram(&mut sealer, at(100 + connection), 32)).is_ok());
+        before.push(sealer);
+        opener = self::opener().after(&opener);
+        // One that hears nothing forgets nothing.
+        opener = self::opener().after(&opener);
+    }
+}
+
 /// Whatever comes: nothing panics, nothing opens, nothing is kept.
 #[test]
 fn hostile_datagrams_change_nothing() {
