@@ -64,7 +64,7 @@ fn f24_a_flow_that_is_moved_keeps_its_index_and_takes_its_acknowledgements_along
     assert!(link.ends[1].log.iter().all(|(_, answer)| answer.label != before));
 }
 
-/// Where few bits of a label name a path: on sockets the low four, index and all, say which UDP port packets leave from.
+/// On sockets the low four bits of a label, index and all, say from which UDP port packets leave.
 #[test]
 fn f30_a_flow_that_is_moved_leaves_its_path_however_few_there_are() {
     let (_, first) = Inline::new("swift", &[]);
