@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::ptr;
 
-use libc::c_int;
+use libc::{c_char, c_int};
 
 use super::{Control, KernelData, Raw, control_messages};
 
@@ -108,7 +108,7 @@ pub fn send_letter(socket: &UnixDatagram, name: &[u8], bytes: &[u8], file: Borro
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     // Abstract names begin with a zero.
     let places = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
-    places.iter_mut().zip(name).for_each(|(place, byte)| *place = byte.cast_signed());
+    places.iter_mut().zip(name).for_each(|(place, byte)| *place = c_char::from_ne_bytes([*byte]));
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control::new();
     // SAFETY: an all-zero header is valid: no address, no buffers.
@@ -168,7 +168,7 @@ fn abstract_name(address: &libc::sockaddr_un, len: libc::socklen_t) -> Option<Ve
     let bytes = (len as usize).checked_sub(size_of::<libc::sa_family_t>())?;
     let name = address.sun_path.get(..bytes)?;
     let (first, name) = name.split_first()?;
-    (*first == 0).then(|| name.iter().map(|byte| byte.cast_unsigned()).collect())
+    (*first == 0).then(|| name.iter().flat_map(|byte| byte.to_ne_bytes()).collect())
 }
 
 /// The user that this process acts as.

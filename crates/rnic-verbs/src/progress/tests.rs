@@ -151,6 +151,7 @@ fn the_handlers_slots_are_given_back() {
 }
 
 /// Lets signals meet the calling thread in `wait`, which must end well each time; `finish` ends it.
+#[cfg(target_arch = "x86_64")]
 fn meet_asleep(what: &str, mut wait: impl FnMut() -> io::Result<()>, finish: impl Fn() + Sync) {
     // Whoever is seen to sleep is left alone too, so it takes a few tries to meet one.
     let met = (0..500).any(|_| {
@@ -176,6 +177,7 @@ fn meet_asleep(what: &str, mut wait: impl FnMut() -> io::Result<()>, finish: imp
 }
 
 /// What a call of C says: -1 is an error.
+#[cfg(target_arch = "x86_64")]
 fn checked(result: i64) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
