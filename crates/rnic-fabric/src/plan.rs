@@ -84,6 +84,7 @@
 //! limit = "10s"                  # simulated time after which the run is cut off (10s)
 //! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms)
 //! warmup = "0us"                 # flows that start before are left out of the averages (0)
+//! slice = "1ms"                  # the report has goodput and queues of each host, slice by slice (no such thing)
 //! ```
 //!
 //! | workload | keys (default) |
@@ -215,6 +216,8 @@ pub struct RunPlan {
     pub stall_after: Duration,
     /// Flows that start before do not count in averages.
     pub warmup: Duration,
+    /// What hosts get is reported by slices of this length.
+    pub slice: Option<Duration>,
 }
 
 /// A plan that has been checked.

@@ -6,6 +6,7 @@ mod parquet_file;
 mod percentile;
 mod pool;
 mod queue_pairs;
+mod slices;
 mod tail;
 
 use rnic_base::{BitRate, Duration, Time};
@@ -19,6 +20,7 @@ pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;
 pub use queue_pairs::QueuePairs;
+pub use slices::{HostSlices, Slices};
 pub use tail::{FlowFigures, TailPoint};
 
 /// A flow that is done; where hosts use a drive, a command.
@@ -124,6 +126,8 @@ pub struct Report {
     pub latency_us: Option<Spread>,
     /// Goodput by queue pair in the same time.
     pub queue_pairs: Option<QueuePairs>,
+    /// What each host got, slice by slice, where the plan asks for it.
+    pub slices: Option<Slices>,
     /// Request and response packets sent for the first time.
     pub packets_sent: u64,
     /// The same, sent again.

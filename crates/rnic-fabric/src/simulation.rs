@@ -22,6 +22,7 @@
 mod connect;
 mod finish;
 mod manual;
+mod slices;
 mod stall;
 
 use core::ops::ControlFlow;
@@ -50,6 +51,7 @@ use crate::topology::{LinkClass, LinkPoint, Paths, Topology};
 use crate::workload::{Source, WorkloadPlan};
 
 use connect::{Flow, Live, Numbers};
+use slices::Slicer;
 use stall::Watch;
 
 pub use manual::{Capture, QueuePairSpec};
@@ -102,6 +104,8 @@ pub struct Simulation {
     /// What the next hosts will need, by the last digits of their numbers.
     expected: [Expected; EXPECTED],
     capture: Option<Box<dyn manual::CaptureSink>>,
+    /// Measures slices, where the plan has any.
+    slicer: Option<Box<Slicer>>,
 }
 
 impl Simulation {
@@ -146,6 +150,7 @@ impl Simulation {
             is_crowded: false,
             expected: Default::default(),
             capture: None,
+            slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
             plan: plan.clone(),
             seed,
         };
@@ -214,6 +219,7 @@ impl Simulation {
         }
         self.now = horizon;
         self.close_flows();
+        self.cut_slices();
         self.write_capture();
     }
 

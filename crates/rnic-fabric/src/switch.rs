@@ -261,6 +261,11 @@ impl Switch {
         (0..self.ports.len()).map(|output| self.queues.output(output).byte_time).sum()
     }
 
+    /// Bytes times picoseconds that have waited for `output` until `now`.
+    pub(crate) fn waited(&self, output: usize, now: Time) -> u128 {
+        self.queues.output(output).byte_time_at(now)
+    }
+
     /// Bytes waiting now.
     pub(crate) fn bytes_waiting(&self) -> u64 {
         self.queues.bytes()

@@ -134,6 +134,7 @@ fn plans_that_make_no_sense_say_why() {
         ("from = 0", "from = 4", "workload.clients"),
         ("queue_depth = 128", "queue_depth = 0", "workload.drive.queue_depth"),
         ("mtu = 4096", "mtu = 4096\npayload = \"checked\"", "workload.kind"),
+        ("mtu = 4096", "mtu = 4096\nrun = { slice = \"1ms\" }", "run.slice: is for flows"),
     ] {
         let text = sound.replace(from, to);
         let error = Plan::from_toml(&text).and_then(|plan| Simulation::new(&plan, 1).map(drop));

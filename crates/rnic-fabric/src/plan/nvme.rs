@@ -81,6 +81,9 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
         let what = "hosts with NVMe have no modelled memory and no payload: leave out nic, slow_host, payload and wire";
         return wrong("workload.kind", what.to_owned());
     }
+    if plan.run.slice.is_some() {
+        return wrong("run.slice", "is for flows, and hosts with NVMe have commands".to_owned());
+    }
     Ok(())
 }
 

@@ -367,4 +367,5 @@ pub(super) struct Run {
     pub(super) limit: Option<Unit<Duration>>,
     pub(super) stall_after: Option<Unit<Duration>>,
     pub(super) warmup: Option<Unit<Duration>>,
+    pub(super) slice: Option<Unit<Duration>>,
 }

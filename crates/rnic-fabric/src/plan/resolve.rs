@@ -78,6 +78,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         limit: Time::ZERO + raw.run.limit.map_or(Duration::from_secs(10), |limit| limit.0),
         stall_after: raw.run.stall_after.map_or(Duration::from_ms(50), |stall| stall.0),
         warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
+        slice: raw.run.slice.map(|slice| slice.0),
     };
     let name = option_name(&raw.transport)?;
     let mut plan = Plan {
@@ -300,6 +301,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if run.stall_after == Duration::ZERO {
         return Err(PlanError::value("run.stall_after", "must be above zero"));
     }
+    if let Some(slice) = run.slice
+        && slice.saturating_mul(SLICES_MAX) < run.limit.since(Time::ZERO)
+    {
+        let what = format!("makes more than {SLICES_MAX} slices until run.limit, {}", run.limit);
+        return Err(PlanError::value("run.slice", what));
+    }
     faults::check(plan)?;
     workloads::check(plan)?;
     nic::check(plan)?;
@@ -332,6 +339,8 @@ const K_MAX: u32 = 64;
 const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 10_000_000_000_000;
+/// A report has a few numbers a host for each.
+const SLICES_MAX: u64 = 100_000;
 /// The least delay is how far nodes may run ahead of each other: much less, and the run consists of waiting for one
 /// another.
 const DELAY_MIN: Duration = Duration::from_ns(1);

@@ -109,7 +109,7 @@ fn overrides_replace_and_add() {
 fn every_number_of_a_switch_and_a_run_arrives() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
         ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" } }"#;
-    let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms" }"#;
+    let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", slice = "400us" }"#;
     let plan = read(&[("switch", switch), ("run", run)]).expect("sound");
     let expected = SwitchPlan {
         buffer: BufferPlan::Shared { total: 2_000_000, alpha: Alpha { numerator: 3, denominator: 8 } },
@@ -130,6 +130,7 @@ fn every_number_of_a_switch_and_a_run_arrives() {
         limit: Time::ZERO + Duration::from_ms(3),
         stall_after: Duration::from_ms(2),
         warmup: Duration::from_ms(1),
+        slice: Some(Duration::from_us(400)),
     };
     assert_eq!(plan.run, run);
 }
@@ -356,6 +357,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("fault", r#"[{ kind = "down", from = "2us", until = "1us" }]"#, "fault[0].until: must be after"),
     ("run.limit", "99999s", "run.limit: must be above zero and at most"),
     ("run.stall_after", "0", "run.stall_after: must be above zero"),
+    ("run.slice", "1ns", "run.slice: makes more than 100000 slices until run.limit"),
+    ("run.slice", "0", "run.slice: makes more than"),
+    ("run.slice", "soon", "run.slice: `soon`"),
+    ("slow_host", r#"{ rate = "1Gbps" }"#, "slow_host: needs a NIC whose memory is modelled"),
+    ("slow_host", r#"{ hosts = "*" }"#, "slow_host: missing field `rate`"),
     ("run.speed", "11", "run.speed: unknown field `speed`"),
     ("links.rate.x", "1", "links.rate.x: a part of this key is not a table"),
 ];
@@ -389,6 +395,29 @@ fn what_falcons_nic_does_not_have_is_refused_for_falcon_alone() {
                     bus_rate = "100Gbps", bus_reads = 8, cycle = "5ns", qp_cycle = "50ns" }"#;
     of_falcon(rest).expect("all that counts there");
     of_falcon(r#"{ enabled = false, wqe_batch = 8 }"#).expect("there is no model at all");
+}
+
+/// Memory is slow from the beginning to the end, or from when and until when it is said.
+#[test]
+fn a_slow_host_has_a_beginning_and_an_end() {
+    let slow = |slow: &str| read(&[("transport", r#"{ name = "falcon" }"#), ("slow_host", slow)]);
+    let times = |text: &str| slow(text).expect(text).slow_host.map(|slow| (slow.from, slow.until));
+    assert_eq!(times(r#"{ rate = "1Gbps" }"#), Some((Time::ZERO, None)));
+    let within = times(r#"{ rate = "1Gbps", from = "1ms", until = "2ms" }"#);
+    assert_eq!(within, Some((Time::from_us(1_000), Some(Time::from_us(2_000)))));
+    for (wrong, what) in [
+        (r#"{ rate = "1Gbps", from = "2ms", until = "1ms" }"#, "slow_host.until: must be after `from`"),
+        (r#"{ rate = "1Gbps", from = "2ms", until = "2ms" }"#, "slow_host.until: must be after `from`"),
+        (r#"{ rate = "1Gbps", until = "0us" }"#, "slow_host.until: must be after `from`"),
+        (r#"{ rate = "1Gbps", from = "99999999999s" }"#, "slow_host.from: "),
+        (r#"{ rate = "1Gbps", from = "-1us" }"#, "slow_host.from: "),
+        (r#"{ rate = "1bps" }"#, "slow_host.rate: must be at least 1Mbps"),
+        (r#"{ rate = "1Gbps", hosts = "host-999" }"#, "slow_host.hosts: is no host"),
+        (r#"{ rate = "1Gbps", till = "1ms" }"#, "slow_host.till: unknown field `till`"),
+    ] {
+        let told = slow(wrong).expect_err(wrong).to_string();
+        assert!(told.starts_with(&format!("plan: {what}")) && told.lines().count() == 1, "{wrong}: {told}");
+    }
 }
 
 #[test]

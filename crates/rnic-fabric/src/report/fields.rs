@@ -1,6 +1,8 @@
 //! What a report can be asked for.
 
-use super::{Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Spread};
+use super::{
+    Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Slices, Spread,
+};
 
 impl Report {
     /// The numbers that reports have, as paths with dots: `goodput_gbps`, `drops.buffer`. Some are there in some runs
@@ -20,6 +22,7 @@ impl Report {
             steady_goodput_gbps: Some(0.0),
             latency_us: spread,
             queue_pairs: Some(QueuePairs::default()),
+            slices: Some(Slices::default()),
             drops: Drops::default(),
             nic: Some(NicFigures::default()),
             recoveries: Some(Recoveries::default()),
@@ -31,6 +34,20 @@ impl Report {
         let mut numbers = Vec::new();
         collect(&whole.to_json(), "", &mut numbers);
         numbers
+    }
+
+    /// The series of numbers, one for each slice of a run, that reports can have: as [`Report::numbers`], with `*` in
+    /// place of a host's name.
+    pub fn series() -> [&'static str; 2] {
+        ["slices.hosts.*.goodput_gbps", "slices.hosts.*.queue_mean_bytes"]
+    }
+
+    /// Whether `path` is one of those, of some host.
+    pub fn is_series(path: &str) -> bool {
+        let (path, parts) = (path.split('.'), |name: &'static str| name.split('.'));
+        let alike = |name| parts(name).count() == path.clone().count();
+        let same = |name| parts(name).zip(path.clone()).all(|(part, other)| part == other || part == "*");
+        Self::series().into_iter().any(|name| alike(name) && same(name))
     }
 }
 
@@ -50,9 +67,24 @@ fn collect(value: &serde_json::Value, path: &str, numbers: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::HostSlices;
     use super::*;
 
     /// Every optional part of a report is in the example, or this panics.
+    /// What is called a series is a list with a place for each slice, and there is no other.
+    #[test]
+    fn series_are_all_that_slices_have() {
+        let hosts = [("*".to_owned(), HostSlices::default())].into();
+        let slices = serde_json::to_value(Slices { slice_us: 1.0, hosts }).expect("it has a JSON form");
+        let names = slices["hosts"]["*"].as_object().expect("fields").keys();
+        assert!(names.map(|name| format!("slices.hosts.*.{name}")).eq(Report::series()));
+        assert!(Report::is_series("slices.hosts.host-3.goodput_gbps"));
+        for path in ["slices.slice_us", "slices.hosts.goodput_gbps", "slices.hosts.a.b.goodput_gbps", "goodput_gbps"] {
+            assert!(!Report::is_series(path), "{path}");
+        }
+        assert!(slices["hosts"]["*"].as_object().expect("fields").values().all(serde_json::Value::is_array));
+    }
+
     #[test]
     fn numbers_are_those_of_all_parts() {
         let numbers = Report::numbers();

@@ -34,6 +34,7 @@ impl Simulation {
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
         report.packets_under_way_max = self.network.most() as u64;
         self.count_hosts(&mut report);
+        report.slices = self.slices();
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
         report.packets_dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
@@ -255,6 +256,7 @@ impl Report {
             steady_goodput_gbps: None,
             latency_us: None,
             queue_pairs: None,
+            slices: None,
             packets_sent: 0,
             packets_retransmitted: 0,
             acks_sent: 0,

@@ -243,10 +243,15 @@ impl Queues {
 }
 
 impl Output {
+    /// The integral of the depth until `now`, which is not before the last change.
+    pub(super) fn byte_time_at(&self, now: Time) -> u128 {
+        self.byte_time + u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps())
+    }
+
     /// The depth has been what it is until `now`.
     #[inline]
     fn integrate(&mut self, now: Time) {
-        self.byte_time += u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps());
+        self.byte_time = self.byte_time_at(now);
         self.changed = now;
     }
 }

@@ -1,0 +1,84 @@
+//! What hosts get, slice by slice: where memory is slow for a while, who shares a sender with it, what it adds up to.
+
+mod common;
+
+use common::*;
+use rnic_fabric::report::Slices;
+
+/// Two hosts write to two others; the memory of host-2 takes half of its link from 2 ms until 4 ms.
+const FOR_A_WHILE: &str = r#"
+    name = "slow for a while"
+    mtu = 4096
+    topology = { kind = "star", hosts = 4 }
+    links = { rate = "200Gbps", delay = "1us" }
+    switch = { model = "shared-buffer", buffer = "16MB" }
+    transport = { name = "falcon" }
+    slow_host = { hosts = "host-2", rate = "100Gbps", from = "2ms", until = "4ms" }
+    workload = { kind = "closed-loop", op = "write", message = "64KB", depth = 8, queue_pairs = 16,
+                 clients = 2, from = 0, servers = 2, to = 2, duration = "6ms" }
+    run = { slice = "500us" }
+"#;
+
+/// The mean of some slices.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The slow host's goodput is what its memory takes while it is slow, and the link's before and after; the other one,
+/// whose senders are the same, loses nothing.
+#[test]
+fn f18_memory_that_is_slow_for_a_while_is_followed_and_harms_nobody_else() {
+    let slices = run(FOR_A_WHILE, &[], 1).slices.expect("the plan asks for them");
+    assert_eq!(slices.slice_us, 500.0);
+    let [slow, other] = ["host-2", "host-3"].map(|host| &slices.hosts[host].goodput_gbps);
+    // A millisecond to begin; half of one to close or open windows.
+    let phases = |values: &[f64]| [&values[2..4], &values[5..8], &values[9..12]].map(mean);
+    let [before, during, after] = phases(slow);
+    assert!((95.0..105.0).contains(&during), "{during} Gbit/s: {slow:?}");
+    assert!(before > 170.0 && after > 170.0, "{before} and {after} Gbit/s: {slow:?}");
+    let [before, during, after] = phases(other);
+    assert!(during > 0.95 * before && after > 0.95 * before, "{other:?}");
+}
+
+/// Whoever says nothing of a beginning or an end means always, packet by packet; and slices are measured beside it all.
+#[test]
+fn slices_and_times_that_change_nothing_leave_the_trace_alone() {
+    let slow = |text: &'static str| run(FOR_A_WHILE, &[("slow_host", text)], 1).trace_hash;
+    let always = slow(r#"{ hosts = "host-2", rate = "100Gbps" }"#);
+    assert_eq!(always, slow(r#"{ hosts = "host-2", rate = "100Gbps", from = "0us", until = "1s" }"#));
+    let report = run(FOR_A_WHILE, &[], 1);
+    assert_ne!(always, report.trace_hash);
+    assert_eq!(report.to_json(), run(FOR_A_WHILE, &[], 1).to_json());
+    assert_eq!(report.trace_hash, run(FOR_A_WHILE, &[("run", r#"{ slice = "77us", limit = "1s" }"#)], 1).trace_hash);
+    let whole = run(FOR_A_WHILE, &[("run", "{}")], 1);
+    assert_eq!((whole.trace_hash, whole.slices), (report.trace_hash.clone(), None));
+    assert_eq!(hash_backwards(FOR_A_WHILE, &[], 1), report.trace_hash);
+}
+
+/// Payload that slices have brought, in bytes.
+fn brought(slices: &Slices, host: &str) -> f64 {
+    let goodput = &slices.hosts[host].goodput_gbps;
+    goodput.iter().map(|gbps| gbps * slices.slice_us * 1e3 / 8.0).sum()
+}
+
+/// Slices add up to the payload of all flows, of those that end on the way too; a Read brings it to who posts. Where
+/// nothing happens there are empty slices.
+#[test]
+fn slices_add_up_to_the_payload_of_flows() {
+    let incast = ("workload", r#"{ kind = "incast", senders = 3, bytes = "600KB", repeats = 2, interval = "1ms" }"#);
+    let report = run(STAR, &[incast, ("run", r#"{ slice = "50us", limit = "1s" }"#)], 3);
+    let slices = report.slices.expect("the plan asks for them");
+    let sum: f64 = slices.hosts.keys().map(|host| brought(&slices, host)).sum();
+    assert!((brought(&slices, "host-0") - sum).abs() < 1.0 && sum > 0.0, "{slices:?}");
+    // What completed after the last whole slice is left out.
+    assert!(sum <= report.bytes as f64 && sum > 0.6 * report.bytes as f64, "{sum} of {}", report.bytes);
+    let quiet = slices.hosts["host-0"].goodput_gbps.iter().filter(|gbps| **gbps == 0.0).count();
+    assert!(quiet > 2, "between two requests: {slices:?}");
+    assert!(slices.hosts["host-0"].queue_mean_bytes[0] > 0.0, "three send to it at once: {slices:?}");
+
+    let reads = ("workload", r#"{ kind = "closed-loop", op = "read", message = "16KB", depth = 4, count = 500 }"#);
+    let report = run(WIRE, &[reads, ("run", r#"{ slice = "10us", limit = "1s" }"#)], 3);
+    let slices = report.slices.expect("the plan asks for them");
+    assert!(brought(&slices, "host-0") > 0.9 * report.bytes as f64, "{slices:?}");
+    assert_eq!((brought(&slices, "host-1"), slices.hosts["host-1"].queue_mean_bytes[3]), (0.0, 0.0));
+}
