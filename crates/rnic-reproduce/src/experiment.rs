@@ -3,12 +3,14 @@
 //! The file is data: no expressions. What a check can compute is one of the shapes of [`Value`].
 
 mod sound;
+mod span;
 mod value;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub use span::Span;
 pub use value::{At, Pair, Single, Take, Value};
 
 /// Keys of a plan, as paths with dots, and what replaces them; a table replaces a table.
@@ -174,6 +176,11 @@ pub struct Measure {
     pub field: Option<String>,
     /// Instead: a quantity, with the plan's keys as its arguments; `rnic reproduce --quantities` lists them.
     pub quantity: Option<String>,
+    /// Of a series, such as `slices.hosts.host-1.goodput_gbps`, the mean of the slices in this stretch of time;
+    /// without, of all.
+    pub between: Option<Span>,
+    /// Divided by the mean of the same series in this one.
+    pub relative_to: Option<Span>,
     /// A field divided by the sum of these fields.
     #[serde(default)]
     pub per: Vec<String>,
@@ -289,6 +296,8 @@ pub enum PlotKind {
     Lines,
     /// A line for each variant: share of values at or below.
     Cdf,
+    /// A line for each variant over simulated time: measures are series, each as it goes from slice to slice.
+    Time,
 }
 
 /// How a value is called.

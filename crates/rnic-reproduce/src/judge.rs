@@ -3,10 +3,12 @@
 //! Everything is computed seed by seed, with the same seed on both sides of a ratio. The verdict is on the mean over
 //! the seeds; the least and the largest are shown beside it.
 
+pub(crate) mod series;
 mod shape;
 
 use std::collections::BTreeMap;
 
+use rnic_fabric::Report;
 use serde::Serialize;
 
 use crate::experiment::{Band, Check, Measure, Take, Value};
@@ -193,6 +195,9 @@ pub fn measured(
 }
 
 fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
+    if Report::is_series(path) {
+        return series::read(sample, path, measure);
+    }
     let value = field(sample, path)?;
     if measure.per.is_empty() {
         return Ok(value * measure.scale);

@@ -111,6 +111,99 @@ fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
     assert!(broken.is_failure());
 }
 
+/// A link that is half as fast from the third millisecond on, and the series of what comes over it.
+const SERIES: &str = r#"
+question = "What does half of a link carry?"
+figure = "an example"
+caption = "Goodput over time."
+seeds = [1, 2, 3]
+[base]
+topology = { kind = "point-to-point" }
+links = { rate = "10Gbps", delay = "1us" }
+transport = { name = "irn" }
+workload = { kind = "closed-loop", op = "write", message = "8KB", depth = 8, duration = "4ms" }
+fault = [{ kind = "slow", rate = "5Gbps", from = "2ms" }]
+run = { slice = "250us" }
+[[variant]]
+name = "irn"
+label = "IRN"
+[[measure]]
+name = "before"
+label = "goodput before"
+field = "slices.hosts.host-1.goodput_gbps"
+between = ["1ms", "2ms"]
+unit = "Gbit/s"
+[[measure]]
+name = "left"
+label = "what is left of it"
+field = "slices.hosts.host-1.goodput_gbps"
+between = ["2250us", "4ms"]
+relative_to = ["1ms", "2ms"]
+scale = 100
+unit = "%"
+[[check]]
+row = "S-1"
+what = "before"
+paper = "nothing"
+value = { kind = "measure", measures = ["before"], of = "irn" }
+band = { min = 9, max = 10 }
+why = "The link's rate but for headers."
+[[check]]
+row = "S-2"
+what = "left"
+paper = "nothing"
+value = { kind = "measure", measures = ["left"], of = "irn" }
+band = { min = 49, max = 51 }
+why = "Half."
+[[plot]]
+title = "Over time"
+kind = "time"
+measures = ["before"]
+"#;
+
+#[test]
+fn measures_of_series_are_those_of_a_stretch_of_time() {
+    let catalogue = catalogue(SERIES).expect("it is sound");
+    let work = all(&catalogue, Size::Full);
+    let mut samples = run(&work, 2);
+    let rows = report(&work, &samples).rows().concat();
+    assert!(rows.iter().all(|row| row.verdict == Verdict::Inside), "{rows:?}");
+    let page = report(&work, &samples).html();
+    assert!(page.contains("time (ms)") && page.contains("<polyline"), "a line is drawn");
+    // Of a run without slices nothing can be said, and nothing is drawn.
+    samples.values_mut().for_each(|sample| sample.report["slices"] = serde_json::Value::Null);
+    let broken = report(&work, &samples).rows().concat().remove(0).verdict;
+    assert!(matches!(&broken, Verdict::Unjudged(reason) if reason.contains("`run.slice`")), "{broken:?}");
+    assert!(report(&work, &samples).html().contains("No run of this panel"));
+}
+
+#[test]
+fn mistakes_in_series_are_one_line_too() {
+    let series = "field = \"slices.hosts.host-1.goodput_gbps\"";
+    for (from, to, expected) in [
+        ("between = [\"1ms\", \"2ms\"]", "between = [\"2ms\", \"1ms\"]", "ends before it begins"),
+        ("between = [\"1ms\", \"2ms\"]", "between = [\"1ms\"]", "between"),
+        ("between = [\"1ms\", \"2ms\"]", "between = [\"1ms\", \"2 moons\"]", "`2 moons`"),
+        (series, "field = \"goodput_gbps\"", "measure[0].between: only series go on in time"),
+        (series, "quantity = \"footprint\"", "measure[0].between: only series go on in time"),
+        (
+            series,
+            "field = \"slices.hosts.host-1.goodput\"",
+            "measure[0].between: only series go on in time: slices.hosts.*",
+        ),
+        ("unit = \"Gbit/s\"", "per = [\"packets_sent\"]", "measure[0].per: divides numbers; a series has"),
+        ("kind = \"time\"", "kind = \"time\"\nrelative_to = \"irn\"", "plot[0].kind: time is the axis here"),
+    ] {
+        let said = catalogue(&SERIES.replacen(from, to, 1)).expect_err(to);
+        assert!(said.contains(expected) && said.contains("paper/figure/experiment.toml"), "{to}: {said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+    let number = format!("{SERIES}\n[[measure]]\nname = \"nacks\"\nlabel = \"NACKs\"\nfield = \"nacks\"\n")
+        .replace("kind = \"time\"\nmeasures = [\"before\"]", "kind = \"time\"\nmeasures = [\"nacks\"]");
+    let said = catalogue(&number).expect_err("a number has no time");
+    assert!(said.contains("plot[0].measures: `nacks` has one value a run"), "{said}");
+}
+
 /// Memory of two transports over connections: a fixed part and one for each.
 const QUANTITIES: &str = r#"
 question = "Which takes less?"

@@ -171,6 +171,17 @@ impl Experiment {
             PlotKind::Lines | PlotKind::Bars => {
                 self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
+            PlotKind::Time if plot.axis.is_some() || plot.relative_to.is_some() => Err((
+                "kind".into(),
+                "time is the axis here, and nothing is divided: leave out axis and relative_to".into(),
+            )),
+            PlotKind::Time => {
+                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
+                plot.measures
+                    .iter()
+                    .try_for_each(|name| self.known_series(name))
+                    .map_err(|what| ("measures".into(), what))
+            }
             PlotKind::Cdf => match plot.measures.iter().find(|name| !DISTRIBUTIONS.contains(&name.as_str())) {
                 Some(name) => {
                     Err(("measures".into(), format!("`{name}`: there are the distributions {}", names(&DISTRIBUTIONS))))
@@ -195,6 +206,15 @@ impl Experiment {
         known("measure", name, self.measure.iter().map(|measure| measure.name.as_str())).map(|_| ())
     }
 
+    fn known_series(&self, name: &str) -> Result<(), String> {
+        let field =
+            self.measure.iter().find(|measure| measure.name == *name).and_then(|measure| measure.field.as_ref());
+        match field {
+            Some(field) if Report::is_series(field) => Ok(()),
+            _ => Err(format!("`{name}` has one value a run; over time go {}", names(&Report::series()))),
+        }
+    }
+
     fn known_axis(&self, name: &str) -> Result<&Axis, String> {
         known("axis", name, self.axis.iter().map(|axis| axis.name.as_str())).map(|index| &self.axis[index])
     }
@@ -207,7 +227,16 @@ impl Experiment {
 
 /// A run gives numbers of its report, and code gives quantities; an experiment has one or the other.
 fn check_measure(measure: &Measure, needs_runs: bool, numbers: &[String]) -> Result<(), Complaint> {
+    let is_timed = measure.between.is_some() || measure.relative_to.is_some();
     match (&measure.field, &measure.quantity) {
+        (field, _) if is_timed && !field.as_deref().is_some_and(Report::is_series) => {
+            let key = if measure.between.is_some() { "between" } else { "relative_to" };
+            Err((key.into(), format!("only series go on in time: {}", names(&Report::series()))))
+        }
+        (Some(field), None) if Report::is_series(field) => match measure.per.is_empty() {
+            true => Ok(()),
+            false => Err(("per".into(), "divides numbers; a series has `relative_to`".into())),
+        },
         (Some(field), None) => {
             known_number(field, numbers).map_err(|what| ("field".to_owned(), what))?;
             measure.per.iter().try_for_each(|name| known_number(name, numbers)).map_err(|what| ("per".to_owned(), what))

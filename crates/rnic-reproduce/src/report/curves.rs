@@ -1,6 +1,7 @@
 //! What plots show: the numbers of an experiment, arranged in panels.
 
 use crate::experiment::{Experiment, Plot, PlotKind};
+use crate::judge::series::Series;
 use crate::judge::{Samples, Stat, measured};
 use crate::run::levels;
 use crate::work::{Layout, Place};
@@ -43,6 +44,10 @@ pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec
     if plot.kind == PlotKind::Cdf {
         let panels = plot.measures.iter().flat_map(|name| places.iter().map(move |place| (name, place)));
         return panels.map(|(name, place)| distribution(layout, samples, plot, name, place)).collect();
+    }
+    if plot.kind == PlotKind::Time {
+        let panels = plot.measures.iter().flat_map(|name| places.iter().map(move |place| (name, place)));
+        return panels.map(|(name, place)| over_time(layout, samples, plot, name, place)).collect();
     }
     plot.measures.iter().map(|name| panel(layout, samples, plot, name, &places)).collect()
 }
@@ -95,6 +100,42 @@ fn number(
     Stat::of(&values).filter(|stat| stat.mean.is_finite())
 }
 
+/// Slice by slice, each where its middle is.
+fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
+    let experiment = layout.selected.experiment;
+    let measure = experiment.measure.iter().find(|measure| measure.name == name);
+    let (label, unit, field, scale) = measure.map_or((name, "", "", 1.0), |measure| {
+        (measure.label.as_str(), measure.unit.as_str(), measure.field.as_deref().unwrap_or_default(), measure.scale)
+    });
+    let (mut points, mut curves) = (Vec::new(), Vec::new());
+    for (slot, variant) in variants(experiment, plot).into_iter().enumerate() {
+        let of = |seed: &u64| {
+            let sample = layout.sample(samples, &experiment.variant[variant].name, place, *seed)?;
+            Series::of(sample, field).ok()
+        };
+        let seeds: Vec<Series> = layout.seeds.iter().filter_map(of).collect();
+        // After the shortest one there is no mean over all.
+        let slices = seeds.iter().map(|series| series.values.len()).min().unwrap_or(0);
+        let at = |index: usize| {
+            let values: Vec<f64> = seeds.iter().map(|series| series.values[index] * scale).collect();
+            Some(((index as f64 + 0.5) * seeds[0].slice_us / 1e3, Stat::of(&values)?))
+        };
+        let curve = Curve { slot, points: (0..slices).filter_map(at).collect() };
+        points.extend(curve.points.iter().map(|(x, _)| *x));
+        curves.push(curve);
+    }
+    let title = if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") };
+    let points = whole_milliseconds(&points);
+    Panel { title, x_title: "time (ms)".to_owned(), curves, points }
+}
+
+/// Labels of an axis that holds all of `times`.
+fn whole_milliseconds(times: &[f64]) -> Vec<(f64, String)> {
+    let last = times.iter().copied().fold(0.0, f64::max);
+    let step = (last / TIME_LABELS).ceil().max(1.0) as usize;
+    (0..=last.ceil() as usize).step_by(step).map(|at| (at as f64, at.to_string())).collect()
+}
+
 /// Share of values at or below: at each share the mean over the seeds.
 fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
     let experiment = layout.selected.experiment;
@@ -125,5 +166,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
     }
 }
 
+/// So many labels fit under a time axis.
+const TIME_LABELS: f64 = 30.0;
 /// Beyond, a single flow decides.
 const CDF_TO: f64 = 0.999_6;

@@ -59,13 +59,14 @@ fn key(kind: PlotKind, slot: usize) -> Markup {
         2 => "M9 2 H17 V10 H9 Z",
         _ => "M9 2 L17 10 M17 2 L9 10",
     };
+    let has_marks = matches!(kind, PlotKind::Lines | PlotKind::Time);
     html! {
         svg.key width="26" height="12" viewBox="0 0 26 12" aria-hidden="true" {
             @if kind == PlotKind::Bars {
                 rect x="6" y="0" width="14" height="12" fill=(colour) {}
             } @else {
                 line x1="0" y1="6" x2="26" y2="6" stroke=(colour) stroke-width="2.5" stroke-dasharray=(dash) {}
-                @if kind == PlotKind::Lines { path d=(mark) fill=(colour) stroke=(colour) stroke-width="1.5" {} }
+                @if has_marks { path d=(mark) fill=(colour) stroke=(colour) stroke-width="1.5" {} }
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn draw(panel: &Panel, plot: &Plot, x_scale: Scale, width: u32) -> Re
     let mut svg = String::new();
     let drawn = match plot.kind {
         PlotKind::Bars => bars(&mut svg, panel, plot, width),
-        PlotKind::Lines => lines(&mut svg, panel, plot, x_scale, width),
+        PlotKind::Lines | PlotKind::Time => lines(&mut svg, panel, plot, x_scale, width),
         PlotKind::Cdf => distribution(&mut svg, panel, plot, width),
     };
     drawn.map_err(|error| error.to_string())?;

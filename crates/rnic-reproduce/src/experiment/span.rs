@@ -1,0 +1,24 @@
+//! A stretch of simulated time.
+
+use rnic_base::Duration;
+use serde::Deserialize;
+
+/// From when until when: `["10ms", "20ms"]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "[String; 2]")]
+pub struct Span {
+    /// Since the beginning of the run.
+    pub from: Duration,
+    /// The same; after `from`.
+    pub until: Duration,
+}
+
+impl TryFrom<[String; 2]> for Span {
+    type Error = String;
+
+    fn try_from([from, until]: [String; 2]) -> Result<Self, String> {
+        let time = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
+        let (from, until) = (time(&from)?, time(&until)?);
+        if from >= until { Err("ends before it begins".to_owned()) } else { Ok(Self { from, until }) }
+    }
+}
