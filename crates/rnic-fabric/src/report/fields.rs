@@ -70,7 +70,6 @@ mod tests {
     use super::super::HostSlices;
     use super::*;
 
-    /// Every optional part of a report is in the example, or this panics.
     /// What is called a series is a list with a place for each slice, and there is no other.
     #[test]
     fn series_are_all_that_slices_have() {
@@ -85,6 +84,7 @@ mod tests {
         assert!(slices["hosts"]["*"].as_object().expect("fields").values().all(serde_json::Value::is_array));
     }
 
+    /// Every optional part of a report is in the example, or this panics.
     #[test]
     fn numbers_are_those_of_all_parts() {
         let numbers = Report::numbers();
