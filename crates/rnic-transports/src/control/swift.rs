@@ -32,7 +32,10 @@
 //! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
 //!   64 bytes with them. Each of two such flows may fill the window, so with eight flows each counts twice in the
 //!   connection's; a report says which flow and not how many there are, so that is known from the first report of a
-//!   flow beyond the fourth. On one flow, all of it travels in the specification's fields;
+//!   flow beyond the fourth. On one flow, all of it travels in the specification's fields. Of several each carries its
+//!   own; the window towards the NIC is in force for all, and comes back from there. The other flows' windows and
+//!   round trips do not travel: the specification's fields are of one flow. A connection's gap, timeout, shares and
+//!   rate of acknowledgements are then made of one flow's, whichever was answered last;
 //! * `alpha` is 1 without congestion (code 3) and 1/2 after a retransmission, where the simulator has 1/8 and 1/16:
 //!   an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`);
 //! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
@@ -169,7 +172,7 @@ impl Control for Swift {
 
     #[inline]
     fn carry(&self) -> Option<Carried> {
-        let (flow, nic) = (self.flow(0), self.nic());
+        let (flow, nic) = (self.last_flow(), self.nic());
         Some(Carried {
             metadata: 0,
             fabric_marker: flow.marker,
@@ -191,7 +194,7 @@ impl Control for Swift {
             marker: carried.fabric_marker,
             plb: plb::Plb::from_bits(carried.delay_state),
         };
-        state.set_flow(0, flow);
+        state.set_flow(usize::from(report.flow) % state::FLOWS, flow);
         let packets = report.in_force.ncwnd.into();
         state.set_nic(nic::NicWindow { packets, marker: carried.nic_marker, grew: carried.nic_grew });
         Some(state)

@@ -89,6 +89,13 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << SEEN_SHIFT) | seen << SEEN_SHIFT;
     }
 
+    /// The last of the flows that are known: the only one, of a state that travels.
+    #[inline(always)]
+    pub(super) fn last_flow(&self) -> Flow {
+        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
+        self.flow(seen.saturating_sub(1))
+    }
+
     /// Flow `index` as it lies in memory.
     #[inline(always)]
     pub(super) fn words(&self, index: usize) -> FlowWords {

@@ -279,6 +279,27 @@ fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
     assert_eq!(packets(&driver.last), 48.0);
 }
 
+/// Whichever flow it is, what travels is its own: the answers are those of a memory in which no other flow is.
+#[test]
+fn f40_each_flow_carries_its_own_state() {
+    for flow in [0, 2, 5] {
+        let (mut driver, mut carried) = (Driver::new(&[]), Carried::default());
+        for step in 0..300 {
+            driver.now += 37;
+            let kind = if step % 50 == 49 {
+                ReportKind::Retransmitted { count: 1, early: false }
+            } else {
+                ReportKind::Acked
+            };
+            let report = driver.report(flow, kind, 3, 100 + step * 7 % 400, 5);
+            let mut restored = Swift::restore(&carried, &report, &driver.params).expect("it can be restored");
+            let stateless = restored.on_event(&ControlEvent::Reported(report), &VIEW, &driver.params).flow;
+            carried = restored.carry().expect("it travels");
+            assert_eq!(stateless, Some(driver.tell(report)), "flow {flow}, step {step}");
+        }
+    }
+}
+
 /// Once a round trip was measured, 100 ticks here, RACK's and TLP's times are Swift's: by `rack-tlp`'s options.
 #[test]
 fn f15_times_of_rack_and_tlp_go_by_the_options_of_recovery() {
