@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Psn};
+use rnic_fae::Spawn;
 use rnic_wire::{Qpn, RnrTimer};
 
 use crate::transport::{Service, Transport};
@@ -16,11 +17,14 @@ pub struct EngineConfig {
     /// Makes the keys of memory regions and the numbers of queue pairs hard to guess. Bodies that face a network draw
     /// it; simulations derive it from the seed.
     pub secret: u64,
+    /// Starts the thread of a Falcon adaptive engine that is to have one (`fae_place`); `None`, the default: nobody
+    /// does, and queue pairs that want it are refused. So it is in simulations, which a thread must not decide.
+    pub adaptive_thread: Option<Spawn>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { line_rate: BitRate::gbps(100), secret: 0 }
+        Self { line_rate: BitRate::gbps(100), secret: 0, adaptive_thread: None }
     }
 }
 

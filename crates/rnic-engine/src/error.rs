@@ -55,6 +55,11 @@ pub enum ResourceError {
         /// What there is, in percent.
         has: u32,
     },
+    /// An adaptive engine is to run on a thread, and nobody starts one.
+    #[error(
+        "transport option fae_place = thread: this NIC has no thread for the adaptive engine, leave it at datapath"
+    )]
+    NoAdaptiveThread,
     /// An identifier names nothing.
     #[error("no such {0}")]
     Unknown(&'static str),

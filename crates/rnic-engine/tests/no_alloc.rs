@@ -166,8 +166,10 @@ const FALCON_LOADS: [Load; 5] =
 /// Falcon, in each of its orders: transactions, windows, payload that is kept, reports to the adaptive engine and back.
 #[test]
 fn nothing_is_allocated_by_falcon() {
-    let variants: [Options; 4] = [
+    let variants: [Options; 6] = [
         &[],
+        &[("fae_form", "stateless")],
+        &[("fae_form", "stateless"), ("flows", "4"), ("fae_work", "66ns"), ("tx_window", "64")],
         // From here on, windows that have their size soon; for the others see below.
         &[("flows", "4"), ("fae_interface", "234ns"), ("fae_work", "66ns"), ("tx_window", "64")],
         &[

@@ -353,7 +353,8 @@ impl Builder<'_> {
 
     fn host(&self, host: u32, ring: u32, port: Port) -> Host {
         let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
-        let engine = Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret });
+        let engine =
+            Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret, ..EngineConfig::default() });
         let extra_header = self.plan.transport.extra_header;
         let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
         let mut node = Host::new(host, ring, engine, port, carriage, self.plan.checked_payload);

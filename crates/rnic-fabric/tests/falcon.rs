@@ -5,11 +5,12 @@ mod common;
 use common::*;
 
 /// Completions in order, on ordered and unordered connections; one path and several; the adaptive engine at once and
-/// behind its latency.
-const FALCONS: [&str; 4] = [
+/// behind its latency, with a table and without.
+const FALCONS: [&str; 5] = [
     "{ name = \"falcon\" }",
     "{ name = \"falcon\", ordering = \"weak\", flows = 2 }",
     "{ name = \"falcon\", flows = 4, recovery = \"ooo-distance\" }",
+    "{ name = \"falcon\", flows = 2, fae_form = \"stateless\", fae_work = \"66ns\" }",
     "{ name = \"falcon\", flows = 8, fae_interface = \"234ns\", fae_work = \"66ns\", out_of_window = \"drop\" }",
 ];
 

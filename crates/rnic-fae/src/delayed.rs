@@ -2,7 +2,8 @@
 //!
 //! Source: the public simulator (66 ns of work an event, 234 ns of interface); figure 22b of the paper adds to the
 //! latter. One event is worked on at a time, in the order in which they came. The response to an event that waits for
-//! nobody comes 300 ns after it.
+//! nobody comes 300 ns after it. A prefetching engine asks for the state of later events as they move up in the queue,
+//! which changes no answer.
 
 use std::collections::VecDeque;
 
@@ -67,6 +68,11 @@ impl<P: Program> Delayed<P> {
         self.processor.first()
     }
 
+    /// See [`Processor::is_stateless`].
+    pub const fn is_stateless(&self) -> bool {
+        self.processor.is_stateless()
+    }
+
     /// `event` of the flow with `gate` happens now. Time never goes back between calls.
     ///
     /// # Errors
@@ -75,6 +81,10 @@ impl<P: Program> Delayed<P> {
         self.work_until(now);
         self.queue.offer(gate, event)?;
         self.arrivals.push_back(now);
+        // Those further behind are asked for as the queue moves on.
+        if self.processor.ahead().is_some_and(|ahead| self.queue.len() <= ahead) {
+            self.processor.fetch_state(event.connection);
+        }
         Ok(())
     }
 
@@ -111,6 +121,9 @@ impl<P: Program> Delayed<P> {
         {
             let Some(event) = self.queue.pop() else { return };
             self.arrivals.pop_front();
+            if let Some(later) = self.processor.ahead().and_then(|ahead| self.queue.peek(ahead.checked_sub(1)?)) {
+                self.processor.fetch(later);
+            }
             let begins = self.begins(arrival);
             self.busy_until = begins + self.latency.work;
             let response = self.processor.handle(&event);

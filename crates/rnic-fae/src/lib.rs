@@ -39,4 +39,4 @@ pub use processor::{FaeError, Form, Processor, ProcessorConfig};
 pub use program::{Erased, Program, Typed};
 pub use queue::EventQueue;
 pub use record::{Event, EventRecord, Response, ResponseRecord};
-pub use thread::Port;
+pub use thread::{Port, Spawn};

@@ -67,6 +67,9 @@ pub enum FaeError {
     /// Fetching too far ahead.
     #[error("state is fetched {0} events ahead; at most {max} make sense", max = AHEAD_MAX)]
     TooFarAhead(usize),
+    /// The system gives no thread, or nobody may ask it for one.
+    #[error("there is no thread for the adaptive engine")]
+    NoThread,
 }
 
 /// The engine.
@@ -141,6 +144,12 @@ impl<P: Program> Processor<P> {
         }
         self.connections = connections;
         Ok(())
+    }
+
+    /// Whether state travels in events and responses.
+    #[inline]
+    pub const fn is_stateless(&self) -> bool {
+        self.is_stateless
     }
 
     /// What a fresh connection does before the first response; its flows share the window.
@@ -293,13 +302,15 @@ impl<P: Program> Processor<P> {
     /// Asks for the state that `event` will need.
     #[inline]
     pub fn fetch(&self, event: &EventRecord) {
-        self.fetch_state(event.connection());
+        self.table.fetch::<P::State>(event.connection() as usize);
     }
 
-    /// Asks for the state of `connection`.
+    /// Asks for the state of `connection`, where that lies here.
     #[inline]
     pub fn fetch_state(&self, connection: u32) {
-        self.table.fetch::<P::State>(connection as usize);
+        if !self.is_stateless {
+            self.table.fetch::<P::State>(connection as usize);
+        }
     }
 
     /// Brings the time forward to instant `now`; never back.

@@ -4,19 +4,46 @@
 //! come in the order of events. The thread fetches state for later events of what has come, spins for a while when
 //! nothing comes, then sleeps until something does. It ends with the port.
 //!
-//! The only file of the core that starts a thread. What a simulation decides never depends on it: there the engine runs
-//! inline or behind a latency.
+//! **More connections**: a table that grows is the thread's business. The port says how many connections there are
+//! before it hands over an event of a new one, and the thread looks at that number after it has seen events: no lock,
+//! and no event before its state.
+//!
+//! **Who starts the thread** is the body ([`Spawn`]): one whose program knows nothing of threads keeps signals from it.
+//! A body that names nobody has none, and simulations are such bodies: what they decide never depends on a thread.
+//!
+//! **Processes that fork**: the child has a copy of the port and no thread. It shall leave the port alone, as it shall
+//! the sockets of its parent's NIC (`rnic-verbs` refuses a child all of it): no answer would come, and who drops the
+//! port might wait for ever.
+//!
+//! The only file of the core that starts a thread.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::thread::{JoinHandle, Thread};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use rnic_policy::FlowActions;
+
 use crate::filter::{Filter, FlowGate, Refusal};
-use crate::processor::Processor;
+use crate::processor::{FaeError, Processor};
 use crate::program::Program;
-use crate::record::{Event, EventRecord, ResponseRecord};
+use crate::record::{CONNECTIONS_MAX, Event, EventRecord, ResponseRecord};
+
+/// Starts a thread that does the work.
+pub type Spawn = fn(Work) -> io::Result<JoinHandle<()>>;
+
+/// What a thread is to do.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Starts a thread as all others are: for whoever wants nothing of its own from it.
+///
+/// # Errors
+/// When the system gives none.
+pub fn spawn(work: Work) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("rnic-fae".to_owned()).spawn(work)
+}
 
 /// Looks for events in vain before the thread sleeps: some 50 us.
 const SPINS: u32 = 1 << 14;
@@ -26,6 +53,8 @@ const SPINS: u32 = 1 << 14;
 struct Shared {
     ends: AtomicBool,
     sleeps: AtomicBool,
+    /// Connections are numbered from zero to below this.
+    connections: AtomicU32,
 }
 
 /// The datapath's end.
@@ -35,20 +64,24 @@ pub struct Port {
     responses: Consumer<ResponseRecord>,
     filter: Filter,
     capacity: usize,
+    /// Events that are not answered.
+    under_way: usize,
+    first: FlowActions,
+    is_stateless: bool,
     shared: Arc<Shared>,
     worker: Thread,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Port {
-    /// Moves `processor` to a thread, with a ring of `capacity` records each way.
+    /// Moves `processor` to a thread that `spawn` starts, with a ring of `capacity` records each way.
     ///
     /// # Errors
     /// When the system gives no thread.
     ///
     /// # Panics
     /// When `capacity` is zero.
-    pub fn start<P>(processor: Processor<P>, capacity: usize, filter: Filter) -> std::io::Result<Self>
+    pub fn start<P>(processor: Processor<P>, capacity: usize, filter: Filter, spawn: Spawn) -> io::Result<Self>
     where
         P: Program + Send + 'static,
         Processor<P>: Send,
@@ -58,10 +91,40 @@ impl Port {
         let (outgoing, responses) = RingBuffer::new(capacity);
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
-        let work = move || Worker { processor, incoming, outgoing, shared: seen }.run();
-        let handle = std::thread::Builder::new().name("rnic-fae".to_owned()).spawn(work)?;
+        let (first, is_stateless) = (*processor.first(), processor.is_stateless());
+        let handle = spawn(Box::new(move || Worker { processor, incoming, outgoing, shared: seen }.run()))?;
         let worker = handle.thread().clone();
-        Ok(Self { events, responses, filter, capacity, shared, worker, handle: Some(handle) })
+        let (under_way, handle) = (0, Some(handle));
+        Ok(Self { events, responses, filter, capacity, under_way, first, is_stateless, shared, worker, handle })
+    }
+
+    /// See [`Processor::first`].
+    pub const fn first(&self) -> &FlowActions {
+        &self.first
+    }
+
+    /// See [`Processor::is_stateless`].
+    pub const fn is_stateless(&self) -> bool {
+        self.is_stateless
+    }
+
+    /// Whether there are events without an answer.
+    #[inline]
+    pub const fn is_owed(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// See [`Processor::grow`]; the thread does it before the next event.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
+        if connections > CONNECTIONS_MAX {
+            return Err(FaeError::TooManyConnections(connections));
+        }
+        // What orders this before the event is the event's own way through the ring.
+        self.shared.connections.fetch_max(connections, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Hands over `event` of the flow with `gate`, if it enters.
@@ -77,18 +140,25 @@ impl Port {
         // The filter has seen a free slot, and nobody else fills it.
         let pushed = self.events.push(EventRecord::pack(&entering, false));
         assert!(pushed.is_ok(), "a ring with a free slot takes a record");
+        self.under_way += 1;
         self.wake();
         Ok(())
     }
 
     /// The next response, if one has come.
+    ///
+    /// # Panics
+    /// When the program has broken its contract, as it would have had the caller's thread run it.
     pub fn poll(&mut self) -> Option<ResponseRecord> {
-        let response = self.responses.pop().ok();
-        if response.is_some() {
-            // It may have waited for a place.
-            self.wake();
-        }
-        response
+        let Ok(response) = self.responses.pop() else {
+            let is_dead = self.under_way > 0 && self.handle.as_ref().is_some_and(JoinHandle::is_finished);
+            assert!(!is_dead, "the adaptive engine's thread has failed");
+            return None;
+        };
+        self.under_way -= 1;
+        // It may have waited for a place.
+        self.wake();
+        Some(response)
     }
 
     #[inline]
@@ -143,6 +213,9 @@ impl<P: Program> Worker<P> {
         if count == 0 {
             return 0;
         }
+        // Behind the look at the ring: of whatever connection the events are, it was counted before.
+        let connections = self.shared.connections.load(Ordering::Relaxed);
+        self.processor.grow(connections).expect("the port has counted them");
         let Ok(chunk) = self.incoming.read_chunk(count) else { return 0 };
         let (older, newer) = chunk.as_slices();
         for events in [older, newer] {

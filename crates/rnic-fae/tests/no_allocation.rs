@@ -6,7 +6,7 @@ mod heap;
 
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
-use rnic_fae::{Delayed, EventRecord, Filter, FlowGate, Form, Latency, Port, Processor};
+use rnic_fae::{Delayed, EventRecord, Filter, FlowGate, Form, Latency, Port, Processor, thread};
 
 #[test]
 fn handling_events_allocates_nothing() {
@@ -34,7 +34,7 @@ fn queues_and_rings_allocate_nothing_for_an_event() {
     let make = || Processor::new(swift(), &config(Form::PREFETCHING, 100)).expect("legal");
     let mut datapath = Datapath::new(2, 100, 1, make().first());
     let mut delayed = Delayed::new(make(), Latency::FALCON, 16, Filter::open(16));
-    let mut port = Port::start(make(), 16, Filter::open(16)).expect("a thread");
+    let mut port = Port::start(make(), 16, Filter::open(16), thread::spawn).expect("a thread");
     let (mut now, mut refused, mut answered) = (Time::ZERO, 0, 0);
     let before = heap::allocations();
     for _ in 0..5_000 {

@@ -7,6 +7,7 @@ use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
 use rnic_fae::{
     Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
+    thread,
 };
 use rnic_policy::control::Cwnd;
 use rnic_policy::control::report::{Carried, ReportKind};
@@ -123,7 +124,7 @@ fn f40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
 
         // Rings of a tenth: both ends fill and run empty, and a busy machine takes turns a few times only.
         let some = EVENTS / 5;
-        let mut port = Port::start(make(), some / 10, Filter::open(some / 10)).expect("a thread");
+        let mut port = Port::start(make(), some / 10, Filter::open(some / 10), thread::spawn).expect("a thread");
         let mut made = Vec::new();
         for event in &events[..some] {
             while port.offer(&mut FlowGate::default(), event).is_err() {
@@ -142,7 +143,7 @@ fn f40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
 fn a_thread_that_sleeps_wakes_for_an_event_and_ends_with_its_port() {
     let processor = Processor::new(swift(), &config(Form::Table, 1)).expect("legal");
     let mut datapath = Datapath::new(3, 1, 1, processor.first());
-    let mut port = Port::start(processor, 4, Filter::open(4)).expect("a thread");
+    let mut port = Port::start(processor, 4, Filter::open(4), thread::spawn).expect("a thread");
     let mut gate = FlowGate::default();
     for _ in 0..20 {
         std::thread::park_timeout(std::time::Duration::from_millis(3));

@@ -13,8 +13,8 @@
 //!
 //! What is settled above is told below before a call returns; a connection that is dead below dies above.
 
-use rnic_base::Time;
-use rnic_fae::{Event, FlowGate, record::Response};
+use rnic_base::{Time, near_whole};
+use rnic_fae::{Event, FaeError, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
 use rnic_policy::control::report::{Carried, Ticks};
@@ -40,6 +40,9 @@ pub struct Connection {
     number: u32,
     /// The adaptive engine has not heard of it.
     is_fresh: bool,
+    /// By flow, where the adaptive engine keeps nothing: what the last answer brought, for the next event to take
+    /// along. Nowhere else is there memory for it.
+    carried: Option<Box<PerFlow<Carried>>>,
     /// Requests whose payload was kept when it died.
     kept: Vec<Rsn>,
 }
@@ -60,19 +63,17 @@ impl Connection {
     ///
     /// # Errors
     /// When the adaptive engine has no room for one more.
-    pub fn new(
-        config: &ConnectionConfig,
-        adaptive: &mut AdaptiveEngine,
-        name: u32,
-    ) -> Result<Self, rnic_fae::FaeError> {
+    pub fn new(config: &ConnectionConfig, adaptive: &mut AdaptiveEngine, name: u32) -> Result<Self, FaeError> {
         let [ours, theirs] = config.first_rsn;
         let number = adaptive.enter(name)?;
+        let flows = usize::from(config.delivery.flows);
         let mut connection = Self {
             transactions: Transactions::between(config.transactions, ours, theirs),
             delivery: Delivery::with_policies(&config.delivery, adaptive.policies_of(&config.delivery)),
-            gates: PerFlow::new(usize::from(config.delivery.flows), |_| FlowGate::default()),
+            gates: PerFlow::new(flows, |_| FlowGate::default()),
             number,
             is_fresh: true,
+            carried: adaptive.is_stateless().then(|| Box::new(PerFlow::new(flows, |_| Carried::default()))),
             kept: Vec::new(),
         };
         let first = adaptive.first();
@@ -230,6 +231,9 @@ impl Connection {
     pub fn touch_apart(&self, adaptive: Option<&AdaptiveEngine>) {
         self.transactions.touch_apart();
         self.delivery.touch_apart();
+        if let Some(carried) = &self.carried {
+            near_whole(&**carried);
+        }
         if let Some(adaptive) = adaptive {
             adaptive.touch_state(self.number);
         }
@@ -324,12 +328,18 @@ impl Connection {
         while let Some(mut report) = self.delivery.signal() {
             report.occupancy = resources.rx_level();
             let flow = report.flow;
-            let event =
+            let mut event =
                 Event { connection: self.number, first: self.is_fresh, queue: 0, report, carried: Carried::default() };
+            if let Some(carried) = &self.carried {
+                // Its windows are state too, and of several reports that come together the later ones were made
+                // before the first was answered.
+                (event.report.in_force.fcwnd, event.report.in_force.ncwnd) = self.delivery.windows(flow);
+                event.carried = carried[flow];
+            }
             let Ok(answer) = adaptive.offer(now, &mut self.gates[flow], &event) else { continue };
             self.is_fresh = false;
             if let Some(response) = answer {
-                self.take_actions(flow, &response.actions);
+                self.heed(flow, &response);
             }
         }
     }
@@ -337,7 +347,15 @@ impl Connection {
     /// An answer of the adaptive engine has come.
     pub fn obey(&mut self, response: &Response) {
         self.gates[response.flow].answered();
-        self.take_actions(response.flow, &response.actions);
+        self.heed(response.flow, response);
+    }
+
+    #[inline]
+    fn heed(&mut self, flow: u8, response: &Response) {
+        if let Some(carried) = &mut self.carried {
+            carried[flow] = response.carried;
+        }
+        self.take_actions(flow, &response.actions);
     }
 
     fn take_actions(&mut self, flow: u8, actions: &FlowActions) {

@@ -4,10 +4,10 @@
 //! alone knows: numbers, order, labels.
 
 use rnic_base::{BitRate, Duration};
-use rnic_fae::{Erased, FaeError, Filter, Latency, ProcessorConfig};
-use rnic_policy::{FalconIsolation, FalconShape, Profile};
+use rnic_fae::{Erased, FaeError, Filter, Form, Latency, ProcessorConfig, Spawn};
+use rnic_policy::{AdaptiveForm, AdaptivePlace, FalconIsolation, FalconShape, Profile};
 
-use crate::adaptive::{AdaptiveEngine, Placement};
+use crate::adaptive::{AdaptiveEngine, Location, Placement};
 use crate::delivery::{DeliveryConfig, OutOfWindowRule};
 use crate::resources::threshold::Isolation;
 use crate::resources::zone::Zones;
@@ -74,21 +74,34 @@ impl ResourceConfig {
 const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;
 
 impl AdaptiveEngine {
-    /// The engine of a NIC for the connections of `profile`, whose Falcon has this `shape`.
+    /// The engine of a NIC for the connections of `profile`, whose Falcon has this `shape`. If it is to run on a
+    /// thread, `spawn` starts that.
     ///
     /// # Errors
-    /// When the profile's control policy cannot run here.
-    pub fn of(profile: &Profile, shape: &FalconShape, line_rate: BitRate, mtu: u32) -> Result<Self, FaeError> {
+    /// When the profile's control policy cannot run here, or there is no thread for it.
+    pub fn of(
+        profile: &Profile,
+        shape: &FalconShape,
+        line_rate: BitRate,
+        mtu: u32,
+        spawn: Option<Spawn>,
+    ) -> Result<Self, FaeError> {
         let (interface, work) = (shape.fae_interface, shape.fae_work);
         let is_instant = interface == Duration::ZERO && work == Duration::ZERO;
+        let location = match shape.fae_place {
+            AdaptivePlace::Datapath if is_instant => Location::Inline,
+            AdaptivePlace::Datapath => Location::Behind(Latency { interface, work }),
+            AdaptivePlace::Thread => Location::Thread(spawn.ok_or(FaeError::NoThread)?),
+        };
+        let form = match shape.fae_form {
+            AdaptiveForm::Table => Form::Table,
+            AdaptiveForm::Stateless => Form::Stateless,
+            AdaptiveForm::Prefetching => Form::PREFETCHING,
+        };
         let queue = shape.fae_queue as usize;
         let first = queue * shape.fae_throttle as usize / 100;
-        let placement = Placement {
-            latency: (!is_instant).then_some(Latency { interface, work }),
-            queue,
-            filter: Filter { thresholds: [first, first.midpoint(queue), queue], ..Filter::open(queue) },
-        };
-        let config = ProcessorConfig { form: Self::FORM, connections: 0, line_rate, mtu };
-        Self::new(Erased(profile.control), &config, &placement)
+        let filter = Filter { thresholds: [first, first.midpoint(queue), queue], ..Filter::open(queue) };
+        let config = ProcessorConfig { form, connections: 0, line_rate, mtu };
+        Self::new(Erased(profile.control), &config, &Placement { location, queue, filter })
     }
 }

@@ -7,8 +7,8 @@ mod two_ends;
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Duration, Psn32, RandomStream, RandomStreams, Time};
-use rnic_fae::{Erased, Filter, Latency, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_fae::{Erased, Filter, Form, Latency, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::Arrival;
 use rnic_falcon::resources::threshold::Isolation;
@@ -115,6 +115,12 @@ enum Event {
 }
 
 impl Pair {
+    /// What came of it: events in all, and each end's packets and window.
+    fn told(&self) -> (u64, [(rnic_falcon::delivery::DeliveryCounters, rnic_policy::Cwnd); 2]) {
+        let of = |end: &End| (end.connection.delivery().counters(), end.connection.fcwnd());
+        (self.count, [of(&self.ends[0]), of(&self.ends[1])])
+    }
+
     fn pump(&mut self, from: usize) {
         let now = self.now;
         loop {
@@ -166,12 +172,22 @@ impl Pair {
     }
 }
 
-fn end(seed: u64, ordering: Ordering, flows: u8, latency: Option<Latency>, ours: u32, theirs: u32) -> End {
+/// What the connections of a run are.
+#[derive(Clone, Copy)]
+struct Variant {
+    ordering: Ordering,
+    flows: u8,
+    form: Form,
+    location: Location,
+}
+
+fn end(seed: u64, variant: Variant, ours: u32, theirs: u32) -> End {
+    let Variant { ordering, flows, form, location } = variant;
     let policy = rnic_transports::control::find("swift").expect("a registered control policy");
     let program = Erased(Configured { policy, params: Params::defaults(policy.params) });
     let line_rate = BitRate::gbps(200);
-    let config = ProcessorConfig { form: AdaptiveEngine::FORM, connections: 1, line_rate, mtu: 4_096 };
-    let placement = Placement { latency, queue: 64, filter: Filter::open(64) };
+    let config = ProcessorConfig { form, connections: 1, line_rate, mtu: 4_096 };
+    let placement = Placement { location, queue: 64, filter: Filter::open(64) };
     let mut adaptive = AdaptiveEngine::new(program, &config, &placement).expect("Swift understands reports");
     let mut delivery = config_of("rack-tlp", "largest-window");
     (delivery.flows, delivery.accept_stale, delivery.ordered) = (flows, flows > 1, ordering == Ordering::Ordered);
@@ -193,14 +209,19 @@ fn end(seed: u64, ordering: Ordering, flows: u8, latency: Option<Latency>, ours:
     End { connection, resources, adaptive, ulp, submitted: 0, busy_until: Time::ZERO }
 }
 
-fn run(seed: u64, loss: u64) -> Pair {
+fn variant(seed: u64, form: Form) -> Variant {
     let mut random = RandomStreams::new(seed).stream("config");
     let ordering = if random.below(2) == 0 { Ordering::Ordered } else { Ordering::Unordered };
     let flows = [1, 4][random.below(2) as usize];
-    let latency = (random.below(2) == 0).then_some(Latency::FALCON);
+    let location = if random.below(2) == 0 { Location::Behind(Latency::FALCON) } else { Location::Inline };
+    Variant { ordering, flows, form, location }
+}
+
+fn run(seed: u64, loss: u64, variant: Variant) -> Pair {
+    let ordering = variant.ordering;
     // The numbers of either end are its own, and wrap.
     let (left, right) = (u32::MAX - 20, 1_000);
-    let ends = [end(seed, ordering, flows, latency, left, right), end(seed, ordering, flows, latency, right, left)];
+    let ends = [end(seed, variant, left, right), end(seed, variant, right, left)];
     let network = RandomStreams::new(seed).stream("network");
     let mut pair = Pair { now: Time::from_us(1_000), ends, wire: BTreeMap::new(), count: 0, network, loss };
     pair.run_until(Time::from_us(4_000_000));
@@ -221,15 +242,42 @@ fn run(seed: u64, loss: u64) -> Pair {
 #[test]
 fn whole_connections_bring_everything_once_over_a_bad_link() {
     if let Ok(seed) = std::env::var("FALCON_SEED") {
-        run(seed.parse().expect("a seed is a number"), 60);
+        let seed = seed.parse().expect("a seed is a number");
+        run(seed, 60, variant(seed, Form::Table));
         return;
     }
-    (0..40).for_each(|seed| drop(run(seed, 60)));
+    (0..40).for_each(|seed| drop(run(seed, 60, variant(seed, Form::Table))));
+}
+
+/// F-40: where state lies changes nothing for a connection with one flow, and fetching it ahead nothing at all. Of
+/// several flows, each that carries its own state knows nothing of the others: they decide otherwise, and everything
+/// arrives.
+#[test]
+fn f40_every_form_of_state_does_the_same_for_a_connection() {
+    for seed in 0..20 {
+        let table = variant(seed, Form::Table);
+        let told = run(seed, 60, table).told();
+        assert_eq!(run(seed, 60, Variant { form: Form::PREFETCHING, ..table }).told(), told, "seed {seed}");
+        let stateless = run(seed, 60, Variant { form: Form::Stateless, ..table }).told();
+        assert!(stateless == told || table.flows > 1, "seed {seed}: {stateless:?} is not {told:?}");
+    }
+}
+
+/// F-1: a thread answers when it will, and connections live with that.
+#[test]
+fn f40_an_engine_on_a_thread_brings_everything_once() {
+    let location = Location::Thread(rnic_fae::thread::spawn);
+    for (seed, form) in (0..8).zip([Form::Table, Form::Stateless, Form::PREFETCHING].into_iter().cycle()) {
+        let pair = run(seed, 60, Variant { location, ..variant(seed, form) });
+        for end in &pair.ends {
+            assert_ne!(end.connection.fcwnd(), rnic_policy::Cwnd::packets(32), "seed {seed}: it is heard");
+        }
+    }
 }
 
 #[test]
 fn the_adaptive_engine_is_asked_and_obeyed() {
-    let pair = run(1, 0);
+    let pair = run(1, 0, variant(1, Form::Table));
     for end in &pair.ends {
         assert_ne!(end.connection.fcwnd(), rnic_policy::Cwnd::packets(32), "it is not what it was at first");
     }

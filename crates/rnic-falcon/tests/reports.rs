@@ -5,7 +5,7 @@ mod two_ends;
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Psn32, Time};
 use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, OutOfWindowRule};
 use rnic_falcon::resources::threshold::Isolation;
@@ -165,7 +165,7 @@ impl UpperLayer for Idle {
 #[test]
 fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
     let config = ProcessorConfig { form: Form::Table, connections: 1, line_rate: BitRate::gbps(200), mtu: 4_096 };
-    let placement = Placement { latency: None, queue: 16, filter: Filter::open(16) };
+    let placement = Placement { location: Location::Inline, queue: 16, filter: Filter::open(16) };
     let program = Erased(Configured { policy: ControlPolicy::of::<Teller>(), params: Params::defaults(&[]) });
     let mut engine = AdaptiveEngine::new(program, &config, &placement).expect("it understands reports");
     let mut resources = Resources::new(ResourceConfig::GBPS_200);

@@ -15,6 +15,14 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet)
 }
 
+/// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    spawn("rnic-fae", work)
+}
+
 fn block_signals() {
     // SAFETY: a set of signals is plain bits, which the first call fills, and the second reads; both live here.
     unsafe {
@@ -24,5 +32,5 @@ fn block_signals() {
     }
 }
 
-/// They format text, and nest nothing.
+/// They format text or compute windows, and nest nothing.
 const STACK_BYTES: usize = 256 << 10;

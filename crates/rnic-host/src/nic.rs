@@ -29,6 +29,7 @@ use rnic_wire::codec::encode_headers;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, Qpn};
 
+use crate::background;
 use crate::bypass::{Bypass, Taken};
 use crate::capture::CaptureTo;
 use crate::clock::Clock;
@@ -108,7 +109,11 @@ impl Nic {
         let granted = granted.collect::<Result<Vec<_>, _>>().map_err(system("asking for the receive buffer"))?;
         let receive_buffer_bytes = granted.into_iter().min().unwrap_or_default();
         let mut random = RandomStreams::new(secret).stream("nic");
-        let mut engine = Engine::new(EngineConfig { line_rate: config.line_rate, secret });
+        let mut engine = Engine::new(EngineConfig {
+            line_rate: config.line_rate,
+            secret,
+            adaptive_thread: Some(background::start_adaptive),
+        });
         if config.shared {
             // `rnic top` shows what unmodified programs do.
             engine.watch();

@@ -105,6 +105,75 @@ fn every_form_survives_a_bad_network_in_clear_and_sealed() {
     }
 }
 
+/// Where the adaptive engine's state lies, and where it runs.
+const ENGINES: [&[(&str, &str)]; 5] = [
+    &[("fae_form", "stateless")],
+    &[("fae_form", "prefetching"), ("fae_interface", "2us"), ("fae_work", "1us")],
+    &[("fae_place", "thread")],
+    &[("fae_place", "thread"), ("fae_form", "prefetching"), ("flows", "4")],
+    &[("fae_place", "thread"), ("fae_form", "stateless"), ("flows", "4"), ("ordering", "weak")],
+];
+
+/// F-40: every place and form carries data through a network that loses and reorders, and ends with its NIC.
+#[test]
+fn f40_every_engine_carries_data_over_a_bad_network() {
+    for options in ENGINES {
+        let mut pair = pair(options, None, bad_network(5));
+        exchange(&mut pair);
+        let stats = pair.left.nic.engine_stats();
+        assert!(stats.packets_retransmitted > 0, "{options:?}: {stats:?}");
+    }
+}
+
+/// A table on a thread grows when connections come, and stands when they go, whatever is under way.
+#[test]
+fn f40_connections_come_and_go_beside_an_engine_on_a_thread() {
+    let options: &[(&str, &str)] = &[("fae_place", "thread"), ("fae_form", "prefetching")];
+    let mut pair = pair(options, None, Impairment::default());
+    let (from, to) = (config(&pair.left, options), config(&pair.right, options));
+    let mut connections = Vec::new();
+    for _ in 0..40 {
+        let (near, _) = common::connect(&mut pair.left, &mut pair.right, &from, &to);
+        connections.push(near.qpn);
+    }
+    for round in 0..3 {
+        for qpn in &connections {
+            let (sge, remote) = (pair.left.sge(0, 20_000), pair.right.region.remote(HALF));
+            pair.left.post(*qpn, round, SendOp::Write { remote, immediate: None }, &[sge]);
+        }
+        pair.succeed(connections.len());
+        // Half of them leave at once, with their last events under way.
+        for qpn in connections.split_off(connections.len().div_ceil(2)) {
+            pair.left.nic.destroy_qp(qpn).expect("it exists");
+        }
+    }
+    exchange(&mut pair);
+}
+
+/// A NIC that is closed with events and packets under way takes its thread with it, and waits for nobody.
+#[test]
+fn a_nic_that_ends_in_the_middle_ends_its_engine() {
+    for options in ENGINES {
+        let mut pair = pair(options, None, Impairment::default());
+        for wr_id in 0..8 {
+            let (sge, remote) = (pair.left.sge(0, 60_000), pair.right.region.remote(HALF));
+            pair.left.post(pair.from.qpn, wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
+        }
+        pair.left_completions(1);
+        let started = std::time::Instant::now();
+        drop(pair);
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{options:?}");
+    }
+}
+
+/// What means nothing is refused where it is asked for.
+#[test]
+fn a_thread_has_no_latency_to_choose() {
+    let options: &[(&str, &str)] = &[("fae_place", "thread"), ("fae_interface", "1us")];
+    let error = TransportChoice::named("falcon", options).expect_err("it would be ignored").to_string();
+    assert!(error.contains("takes the time that it takes") && error.lines().count() == 1, "{error}");
+}
+
 #[test]
 fn f42_packets_are_sealed_with_every_cipher() {
     for cipher in Cipher::ALL {

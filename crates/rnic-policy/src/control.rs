@@ -169,14 +169,15 @@ pub trait Control: Pod {
         0
     }
 
-    /// Optional, with [`Control::restore`]: what of the state travels with the events of a connection's only flow.
-    /// `None`, the default: this controller needs a memory.
+    /// Optional, with [`Control::restore`]: what of the state travels with the events of a flow. Of a connection's only
+    /// flow that is all of it; of several, each knows of itself. `None`, the default: this controller needs a memory.
     fn carry(&self) -> Option<Carried> {
         None
     }
 
     /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
-    /// the answer given with it lead to a state that decides the same.
+    /// the answer given with it lead to a state that decides the same. With the first event of a connection's second
+    /// flow, and of those that follow, nothing but zeros has travelled.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }
@@ -225,6 +226,13 @@ impl ControlPolicy {
             carry: |state| state.get_mut::<T>().carry(),
             restore: |carried, report, params| T::restore(carried, report, params).map(PolicyState::of),
         }
+    }
+
+    /// Whether its state travels, as [`Control::carry`] says of a fresh one.
+    pub fn travels(&self, params: &Params) -> bool {
+        let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
+        let (mut state, _) = (self.start)(params, &view);
+        (self.carry)(&mut state).is_some()
     }
 }
 

@@ -41,6 +41,29 @@ pub enum FalconIsolation {
     Dynamic,
 }
 
+/// Where the adaptive engine keeps what its policy knows of a connection (F-40).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AdaptiveForm {
+    /// In a table of its own.
+    #[default]
+    Table,
+    /// Nowhere: it comes with each event, and goes back with the answer. Connections keep it.
+    Stateless,
+    /// In a table, of which lines are fetched ahead of the events that need them.
+    Prefetching,
+}
+
+/// Where the adaptive engine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AdaptivePlace {
+    /// With the packets: in their time, or in that which [`FalconShape::fae_interface`] and [`FalconShape::fae_work`]
+    /// say.
+    #[default]
+    Datapath,
+    /// On a thread of its own, in the time that this takes. No simulation has one: it could not be repeated.
+    Thread,
+}
+
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconShape {
@@ -81,6 +104,10 @@ pub struct FalconShape {
     pub fae_queue: u32,
     /// From so many percent of these on fewer events enter.
     pub fae_throttle: u32,
+    /// Where the adaptive engine's state lies.
+    pub fae_form: AdaptiveForm,
+    /// Where it runs.
+    pub fae_place: AdaptivePlace,
 }
 
 impl FalconShape {
@@ -105,6 +132,8 @@ impl FalconShape {
         // At 15 million a second, a quarter of a millisecond's.
         fae_queue: 4_096,
         fae_throttle: 100,
+        fae_form: AdaptiveForm::Table,
+        fae_place: AdaptivePlace::Datapath,
     };
 
     /// Every option with its present value, in the order of [`FALCON_PARAMS`].
@@ -127,6 +156,8 @@ impl FalconShape {
             self.fae_work.as_ps(),
             u64::from(self.fae_queue),
             u64::from(self.fae_throttle),
+            self.fae_form as u64,
+            self.fae_place as u64,
         ]
     }
 
@@ -160,7 +191,12 @@ impl FalconShape {
             "fae_interface" => self.fae_interface = Duration::from_ps(value),
             "fae_work" => self.fae_work = Duration::from_ps(value),
             "fae_queue" => self.fae_queue = value as u32,
-            _ => self.fae_throttle = value as u32,
+            "fae_throttle" => self.fae_throttle = value as u32,
+            "fae_form" => {
+                self.fae_form =
+                    [AdaptiveForm::Table, AdaptiveForm::Stateless, AdaptiveForm::Prefetching][value as usize];
+            }
+            _ => self.fae_place = [AdaptivePlace::Datapath, AdaptivePlace::Thread][value as usize],
         }
         Ok(true)
     }
@@ -187,4 +223,6 @@ pub const FALCON_PARAMS: &[ParamSpec] = &[
     ParamSpec::duration("fae_work", Duration::ZERO, "of the adaptive engine on one event (hardware: 66ns)"),
     ParamSpec::count("fae_queue", 4_096, 1, 65_536, "events that can wait for it, where it takes its time"),
     ParamSpec::count("fae_throttle", 100, 0, 100, "percent of them from which fewer enter; 100: until it is full"),
+    ParamSpec::choice("fae_form", &["table", "stateless", "prefetching"], 0, "where its state lies (Falcon 5.3)"),
+    ParamSpec::choice("fae_place", &["datapath", "thread"], 0, "where it runs; thread: on sockets alone"),
 ];

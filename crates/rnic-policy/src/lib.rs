@@ -37,7 +37,7 @@ pub mod state;
 
 pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
-pub use falcon::{FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
+pub use falcon::{AdaptiveForm, AdaptivePlace, FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
 pub use footprint::{FootprintField, Per};
 pub use params::{ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
 pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};

@@ -4,7 +4,7 @@ use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
-use crate::falcon::{FALCON_PARAMS, FalconShape};
+use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconShape};
 use crate::params::{ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
@@ -206,6 +206,15 @@ pub enum ProfileError {
     /// The adaptive engine tells its program nothing but reports.
     #[error("transport `{0}`: `{1}` understands no reports of flows, and Falcon's adaptive engine has nothing else")]
     ControlWithoutReports(&'static str, &'static str),
+    /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.
+    #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
+    StateDoesNotTravel(&'static str, &'static str),
+    /// A thread's latency is what it is.
+    #[error(
+        "transport `{0}`: an adaptive engine on a thread takes the time that it takes, so fae_interface and fae_work \
+         would mean nothing: leave them at 0"
+    )]
+    ThreadWithLatency(&'static str),
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
@@ -368,11 +377,8 @@ impl Profile {
             return Err(ProfileError::ScheduledNeedsFasr(self.name));
         }
         let recovery = &self.recovery;
-        if self.protocol.falcon().is_some() {
-            let interest = (self.control.policy.interest)(&self.control.params);
-            if !interest.reports {
-                return Err(ProfileError::ControlWithoutReports(self.name, self.control.policy.name));
-            }
+        if let Some(shape) = self.protocol.falcon() {
+            self.check_adaptive(shape)?;
         } else if recovery.policy.times_packets {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
         }
@@ -386,5 +392,21 @@ impl Profile {
             Some(cap) if places && cap > AnyRing::LARGEST => Err(ProfileError::CapExceedsWindow(self.name, cap)),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses what Falcon's adaptive engine cannot run, or not as `shape` says.
+    fn check_adaptive(&self, shape: &FalconShape) -> Result<(), ProfileError> {
+        let Configured { policy, params } = &self.control;
+        if !(policy.interest)(params).reports {
+            return Err(ProfileError::ControlWithoutReports(self.name, policy.name));
+        }
+        if shape.fae_form == AdaptiveForm::Stateless && !policy.travels(params) {
+            return Err(ProfileError::StateDoesNotTravel(self.name, policy.name));
+        }
+        let takes_no_time = shape.fae_interface == Duration::ZERO && shape.fae_work == Duration::ZERO;
+        if shape.fae_place == AdaptivePlace::Thread && !takes_no_time {
+            return Err(ProfileError::ThreadWithLatency(self.name));
+        }
+        Ok(())
     }
 }

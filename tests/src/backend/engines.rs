@@ -78,7 +78,7 @@ impl Engines {
         let rate = BitRate::gbps(scenario.wiring.rate_gbps);
         let hosts = scenario.troubles.iter().enumerate().map(|(host, trouble)| {
             let secret = scenario.seed.wrapping_mul(31).wrapping_add(host as u64);
-            let mut engine = Engine::new(EngineConfig { line_rate: rate, secret });
+            let mut engine = Engine::new(EngineConfig { line_rate: rate, secret, ..EngineConfig::default() });
             let pd = engine.create_pd();
             Host {
                 engine,

@@ -2,7 +2,7 @@
 
 use rnic_base::limits::{COMPLETIONS_MAX, MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
 use rnic_base::{Seq, Time};
-use rnic_policy::PathView;
+use rnic_policy::{AdaptivePlace, PathView};
 use rnic_wire::Qpn;
 
 use super::Engine;
@@ -183,7 +183,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a size is out of range, something it refers to does not exist, or the number is taken; when its transport
-    /// was given other resources than Falcon's queue pairs of this engine have.
+    /// was given other resources than Falcon's queue pairs of this engine have, or a thread that there is not.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.check_pd(attributes.pd)?;
         size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
@@ -193,6 +193,10 @@ impl Engine {
         let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
         if let (Some(shape), Some(nic)) = (falcon, &self.core.falcon) {
             nic.check(shape)?;
+        }
+        let on_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
+        if on_thread && self.core.config.adaptive_thread.is_none() {
+            return Err(ResourceError::NoAdaptiveThread);
         }
         let mut attributes = attributes.clone();
         let lives = |cq: CqId| self.core.cqs.get(cq.0 as usize).is_some_and(Option::is_some);

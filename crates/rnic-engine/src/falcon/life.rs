@@ -110,7 +110,7 @@ impl Qp {
 
     fn make_link(&self, core: &Core, nic: &mut Nic) -> Box<Link> {
         let shape = *self.transport.profile.protocol.falcon().expect("its transport is Falcon");
-        let adaptive = nic.adaptive_of(&self.transport, core.config.line_rate, self.mtu());
+        let adaptive = nic.adaptive_of(&self.transport, &core.config, self.mtu());
         let first_rsn: [Rsn; 2] = [self.requester.start.wire(), self.responder.start.wire()];
         let mtu = (self.mtu() + HEADERS_MAX) as u16;
         let transactions = TransactionConfig {

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use rnic_base::{BitRate, Time};
+use rnic_base::Time;
+use rnic_fae::FaeError;
 use rnic_falcon::adaptive::{AdaptiveEngine, EventCounts};
 use rnic_falcon::delivery::{DeliveryCounters, Wheel};
 use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_policy::FalconShape;
+use rnic_policy::{AdaptivePlace, FalconShape};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp, UlpProtocol, WindowBases};
 
 use crate::PeerId;
+use crate::config::EngineConfig;
 use crate::dma::Dma;
 use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
 use crate::error::ResourceError;
@@ -192,12 +194,10 @@ impl Nic {
     }
 
     /// The adaptive engine for connections of `transport`.
-    pub(super) fn adaptive_of(&mut self, transport: &Arc<Transport>, line_rate: BitRate, mtu: u32) -> usize {
+    pub(super) fn adaptive_of(&mut self, transport: &Arc<Transport>, config: &EngineConfig, mtu: u32) -> usize {
         let known = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
         known.unwrap_or_else(|| {
-            let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
-            let engine = AdaptiveEngine::of(&transport.profile, shape, line_rate, mtu);
-            let made = (Arc::clone(transport), engine.expect("the profile has been checked"));
+            let made = (Arc::clone(transport), make_adaptive(transport, config, mtu));
             // In place of one that nobody needs any more: there are as many as transports at a time.
             if let Some(index) = self.adaptives.iter().position(|(_, engine)| engine.is_idle()) {
                 self.events.add(self.adaptives[index].1.counts());
@@ -241,6 +241,20 @@ impl Nic {
             wheel.cancel(slot);
         }
     }
+}
+
+/// An adaptive engine for connections of `transport`.
+///
+/// A system that gives no thread just now is no reason to fail connections: answers are the same without, and come at
+/// once.
+fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> AdaptiveEngine {
+    let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
+    let make = |shape| AdaptiveEngine::of(&transport.profile, shape, config.line_rate, mtu, config.adaptive_thread);
+    let engine = match make(shape) {
+        Err(FaeError::NoThread) => make(&FalconShape { fae_place: AdaptivePlace::Datapath, ..*shape }),
+        made => made,
+    };
+    engine.expect("the profile has been checked")
 }
 
 /// Whose entry of the ring of those who can send it is.

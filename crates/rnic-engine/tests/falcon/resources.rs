@@ -51,6 +51,15 @@ fn the_same_resources_or_none_are_what_the_nic_has() {
     assert_eq!(beside(&[], &[("resources", "100")]), Ok(()), "as they are by default");
 }
 
+/// Nobody starts threads here, as nobody does in a simulation.
+#[test]
+fn an_adaptive_engine_on_a_thread_needs_somebody_who_starts_it() {
+    let error = beside(&[], &[("fae_place", "thread")]).expect_err("there is no thread");
+    assert_eq!(error, ResourceError::NoAdaptiveThread);
+    let text = error.to_string();
+    assert!(text.contains("fae_place = thread") && text.lines().count() == 1, "{text}");
+}
+
 #[test]
 fn queue_pairs_without_connections_have_no_part_in_it() {
     let mut pair = Pair::new(&Setup::new(&[("resources", "50")]), |_| DELIVERED);

@@ -170,7 +170,7 @@ impl NvmeParts<'_> {
     pub(crate) fn side(&self, host: u32, distances: Distances) -> Option<NvmeSide> {
         let plan = self.plan;
         let shape = self.profile.protocol.falcon().expect("the plan was checked");
-        let adaptive = AdaptiveEngine::of(self.profile, shape, self.line_rate, UNIT);
+        let adaptive = AdaptiveEngine::of(self.profile, shape, self.line_rate, UNIT, None);
         let mut adaptive = adaptive.expect("the profile was checked");
         let resources = Resources::new(ResourceConfig::of(shape));
         let random = || self.streams.stream(&format!("workload/nvme/host-{host}"));

@@ -2,7 +2,7 @@
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
 use rnic_base::{Bytes, Duration, Time};
-use rnic_policy::Profile;
+use rnic_policy::{AdaptivePlace, Profile};
 use serde::Deserialize;
 
 use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
@@ -311,6 +311,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     workloads::check(plan)?;
     nic::check(plan)?;
     slow_host::check(plan)?;
+    if plan.transport.protocol.falcon().is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread) {
+        let what = "a thread answers when it will, and a simulation could not be repeated: leave it at datapath";
+        return Err(PlanError::value("transport.fae_place", what));
+    }
     Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
 }
 

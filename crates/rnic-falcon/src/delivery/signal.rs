@@ -180,6 +180,12 @@ impl Delivery {
         }
     }
 
+    /// The windows of `flow` and of the connection, as reports have them.
+    #[inline]
+    pub(crate) fn windows(&self, flow: u8) -> (Cwnd, u16) {
+        (self.flows.get(flow).fcwnd, self.limits.ncwnd.min(u32::from(u16::MAX)) as u16)
+    }
+
     /// Reports what happened on `flow`.
     #[inline]
     pub(super) fn report(&mut self, now: Time, flow: u8, kind: ReportKind, path: &Path) {
@@ -187,12 +193,13 @@ impl Delivery {
             self.counters.signals_refused += 1;
             return;
         }
+        let (fcwnd, ncwnd) = self.windows(flow);
         let told = self.flows.get_mut(flow);
         let acked = told.acknowledged.min(ACKED_MAX) as u16;
         told.acknowledged = 0;
         let in_force = InForce {
-            fcwnd: told.fcwnd,
-            ncwnd: self.limits.ncwnd.min(u32::from(u16::MAX)) as u16,
+            fcwnd,
+            ncwnd,
             gap: Gap::slots(self.limits.packet_gap.as_ps().div_ceil(Gap::slots(1).duration().as_ps())),
             rto: Ticks::of(self.waits.rto),
             ack_rate: self.signals.ack_rate,

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Serial, Time};
-use rnic_fae::{Erased, Filter, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Placement};
+use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
+use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure};
 use rnic_falcon::resources::threshold::Isolation;
@@ -229,13 +229,9 @@ impl Nic {
     fn new() -> Self {
         let swift = control::find("swift").expect("it is registered");
         let program = Erased(Configured { policy: swift, params: Params::defaults(swift.params) });
-        let config = ProcessorConfig {
-            form: AdaptiveEngine::FORM,
-            connections: 0,
-            line_rate: LINK,
-            mtu: TRANSACTIONS.mtu.into(),
-        };
-        let placement = Placement { latency: None, queue: 1, filter: Filter::open(1) };
+        let config =
+            ProcessorConfig { form: Form::Table, connections: 0, line_rate: LINK, mtu: TRANSACTIONS.mtu.into() };
+        let placement = Placement { location: Location::Inline, queue: 1, filter: Filter::open(1) };
         let adaptive = AdaptiveEngine::new(program, &config, &placement).expect("it can run");
         Self { resources: Resources::new(ResourceConfig::GBPS_200), adaptive, free_at: Time::ZERO }
     }

@@ -12,6 +12,8 @@
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
 //! | another program in the adaptive engine | `control = fixed-window` |
+//! | its three forms of state (section 5.3) | `fae_form = stateless`, `fae_form = prefetching` |
+//! | the engine on a core of its own (section 5.3; sockets alone) | `fae_place = thread` |
 //!
 //! Deviations: the parts' own are in their heads (`control/swift.rs` and `recovery/rack_tlp.rs` here, the files of
 //! `rnic-falcon`, and the engine's `falcon.rs`). The adaptive engine answers at once unless `fae_interface` and
