@@ -129,6 +129,36 @@ fn f11_probe8_packets_sent_after_the_one_that_arrived_are_not_judged() {
 }
 
 #[test]
+fn f11_of_packets_that_left_at_one_moment_those_behind_the_last_that_arrived_are_not_judged() {
+    // An acknowledgement tells of the first half of a burst, and the rest waits for company longer than a packet may be
+    // late: ten packets share one, or 8 us.
+    let mut config = config();
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
+    let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+    link.packet_time = Duration::ZERO;
+    for _ in 0..20 {
+        link.ends[0].upper.pushes(37);
+        link.run_for(micros(200));
+    }
+    assert!(link.ends[0].upper.all_acked());
+    assert_eq!((link.ends[0].left_again(), link.ends[1].delivery.counters().duplicates), (0, 0));
+}
+
+#[test]
+fn f11_of_packets_that_left_at_one_moment_those_before_one_that_arrived_are_judged() {
+    let mut config = asking(config());
+    (config.fcwnd, config.ncwnd) = (Cwnd::packets(256), 256);
+    let mut link = Link::new(config, Box::new(losing(&[12], 1)));
+    link.packet_time = Duration::ZERO;
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(200));
+    let left = departures(&link, 12);
+    assert_eq!(left.len(), 2);
+    assert!(left[1].since(left[0]) < micros(14), "no probe was needed: {}", left[1].since(left[0]));
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.counters().probes), (1, 0));
+}
+
+#[test]
 fn f11_the_late_copy_of_a_packet_that_was_sent_again_says_nothing_of_the_second() {
     // Packet 100 comes 6 us late, after it was sent again: what left between the two is on its way, and not lost.
     let mut config = asking(config());

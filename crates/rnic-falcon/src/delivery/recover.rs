@@ -124,6 +124,10 @@ impl Delivery {
             if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
                 continue;
             }
+            // Of packets that left at one moment, those behind the last that has arrived left later.
+            if sent.last == rule.sent_until && rule.age != Duration::ZERO && !tx.has_companion_arrived(seq) {
+                continue;
+            }
             let set = self.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
             let due = sent.last + set.unwrap_or(rule.age);
             if due > now {

@@ -237,6 +237,18 @@ impl TxWindow {
         seq < self.base || self.arrivals > 0 && self.arrived.test(seq.since(self.base) as u32)
     }
 
+    /// Whether a packet behind `seq` is known to have arrived that left at the same moment, on the same flow.
+    #[cold]
+    pub(crate) fn has_companion_arrived(&self, seq: Seq) -> bool {
+        let (sent, offset) = (self.sent(seq), seq.since(self.base) as u32);
+        let last = if self.arrivals == 0 { None } else { self.arrived.last_one() };
+        let mut behind = (offset + 1..=last.unwrap_or(0)).filter(|offset| self.arrived.test(*offset));
+        behind.any(|offset| {
+            let other = self.sent(self.base + u64::from(offset));
+            other.last == sent.last && other.flow == sent.flow
+        })
+    }
+
     /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
