@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rnic_engine::*;
 
-use crate::common::{BASE, DELIVERED, INBOX, Pair, Setup};
+use crate::common::{BASE, DELIVERED, INBOX, LOST, MTU, Pair, Setup};
 
 fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
     let side = &pair.ends[0];
@@ -142,4 +142,29 @@ fn adaptive_engines_end_with_their_last_connection() {
     }
     let alive = kept.iter().filter(|engines| engines.strong_count() > 0).count();
     assert!(alive <= 1, "{alive} of 200 transports are kept");
+}
+
+/// Packets that find no room are answered each time, so their sender knows that the peer lives: it goes on for as long
+/// as the peer's host takes, longer than it would wait for one that is silent.
+#[test]
+fn f34_a_peer_without_room_is_not_given_up() {
+    for ordering in ["ordered", "weak", "unordered"] {
+        let mut pair = Pair::new(&Setup::new(&[("ordering", ordering)]), |_| DELIVERED);
+        let remote = pair.remote(0, INBOX);
+        pair.ends[0].post(1, SendOp::Write { remote, immediate: None }, BASE, 10);
+        pair.run_for(rnic_base::Duration::from_ms(1));
+        pair.ends[1].engine.set_falcon_backlog(1 << 40);
+        pair.ends[0].post(2, SendOp::Write { remote, immediate: None }, BASE, 20 * MTU);
+        pair.run_for(rnic_base::Duration::from_ms(100));
+        assert_eq!((pair.ends[0].take(), pair.ends[0].state()), (vec![(1, WcStatus::Success)], QpState::ReadyToSend));
+        pair.ends[1].engine.set_falcon_backlog(0);
+        pair.run_for(rnic_base::Duration::from_ms(10));
+        assert_eq!(pair.ends[0].take(), [(2, WcStatus::Success)], "{ordering}");
+        assert_eq!(pair.ends[1].bytes(INBOX, 20 * MTU), pair.ends[0].bytes(BASE, 20 * MTU));
+        // Silence is another matter.
+        pair.set_fate(|_| LOST);
+        pair.ends[0].post(3, SendOp::Write { remote, immediate: None }, BASE, 10);
+        pair.run_for(rnic_base::Duration::from_ms(100));
+        assert_eq!(pair.ends[0].take(), [(3, WcStatus::RetryExceeded)], "{ordering}");
+    }
 }

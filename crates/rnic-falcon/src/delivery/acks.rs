@@ -17,8 +17,8 @@
 //! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
-//! network has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report:
-//! recovery and timeout know that the packet has not arrived.
+//! network has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report, for
+//! recovery and timeout know that the packet has not arrived; and timeouts are counted anew, for who says so lives.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -97,7 +97,7 @@ impl Delivery {
     fn be_refused(&mut self, now: Time, window: usize, seq: Seq, code: NackCode, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         match code {
-            NackCode::Resource => {}
+            NackCode::Resource => tx.sent_mut(seq).timeouts = 0,
             NackCode::NotReady { .. } if tx.waits_for_receiver(seq) => {}
             NackCode::NotReady { timeout } => {
                 let wait = self.waits.rto.max(timeout.wait());
