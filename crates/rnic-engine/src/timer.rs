@@ -59,6 +59,11 @@ impl Timers {
         self.heap.reserve(self.expected.saturating_sub(self.heap.len()));
     }
 
+    /// Whoever needed room for so many is gone.
+    pub(crate) fn expect_no_more(&mut self, entries: usize) {
+        self.expected -= entries;
+    }
+
     /// Makes sure that `slot` wakes at `deadline` or earlier; `armed` is where its present entry stands.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, deadline: Deadline, armed: &mut Deadline) {

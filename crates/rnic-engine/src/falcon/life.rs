@@ -179,6 +179,7 @@ impl Qp {
     pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         let slot = self.slot;
+        core.timers.expect_no_more(TIMER_ENTRIES);
         self.leave_room(core, &link);
         let Link { connection, mapping, adaptive, .. } = &mut *link;
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
