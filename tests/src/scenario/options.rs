@@ -195,6 +195,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     add(TARGET, pick(random, targets));
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
     falcon_paths_and_acknowledgements(random, &mut options);
+    falcon_adaptive(place, random, &mut options);
     options
 }
 
@@ -214,6 +215,17 @@ fn falcon_paths_and_acknowledgements(random: &mut RandomStream, options: &mut Ve
     add("plb_rounds", &["0", "1", "2"]);
     add("coalesce_count", &["1", "3", "64"]);
     add("coalesce_timeout", &["0", "1us", "50us"]);
+}
+
+/// And where the adaptive engine's state lies, and the engine itself: a thread where there may be one.
+fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    if one_in(random, 2) {
+        options.push(("fae_form", pick(random, &["stateless", "stateless", "prefetching"]).to_owned()));
+    }
+    if one_in(random, 3) && place == Place::Sockets {
+        options.retain(|(name, _)| !matches!(*name, "fae_interface" | "fae_work"));
+        options.push(("fae_place", "thread".to_owned()));
+    }
 }
 
 fn roce(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
