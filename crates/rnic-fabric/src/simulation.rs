@@ -182,6 +182,7 @@ impl Simulation {
                 break;
             }
         }
+        self.cut_slices(self.now);
         self.report()
     }
 
@@ -205,6 +206,7 @@ impl Simulation {
 
     /// Does everything from `start`, the earliest event, to the horizon.
     fn window(&mut self, start: Time) {
+        self.cut_slices(start);
         let horizon = start + self.lookahead;
         self.open_flows(horizon);
         let speaks_falcon = self.plan.transport.protocol.falcon().is_some();
@@ -219,7 +221,6 @@ impl Simulation {
         }
         self.now = horizon;
         self.close_flows();
-        self.cut_slices();
         self.write_capture();
     }
 

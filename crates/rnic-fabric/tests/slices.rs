@@ -82,3 +82,29 @@ fn slices_add_up_to_the_payload_of_flows() {
     assert!(brought(&slices, "host-0") > 0.9 * report.bytes as f64, "{slices:?}");
     assert_eq!((brought(&slices, "host-1"), slices.hosts["host-1"].queue_mean_bytes[3]), (0.0, 0.0));
 }
+
+/// A message counts in the slice in which it completes, also when nothing has happened for several slices before: while
+/// its acknowledgement is on a long link, in a network that has short ones too.
+#[test]
+fn a_slice_has_what_completes_in_it() {
+    let text = r#"
+        name = "long links"
+        mtu = 4096
+        topology = { kind = "leaf-spine", spines = 1, leaves = 2, hosts_per_leaf = 1 }
+        links = { rate = "100Gbps", delay = "30us", fabric = { delay = "1us" } }
+        switch = { model = "shared-buffer", buffer = "9MB" }
+        transport = { name = "irn" }
+        workload = { kind = "closed-loop", op = "write", message = "4KB", depth = 1, count = 3, to = 1 }
+        run = { slice = "2us", limit = "100ms" }
+    "#;
+    let report = run(text, &[], 3);
+    let slices = report.slices.expect("the plan asks for them");
+    let brought = slices.hosts["host-1"].goodput_gbps.iter().enumerate().filter(|(_, gbps)| **gbps > 0.0);
+    let brought: Vec<f64> = brought.map(|(slice, _)| slice as f64 * slices.slice_us).collect();
+    // The last one completes as the run ends, which may be in a slice that is not whole.
+    assert!(brought.len() >= 2, "{brought:?}");
+    for (message, begins) in brought.iter().enumerate() {
+        let completes = report.elapsed_us * (message + 1) as f64 / 3.0;
+        assert!((*begins..begins + slices.slice_us).contains(&completes), "{completes} us: {brought:?}");
+    }
+}

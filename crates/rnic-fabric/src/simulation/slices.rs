@@ -61,19 +61,11 @@ fn receiver((src, dst): (u32, u32), traffic: &Traffic) -> usize {
 }
 
 impl Simulation {
-    /// Ends the slices whose time is over.
-    pub(super) fn cut_slices(&mut self) {
+    /// Ends the slices whose time is over at `until`, before which everything has happened.
+    pub(super) fn cut_slices(&mut self, until: Time) {
         let Some(mut slicer) = self.slicer.take() else { return };
-        if slicer.end <= self.now {
+        while slicer.end <= until {
             self.measure_slice(&mut slicer);
-            slicer.end += slicer.slice;
-        }
-        // Nothing happened in those that a window has left out.
-        while slicer.end <= self.now {
-            for host in &mut slicer.hosts {
-                host.done.goodput_gbps.push(0.0);
-                host.done.queue_mean_bytes.push(0.0);
-            }
             slicer.end += slicer.slice;
         }
         self.slicer = Some(slicer);
@@ -92,8 +84,10 @@ impl Simulation {
             let completed = sender.traffic.message_bytes.saturating_mul(u64::from(sender.completed));
             bytes[receiver((flow.src, flow.dst), &sender.traffic)] += completed.min(flow.bytes);
         }
+        // The last window may have gone beyond it.
+        let now = slicer.end.max(self.now);
         for (host, bytes) in slicer.hosts.iter_mut().zip(bytes) {
-            let waited = host.output.map_or(0, |(switch, output)| self.switches[switch].waited(output, self.now));
+            let waited = host.output.map_or(0, |(switch, output)| self.switches[switch].waited(output, now));
             let (bytes_before, waited_before) = host.before;
             let rate = BitRate::from_transfer(bytes - bytes_before, slicer.slice);
             host.done.goodput_gbps.push(rate.as_gbps_f64());
