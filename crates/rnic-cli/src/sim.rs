@@ -2,9 +2,11 @@
 
 mod page;
 mod summary;
+mod threads;
 
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
@@ -27,7 +29,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let text = fs::read_to_string(&args.plan).map_err(|error| Failure::file(&args.plan, error))?;
     let plan = read_plan(&args.plan, &text, args)?;
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
-    let report = simulate(&plan, args.seed, args.pcap.as_deref())?;
+    let report = simulate(&plan, args.seed, args.threads, args.pcap.as_deref())?;
     let command = command(args);
     if let Some(folder) = &folder {
         write(folder, &plan, &text, &report, &command)?;
@@ -45,24 +47,24 @@ fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
     Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
 }
 
-/// Runs `plan` and shows how far it is.
+/// Runs `plan` on so many threads and shows how far it is.
 ///
 /// # Errors
-/// When the plan cannot be run or the capture not be written.
-pub fn simulate(plan: &Plan, seed: u64, pcap: Option<&Path>) -> Result<Report, Failure> {
-    let mut simulation = Simulation::new(plan, seed).map_err(Failure::input)?;
+/// When the plan cannot be run, threads are refused, or the capture cannot be written.
+pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, pcap: Option<&Path>) -> Result<Report, Failure> {
+    let mut simulation = Simulation::in_parts(plan, seed, threads.get()).map_err(Failure::input)?;
     if let Some(path) = pcap {
         simulation.capture_to(output::capture(path)?).map_err(|error| Failure::file(path, error))?;
     }
     let spinner = console::spinner("simulating");
     let start = Instant::now();
-    let mut report = simulation.run(&mut |progress: &Progress| {
+    let mut report = threads::run(&mut simulation, &mut |progress: &Progress| {
         spinner.set_message(format!(
             "simulating: {} done, {} of {} flows so far",
             progress.now, progress.flows_done, progress.flows_started
         ));
         ControlFlow::Continue(())
-    });
+    })?;
     report.wall_s = Some(start.elapsed().as_secs_f64());
     spinner.finish_and_clear();
     match (pcap, simulation.capture_failure()) {

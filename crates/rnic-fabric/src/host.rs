@@ -28,8 +28,9 @@ use rnic_wire::{Headers, Packet, Qpn};
 use crate::agenda::NEVER;
 use crate::check::Violations;
 use crate::entry::{Entry, Flags};
+use crate::network::Network;
 use crate::packets::Ends;
-use crate::port::{Network, Port, PortStats};
+use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
 pub(crate) use ahead::{Expected, STEPS};

@@ -44,6 +44,7 @@ pub mod fault;
 pub mod host;
 mod ideal;
 mod link;
+mod network;
 mod packets;
 pub mod plan;
 mod port;

@@ -55,12 +55,14 @@ impl Key {
 /// The receiving end of a link, as its sender knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkEnd {
-    /// Which ring.
+    /// Which ring of its part of the network.
     pub(crate) ring: u32,
-    /// Which node.
+    /// Which node there.
     pub(crate) node: u32,
     /// Which port of that node.
-    pub(crate) port: u32,
+    pub(crate) port: u16,
+    /// Which part of the network.
+    pub(crate) part: u16,
 }
 
 /// Everything that is on a link.
@@ -175,7 +177,7 @@ impl Links {
     pub(crate) fn push(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
         let index = end.ring as usize;
         let ring = &mut self.rings[index];
-        let key = Key::new(at, end.port as usize);
+        let key = Key::new(at, usize::from(end.port));
         debug_assert!(ring.is_empty() || ring.last().at <= key, "a link keeps its order");
         let was_empty = ring.is_empty();
         ring.push(Arrival { at: key, entry });
@@ -189,7 +191,7 @@ impl Links {
     pub(crate) fn insert(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
         let index = end.ring as usize;
         let ring = &mut self.rings[index];
-        ring.push(Arrival { at: Key::new(at, end.port as usize), entry });
+        ring.push(Arrival { at: Key::new(at, usize::from(end.port)), entry });
         ring.sink_last();
         let first = ring.slots[ring.place(ring.head)].at;
         self.heads[index / GROUP][index % GROUP] = first;
@@ -277,7 +279,7 @@ mod tests {
     use crate::agenda::NEVER;
     use crate::entry::Flags;
 
-    const END: LinkEnd = LinkEnd { ring: 1, node: 0, port: 3 };
+    const END: LinkEnd = LinkEnd { ring: 1, node: 0, port: 3, part: 0 };
 
     fn entry(id: u64) -> Entry {
         Entry::new(id, 0, 0, 0, 64, Flags::NONE)

@@ -125,14 +125,13 @@ pub(crate) struct Slab<L: Lines> {
     /// Payload, or the whole datagram when packets are encoded; beside `headers`, and empty when neither is carried.
     bytes: Vec<Vec<u8>>,
     with_bytes: bool,
-    most: usize,
 }
 
 impl<L: Lines> Slab<L> {
     /// A slab; `with_bytes` when packets have payload or travel encoded.
     pub(crate) fn new(with_bytes: bool) -> Self {
         let (headers, ends, free, bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { headers, ends, free, bytes, with_bytes, most: 0 }
+        Self { headers, ends, free, bytes, with_bytes }
     }
 
     /// Takes a packet in; its bytes are what the slot's last user left, until they are written.
@@ -155,7 +154,6 @@ impl<L: Lines> Slab<L> {
         if self.with_bytes {
             self.bytes.push(Vec::new());
         }
-        self.most = self.headers.len();
         index
     }
 
@@ -215,6 +213,16 @@ impl<L: Lines> Slab<L> {
         copy
     }
 
+    /// Takes the packet at `index` of `other` over, bytes and all.
+    pub(crate) fn adopt(&mut self, other: &mut Self, index: u32) -> u32 {
+        let place = self.insert(other.headers(index), other.ends(index));
+        if self.with_bytes {
+            core::mem::swap(&mut self.bytes[place as usize], &mut other.bytes[index as usize]);
+        }
+        other.remove(index);
+        place
+    }
+
     /// The packet at `index` is no more.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
@@ -225,11 +233,6 @@ impl<L: Lines> Slab<L> {
     /// Packets under way now.
     pub(crate) fn live(&self) -> usize {
         self.headers.len() - self.free.len()
-    }
-
-    /// Packets under way at once, at most, so far.
-    pub(crate) fn most(&self) -> usize {
-        self.most
     }
 }
 
@@ -261,6 +264,6 @@ mod tests {
         assert_eq!(packets.insert(&packet(2), ENDS), first);
         packets.remove(first);
         packets.remove(copy);
-        assert_eq!((packets.live(), packets.most()), (0, 2));
+        assert_eq!(packets.live(), 0);
     }
 }

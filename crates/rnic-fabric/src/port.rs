@@ -6,60 +6,11 @@
 
 use rnic_base::{BitRate, Duration, Time};
 
-use crate::agenda::{Agenda, NEVER};
+use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::fault::FaultChain;
-use crate::link::{LinkEnd, Links};
-use crate::packets::{FalconPackets, Packets};
-
-/// What nodes share: the links between them, the agenda, the headers of packets under way.
-#[derive(Debug)]
-pub(crate) struct Network {
-    pub(crate) links: Links,
-    pub(crate) agenda: Agenda,
-    pub(crate) packets: Packets,
-    pub(crate) falcon_packets: FalconPackets,
-}
-
-impl Network {
-    /// The packet of `entry` is no more.
-    #[inline(never)]
-    pub(crate) fn remove(&mut self, entry: &Entry) {
-        if entry.has(Flags::FALCON) {
-            self.falcon_packets.remove(entry.packet);
-        } else {
-            self.packets.remove(entry.packet);
-        }
-    }
-
-    /// A second packet like that of `entry`: where it lies.
-    fn duplicate(&mut self, entry: &Entry) -> u32 {
-        if entry.has(Flags::FALCON) {
-            self.falcon_packets.duplicate(entry.packet)
-        } else {
-            self.packets.duplicate(entry.packet)
-        }
-    }
-
-    /// The bytes that travel with the packet of `entry`.
-    fn bytes_mut(&mut self, entry: &Entry) -> &mut [u8] {
-        if entry.has(Flags::FALCON) {
-            self.falcon_packets.bytes_mut(entry.packet)
-        } else {
-            self.packets.bytes_mut(entry.packet)
-        }
-    }
-
-    /// Packets under way now.
-    pub(crate) fn live(&self) -> usize {
-        self.packets.live() + self.falcon_packets.live()
-    }
-
-    /// Packets under way at once, at most, so far; a run has packets of one kind.
-    pub(crate) fn most(&self) -> usize {
-        self.packets.most() + self.falcon_packets.most()
-    }
-}
+use crate::link::LinkEnd;
+use crate::network::Network;
 
 /// What a port has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -157,7 +108,7 @@ impl Port {
             return self.send_carefully(now, entry, network);
         }
         self.free_at = now + Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
-        network.links.push(self.end, self.free_at + self.delay, entry, &mut network.agenda);
+        network.carry(self.end, self.free_at + self.delay, entry);
     }
 
     /// The same for odd rates, and for links on which things go wrong.
@@ -169,7 +120,7 @@ impl Port {
         self.free_at = now + gap;
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rest.faults else {
-            return network.links.push(self.end, arrival, entry, &mut network.agenda);
+            return network.carry(self.end, arrival, entry);
         };
         let fate = faults.judge(now, arrival, &entry);
         if fate.lost {
@@ -189,7 +140,7 @@ impl Port {
                 packet.set(Flags::CORRUPT);
                 faults.flip_bits(network.bytes_mut(&packet));
             }
-            network.links.insert(self.end, arrival, packet, &mut network.agenda);
+            network.carry_by_time(self.end, arrival, packet);
         }
     }
 
@@ -202,7 +153,7 @@ impl Port {
         if self.open_at != NEVER {
             self.open_at = self.free_at;
         }
-        network.links.insert(self.end, self.free_at + self.delay, frame, &mut network.agenda);
+        network.carry_by_time(self.end, self.free_at + self.delay, frame);
     }
 
     /// The neighbour wants silence.

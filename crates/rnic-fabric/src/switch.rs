@@ -17,7 +17,8 @@ use rnic_base::{RandomStream, Time, TraceHash};
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::link::{GROUP, Key, least};
-use crate::port::{Network, Port};
+use crate::network::Network;
+use crate::port::Port;
 use crate::route::Route;
 use crate::topology::Node;
 

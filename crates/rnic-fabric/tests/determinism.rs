@@ -59,7 +59,7 @@ fn the_order_of_nodes_does_not_matter() {
     for (name, text, overrides) in cases() {
         for transport in TRANSPORTS {
             let with = [&overrides[..], &[("transport", transport)]].concat();
-            assert_eq!(run(text, &with, 7).trace_hash, hash_backwards(text, &with, 7), "{name}, {transport}");
+            assert_the_same_otherwise(&run(text, &with, 7), text, &with, 7, &format!("{name}, {transport}"));
         }
     }
 }
@@ -99,6 +99,29 @@ fn what_is_looked_at_ahead_changes_nothing() {
         (STAR, vec![falcon, shared, ("workload", incast)]),
     ];
     for (text, overrides) in cases {
-        assert_eq!(run(text, &overrides, 7).trace_hash, hash_backwards(text, &overrides, 7), "{overrides:?}");
+        assert_the_same_otherwise(&run(text, &overrides, 7), text, &overrides, 7, &format!("{overrides:?}"));
     }
+}
+
+/// Packets of several parts stand in a capture in order of time, those of one instant in order of hosts.
+#[test]
+fn a_capture_is_the_same_in_parts() {
+    let plan = plan(TREE, &[FAULTS, ("payload", "checked"), ("workload.duration", "100us")]);
+    let captured = |parts| {
+        let mut simulation = rnic_fabric::Simulation::in_parts(&plan, 7, parts).expect("a sound plan");
+        simulation.set_crew(Box::new(Threads));
+        let file = Shared::default();
+        simulation.capture_to(file.clone()).expect("memory takes it");
+        (finish(simulation).trace_hash, file.bytes())
+    };
+    let (whole, parts) = (captured(1), captured(4));
+    assert!(whole.1.len() > 10_000 && whole == parts, "{} and {} bytes", whole.1.len(), parts.1.len());
+}
+
+/// More parts than hosts are as many as hosts.
+#[test]
+fn a_network_has_no_more_parts_than_hosts() {
+    let parts =
+        |text, parts| rnic_fabric::Simulation::in_parts(&plan(text, &[]), 1, parts).expect("sound").part_count();
+    assert_eq!((parts(WIRE, 64), parts(TREE, 64), parts(TREE, 3), parts(TREE, 0)), (2, 16, 3, 1));
 }

@@ -1,8 +1,9 @@
 //! Hosts that use a drive of another host over Falcon (F-2, F-R26).
 
+mod common;
+
 use core::ops::ControlFlow;
 
-use rnic_fabric::simulation::NodeOrder;
 use rnic_fabric::{Plan, Report, Simulation};
 
 /// Two clients and a drive of 26 and 12 Gbit/s; `work` is what they do, `rest` more of the plan.
@@ -39,17 +40,12 @@ fn plan(work: &str, rest: &str) -> String {
     )
 }
 
-fn run_in(order: NodeOrder, text: &str) -> Report {
-    let plan = Plan::from_toml(text).expect("a sound plan");
-    let mut simulation = Simulation::new(&plan, 1).expect("a sound plan");
-    simulation.set_node_order(order);
-    let report = simulation.run(&mut |_| ControlFlow::Continue(()));
-    assert_eq!((report.violations.as_slice(), report.flows_unfinished), (&[][..], 0));
-    report
+fn run(text: &str) -> Report {
+    common::run(text, &[], 1)
 }
 
 fn goodput(work: &str, rest: &str) -> f64 {
-    run_in(NodeOrder::Forward, &plan(work, rest)).steady_goodput_gbps.expect("it ends by the clock")
+    run(&plan(work, rest)).steady_goodput_gbps.expect("it ends by the clock")
 }
 
 const WARM: &str = "[run]\nwarmup = \"1ms\"";
@@ -72,7 +68,7 @@ fn f2_a_drive_is_as_fast_over_the_network_as_in_its_own_host() {
 fn commands_that_are_done_are_the_flows_of_the_report() {
     let work = "op = \"read\"\nmessage = \"16KiB\"\ndepth = 8\nclients = 2";
     for (rest, clients) in [("", 2), ("local = true", 1)] {
-        let report = run_in(NodeOrder::Forward, &plan(work, rest));
+        let report = run(&plan(work, rest));
         let done = report.messages;
         assert!(done > 100 && report.flows == done && report.bytes == done << 14, "{rest}: {report:?}");
         let moved = (done << 14) as f64 * 8.0 / report.elapsed_us / 1e3;
@@ -97,7 +93,7 @@ fn f2_nothing_is_lost_on_a_bad_network() {
         [[fault]]\nkind = \"reorder\"\nprobability = \"1%\"\ndelay = \"5us\"\n";
     for op in ["read", "write"] {
         let work = format!("op = \"{op}\"\nmessage = \"16KiB\"\ndepth = 32\nclients = 2");
-        let report = run_in(NodeOrder::Forward, &plan(&work, faults));
+        let report = run(&plan(&work, faults));
         assert!(report.messages > 500 && report.packets_retransmitted > 50, "{op}: {} commands", report.messages);
         assert!(report.drops.fault > 50, "{op}: {:?}", report.drops);
     }
@@ -106,14 +102,13 @@ fn f2_nothing_is_lost_on_a_bad_network() {
 #[test]
 fn the_order_of_nodes_makes_no_difference() {
     let text = plan("op = \"write\"\nmessage = \"16KiB\"\ndepth = 32\nclients = 3", "");
-    let [one, other] = [NodeOrder::Forward, NodeOrder::Backward].map(|order| run_in(order, &text));
-    assert_eq!((one.trace_hash, one.messages), (other.trace_hash, other.messages));
+    common::assert_the_same_otherwise(&run(&text), &text, &[], 1, "nvme");
 }
 
 #[test]
 fn a_command_alone_takes_what_drive_and_network_take() {
-    let remote = run_in(NodeOrder::Forward, &plan("op = \"read\"\nmessage = \"4KiB\"", ""));
-    let local = run_in(NodeOrder::Forward, &plan("op = \"read\"\nmessage = \"4KiB\"", "local = true"));
+    let remote = run(&plan("op = \"read\"\nmessage = \"4KiB\"", ""));
+    let local = run(&plan("op = \"read\"\nmessage = \"4KiB\"", "local = true"));
     let [remote, local] = [remote, local].map(|report| report.latency_us.expect("latencies are recorded"));
     // 4096 bytes at 26 Gbit/s are 1.26 us.
     assert!((61.2..61.4).contains(&local.p50), "{}", local.p50);

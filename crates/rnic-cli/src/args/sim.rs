@@ -1,5 +1,6 @@
 //! `rnic sim`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -22,6 +23,10 @@ pub struct SimArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
+    /// Threads that share the work of a large network; the run is the same with any number
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    pub threads: NonZeroUsize,
+
     /// Write report.json, flows.parquet and report.html there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -39,6 +44,7 @@ const EXAMPLES: &str = r#"Examples:
   rnic sim plans/irn-default.toml
   rnic sim plans/irn-default.toml --set switch.pfc.enabled=true
   rnic sim plans/irn-default.toml --set 'transport={name="roce-gbn", rto="auto"}'
+  rnic sim plans/k8-permutation.toml --threads 4
   rnic sim plans/incast.toml --seed 7 --out out/incast --json | jq .trace_hash
 
 A failed check (a message lost or done twice, wrong bytes, a deadlock) ends with exit code 1 and the command that

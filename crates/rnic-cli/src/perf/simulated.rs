@@ -1,5 +1,7 @@
 //! The same operations on the fabric: two hosts and a link.
 
+use std::num::NonZeroUsize;
+
 use rnic_base::Duration;
 use rnic_fabric::{Plan, Report};
 
@@ -17,7 +19,7 @@ use crate::sim;
 /// When it cannot be simulated, or a promise was broken.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
-    let report = sim::simulate(&plan(args, checked)?, args.seed, args.pcap.as_deref())?;
+    let report = sim::simulate(&plan(args, checked)?, args.seed, NonZeroUsize::MIN, args.pcap.as_deref())?;
     let outcome = Outcome::of_simulation(args, &report, checked, machine);
     report.check().map_err(|failure| Failure::Check(format!("check failed: {}", failure.violations.join("; "))))?;
     Ok(outcome)

@@ -12,7 +12,7 @@ use rnic_wire::Qpn;
 
 use super::Host;
 use crate::entry::Flags;
-use crate::port::Network;
+use crate::network::Network;
 
 /// Turns of other hosts before its own in which a host is looked at.
 pub(crate) const STEPS: u32 = 9;

@@ -10,7 +10,7 @@ use rnic_base::Time;
 use super::Host;
 use crate::agenda::NEVER;
 use crate::entry::Entry;
-use crate::port::Network;
+use crate::network::Network;
 
 /// What a kind of host does when something happens.
 pub(super) trait Steps {

@@ -98,20 +98,20 @@ impl Simulation {
         let (src_qpn, dst_qpn) = self.connect(spec.start, (spec.src, sending), (spec.dst, receiving));
 
         let memory = traffic.slot_bytes(spec.bytes).max(8) * u64::from(depth);
-        let buffers = [spec.src, spec.dst].map(|host| self.hosts[host as usize].make_buffers(memory));
+        let buffers = [spec.src, spec.dst].map(|host| self.parts.host_mut(host).make_buffers(memory));
         let remote = RemoteMemory { addr: buffers[1].addr, rkey: buffers[1].key.0 };
         let mut sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
         spec.arrivals.iter().for_each(|arrivals| sender.set_arrivals(arrivals.clone()));
-        self.hosts[spec.dst as usize].prepare_target(&sender, &buffers[1]);
+        self.parts.host_mut(spec.dst).prepare_target(&sender, &buffers[1]);
         let receiver = consumes.then(|| {
             let receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
-            let Host { sessions, engine, .. } = &mut self.hosts[spec.dst as usize];
+            let Host { sessions, engine, .. } = self.parts.host_mut(spec.dst);
             sessions.add_receiver(receiver, engine)
         });
-        let host = &mut self.hosts[spec.src as usize];
+        let host = self.parts.host_mut(spec.src);
         let sender = host.sessions.add_sender(sender);
         host.start_at(spec.start, sender);
-        self.network.agenda.lower(spec.src, spec.start);
+        self.parts.lower(spec.src, spec.start);
 
         let live = Live {
             flow,
@@ -136,7 +136,7 @@ impl Simulation {
         for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
             let other = 1 - side;
             let peer = PeerId([a.0, b.0][other]);
-            let Host { engine, pd, cq, .. } = &mut self.hosts[host as usize];
+            let Host { engine, pd, cq, .. } = self.parts.host_mut(host);
             let attributes = QpAttributes {
                 pd: *pd,
                 send_cq: *cq,
@@ -172,6 +172,7 @@ impl Simulation {
 
     /// Heeds what nodes have told, in order of time, and ends flows that are done at both sides.
     pub(super) fn close_flows(&mut self) {
+        self.parts.take_news(&mut self.news);
         if self.news.is_empty() {
             return;
         }
@@ -200,7 +201,7 @@ impl Simulation {
         let Flow { src, dst, live, .. } = self.flows[flow as usize];
         let live = self.live.remove(live);
         let ends = [(src, live.src_qpn, live.buffers[0]), (dst, live.dst_qpn, live.buffers[1])];
-        let sender = self.hosts[src as usize].sessions.remove_sender(at, live.sender, &mut self.violations);
+        let sender = self.parts.host_mut(src).sessions.remove_sender(at, live.sender, &mut self.violations);
         if sender.traffic.until.is_some() {
             // The clock has ended it.
             self.flows[flow as usize].bytes = sender.traffic.message_bytes * u64::from(sender.completed);
@@ -208,13 +209,13 @@ impl Simulation {
         if let Some(slicer) = &mut self.slicer {
             slicer.ended((src, dst), &sender.traffic, self.flows[flow as usize].bytes);
         }
-        self.hosts[dst as usize].check_target(at, &sender, &live.buffers[1], &mut self.violations);
+        self.parts.host_mut(dst).check_target(at, &sender, &live.buffers[1], &mut self.violations);
         if let Some(receiver) = live.receiver {
-            self.hosts[dst as usize].sessions.remove_receiver(at, receiver, &mut self.violations);
+            self.parts.host_mut(dst).sessions.remove_receiver(at, receiver, &mut self.violations);
         }
         for (host, qpn, buffers) in ends {
             self.numbers[host as usize].give_back(qpn);
-            let host = &mut self.hosts[host as usize];
+            let host = self.parts.host_mut(host);
             host.engine.destroy_qp(qpn).expect("it was there until now");
             host.forget(qpn);
             if !host.release_buffers(buffers) {

@@ -32,7 +32,7 @@ impl Simulation {
             report.records = self.commands(nvme);
         }
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
-        report.packets_under_way_max = self.network.most() as u64;
+        report.packets_under_way_max = self.most_under_way as u64;
         self.count_hosts(&mut report);
         report.slices = self.slices();
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
@@ -43,7 +43,7 @@ impl Simulation {
         self.sum_up_requests(&mut report);
         report.summarise(Time::ZERO + self.plan.run.warmup, u64::from(self.plan.mtu));
         let mut violations = self.violations.take();
-        violations.extend(self.hosts.iter_mut().flat_map(|host| host.violations.take()));
+        violations.extend(self.parts.hosts_mut().flat_map(|host| host.violations.take()));
         violations.sort_by_key(|violation| violation.at);
         report.violations = violations.iter().map(ToString::to_string).collect();
         report
@@ -52,8 +52,8 @@ impl Simulation {
     /// The traces of all nodes, in order.
     pub fn trace_hash(&self) -> String {
         let mut hash = rnic_base::TraceHash::new();
-        let hosts = self.hosts.iter().map(|host| host.trace);
-        let switches = self.switches.iter().map(|switch| switch.trace);
+        let hosts = self.parts.hosts().map(|host| host.trace);
+        let switches = self.parts.switches().map(|switch| switch.trace);
         hosts.chain(switches).for_each(|node| hash.word(node.value()));
         hash.to_string()
     }
@@ -87,7 +87,7 @@ impl Simulation {
             };
             done.map(record).collect::<Vec<_>>()
         };
-        let mut records: Vec<_> = self.hosts.iter().zip(0..).flat_map(of_host).collect();
+        let mut records: Vec<_> = self.parts.hosts().zip(0..).flat_map(of_host).collect();
         records.sort_by_key(|command| (command.start, command.src));
         records.iter_mut().zip(0..).for_each(|(command, id)| command.id = id);
         records
@@ -115,7 +115,7 @@ impl Simulation {
     fn count_hosts(&mut self, report: &mut Report) {
         let (mut latencies, mut recoveries, mut steady_bytes) = (Vec::new(), Recoveries::default(), 0);
         let mut falcon = FalconCounts::default();
-        for host in &mut self.hosts {
+        for host in self.parts.hosts_mut() {
             let engine = host.engine.stats();
             report.packets_sent += engine.packets_sent;
             report.packets_retransmitted += engine.packets_retransmitted;
@@ -150,7 +150,7 @@ impl Simulation {
         let shape = self.plan.transport.protocol.falcon();
         report.falcon = shape.map(|shape| falcon.figures(shape.flows));
         report.latency_us = Spread::of(&mut latencies);
-        report.queue_pairs = QueuePairs::of(self.hosts.iter().map(|host| {
+        report.queue_pairs = QueuePairs::of(self.parts.hosts().map(|host| {
             let pace = |pace: Pace| BitRate::from_transfer(pace.get().0, pace.get().1).as_gbps_f64();
             host.sessions.paces().map(pace).collect()
         }));
@@ -161,7 +161,7 @@ impl Simulation {
 
     fn count_switches(&self, report: &mut Report) {
         let (mut byte_time, mut outputs) = (0u128, 0u64);
-        for switch in &self.switches {
+        for switch in self.parts.switches() {
             report.drops.buffer += switch.stats.dropped;
             report.drops.acks += switch.stats.dropped_acks;
             report.events += switch.stats.events;
@@ -198,20 +198,20 @@ impl Simulation {
                 leaks.push(format!("{count} {what}"));
             }
         };
-        leak("packets that nobody has", self.network.live() as u64);
-        leak("packets on links", self.network.links.len() as u64);
-        for switch in &self.switches {
+        leak("packets that nobody has", self.parts.live() as u64);
+        leak("packets on links", self.parts.on_links() as u64);
+        for switch in self.parts.switches() {
             leak("bytes in a switch that come from nowhere or never leave", switch.unaccounted_bytes());
             leak("bytes waiting in a switch", switch.bytes_waiting());
             leak("ports still paused by a switch", switch.stopped_neighbours() as u64);
         }
-        let drives = || self.hosts.iter().filter_map(|host| host.nvme.as_deref());
+        let drives = || self.parts.hosts().filter_map(|host| host.nvme.as_deref());
         leak("commands that are not done", drives().map(NvmeSide::under_way).sum());
         leak("packets of NVMe that made no sense", drives().map(NvmeSide::peer_errors).sum());
         if self.live.len() == 0 {
-            leak("flow ends", self.hosts.iter().map(|host| host.sessions.open_count() as u64).sum());
+            leak("flow ends", self.parts.hosts().map(|host| host.sessions.open_count() as u64).sum());
             let by_flows = |host: &Host| host.memory_of_flows();
-            leak("bytes of memory", self.hosts.iter().map(by_flows).sum());
+            leak("bytes of memory", self.parts.hosts().map(by_flows).sum());
         }
         if !leaks.is_empty() {
             self.violations.add(self.now, format!("left behind: {}", leaks.join(", ")));

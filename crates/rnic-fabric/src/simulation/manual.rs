@@ -54,10 +54,10 @@ impl Simulation {
     /// As [`Engine::post_send`].
     pub fn post_send(&mut self, host: u32, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let marked = SendRequest { wr_id: request.wr_id | MANUAL_WORK, ..*request };
-        let node = &mut self.hosts[host as usize];
+        let node = self.parts.host_mut(host);
         node.engine.post_send(qpn, &marked)?;
         let wake = node.poke(self.now);
-        self.network.agenda.lower(host, wake);
+        self.parts.lower(host, wake);
         Ok(())
     }
 
@@ -67,19 +67,19 @@ impl Simulation {
     /// As [`Engine::post_recv`].
     pub fn post_recv(&mut self, host: u32, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let marked = RecvRequest { wr_id: request.wr_id | MANUAL_WORK, ..*request };
-        self.hosts[host as usize].engine.post_recv(qpn, &marked)
+        self.parts.host_mut(host).engine.post_recv(qpn, &marked)
     }
 
     /// The next completion of work posted by hand at `host`, and when it came.
     pub fn poll(&mut self, host: u32) -> Option<(Time, Completion)> {
-        let (at, completion) = self.hosts[host as usize].inbox.pop_front()?;
+        let (at, completion) = self.parts.host_mut(host).inbox.pop_front()?;
         Some((at, Completion { wr_id: completion.wr_id & !MANUAL_WORK, ..completion }))
     }
 
     /// Lets time pass until `until`, or, if that is earlier, until completions wait somewhere. Answers whether any do.
     pub fn advance(&mut self, until: Time) -> bool {
         loop {
-            if self.hosts.iter().any(Host::has_mail) {
+            if self.parts.hosts().any(Host::has_mail) {
                 return true;
             }
             let next = self.next_event();
@@ -98,29 +98,29 @@ impl Simulation {
 
     /// The engine of `host`, to ask it things.
     pub fn engine(&self, host: u32) -> &Engine {
-        &self.hosts[host as usize].engine
+        &self.parts.host(host).engine
     }
 
     /// Lets `act` work on the engine of `host` now: for queue pairs, completion queues and keys that are not as
     /// [`Simulation::connect_by_hand`] makes them. Completion queues that are made so are polled so too;
     /// [`Simulation::advance`] does not look at them.
     pub fn with_engine<T>(&mut self, host: u32, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
-        let node = &mut self.hosts[host as usize];
+        let node = self.parts.host_mut(host);
         let answer = act(&mut node.engine, self.now);
         let wake = node.poke(self.now);
-        self.network.agenda.lower(host, wake);
+        self.parts.lower(host, wake);
         answer
     }
 
     /// The protection domain of the memory of `host`.
     pub fn protection_domain(&self, host: u32) -> PdId {
-        self.hosts[host as usize].pd
+        self.parts.host(host).pd
     }
 
     /// From now on no rule of the plan does anything to any packet. What is under way stays as it is.
     pub fn end_faults(&mut self) {
-        self.hosts.iter_mut().for_each(|host| host.port.end_faults());
-        self.switches.iter_mut().for_each(crate::switch::Switch::end_faults);
+        self.parts.hosts_mut().for_each(|host| host.port.end_faults());
+        self.parts.switches_mut().for_each(crate::switch::Switch::end_faults);
     }
 
     /// Allocates and registers memory at `host`: where it is, and the address and key for work requests.
@@ -128,7 +128,7 @@ impl Simulation {
     /// # Panics
     /// When the plan's payload is not checked: then there is no memory.
     pub fn allocate(&mut self, host: u32, len: u64) -> (Block, u64, u32) {
-        let host = &mut self.hosts[host as usize];
+        let host = self.parts.host_mut(host);
         let memory = host.memory.as_mut().expect("a plan with checked payload");
         let used = memory.used();
         let block = memory.allocate(len);
@@ -142,7 +142,7 @@ impl Simulation {
     /// # Panics
     /// When the plan's payload is not checked.
     pub fn memory(&mut self, host: u32) -> &mut Memory {
-        self.hosts[host as usize].memory.as_mut().expect("a plan with checked payload")
+        self.parts.host_mut(host).memory.as_mut().expect("a plan with checked payload")
     }
 
     /// Writes every packet that a host sends to `output`, as a capture. Costs an encoding per packet.
@@ -151,7 +151,7 @@ impl Simulation {
     /// When the beginning cannot be written.
     pub fn capture_to(&mut self, output: impl Write + Send + 'static) -> Result<(), CaptureError> {
         self.capture = Some(Box::new(Capture { inner: pcap::Capture::new(output)?, failed: None }));
-        for host in &mut self.hosts {
+        for host in self.parts.hosts_mut() {
             host.start_capture();
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Simulation {
     /// Writes what was sent in this window, in order of time.
     pub(super) fn write_capture(&mut self) {
         let Some(capture) = &mut self.capture else { return };
-        let mut sent: Vec<_> = self.hosts.iter_mut().flat_map(Host::take_captured).collect();
+        let mut sent: Vec<_> = self.parts.hosts_mut().flat_map(Host::take_captured).collect();
         sent.sort_by_key(|packet| packet.at);
         for packet in sent {
             capture.write(&packet);

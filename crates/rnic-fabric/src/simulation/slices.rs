@@ -80,14 +80,14 @@ impl Simulation {
         let mut bytes: Vec<u64> = slicer.hosts.iter().map(|host| host.ended_bytes).collect();
         for live in self.live.iter() {
             let flow = &self.flows[live.flow as usize];
-            let sender = self.hosts[flow.src as usize].sessions.sender(live.sender);
+            let sender = self.parts.host(flow.src).sessions.sender(live.sender);
             let completed = sender.traffic.message_bytes.saturating_mul(u64::from(sender.completed));
             bytes[receiver((flow.src, flow.dst), &sender.traffic)] += completed.min(flow.bytes);
         }
         // The last window may have gone beyond it.
         let now = slicer.end.max(self.now);
         for (host, bytes) in slicer.hosts.iter_mut().zip(bytes) {
-            let waited = host.output.map_or(0, |(switch, output)| self.switches[switch].waited(output, now));
+            let waited = host.output.map_or(0, |(switch, output)| self.parts.switch(switch).waited(output, now));
             let (bytes_before, waited_before) = host.before;
             let rate = BitRate::from_transfer(bytes - bytes_before, slicer.slice);
             host.done.goodput_gbps.push(rate.as_gbps_f64());

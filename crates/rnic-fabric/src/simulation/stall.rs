@@ -30,14 +30,14 @@ impl Simulation {
     /// Whether no packet was of use since the last look although there were flows all the time; then the violation is
     /// noted.
     pub(super) fn has_stalled(&mut self) -> bool {
-        let useful: u64 = self.hosts.iter().map(|host| host.stats.useful).sum();
+        let useful: u64 = self.parts.hosts().map(|host| host.stats.useful).sum();
         let since = self.watch.next - self.watch.patience;
         let nothing_happened = useful == self.watch.useful_before;
         self.watch.useful_before = useful;
         self.watch.next = self.now + self.watch.patience;
         let waiting = self.live.iter().any(|live| {
             let Flow { start, src, .. } = self.flows[live.flow as usize];
-            start <= since && self.hosts[src as usize].sessions.sender(live.sender).waits_since(since)
+            start <= since && self.parts.host(src).sessions.sender(live.sender).waits_since(since)
         });
         if !(nothing_happened && waiting) {
             return false;
@@ -53,7 +53,7 @@ impl Simulation {
         for live in self.live.iter().take(STUCK_SHOWN) {
             let flow = &self.flows[live.flow as usize];
             let _ = write!(text, "; flow {} from host {} to {}, {} bytes", live.flow, flow.src, flow.dst, flow.bytes);
-            let (src, dst) = (&self.hosts[flow.src as usize], &self.hosts[flow.dst as usize]);
+            let (src, dst) = (self.parts.host(flow.src), self.parts.host(flow.dst));
             let sender = src.sessions.sender(live.sender);
             let _ = write!(text, ": {} of {} messages done", sender.completed, sender.messages);
             if let Some(info) = src.engine.query_qp(live.src_qpn) {
@@ -71,8 +71,8 @@ impl Simulation {
                 text.push_str(", the other host is paused");
             }
         }
-        let paused: usize = self.switches.iter().map(crate::switch::Switch::paused_ports).sum();
-        let waiting: u64 = self.switches.iter().map(crate::switch::Switch::bytes_waiting).sum();
+        let paused: usize = self.parts.switches().map(crate::switch::Switch::paused_ports).sum();
+        let waiting: u64 = self.parts.switches().map(crate::switch::Switch::bytes_waiting).sum();
         let _ = write!(text, "; switches hold {waiting} bytes, {paused} of their ports are paused");
         text
     }

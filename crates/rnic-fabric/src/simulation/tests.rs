@@ -64,7 +64,7 @@ fn a_wrong_byte_is_found() {
     // The first message is 8 us long and half there: what has arrived changes.
     let mut simulation = under_way(&[], Time::from_us(6));
     let block = target(&simulation);
-    let memory = simulation.hosts[0].memory.as_mut().expect("bytes matter");
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
     memory.bytes_mut(block.local + 7, 1)[0] ^= 0x10;
     let found = complaint(simulation);
     assert!(found.contains("message 0 is wrong from byte 7"), "{found}");
@@ -74,7 +74,7 @@ fn a_wrong_byte_is_found() {
 fn a_byte_beside_the_memory_is_found() {
     let mut simulation = under_way(&[], EARLY);
     let block = target(&simulation);
-    let memory = simulation.hosts[0].memory.as_mut().expect("bytes matter");
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
     memory.bytes_mut(block.local + block.len, 1)[0] ^= 1;
     let found = complaint(simulation);
     assert!(found.contains("bytes beside the memory"), "{found}");
@@ -96,7 +96,7 @@ fn a_second_completion_is_found() {
         source: Qpn::new(0),
     };
     let now = simulation.now;
-    let crate::host::Host { sessions, engine, memory, violations, .. } = &mut simulation.hosts[1];
+    let crate::host::Host { sessions, engine, memory, violations, .. } = simulation.parts.host_mut(1);
     sessions.complete(now, &completion, engine, memory.as_mut(), violations);
     let found = complaint(simulation);
     assert!(found.contains("completion 0 of queue 0 came twice"), "{found}");
@@ -107,7 +107,12 @@ fn a_packet_that_nobody_has_is_found() {
     let mut simulation = under_way(&[], EARLY);
     let flags = PacketFlags::default();
     let packet = Packet { dest_qpn: Qpn::new(5), psn: Psn::new(1), flags, payload_len: 0, headers: Headers::Cnp };
-    simulation.network.packets.insert(&packet, Ends { src: 0, source_port: 0xc000, format: Format::Irn });
+    simulation
+        .parts
+        .part_mut(0)
+        .network
+        .packets
+        .insert(&packet, Ends { src: 0, source_port: 0xc000, format: Format::Irn });
     let found = complaint(simulation);
     assert!(found.contains("1 packets that nobody has"), "{found}");
 }
@@ -115,7 +120,7 @@ fn a_packet_that_nobody_has_is_found() {
 #[test]
 fn bytes_that_a_switch_miscounts_are_found() {
     let mut simulation = under_way(&[], EARLY);
-    simulation.switches[0].miscount(1, 64);
+    simulation.parts.part_mut(0).switches[0].miscount(1, 64);
     let found = complaint(simulation);
     assert!(found.contains("64 bytes in a switch that come from nowhere"), "{found}");
 }
@@ -123,16 +128,16 @@ fn bytes_that_a_switch_miscounts_are_found() {
 #[test]
 fn memory_that_nobody_gives_back_is_found() {
     let mut simulation = under_way(&[], EARLY);
-    simulation.hosts[0].memory.as_mut().expect("bytes matter").allocate(100);
+    simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter").allocate(100);
     let found = complaint(simulation);
     assert!(found.contains("228 bytes of memory"), "with its guards: {found}");
 }
 
 /// A pause of `host` that never ends.
-fn silenced(host: usize, transport: &str) -> String {
+fn silenced(host: u32, transport: &str) -> String {
     let mut simulation = under_way(&[("transport", transport)], EARLY);
     let now = simulation.now;
-    simulation.hosts[host].port.pause(now);
+    simulation.parts.host_mut(host).port.pause(now);
     complaint(simulation)
 }
 

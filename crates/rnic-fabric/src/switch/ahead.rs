@@ -4,7 +4,7 @@
 use rnic_base::{near_at, near_whole};
 
 use super::Switch;
-use crate::port::Network;
+use crate::network::Network;
 
 /// Turns of other nodes before its own in which a switch is looked at.
 pub(crate) const STEPS: u32 = 3;

@@ -6,6 +6,8 @@ use core::ops::ControlFlow;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use rnic_fabric::simulation::{Crew, Part};
 use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
 
 /// Three transports, with what makes them work on a small lossy network: timeouts short enough for tests.
@@ -47,10 +49,15 @@ pub const TREE: &str = r#"
     workload = { kind = "poisson", load = "60%", sizes = "irn-heavy-tail", duration = "1ms" }
 "#;
 
-/// A simulation of a plan with some keys replaced.
-pub fn simulation(text: &str, overrides: &[(&str, &str)], seed: u64) -> Simulation {
+/// A plan with some keys replaced.
+pub fn plan(text: &str, overrides: &[(&str, &str)]) -> Plan {
     let plan = Plan::from_toml_with(text, overrides, &mut |name| Err(format!("no file {name}")));
-    Simulation::new(&plan.unwrap_or_else(|error| panic!("{error}")), seed).expect("a sound plan")
+    plan.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A simulation of it.
+pub fn simulation(text: &str, overrides: &[(&str, &str)], seed: u64) -> Simulation {
+    Simulation::new(&plan(text, overrides), seed).expect("a sound plan")
 }
 
 /// Runs it to the end.
@@ -66,11 +73,26 @@ pub fn run(text: &str, overrides: &[(&str, &str)], seed: u64) -> Report {
     report
 }
 
-/// The trace hash of a run in which the nodes of each window are taken backwards.
-pub fn hash_backwards(text: &str, overrides: &[(&str, &str)], seed: u64) -> String {
-    let mut simulation = simulation(text, overrides, seed);
-    simulation.set_node_order(NodeOrder::Backward);
-    finish(simulation).trace_hash
+/// Nothing in `report` depends on the order in which the nodes of a window are taken, on parts, or on threads.
+pub fn assert_the_same_otherwise(report: &Report, text: &str, overrides: &[(&str, &str)], seed: u64, what: &str) {
+    let mut backwards = simulation(text, overrides, seed);
+    backwards.set_node_order(NodeOrder::Backward);
+    assert_eq!(report.to_json(), finish(backwards).to_json(), "backwards: {what}");
+    let plan = plan(text, overrides);
+    for parts in [2, 3] {
+        let mut in_parts = Simulation::in_parts(&plan, seed, parts).expect("a sound plan");
+        in_parts.set_crew(Box::new(Threads));
+        assert_eq!(report.to_json(), finish(in_parts).to_json(), "in {parts} parts: {what}");
+    }
+}
+
+/// A thread for each part, more or less.
+pub struct Threads;
+
+impl Crew for Threads {
+    fn run(&mut self, parts: &mut [Part]) {
+        parts.par_iter_mut().with_max_len(1).for_each(Part::run);
+    }
 }
 
 /// A host that reads from or writes to the drive of another, in commands of 16 KiB, over a wire that loses packets.

@@ -9,7 +9,7 @@ use super::super::turn::Steps;
 use super::{Arrived, Leaving, Nic};
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
-use crate::port::Network;
+use crate::network::Network;
 
 /// A host of the RoCE family with a modelled NIC; what is its own is that the pipeline takes packets in.
 pub(in crate::host) struct WithNic;

@@ -26,7 +26,7 @@ use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::host::Host;
 use crate::host::turn::Steps;
-use crate::port::Network;
+use crate::network::Network;
 
 /// Packets that wait for the state of their connections.
 #[derive(Debug, Default)]

@@ -1,0 +1,39 @@
+//! Threads for the parts of a simulated network.
+//!
+//! Rayon's: its workers look around for a while before they sleep, and from window to window there is little time.
+
+use std::ops::ControlFlow;
+
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use rnic_fabric::simulation::{Crew, Part};
+use rnic_fabric::{Progress, Report, Simulation};
+
+use crate::failure::Failure;
+
+/// The threads of the pool in which it is asked.
+struct Pool;
+
+impl Crew for Pool {
+    fn run(&mut self, parts: &mut [Part]) {
+        parts.par_iter_mut().with_max_len(1).for_each(Part::run);
+    }
+}
+
+/// Runs `simulation` to the end, with a thread for each of its parts.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn run(
+    simulation: &mut Simulation,
+    progress: &mut (dyn FnMut(&Progress) -> ControlFlow<()> + Send),
+) -> Result<Report, Failure> {
+    let threads = simulation.part_count();
+    if threads == 1 {
+        return Ok(simulation.run(progress));
+    }
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|index| format!("rnic-sim-{index}")).build();
+    let pool = pool.map_err(|error| Failure::input(format!("--threads {threads}: {error}; ask for fewer")))?;
+    simulation.set_crew(Box::new(Pool));
+    Ok(pool.install(|| simulation.run(progress)))
+}

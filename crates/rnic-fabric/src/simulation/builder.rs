@@ -1,0 +1,175 @@
+//! Makes the parts of a network: nodes and their ports.
+
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::{Engine, EngineConfig};
+
+use super::part::Part;
+use super::partition::Partition;
+use crate::fault::{FaultChain, matches};
+use crate::host::nic::Nic;
+use crate::host::slow::SlowMemory;
+use crate::host::{Carriage, FalconSide, Host, NvmeParts, NvmeSide, SlowHostPlan};
+use crate::link::{GROUP, LinkEnd};
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::port::Port;
+use crate::route::Route;
+use crate::switch::Switch;
+use crate::topology::distance::{self, Distances};
+use crate::topology::{LinkClass, LinkPoint, Node, Topology};
+use crate::workload::WorkloadPlan;
+
+/// Makes nodes and their ports.
+pub(super) struct Builder<'b> {
+    plan: &'b Plan,
+    streams: &'b RandomStreams,
+    topology: &'b Topology,
+    partition: &'b Partition,
+    neighbours: Vec<Vec<(LinkPoint, LinkClass)>>,
+    distances: Vec<(u32, u8)>,
+    /// By node, in the whole network: the ring of its first port, in its part.
+    first_rings: Vec<u32>,
+    /// Rings of each part.
+    rings: Vec<usize>,
+}
+
+impl<'b> Builder<'b> {
+    pub(super) fn new(
+        plan: &'b Plan,
+        streams: &'b RandomStreams,
+        topology: &'b Topology,
+        partition: &'b Partition,
+    ) -> Self {
+        let (first_rings, rings) = first_rings(topology, partition);
+        let (neighbours, distances) = (topology.neighbours(), distance::sizes(topology));
+        Self { plan, streams, topology, partition, neighbours, distances, first_rings, rings }
+    }
+
+    pub(super) fn parts(&self) -> Vec<Part> {
+        (0..self.partition.count()).map(|part| self.part(part)).collect()
+    }
+
+    fn part(&self, part: usize) -> Part {
+        let nodes = self.partition.nodes(part);
+        let hosts = nodes.partition_point(|node| *node < self.topology.hosts);
+        let (hosts, switches) = nodes.split_at(hosts);
+        let with_bytes = self.plan.checked_payload || self.plan.encoded;
+        let network = Network::new(part as u16, self.partition.count(), nodes.len(), self.rings[part], with_bytes);
+        let hosts = hosts.iter().map(|host| self.host(*host)).collect();
+        Part::new(hosts, switches.iter().map(|switch| self.switch(*switch)).collect(), network)
+    }
+
+    fn ports(&self, node: Node) -> Vec<Port> {
+        let ports = self.neighbours[node as usize].iter().zip(0..);
+        ports.map(|((there, class), port)| self.port(LinkPoint { node, port }, *there, *class)).collect()
+    }
+
+    fn switch(&self, node: Node) -> Switch {
+        let spec = self.topology.switch(node).expect("it is a switch");
+        let salt = self.streams.stream(&format!("ecmp/{}", spec.name)).bits();
+        let plan = self.plan.switch.as_ref().expect("a topology with switches has a plan for them");
+        let (route, first_ring) = (Route::new(&spec.route, salt), self.first_rings[node as usize]);
+        let mut switch = Switch::new(self.partition.place(node).node, first_ring, route, self.ports(node), plan);
+        if let Some(ecn) = &plan.ecn {
+            switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
+        }
+        switch
+    }
+
+    fn port(&self, here: LinkPoint, there: LinkPoint, class: LinkClass) -> Port {
+        let link = match class {
+            LinkClass::Host => &self.plan.host_links,
+            LinkClass::Fabric => &self.plan.fabric_links,
+        };
+        let place = self.partition.place(there.node);
+        let ring = self.first_rings[there.node as usize] + there.port;
+        let end = LinkEnd { ring, node: place.node, port: there.port as u16, part: place.part };
+        let mut port = Port::new(link.rate, link.delay, end);
+        let name = self.topology.direction_name(here, there);
+        let rules: Vec<_> = self
+            .plan
+            .faults
+            .iter()
+            .zip(0..)
+            .filter(|(fault, _)| fault.is_for(&name))
+            .map(|(fault, index)| {
+                (fault.target, fault.kind.build(self.streams.stream(&format!("fault-{index}/{name}"))))
+            })
+            .collect();
+        if !rules.is_empty() {
+            port.set_faults(FaultChain::new(rules, self.streams.stream(&format!("fault-bits/{name}"))));
+        }
+        port
+    }
+
+    fn host(&self, host: u32) -> Host {
+        let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
+        let engine =
+            Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret, ..EngineConfig::default() });
+        let extra_header = self.plan.transport.extra_header;
+        let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
+        let port = self.ports(host).pop().expect("a host has a port");
+        let (number, ring) = (self.partition.place(host).node, self.first_rings[host as usize]);
+        let mut node = Host::new(number, ring, engine, port, carriage, self.plan.checked_payload);
+        if let Some(nic) = &self.plan.nic {
+            let stream = self.streams.stream(&format!("nic/host-{host}"));
+            let mut nic = Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
+            nic.set_slow(self.slow_host(host).cloned());
+            node.set_nic(nic);
+        }
+        if let Some(shape) = self.plan.transport.protocol.falcon() {
+            let memory = self.slow_host(host).map(SlowMemory::new);
+            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
+        }
+        if let Some(side) = self.nvme(host) {
+            node.set_nvme(side);
+        }
+        node
+    }
+
+    /// What `host` does where drives are used.
+    fn nvme(&self, host: u32) -> Option<NvmeSide> {
+        let WorkloadPlan::Nvme(plan) = &self.plan.workload else { return None };
+        let (profile, line_rate) = (&self.plan.transport, self.plan.host_links.rate);
+        let parts = NvmeParts { plan, profile, line_rate, streams: self.streams };
+        parts.side(host, Distances::new(host, &self.distances))
+    }
+
+    /// How slow the memory of `host` is, when it is.
+    fn slow_host(&self, host: u32) -> Option<&SlowHostPlan> {
+        let name = self.topology.name(host);
+        self.plan.slow_host.as_ref().filter(|slow| matches(&slow.hosts, &name))
+    }
+
+    /// The least delay of any link.
+    pub(super) fn lookahead(&self) -> Duration {
+        let delays = self.topology.links.iter().map(|link| match link.class {
+            LinkClass::Host => self.plan.host_links.delay,
+            LinkClass::Fabric => self.plan.fabric_links.delay,
+        });
+        delays.min().expect("a network has links")
+    }
+}
+
+/// The first ring of every node in its part, and how many rings each part has: hosts one after the other, switches with
+/// whole groups.
+fn first_rings(topology: &Topology, partition: &Partition) -> (Vec<u32>, Vec<usize>) {
+    let mut first_rings = vec![0; topology.node_count()];
+    let rings = (0..partition.count()).map(|part| {
+        let mut next = 0u32;
+        for &node in partition.nodes(part) {
+            let ports = topology.ports(node) as u32;
+            if topology.switch(node).is_none() {
+                first_rings[node as usize] = next;
+                next += ports;
+                continue;
+            }
+            next = next.next_multiple_of(GROUP as u32);
+            first_rings[node as usize] = next;
+            next += ports.next_multiple_of(GROUP as u32);
+        }
+        next as usize
+    });
+    let rings = rings.collect();
+    (first_rings, rings)
+}

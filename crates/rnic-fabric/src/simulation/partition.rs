@@ -1,0 +1,140 @@
+//! Which part of the network every node belongs to.
+//!
+//! Hosts are cut into runs of equal length. A switch goes where most of its neighbours are, the lowest tier first: edge
+//! switches to their hosts, aggregation switches to their pod. Where that leaves a choice, as for core switches, they go
+//! to the part that has been given the fewest of their tier. So what crosses from part to part is what leaves a pod.
+
+use crate::topology::{Node, Topology};
+
+/// Where a node is: in which part, and under which number there. Hosts come first, as in the whole network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) part: u16,
+    pub(super) node: Node,
+}
+
+/// The parts of a network.
+#[derive(Debug)]
+pub(super) struct Partition {
+    /// By node.
+    places: Vec<Place>,
+    /// The nodes of each part, hosts first.
+    parts: Vec<Vec<Node>>,
+    hosts: u32,
+    /// Hosts of each part; the last may have fewer.
+    hosts_each: u32,
+}
+
+impl Partition {
+    /// Cuts `topology` into `parts`, or as many as it has hosts.
+    pub(super) fn new(topology: &Topology, parts: usize) -> Self {
+        let wanted = parts.clamp(1, (topology.hosts as usize).min(PARTS_MAX)) as u32;
+        let hosts_each = topology.hosts.div_ceil(wanted);
+        let count = topology.hosts.div_ceil(hosts_each) as usize;
+        let part_of = parts_of_nodes(topology, hosts_each, count);
+        let mut parts = vec![Vec::new(); count];
+        let place = |(part, node): (u16, Node)| {
+            let nodes: &mut Vec<Node> = &mut parts[usize::from(part)];
+            nodes.push(node);
+            Place { part, node: nodes.len() as Node - 1 }
+        };
+        let places = part_of.into_iter().zip(0..).map(place).collect();
+        Self { places, parts, hosts: topology.hosts, hosts_each }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(super) fn place(&self, node: Node) -> Place {
+        self.places[node as usize]
+    }
+
+    /// The nodes of `part`, in the order of their numbers there.
+    pub(super) fn nodes(&self, part: usize) -> &[Node] {
+        &self.parts[part]
+    }
+
+    /// Hosts of each part; the last may have fewer.
+    pub(super) fn hosts_each(&self) -> u32 {
+        self.hosts_each
+    }
+
+    /// The places of switches, in order.
+    pub(super) fn switches(&self) -> &[Place] {
+        &self.places[self.hosts as usize..]
+    }
+}
+
+/// The part of every node.
+fn parts_of_nodes(topology: &Topology, hosts_each: u32, count: usize) -> Vec<u16> {
+    let neighbours = topology.neighbours();
+    let mut part_of: Vec<Option<u16>> = vec![None; topology.node_count()];
+    (0..topology.hosts).for_each(|host| part_of[host as usize] = Some((host / hosts_each) as u16));
+    loop {
+        // A tier: the switches next to nodes that have a part.
+        let links_to = |node: usize| {
+            let mut links = vec![0u32; count];
+            let parts = neighbours[node].iter().filter_map(|(there, _)| part_of[there.node as usize]);
+            parts.for_each(|part| links[usize::from(part)] += 1);
+            links
+        };
+        let open = (0..part_of.len()).filter(|node| part_of[*node].is_none());
+        let tier: Vec<_> =
+            open.map(|node| (node, links_to(node))).filter(|(_, links)| links.iter().any(|n| *n > 0)).collect();
+        if tier.is_empty() {
+            break;
+        }
+        let mut given = vec![0u32; count];
+        for (node, links) in tier {
+            let best = |part: &usize| (core::cmp::Reverse(links[*part]), given[*part]);
+            let part = (0..count).min_by_key(best).expect("there is a part");
+            given[part] += 1;
+            part_of[node] = Some(part as u16);
+        }
+    }
+    part_of.into_iter().map(|part| part.unwrap_or(0)).collect()
+}
+
+/// More than the processors of any machine; the table of what goes from part to part has the square of it.
+const PARTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{fat_tree, leaf_spine, star};
+
+    #[test]
+    fn a_pod_stays_together_and_the_core_is_shared_out() {
+        let tree = fat_tree(8);
+        let partition = Partition::new(&tree, 4);
+        assert_eq!((partition.count(), partition.hosts_each()), (4, 32));
+        // 32 hosts, 8 edge and 8 aggregation switches of two pods, a quarter of the 16 core switches.
+        assert!((0..4).all(|part| partition.nodes(part).len() == 32 + 8 + 8 + 4));
+        for link in &tree.links {
+            let ends = [link.a.node, link.b.node];
+            let is_core = |node: Node| tree.name(node).starts_with("core");
+            let [a, b] = ends.map(|node| partition.place(node).part);
+            assert!(a == b || ends.into_iter().any(is_core), "{} and {}", tree.name(ends[0]), tree.name(ends[1]));
+        }
+    }
+
+    #[test]
+    fn every_node_is_in_one_place_with_hosts_first() {
+        for (topology, wanted) in [(fat_tree(4), 3), (leaf_spine(2, 3, 2), 5), (star(6), 4), (star(2), 9), (star(2), 0)]
+        {
+            let partition = Partition::new(&topology, wanted);
+            assert!((1..=wanted.max(1)).contains(&partition.count()), "{wanted}");
+            let mut seen = 0;
+            for part in 0..partition.count() {
+                let nodes = partition.nodes(part);
+                assert!(nodes.is_sorted() && nodes[0] < topology.hosts, "hosts first, and never none");
+                for (&node, index) in nodes.iter().zip(0..) {
+                    assert_eq!(partition.place(node), Place { part: part as u16, node: index });
+                    seen += 1;
+                }
+            }
+            assert_eq!(seen, topology.node_count());
+        }
+    }
+}
