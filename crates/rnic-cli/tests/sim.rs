@@ -66,6 +66,8 @@ fn the_same_plan_and_seed_give_the_same_run() {
     assert_eq!(hash(&["--seed", "3"]), first);
     assert_ne!(hash(&["--seed", "4"]), first, "the seed decides");
     assert_ne!(hash(&["--seed", "3", "--set", "links.delay=2us"]), first, "settings reach the plan");
+    assert_eq!(hash(&["--seed", "3", "--threads", "2"]), first, "threads decide nothing");
+    assert_eq!(hash(&["--seed", "3", "--threads", "1000000"]), first, "two hosts keep two threads busy at most");
 }
 
 #[test]

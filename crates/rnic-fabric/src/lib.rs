@@ -34,8 +34,8 @@
 //! report.check().expect("every promise is kept");
 //! ```
 //!
-//! How it works is said where it is done: [`simulation`] (windows), `link` and `switch` (one event per hop), [`host`]
-//! (the pull model), [`fault`], [`workload`], [`check`]; what a plan may say in [`plan`].
+//! How it works is said where it is done: [`simulation`] (windows, parts), `link` and `switch` (one event per hop),
+//! [`host`] (the pull model), [`fault`], [`workload`], [`check`]; what a plan may say in [`plan`].
 
 mod agenda;
 pub mod check;

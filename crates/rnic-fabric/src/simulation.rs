@@ -13,10 +13,10 @@
 //!
 //! # Parts
 //!
-//! One after the other, nodes have their state in the cache. Many nodes can also be cut into parts that do their windows
-//! at the same time ([`Simulation::in_parts`], [`Crew`]). A part has its nodes, the links to them and the packets under
-//! way there, and touches nothing else. What it sends to another part is handed over between two windows; that is soon
-//! enough, for it arrives after the horizon. So a run in parts has the same trace, and the same report, as one in one.
+//! A network can be cut into parts that do their windows at the same time ([`Simulation::in_parts`], [`Crew`]). A part
+//! has its nodes, the links to them and the packets under way there, and touches nothing else. What it sends to another
+//! part is handed over between two windows; that is soon enough, for it arrives at the horizon or later. So a run in
+//! several parts has the same trace, and the same report, as a run in one.
 //!
 //! # Flows
 //!

@@ -1,8 +1,8 @@
 //! Whatever goes wrong in the network, every message arrives once, in order, with its bytes, and nothing is left over.
 //!
 //! Small random plans: topology, switch, workload, faults, both transports. The checkers of the run do the judging (see
-//! `rnic_fabric::check`); beside them, drops must have a cause that the plan gives, the order of nodes, parts and threads must make no
-//! difference, nor must bytes on the wire.
+//! `rnic_fabric::check`); beside them, drops must have a cause that the plan gives; the order of nodes, parts
+//! and threads must make no difference, nor must bytes on the wire.
 
 mod common;
 

@@ -6,6 +6,8 @@
 //! * `event_loop`: the same network and the same number of packets without engines, buffers or trace: the floor.
 //!
 //! The summary at the end measures all of them in turns, takes the fastest of each, and gives the ratio to the floor.
+//! It also has the last of them on two threads, and two of it side by side on one thread each: processors that share a
+//! core are slower together, and no more than that can two threads reach.
 //!
 //! Run `cargo bench -p rnic-fabric`; add `-- --quick` for a first look.
 
@@ -16,6 +18,9 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use mimalloc::MiMalloc;
+use rayon::ThreadPool;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use rnic_fabric::simulation::{Crew, Part};
 use rnic_fabric::{Plan, Simulation};
 
 /// That of the `rnic` command.
@@ -58,6 +63,29 @@ fn run(mut simulation: Simulation) -> u64 {
     report.packet_hops
 }
 
+/// The threads of the pool in which it is asked.
+struct Pool;
+
+impl Crew for Pool {
+    fn run(&mut self, parts: &mut [Part]) {
+        parts.par_iter_mut().with_max_len(1).for_each(Part::run);
+    }
+}
+
+/// Packet-hops of `plan` on both threads of `pool`.
+fn run_shared(pool: &ThreadPool, plan: &Plan) -> u64 {
+    let mut simulation = Simulation::in_parts(plan, 1, 2).expect("a sound plan");
+    simulation.set_crew(Box::new(Pool));
+    pool.install(|| run(simulation))
+}
+
+/// The same of two runs at once, a thread each.
+fn run_twice(pool: &ThreadPool, plan: &Plan) -> u64 {
+    let alone = || run(Simulation::new(plan, 1).expect("a sound plan"));
+    let (one, other) = pool.install(|| rayon::join(alone, alone));
+    one + other
+}
+
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fabric/k8_permutation");
     group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(3));
@@ -82,6 +110,9 @@ fn summary() {
     let mut best = vec![0.0f64; CASES.len()];
     let mut floor = 0.0f64;
     let rate = |hops: u64, start: std::time::Instant| hops as f64 / start.elapsed().as_secs_f64() / 1e6;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("two threads");
+    let (_, last) = plans.last().expect("there are some");
+    let (mut shared, mut twice) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
         let start = std::time::Instant::now();
         floor = floor.max(rate(floor::run(FLOOR_HOPS), start));
@@ -90,14 +121,22 @@ fn summary() {
             let start = std::time::Instant::now();
             *best = best.max(rate(run(simulation), start));
         }
+        let start = std::time::Instant::now();
+        shared = shared.max(rate(run_shared(&pool, last), start));
+        let start = std::time::Instant::now();
+        twice = twice.max(rate(run_twice(&pool, last), start));
     }
     println!(
         "\nfabric, k=8 permutation, fastest of {ROUNDS}: million packet-hops a second on one core (share of the floor)"
     );
     println!("  {:<28}{floor:6.1}", "bare event loop");
-    for ((name, _), best) in plans.iter().zip(best) {
+    for ((name, _), best) in plans.iter().zip(&best) {
         println!("  {name:<28}{best:6.1} ({:.2})", best / floor);
     }
+    let last = best.last().expect("there are some");
+    println!("the last on two threads (times one):");
+    println!("  {:<28}{shared:6.1} ({:.2})", "one run in two parts", shared / last);
+    println!("  {:<28}{twice:6.1} ({:.2})", "two runs side by side", twice / last);
 }
 
 const ROUNDS: usize = 5;
