@@ -311,6 +311,12 @@ impl Delivery {
         self.tx.iter().for_each(TxWindow::touch_apart);
     }
 
+    /// [`DeliveryCounters::timeouts`] so far.
+    #[inline]
+    pub fn timeouts(&self) -> u64 {
+        self.counters.timeouts
+    }
+
     /// What has happened so far.
     pub fn counters(&self) -> DeliveryCounters {
         self.counters

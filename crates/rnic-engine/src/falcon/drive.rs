@@ -231,6 +231,12 @@ impl Qp {
 
     /// Something may be due.
     pub(crate) fn tick_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
+        let Some(falcon) = self.extra.falcon_mut() else { return };
+        // Most alarms are for an acknowledgement, which leaves in this queue pair's turn.
+        let only_answers = falcon.link.as_ref().is_some_and(|link| link.owes_only_answers(core.now));
+        if only_answers && self.state.receives() {
+            return self.enlist(nic);
+        }
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         self.expire(core, nic, &mut link);
         consult(core, nic, &mut link);
@@ -243,10 +249,10 @@ impl Qp {
     fn expire(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
         let Link { connection, mapping, .. } = link;
         let now = core.now;
-        let before = connection.delivery().counters().timeouts;
+        let before = connection.delivery().timeouts();
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.expire(now, &mut nic.resources, &mut verbs);
-        let timeouts = connection.delivery().counters().timeouts - before;
+        let timeouts = connection.delivery().timeouts() - before;
         self.stats.timeouts += timeouts as u32;
         core.stats.timeouts += timeouts;
         self.watch_target(core, mapping, connection);
@@ -360,6 +366,17 @@ impl Qp {
             falcon.alarms[falcon.alarms.len() - 1] = Deadline::NEVER;
         }
         found.is_some()
+    }
+}
+
+impl Link {
+    /// Whether an acknowledgement or a NACK is due, and nothing else.
+    #[inline]
+    fn owes_only_answers(&self, now: Time) -> bool {
+        let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
+        is_due(self.connection.delivery().answer_due())
+            && !is_due(self.connection.expiry())
+            && !self.mapping.requests.watch.is_due(now)
     }
 }
 
