@@ -13,6 +13,7 @@
 pub mod bitmap;
 pub mod limits;
 pub mod near;
+pub mod rare;
 pub mod rng;
 pub mod seq;
 pub mod time;
@@ -21,6 +22,7 @@ pub mod units;
 
 pub use bitmap::{AnyRing, RingBitmap};
 pub use near::{near, near_at, near_whole, near_whole_at};
+pub use rare::RareQueue;
 pub use rng::{Probability, RandomStream, RandomStreams};
 pub use seq::{Psn, Psn32, Seq, SeqRange, Serial};
 pub use time::{Duration, Time};

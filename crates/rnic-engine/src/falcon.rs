@@ -113,7 +113,7 @@ struct Link {
 }
 
 // There are very many of them: it shall not grow unseen into another size class of the allocator.
-const _: () = assert!(size_of::<Link>() <= 1_792);
+const _: () = assert!(size_of::<Link>() <= 1_608);
 
 /// Verbs' half.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 //!
 //! What is settled above is told below before a call returns; a connection that is dead below dies above.
 
-use rnic_base::{Time, near_whole};
+use rnic_base::{RareQueue, Time, near_whole};
 use rnic_fae::{Event, FaeError, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
@@ -44,7 +44,7 @@ pub struct Connection {
     /// along. Nowhere else is there memory for it.
     carried: Option<Box<PerFlow<Carried>>>,
     /// Requests whose payload was kept when it died.
-    kept: Vec<Rsn>,
+    kept: RareQueue<Rsn>,
 }
 
 /// What a connection is made with.
@@ -74,7 +74,7 @@ impl Connection {
             number,
             is_fresh: true,
             carried: adaptive.is_stateless().then(|| Box::new(PerFlow::new(flows, |_| Carried::default()))),
-            kept: Vec::new(),
+            kept: RareQueue::new(),
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
@@ -245,7 +245,7 @@ impl Connection {
         self.delivery.expire(now, &mut layer);
         layer.tick(now);
         if self.delivery.is_dead() && !layer.transactions.is_dead() {
-            self.kept.extend(layer.transactions.kept());
+            layer.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
             layer.die(now);
         }
         self.settle(now);
@@ -261,14 +261,14 @@ impl Connection {
     pub fn die<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         self.delivery.die();
         if !self.transactions.is_dead() {
-            self.kept.extend(self.transactions.kept());
+            self.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
             Layer { transactions: &mut self.transactions, resources, ulp }.die(now);
         }
     }
 
     /// Of a connection that is dead: the requests whose payload was kept for their turn, which has not come.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
-        core::mem::take(&mut self.kept).into_iter()
+        core::iter::from_fn(|| self.kept.pop_front())
     }
 
     /// Gives the number back to the adaptive engine: nothing is asked of it after this.

@@ -73,6 +73,9 @@ pub struct TransactionConfig {
 /// Transactions under way in one direction of one connection, at most: what a context can name.
 pub const OUTSTANDING_MAX: u32 = 1 << 16;
 
+/// Not by the clock.
+const NEVER: Time = Time::from_ps(u64::MAX);
+
 /// The two sorts of transactions (F-2): where data flows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -358,10 +361,8 @@ impl Transactions {
     /// When [`Layer::tick`] has something to do, at the earliest.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
-        match (self.initiator.next_deadline(), self.target.next_retry()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let due = self.initiator.next_deadline().min(self.target.next_retry());
+        (due < NEVER).then_some(due)
     }
 
     /// See [`crate::connection::Connection::touch_apart`].

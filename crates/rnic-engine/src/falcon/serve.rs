@@ -8,8 +8,7 @@
 //! Nothing is refused for want of resources here: a Pull that is taken waits for room for its answer (F-8, and
 //! RDMA over Falcon 6.5).
 
-use std::collections::VecDeque;
-
+use rnic_base::RareQueue;
 use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation};
@@ -38,11 +37,11 @@ pub(super) struct Serving {
     /// Where the data of answered Reads lies, by request; made with the first.
     sources: Box<[Source]>,
     /// Answers that no resources have been found for.
-    pub(super) pending: VecDeque<(Rsn, Answer)>,
+    pub(super) pending: RareQueue<(Rsn, Answer)>,
     /// With weak order: requests whose turn has not come; made with the first.
     turns: Box<[Turn]>,
     /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
-    pub(super) settled: VecDeque<(Rsn, Option<NackCode>)>,
+    pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
     /// In verbs' way of errors: the peer has given up a request, so its queue pair has failed, and the rest is nothing
     /// to execute. Ours goes on until it finds out by itself.
     abandoned: bool,
@@ -86,9 +85,9 @@ impl Serving {
         Self {
             places: places as usize,
             sources: Box::default(),
-            pending: VecDeque::new(),
+            pending: RareQueue::new(),
             turns: Box::default(),
-            settled: VecDeque::new(),
+            settled: RareQueue::new(),
             abandoned: false,
             refusing: None,
             has_failed_receive: false,
@@ -110,17 +109,11 @@ impl Serving {
 
     /// An answer waits for resources: as many can as there can be requests.
     fn wait(&mut self, rsn: Rsn, answer: Answer) {
-        if self.pending.capacity() == 0 {
-            self.pending.reserve_exact(self.places);
-        }
-        self.pending.push_back((rsn, answer));
+        self.pending.made_for(self.places).push_back((rsn, answer));
     }
 
     fn settle(&mut self, rsn: Rsn, refused: Option<NackCode>) {
-        if self.settled.capacity() == 0 {
-            self.settled.reserve_exact(self.places);
-        }
-        self.settled.push_back((rsn, refused));
+        self.settled.made_for(self.places).push_back((rsn, refused));
     }
 
     fn turn(&mut self, rsn: Rsn) -> &mut Turn {

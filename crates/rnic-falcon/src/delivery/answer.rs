@@ -6,9 +6,7 @@
 //! clears it (the sender hears it once per drop that follows). A NACK echoes the last packet of the flow of the
 //! packet that it refuses, as acknowledgements do; for NACKs that leave at once that is the packet itself.
 
-use std::collections::VecDeque;
-
-use rnic_base::Time;
+use rnic_base::{RareQueue, Time};
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
 
 use crate::delivery::config::ExtendedRule;
@@ -18,7 +16,7 @@ use crate::seam::{Received, Upper};
 /// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
 #[derive(Clone, Debug)]
 pub(crate) struct Nacks {
-    waiting: VecDeque<Waiting>,
+    waiting: RareQueue<Waiting>,
     /// The first that is final, for the upper layer has failed: whoever ends the connection says it once more.
     refusal: Option<Box<Waiting>>,
 }
@@ -30,7 +28,7 @@ const NACKS_MAX: usize = 16;
 
 impl Nacks {
     pub(crate) fn new() -> Self {
-        Self { waiting: VecDeque::new(), refusal: None }
+        Self { waiting: RareQueue::new(), refusal: None }
     }
 
     pub(crate) fn push(&mut self, flow: u8, refused: Received, code: NackCode) {
@@ -46,8 +44,9 @@ impl Nacks {
     /// The final one leaves next, whether it left before or not; answers whether there is one.
     pub(crate) fn repeat_refusal(&mut self) -> bool {
         if let Some(refusal) = &self.refusal {
-            self.waiting.truncate(NACKS_MAX - 1);
-            self.waiting.push_front(**refusal);
+            let waiting = self.waiting.made_for(1);
+            waiting.truncate(NACKS_MAX - 1);
+            waiting.push_front(**refusal);
         }
         self.refusal.is_some()
     }

@@ -9,9 +9,7 @@
 //! Not measured here, and zero in reports: CSIG, occupancy of our own resources (the transaction layer's), both for
 //! whoever carries the report to add.
 
-use std::collections::VecDeque;
-
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, RareQueue, Time};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::{AckRate, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks};
 use rnic_wire::falcon::Timestamp;
@@ -62,7 +60,7 @@ pub(crate) struct Signals {
     /// The oldest.
     first: Option<FlowReport>,
     /// Those behind it; most often each is taken before the next comes.
-    queue: VecDeque<FlowReport>,
+    queue: RareQueue<FlowReport>,
     /// The rate that was last asked for, which comes back in reports.
     ack_rate: AckRate,
 }
@@ -79,7 +77,7 @@ const ACK_RATE_FIRST: u32 = 4;
 
 impl Signals {
     pub(crate) fn new() -> Self {
-        let (first, queue) = (None, VecDeque::new());
+        let (first, queue) = (None, RareQueue::new());
         Self { first, queue, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 

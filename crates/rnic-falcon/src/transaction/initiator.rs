@@ -16,7 +16,7 @@ use rnic_wire::falcon::{Body, CompletionCode, NackCode, Packet, PacketType, Resy
 
 use super::ring::{Blank, Ring};
 use super::ulp::{Completion, PulledData, UpperLayer};
-use super::{Kind, Ordering, Submission, TransactionConfig, TransactionStats, completion_of};
+use super::{Kind, NEVER, Ordering, Submission, TransactionConfig, TransactionStats, completion_of};
 use crate::resources::threshold::Usage;
 use crate::resources::{Part, Resources, Room};
 use crate::seam::{Exhausted, Gates, Verdict};
@@ -126,7 +126,8 @@ pub(super) struct Initiator {
     unsent: Seq,
     /// On unordered ones: not yet sent.
     queues: Option<Box<Queues>>,
-    next_deadline: Option<Time>,
+    /// When a transaction has taken too long, at the earliest.
+    next_deadline: Time,
 }
 
 /// What is not yet sent, by type (F-41), oldest first.
@@ -147,7 +148,7 @@ impl Initiator {
             untold: first,
             unsent: first,
             queues: (config.ordering == Ordering::Unordered).then(Box::default),
-            next_deadline: None,
+            next_deadline: NEVER,
         }
     }
 
@@ -167,7 +168,7 @@ impl Initiator {
         self.next == self.ring.base()
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(super) fn next_deadline(&self) -> Time {
         self.next_deadline
     }
 
@@ -288,7 +289,7 @@ impl Initiator {
         let deadline = now + self.timeout;
         let entry = &mut self.ring[seq];
         (entry.sent, entry.deadline) = (true, deadline);
-        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        self.next_deadline = self.next_deadline.min(deadline);
         seq
     }
 
@@ -470,10 +471,10 @@ impl Initiator {
 
     /// Gives up what has taken too long.
     pub(super) fn expire<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        if self.next_deadline.is_none_or(|deadline| deadline > with.now) {
+        if self.next_deadline > with.now {
             return;
         }
-        self.next_deadline = None;
+        self.next_deadline = NEVER;
         let mut seq = self.ring.base();
         while seq < self.next {
             let entry = &mut self.ring[seq];
@@ -482,8 +483,7 @@ impl Initiator {
                     entry.outcome = Some(CompletionCode::LocalTimeout);
                     entry.resync = (!entry.acked).then_some(ResyncCode::TransactionTimeout);
                 } else {
-                    let deadline = entry.deadline;
-                    self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+                    self.next_deadline = self.next_deadline.min(entry.deadline);
                 }
             }
             seq += 1;
@@ -518,7 +518,7 @@ impl Initiator {
             **queues = Queues::default();
         }
         self.unsent = self.next;
-        self.next_deadline = None;
+        self.next_deadline = NEVER;
         while self.ring.base() < self.next {
             let seq = self.ring.base();
             let entry = &mut self.ring[seq];

@@ -16,15 +16,13 @@
 //! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
 //! has taken its place; what is behind it goes on.
 
-use std::collections::VecDeque;
-
-use rnic_base::{Psn32, Seq, Time};
+use rnic_base::{Psn32, RareQueue, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
 use super::ring::{Blank, Ring};
 use super::ulp::{Answer, PullReply, PushReply, Request, UpperLayer};
-use super::{AnswerError, Kind, Ordering, Settled, TransactionConfig};
+use super::{AnswerError, Kind, NEVER, Ordering, Settled, TransactionConfig};
 use crate::resources::threshold::Usage;
 use crate::resources::{Part, Resources, Room};
 use crate::seam::{Exhausted, Received, Verdict};
@@ -112,9 +110,6 @@ impl Blank for Entry {
     }
 }
 
-/// Not by the clock.
-const NEVER: Time = Time::from_ps(u64::MAX);
-
 /// What becomes of a request that the upper layer was asked to take.
 #[derive(Clone, Copy)]
 struct Fate {
@@ -173,11 +168,12 @@ pub(super) struct Target {
     /// On ordered connections: the next whose data may leave.
     data_turn: Seq,
     /// On unordered ones: answers that wait to leave.
-    answers: VecDeque<Seq>,
+    answers: RareQueue<Seq>,
     /// Answers that wait to leave, in any order.
     unsent: u32,
-    settled: VecDeque<Settled>,
-    next_retry: Option<Time>,
+    settled: RareQueue<Settled>,
+    /// When a Pull is offered again, at the earliest.
+    next_retry: Time,
 }
 
 impl Target {
@@ -192,10 +188,10 @@ impl Target {
             arrived: first,
             turn: first,
             data_turn: first,
-            answers: VecDeque::new(),
+            answers: RareQueue::new(),
             unsent: 0,
-            settled: VecDeque::new(),
-            next_retry: None,
+            settled: RareQueue::new(),
+            next_retry: NEVER,
         }
     }
 
@@ -208,7 +204,7 @@ impl Target {
         self.settled.pop_front()
     }
 
-    pub(super) fn next_retry(&self) -> Option<Time> {
+    pub(super) fn next_retry(&self) -> Time {
         self.next_retry
     }
 
@@ -510,15 +506,15 @@ impl Target {
     }
 
     fn retry_at(&mut self, until: Time) {
-        self.next_retry = Some(self.next_retry.map_or(until, |next| next.min(until)));
+        self.next_retry = self.next_retry.min(until);
     }
 
     /// Offers Pulls again whose time has come.
     pub(super) fn retry<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        if self.next_retry.is_none_or(|retry| retry > with.now) {
+        if self.next_retry > with.now {
             return;
         }
-        self.next_retry = None;
+        self.next_retry = NEVER;
         let mut seq = self.ring.base();
         while seq < self.ring.end_of_entries() {
             let entry = &mut self.ring[seq];
@@ -714,6 +710,6 @@ impl Target {
         self.answers.clear();
         self.unsent = 0;
         self.settled.clear();
-        self.next_retry = None;
+        self.next_retry = NEVER;
     }
 }

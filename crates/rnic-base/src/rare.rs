@@ -1,0 +1,85 @@
+//! A queue in which most often nothing stands.
+
+use std::collections::VecDeque;
+
+/// A queue that takes eight bytes until something stands in it for the first time: for what there may be very many of.
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "an empty `VecDeque` takes four times as much as a pointer")]
+pub struct RareQueue<T>(Option<Box<VecDeque<T>>>);
+
+impl<T> RareQueue<T> {
+    /// An empty one.
+    #[inline]
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// The queue itself; made with room for `room` when there was none.
+    #[inline]
+    pub fn made_for(&mut self, room: usize) -> &mut VecDeque<T> {
+        self.0.get_or_insert_with(|| Box::new(VecDeque::with_capacity(room)))
+    }
+
+    /// Puts `value` behind all others.
+    #[inline]
+    pub fn push_back(&mut self, value: T) {
+        self.made_for(0).push_back(value);
+    }
+
+    /// Takes the oldest.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<T> {
+        self.0.as_mut()?.pop_front()
+    }
+
+    /// The oldest.
+    #[inline]
+    pub fn front(&self) -> Option<&T> {
+        self.0.as_ref()?.front()
+    }
+
+    /// How many stand in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |queue| queue.len())
+    }
+
+    /// Whether nothing stands in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all of them.
+    #[inline]
+    pub fn clear(&mut self) {
+        if let Some(queue) = &mut self.0 {
+            queue.clear();
+        }
+    }
+}
+
+impl<T> Default for RareQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_queue_and_small_before_it_is_used() {
+        assert_eq!(size_of::<RareQueue<[u64; 9]>>(), 8);
+        let mut queue = RareQueue::new();
+        assert_eq!((queue.len(), queue.front()), (0, None));
+        assert_eq!(queue.pop_front(), None);
+        (1..4).for_each(|value| queue.push_back(value));
+        queue.made_for(8).push_front(0);
+        assert_eq!((queue.len(), queue.front(), queue.is_empty()), (4, Some(&0), false));
+        assert_eq!([queue.pop_front(), queue.pop_front()], [Some(0), Some(1)]);
+        queue.clear();
+        assert!(queue.is_empty());
+    }
+}
