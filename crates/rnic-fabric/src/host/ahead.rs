@@ -26,15 +26,20 @@ const ARRIVING: u32 = 8;
 pub(crate) struct Expected {
     slots: [u32; 32],
     count: usize,
+    /// By the low bits of slots: where none is, none need be looked for.
+    low_bits: u64,
 }
 
 impl Expected {
     /// One more, when there is room.
     #[inline]
     fn add(&mut self, slot: u32) {
-        if self.count < self.slots.len() && !self.slots().contains(&slot) {
+        let bit = 1 << (slot % u64::BITS);
+        let is_new = self.low_bits & bit == 0 || !self.slots().contains(&slot);
+        if is_new && self.count < self.slots.len() {
             self.slots[self.count] = slot;
             self.count += 1;
+            self.low_bits |= bit;
         }
     }
 
