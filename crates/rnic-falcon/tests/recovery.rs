@@ -412,6 +412,33 @@ fn f34_want_of_resources_is_reported_and_repaired() {
 }
 
 #[test]
+fn f12_f34_refusals_leave_the_probes_wait_and_what_arrives_ends_it() {
+    let mut link = Link::new(asking(config()), Box::new(|_, _, _: &_| after(DELAY)));
+    link.ends[0].upper.pushes(10);
+    link.run_for(micros(100));
+    for _ in 0..2 {
+        link.ends[1].upper.room = Some(0);
+        link.ends[0].log.clear();
+        let start = link.now;
+        link.ends[0].upper.pushes(1);
+        link.run_for(Duration::from_ms(100));
+        let again: Vec<u64> =
+            link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(at, _)| at.since(start).as_ns() / 1_000).collect();
+        // Each is refused 10 us after it left; 28 us later, then 56, 112, 224, 448 and 896, the next leaves, and from
+        // there on the timeout sends it, which never gives up: whoever refuses lives.
+        let doubling = [38_u64, 104, 226, 460, 918, 1824];
+        let first = &again[..doubling.len()];
+        assert!(doubling.iter().zip(first).all(|(due, left)| due.abs_diff(*left) <= 5), "{first:?}");
+        assert!(again[5..].windows(2).all(|pair| (1_000..1_010).contains(&(pair[1] - pair[0]))));
+        assert!(link.ends[0].upper.exhausted.is_empty() && !link.ends[0].upper.all_acked());
+        // So it has gone a timeout after there is room, and the wait begins anew.
+        link.ends[1].upper.room = None;
+        link.run_for(Duration::from_ms(1) + DELAY * 2);
+        assert!(link.ends[0].upper.all_acked());
+    }
+}
+
+#[test]
 fn probe5_ordered_connections_send_again_in_rsn_order_across_both_windows() {
     // Pull Requests and Push Data take turns; everything is lost once, and found lost at the same moment.
     let rule = |_, from, departure: &Departure| if from == 0 && !departure.again { LOST } else { after(DELAY) };

@@ -18,7 +18,9 @@
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
 //! network has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report, for
-//! recovery and timeout know that the packet has not arrived; and timeouts are counted anew, for who says so lives.
+//! recovery and timeout know that the packet has not arrived; and timeouts are counted anew, for who says so lives. It
+//! is no progress, though: the wait for the next probe stays what it has become, up to the timeout, until something is
+//! acknowledged or there is another answer.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -57,6 +59,7 @@ impl Delivery {
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
         let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, extended, window_drop };
+        self.waits.probes = 0;
         self.hear(now, flow, &path, &mut newest);
         if out_of_window.any() {
             self.send_beyond_again(now, out_of_window);
@@ -88,6 +91,10 @@ impl Delivery {
         }
         if seq >= tx.base && !tx.sent(seq).acknowledged {
             self.be_refused(now, window, seq, nack.code, upper);
+        }
+        // Asked again at once, it would most likely say the same: probes would be most of what it gets.
+        if nack.code != NackCode::Resource {
+            self.waits.probes = 0;
         }
         self.hear(now, flow, &path, &mut newest);
         self.report(now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
@@ -266,7 +273,7 @@ impl Delivery {
             *newest = sent.max(*newest);
             Timestamp::at(now).since(path.t1)
         });
-        (self.waits.quiet_since, self.waits.probes) = (now, 0);
+        self.waits.quiet_since = now;
         self.deliver_news(now, rtt.map(|rtt| (flow, rtt)), newest);
     }
 

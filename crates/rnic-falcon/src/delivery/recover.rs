@@ -25,7 +25,7 @@ pub(crate) struct Waits {
     round_trip: Duration,
     /// When a packet last left, or an acknowledgement came.
     pub(crate) quiet_since: Time,
-    /// Probes since then that nothing answered.
+    /// Probes that nothing answered, or nothing but that there is no room; each doubles the wait for the next.
     pub(crate) probes: u32,
 }
 
