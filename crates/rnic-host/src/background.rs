@@ -1,6 +1,7 @@
 //! Threads beside a program that does not know of them.
 
 use std::io;
+use std::sync::Once;
 use std::thread::{self, JoinHandle};
 
 /// Starts a thread that takes no signals: the program's handlers shall run on its own threads.
@@ -15,12 +16,25 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet)
 }
 
-/// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share.
+/// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share. It runs
+/// without, too (`rnic-engine` sees to that), but not as whoever asked for a thread believes: so standard error is
+/// told, once a process.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-    spawn("rnic-fae", work)
+    static TOLD: Once = Once::new();
+    tell_refusal(spawn("rnic-fae", work), |text| TOLD.call_once(|| eprintln!("rnic: {text}")))
+}
+
+/// Passes on whether there is a thread for the adaptive engine, and tells `say` when there is none.
+fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result<T> {
+    started.inspect_err(|error| {
+        say(&format!(
+            "no thread for Falcon's adaptive engine (fae_place = thread): {error}; it decides the same, in the time of \
+             those who send and receive"
+        ));
+    })
 }
 
 fn block_signals() {
@@ -34,3 +48,23 @@ fn block_signals() {
 
 /// They format text or compute windows, and nest nothing.
 const STACK_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f40_an_engine_without_its_thread_is_told_of() {
+        let said = |started: io::Result<u8>| {
+            let mut said = Vec::new();
+            let passed_on = tell_refusal(started, |text| said.push(text.to_owned()));
+            (passed_on.map_err(|error| error.kind()), said)
+        };
+        let (passed_on, text) = said(Err(io::Error::new(io::ErrorKind::WouldBlock, "all are taken")));
+        assert_eq!(passed_on, Err(io::ErrorKind::WouldBlock));
+        let [text] = &text[..] else { panic!("{text:?}") };
+        let parts = ["adaptive engine (fae_place = thread)", "all are taken", "in the time of those who send"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(said(Ok(1)), (Ok(1), Vec::new()));
+    }
+}
