@@ -14,16 +14,21 @@ const PAGE: usize = 256;
 /// unused, and an idle connection is to cost less than a KiB.
 const GROWTH: usize = 64;
 
+/// Slots by number, of so many numbers in a row.
+type Page = [u32; PAGE];
+
 /// Where no queue pair is.
 const NOBODY: u32 = u32::MAX;
 
 /// All queue pairs. They lie in slots that are used again; a table of pages finds the slot of a 24-bit number in two
-/// loads.
+/// loads. A page that nobody's number is on is given back; the list of pages, 8 bytes for each, stays.
 #[derive(Debug)]
 pub(super) struct QpTable {
     slots: Vec<Option<Qp>>,
     free: Vec<u32>,
-    pages: Vec<Option<Box<[u32; PAGE]>>>,
+    pages: Vec<Option<Box<Page>>>,
+    /// The last page that was given back, for the next that is needed: most often numbers come and go one at a time.
+    spare: Option<Box<Page>>,
     /// The last number looked up and its slot: packets and posts come in runs.
     last: (Qpn, u32),
     /// State of the sequence that numbers are drawn from.
@@ -37,6 +42,7 @@ impl QpTable {
             slots: Vec::new(),
             free: Vec::new(),
             pages: Vec::new(),
+            spare: None,
             last: (Qpn::new(0), NOBODY),
             draw: secret,
             count: 0,
@@ -136,7 +142,7 @@ impl QpTable {
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(make(number, slot));
-        self.set_slot_of(number, slot);
+        self.enter(number, slot);
         self.count += 1;
         Ok(number)
     }
@@ -144,7 +150,7 @@ impl QpTable {
     pub(super) fn remove(&mut self, number: Qpn) -> Option<Qp> {
         let slot = self.slot_of(number);
         let qp = self.slots.get_mut(slot as usize)?.take()?;
-        self.set_slot_of(number, NOBODY);
+        self.strike(number);
         self.free.push(slot);
         self.count -= 1;
         Some(qp)
@@ -165,12 +171,28 @@ impl QpTable {
         }
     }
 
-    fn set_slot_of(&mut self, number: Qpn, slot: u32) {
+    /// `number`, which was nobody's, is that of the queue pair in `slot`.
+    fn enter(&mut self, number: Qpn, slot: u32) {
         self.last = (number, slot);
         let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
         }
-        self.pages[page].get_or_insert_with(|| Box::new([NOBODY; PAGE]))[index] = slot;
+        let spare = &mut self.spare;
+        let page = self.pages[page].get_or_insert_with(|| spare.take().unwrap_or_else(|| Box::new([NOBODY; PAGE])));
+        page[index] = slot;
+    }
+
+    /// `number` is nobody's any more, and its page goes with the last on it. A look through a page takes less than what
+    /// else the end of a queue pair does, and a count beside it would make it larger than a kilobyte.
+    fn strike(&mut self, number: Qpn) {
+        self.last = (number, NOBODY);
+        let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);
+        let place = &mut self.pages[page];
+        let page = place.as_mut().expect("the number was somebody's");
+        page[index] = NOBODY;
+        if page.iter().all(|slot| *slot == NOBODY) {
+            self.spare = place.take();
+        }
     }
 }
