@@ -22,6 +22,7 @@ impl DeliveryConfig {
             data_window: shape.data_window,
             tx_window: shape.tx_window,
             out_of_window: if shape.drops_beyond { OutOfWindowRule::Drop } else { OutOfWindowRule::Keep },
+            pause_after_out_of_window: shape.pauses_beyond,
             coalesce_count: shape.coalesce_count,
             coalesce_timeout: shape.coalesce_timeout,
             flows: shape.flows,

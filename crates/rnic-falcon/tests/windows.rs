@@ -12,7 +12,7 @@ use rnic_policy::Cwnd;
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp};
 use two_ends::link::{LOST, Link, after};
 use two_ends::upper::Acknowledging;
-use two_ends::{config, config_of, micros, tune};
+use two_ends::{config, micros};
 
 use two_ends::upper::Counting;
 
@@ -26,6 +26,12 @@ fn psn(departure: &Departure) -> u32 {
 fn silent(mut config: DeliveryConfig) -> DeliveryConfig {
     config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
     config
+}
+
+/// What transport `falcon` has with these options.
+fn chosen(options: &[(&str, &str)]) -> DeliveryConfig {
+    let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
+    DeliveryConfig::of(&profile, profile.protocol.falcon().expect("it is Falcon"))
 }
 
 fn bitmaps(departure: &Departure) -> Option<Bitmaps> {
@@ -150,9 +156,13 @@ struct Notified {
 
 /// The packets of `data_received` have arrived.
 fn notified(data_received: u128) -> Notified {
+    notified_with(&[], data_received)
+}
+
+/// Transport `falcon` has these options.
+fn notified_with(options: &[(&str, &str)], data_received: u128) -> Notified {
     // A policy that would repeat nothing here.
-    let mut config = config_of("ooo-distance", "ecmp");
-    tune(&mut config, "ooo_threshold", "128");
+    let config = chosen(&[&[("recovery", "ooo-distance"), ("ooo_threshold", "128")], options].concat());
     let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
     let sent = Time::from_us(1_000);
     upper.pushes(10);
@@ -186,6 +196,25 @@ fn f10_what_is_repeated_beyond_the_window_leaves_a_turn_to_what_is_new() {
     assert_eq!(give(&mut delivery, &mut upper, now, told), Reception::Answer);
     let again: Vec<bool> = std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| left.again).collect();
     assert_eq!(again, [true, false, true, true, true], "the request is the second to leave");
+}
+
+/// The other reading of a notification: no new request leaves in that window until the oldest packet is acknowledged.
+/// Responses do: the peer may wait for one before it acknowledges that packet.
+#[test]
+fn f10_a_notification_holds_back_new_requests_where_that_is_chosen() {
+    for (choice, first, then) in [("go-on", 2, 0), ("pause", 1, 1)] {
+        let options = [("after_out_of_window", choice)];
+        let Notified { mut delivery, mut upper, now, told } = notified_with(&options, 0b11_1111);
+        upper.pull_data(Psn32::new(0));
+        upper.push();
+        let mut new_after = |packet, at| {
+            assert_eq!(give(&mut delivery, &mut upper, at, packet), Reception::Answer);
+            std::iter::from_fn(|| delivery.transmit(at, &mut upper)).filter(|left| !left.again).count()
+        };
+        assert_eq!(new_after(told, now), first, "{choice}");
+        let at = now + micros(1);
+        assert_eq!(new_after(ack(0, 1, now, at), at), then, "{choice}, and the oldest is acknowledged");
+    }
 }
 
 #[test]

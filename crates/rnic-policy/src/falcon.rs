@@ -76,6 +76,9 @@ pub struct FalconShape {
     /// A packet beyond the receiver's window is dropped (the specification), instead of kept where there is room (the
     /// paper).
     pub drops_beyond: bool,
+    /// Who hears of packets that were dropped there sends no new requests in that window until its oldest packet is
+    /// acknowledged (the public simulator has something like it).
+    pub pauses_beyond: bool,
     /// Bits of the receiver's request window: 64, 128, 256 or 512.
     pub request_window: u32,
     /// Bits of the receiver's data window: 64, 128, 256 or 512.
@@ -117,6 +120,7 @@ impl FalconShape {
         errors: FalconErrors::Verbs,
         flows: 1,
         drops_beyond: false,
+        pauses_beyond: false,
         request_window: 64,
         data_window: 128,
         tx_window: 1_024,
@@ -143,6 +147,7 @@ impl FalconShape {
             self.errors as u64,
             u64::from(self.flows.trailing_zeros()),
             u64::from(self.drops_beyond),
+            u64::from(self.pauses_beyond),
             u64::from((self.request_window / 64).trailing_zeros()),
             u64::from((self.data_window / 64).trailing_zeros()),
             u64::from(self.tx_window),
@@ -176,6 +181,7 @@ impl FalconShape {
             "errors" => self.errors = [FalconErrors::Verbs, FalconErrors::CompleteInError][value as usize],
             "flows" => self.flows = 1 << value,
             "out_of_window" => self.drops_beyond = value != 0,
+            "after_out_of_window" => self.pauses_beyond = value != 0,
             "request_window" => self.request_window = 64 << value,
             "data_window" => self.data_window = 64 << value,
             "tx_window" => self.tx_window = (value as u32).next_power_of_two(),
@@ -210,6 +216,7 @@ pub const FALCON_PARAMS: &[ParamSpec] = &[
     ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "the queue pair fails, or the request alone"),
     ParamSpec::choice("flows", &["1", "2", "4", "8"], 0, "paths of a connection (Falcon 4.3)"),
     ParamSpec::choice("out_of_window", &["keep", "drop"], 0, "packets beyond the window (Falcon 4.1, or Rev 0.9)"),
+    ParamSpec::choice("after_out_of_window", &["go-on", "pause"], 0, "new requests, until the oldest is acknowledged"),
     ParamSpec::choice("request_window", WIDTHS, 0, "bits of the receiver's request window (Rev 0.9: 64)"),
     ParamSpec::choice("data_window", WIDTHS, 1, "bits of the receiver's data window (Rev 0.9: 128)"),
     ParamSpec::count("tx_window", 1_024, 1, 1_024, "packets under way in each window, rounded up to a power of two"),

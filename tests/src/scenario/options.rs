@@ -196,6 +196,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
     falcon_paths_and_acknowledgements(random, &mut options);
     falcon_adaptive(place, random, &mut options);
+    falcon_pauses(random, &mut options);
     options
 }
 
@@ -225,6 +226,13 @@ fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&
     if one_in(random, 3) && place == Place::Sockets {
         options.retain(|(name, _)| !matches!(*name, "fae_interface" | "fae_work"));
         options.push(("fae_place", "thread".to_owned()));
+    }
+}
+
+/// And a sender that stops when it hears of packets dropped beyond the window.
+fn falcon_pauses(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    if one_in(random, 4) {
+        options.push(("after_out_of_window", "pause".to_owned()));
     }
 }
 

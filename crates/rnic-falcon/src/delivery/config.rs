@@ -58,7 +58,7 @@ pub struct DeliveryConfig {
     pub tx_window: u32,
     /// See [`OutOfWindowRule`].
     pub out_of_window: OutOfWindowRule,
-    /// A sender that hears of packets dropped beyond the window sends no new ones there until its oldest is
+    /// A sender that hears of packets dropped beyond the window sends no new requests there until its oldest packet is
     /// acknowledged.
     pub pause_after_out_of_window: bool,
     /// See [`ExtendedRule`].

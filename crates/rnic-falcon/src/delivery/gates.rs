@@ -12,6 +12,9 @@
 //! ([`Delivery::set_room`](super::Delivery::set_room)): the sources have adapters at both ends, whose receive buffers
 //! are the resources of the transaction layer; a socket's buffer is none of them. What is sent again takes no room.
 //!
+//! A pause after an out of window notification stops requests alone, as `ncwnd` does: a response that it held back
+//! could be what the peer waits for before it acknowledges the packet that ends the pause.
+//!
 //! Both windows count per sequence space (so do the specification's formulas; up to twice `fcwnd` may be under way),
 //! and `fcwnd` is the sum of the flows' (F-25). A window below one packet lets one out, and pacing does the rest: a
 //! packet leaves no sooner than the packet gap after an acknowledgement opened its window, and after the packet
@@ -49,10 +52,8 @@ impl Limits {
     #[inline]
     pub(crate) fn first(&self, windows: &[TxWindow; 2], fcwnd: Cwnd) -> Gates {
         let [request, data] = windows;
-        let fabric = |window: &TxWindow| {
-            window.span() < fcwnd.whole_packets() && !window.is_full() && window.base >= window.paused_below
-        };
-        let nic = |window: &TxWindow| window.outstanding < self.ncwnd;
+        let fabric = |window: &TxWindow| window.span() < fcwnd.whole_packets() && !window.is_full();
+        let nic = |window: &TxWindow| window.outstanding < self.ncwnd && window.base >= window.paused_below;
         let open = fabric(data);
         Gates { pull_request: fabric(request) && nic(request), push_data: open && nic(data), pull_data: open }
     }

@@ -94,7 +94,7 @@ pub(crate) struct TxWindow {
     pub(crate) of_age: Time,
     /// When an acknowledgement last opened the window.
     pub(crate) opened: Time,
-    /// Nothing new may leave before the base moves past this: packets beyond the peer's window were dropped.
+    /// No new request may leave before the base moves past this: packets beyond the peer's window were dropped.
     pub(crate) paused_below: Seq,
 }
 

@@ -8,6 +8,7 @@
 //! | several paths (section 4.3) | `flows = 4` |
 //! | hardware of 200 Gbit/s (section 6.1.1) | `recovery = ooo-distance`; `ooo_threshold = 12` for four flows |
 //! | beyond the window, the specification's receiver | `out_of_window = drop` |
+//! | and a sender that stops there until its oldest packet is acknowledged | `after_out_of_window = pause` |
 //! | weak order (RDMA over Falcon, 6.2) | `ordering = weak` |
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
