@@ -30,7 +30,7 @@ pub struct Fabric {
 
 impl Fabric {
     /// The network of `plan`, whose workload must be `manual` and whose payload must be checked. The body gets every
-    /// `stride`-th host.
+    /// `stride`-th host. With odd seeds the network is in two parts, which must make no difference.
     ///
     /// # Errors
     /// When the plan cannot be run.
@@ -38,7 +38,8 @@ impl Fabric {
         let hosts = plan.topology.hosts() as usize;
         let regions = (0..hosts).map(|_| Vec::new()).collect();
         let speaks_falcon = plan.transport.protocol.falcon().is_some();
-        Ok(Self { simulation: Simulation::new(plan, seed)?, stride, regions, speaks_falcon })
+        let simulation = Simulation::in_parts(plan, seed, 1 + (seed % 2) as usize)?;
+        Ok(Self { simulation, stride, regions, speaks_falcon })
     }
 
     /// The simulation itself, for a capture.
