@@ -14,7 +14,7 @@ impl<T> RareQueue<T> {
         Self(None)
     }
 
-    /// The queue itself; made with room for `room` when there was none.
+    /// The queue itself; made with room for `room` when nothing ever stood in it, and else with the room that it has.
     #[inline]
     pub fn made_for(&mut self, room: usize) -> &mut VecDeque<T> {
         self.0.get_or_insert_with(|| Box::new(VecDeque::with_capacity(room)))

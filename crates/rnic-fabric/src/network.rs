@@ -42,6 +42,11 @@ impl Network {
         }
     }
 
+    /// Which part this is.
+    pub(crate) fn part(&self) -> u16 {
+        self.part
+    }
+
     /// Puts `entry` on the way to `end`, to arrive at `at`, after everything that is on the same way.
     #[inline]
     pub(crate) fn carry(&mut self, end: LinkEnd, at: Time, entry: Entry) {

@@ -166,7 +166,7 @@ pub struct Report {
     pub packet_hops: u64,
     /// Steps of the simulation.
     pub events: u64,
-    /// Packets under way at once, at most.
+    /// Packets under way at once, at most, as seen between windows of time.
     pub packets_under_way_max: u64,
     /// Simulated time when the run ended, microseconds.
     pub simulated_us: f64,

@@ -119,8 +119,8 @@ impl Simulation {
         Self::in_parts(plan, seed, 1)
     }
 
-    /// The same in `parts` parts, or as many as there are hosts, which can do their windows at the same time
-    /// ([`Self::set_crew`]). What happens in the run is the same.
+    /// The same in `parts` parts (one at least, one for each host or 64 at most), which can do their windows at the
+    /// same time ([`Self::set_crew`]). What happens in the run is the same.
     ///
     /// # Errors
     /// When the plan cannot be run.

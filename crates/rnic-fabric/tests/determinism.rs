@@ -123,5 +123,23 @@ fn a_capture_is_the_same_in_parts() {
 fn a_network_has_no_more_parts_than_hosts() {
     let parts =
         |text, parts| rnic_fabric::Simulation::in_parts(&plan(text, &[]), 1, parts).expect("sound").part_count();
-    assert_eq!((parts(WIRE, 64), parts(TREE, 64), parts(TREE, 3), parts(TREE, 0)), (2, 16, 3, 1));
+    assert_eq!((parts(WIRE, 64), parts(TREE, 64), parts(TREE, 11), parts(TREE, 0)), (2, 16, 11, 1));
+}
+
+/// Runs that do not come to their end, and a host that is slow.
+#[test]
+fn runs_that_are_cut_short_are_the_same_in_parts() {
+    let falcon = ("transport", r#"{ name = "falcon", flows = 4 }"#);
+    let slow = ("slow_host", r#"{ hosts = "host-0", rate = "1Gbps", from = "10us", until = "900us" }"#);
+    let silence = ("fault", r#"[{ kind = "down", from = "10us", until = "10s" }]"#);
+    let cases = [
+        (TREE, vec![FAULTS, ("run.limit", "150us")]),
+        (STAR, vec![falcon, FAULTS, ("payload", "checked"), ("wire", "encoded"), ("run.limit", "33us")]),
+        (STAR, vec![falcon, slow]),
+        (STAR, vec![silence, ("run", r#"{ stall_after = "1ms", limit = "20ms" }"#)]),
+    ];
+    for (text, overrides) in cases {
+        let report = finish(simulation(text, &overrides, 7));
+        assert_the_same_otherwise(&report, text, &overrides, 7, &format!("{overrides:?}"));
+    }
 }

@@ -167,3 +167,24 @@ fn the_model_is_deterministic() {
         }
     }
 }
+
+/// The same of Falcon's, with packets that are damaged on the way, which belong to no connection.
+#[test]
+fn the_model_of_a_falcon_nic_is_deterministic() {
+    let damage = r#"[{ kind = "corrupt", probability = "1%" }]"#;
+    let falcon = [
+        ("transport", r#"{ name = "falcon", flows = 4 }"#),
+        ("nic", r#"{ qpc_entries = 3 }"#),
+        ("workload.duration", "200us"),
+    ];
+    for (name, text, settings) in [("wire", WIRE, &falcon[..2]), ("star", STAR, &falcon[..2]), ("tree", TREE, &falcon)]
+    {
+        for fault in ["[]", damage] {
+            let with = |more: &[(&'static str, &'static str)]| [settings, &[("fault", fault)], more].concat();
+            let report = run(text, &with(&[]), 7);
+            assert_the_same_otherwise(&report, text, &with(&[]), 7, name);
+            let encoded = run(text, &with(&[("payload", "checked"), ("wire", "encoded")]), 7);
+            assert_eq!(report.trace_hash, encoded.trace_hash, "{name}, {fault}");
+        }
+    }
+}

@@ -266,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Of a connection that is dead: the requests whose payload was kept for their turn, which has not come.
+    /// Of a connection that is dead: the requests whose payload was kept for their turn, which has not come; each once.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
         core::iter::from_fn(|| self.kept.pop_front())
     }

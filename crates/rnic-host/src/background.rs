@@ -1,6 +1,6 @@
 //! Threads beside a program that does not know of them.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Once;
 use std::thread::{self, JoinHandle};
 
@@ -24,7 +24,10 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 /// When the system gives no thread.
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     static TOLD: Once = Once::new();
-    tell_refusal(spawn("rnic-fae", work), |text| TOLD.call_once(|| eprintln!("rnic: {text}")))
+    tell_refusal(spawn("rnic-fae", work), |text| {
+        // A standard error that is closed is no reason to stop.
+        TOLD.call_once(|| drop(writeln!(io::stderr(), "rnic: {text}")));
+    })
 }
 
 /// Passes on whether there is a thread for the adaptive engine, and tells `say` when there is none.

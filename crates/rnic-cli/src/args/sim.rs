@@ -23,7 +23,7 @@ pub struct SimArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
-    /// Threads that share the work of a large network; the run is the same with any number
+    /// Threads among which a large network is divided, best no more than idle processors; the run stays the same
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     pub threads: NonZeroUsize,
 

@@ -23,6 +23,7 @@ use crate::switch::Switch;
 /// ```
 pub trait Crew: Send {
     /// Calls [`Part::run`] once for each of `parts`, in any order or all at once, and comes back when all are done.
+    /// They stay in their places.
     fn run(&mut self, parts: &mut [Part]);
 }
 
@@ -39,10 +40,9 @@ impl Crew for Alone {
 /// See the module.
 pub(super) struct Parts {
     parts: Vec<Part>,
-    hosts: usize,
-    /// Hosts of each part; the last may have fewer.
-    hosts_each: usize,
-    /// Where each switch is: its part, and its index there.
+    /// Where each host is: its part, and its index there.
+    hosts: Vec<(usize, usize)>,
+    /// The same of each switch.
     switches: Vec<(usize, usize)>,
     crew: Box<dyn Crew>,
 }
@@ -50,17 +50,14 @@ pub(super) struct Parts {
 impl Parts {
     /// `parts` are cut as `partition` says.
     pub(super) fn new(parts: Vec<Part>, partition: &Partition) -> Self {
+        let (hosts, switches) = partition.places().split_at(parts.iter().map(|part| part.hosts.len()).sum());
+        let host = |place: &Place| (usize::from(place.part), place.node as usize);
         let switch = |place: &Place| {
             let part = usize::from(place.part);
             (part, place.node as usize - parts[part].hosts.len())
         };
-        Self {
-            hosts: parts.iter().map(|part| part.hosts.len()).sum(),
-            hosts_each: partition.hosts_each() as usize,
-            switches: partition.switches().iter().map(switch).collect(),
-            crew: Box::new(Alone),
-            parts,
-        }
+        let (hosts, switches) = (hosts.iter().map(host).collect(), switches.iter().map(switch).collect());
+        Self { parts, hosts, switches, crew: Box::new(Alone) }
     }
 
     /// From now on `crew` has them run.
@@ -85,7 +82,8 @@ impl Parts {
             [only] => return only.run(),
             parts => self.crew.run(parts),
         }
-        assert!(self.parts.iter().all(Part::is_done), "the crew has every part run");
+        let is_sound = |(part, number): (&Part, u16)| part.is_done() && part.network.part() == number;
+        assert!(self.parts.iter().zip(0..).all(is_sound), "the crew has every part run, and leaves it in its place");
         for first in 0..self.parts.len() {
             for second in first + 1..self.parts.len() {
                 let both = self.parts.get_disjoint_mut([first, second]).expect("two parts");
@@ -113,23 +111,23 @@ impl Parts {
 
     /// How many hosts there are.
     pub(super) fn host_count(&self) -> usize {
-        self.hosts
+        self.hosts.len()
     }
 
     pub(super) fn host(&self, host: u32) -> &Host {
-        let host = host as usize;
-        &self.parts[host / self.hosts_each].hosts[host % self.hosts_each]
+        let (part, index) = self.hosts[host as usize];
+        &self.parts[part].hosts[index]
     }
 
     pub(super) fn host_mut(&mut self, host: u32) -> &mut Host {
-        let host = host as usize;
-        &mut self.parts[host / self.hosts_each].hosts[host % self.hosts_each]
+        let (part, index) = self.hosts[host as usize];
+        &mut self.parts[part].hosts[index]
     }
 
     /// `host` has something to do at `time`, perhaps earlier than what it had before.
     pub(super) fn lower(&mut self, host: u32, time: Time) {
-        let host = host as usize;
-        self.parts[host / self.hosts_each].network.agenda.lower((host % self.hosts_each) as u32, time);
+        let (part, index) = self.hosts[host as usize];
+        self.parts[part].network.agenda.lower(index as u32, time);
     }
 
     /// All hosts, in order.

@@ -103,11 +103,12 @@ impl Host {
     }
 
     fn fetch_state_of_arrival(&mut self, now: Time, entry: &Entry, network: &mut Network) {
-        let Some(nic) = self.nic.as_mut().filter(|_| entry.has(Flags::FALCON)) else {
+        // What is damaged has no connection, as bytes and by its mark.
+        let packet = entry.has(Flags::FALCON).then(|| self.carriage.unload_falcon(entry, &network.falcon_packets));
+        let (Some(nic), Some((packet, _))) = (&mut self.nic, packet.flatten()) else {
             return self.arrive_with_state(now, entry, network);
         };
-        let cid = network.falcon_packets.headers(entry.packet).cid;
-        let ready = nic.contexts.access(now, Qpn::new(cid.get()), &mut nic.bus);
+        let ready = nic.contexts.access(now, Qpn::new(packet.cid.get()), &mut nic.bus);
         nic.falcon.order += 1;
         nic.falcon.arrived.insert((ready, nic.falcon.order), *entry);
     }
