@@ -64,9 +64,14 @@ impl Battle {
             let attacker = scope.spawn(|| attack.run(&stop));
             let deadline = Instant::now() + PATIENCE;
             let mut ends = [server.end(), client.end()];
+            let mut first_end = None;
             while ends.contains(&None) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
                 ends = [server.end(), client.end()];
+                if ends.iter().any(Option::is_some) {
+                    let is_over = first_end.get_or_insert_with(Instant::now).elapsed() > AFTERMATH;
+                    stop.fetch_or(is_over, Ordering::Relaxed);
+                }
                 *sequences.lock().expect("nobody panics with it") = client.sequences();
             }
             stop.store(true, Ordering::Relaxed);
@@ -188,5 +193,8 @@ fn free_port() -> u16 {
 
 /// A pair of programs that goes on for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The attack goes on for so long after the first of the two has ended. Who speaks for a peer that is gone keeps it
+/// alive to a process that only listens; once he is silent, the process has to find out.
+const AFTERMATH: Duration = Duration::from_secs(2);
 /// A process may grow by so much under attack: buffers are touched for the first time, late.
 const GROWTH_BYTES: u64 = 8 << 20;

@@ -1,8 +1,9 @@
 //! Which part of the network every node belongs to.
 //!
-//! Hosts are cut into runs of equal length. A switch goes where most of its neighbours are, the lowest tier first: edge
-//! switches to their hosts, aggregation switches to their pod. Where that leaves a choice, as for core switches, they
-//! go to the part that has been given the fewest of their tier. So what crosses from part to part is what leaves a pod.
+//! Hosts are cut into runs of equal length, or one more. A switch goes where most of its neighbours are, lowest tier
+//! first: edge switches to their hosts, aggregation switches to their pod. Where that leaves a choice, as for core
+//! switches, they go to the part that has been given the fewest of their tier. So what crosses from part to part is
+//! what leaves a pod.
 
 use crate::topology::{Node, Topology};
 
