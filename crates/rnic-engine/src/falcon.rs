@@ -72,12 +72,13 @@ use rnic_policy::{FalconErrors, FalconOrdering};
 use crate::PeerId;
 use crate::qp::QpInfo;
 use crate::timer::Deadline;
+use nic::Lacks;
 use request::Requests;
 use room::Room;
 use serve::Serving;
 
 pub(crate) use drive::tick_nic;
-pub(crate) use nic::{Nic, SLOT};
+pub(crate) use nic::{Lack, Nic, SLOT};
 
 /// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
 /// one is armed anew when its turn comes.
@@ -93,8 +94,8 @@ pub(crate) struct FalconQp {
     pub(crate) peer: PeerId,
     /// In the ring of those who can send.
     queued: bool,
-    /// In the ring of those who wait for resources.
-    waits: bool,
+    /// In which rings of those who wait for resources.
+    waits: Lacks,
     /// Its entries in the timer heap that are good, earliest first. Acknowledgements wait for microseconds, probes and
     /// packets for many more: what was armed for the latter stays good while the former go before it.
     alarms: [Deadline; ALARMS_MAX],
@@ -139,6 +140,12 @@ impl FalconQp {
     }
 
     pub(crate) fn new() -> Self {
-        Self { peer: PeerId::NOBODY, queued: false, waits: false, alarms: [Deadline::NEVER; ALARMS_MAX], link: None }
+        Self {
+            peer: PeerId::NOBODY,
+            queued: false,
+            waits: Lacks::NONE,
+            alarms: [Deadline::NEVER; ALARMS_MAX],
+            link: None,
+        }
     }
 }

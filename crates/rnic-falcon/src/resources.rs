@@ -9,6 +9,11 @@
 //! what arrives and what leaves never wait for each other; requests and responses of one direction never wait for each
 //! other; and the request whose turn it is ([head of line](zone)) is admitted where others are not.
 //!
+//! A fourth is ours: a little is [left for messages that have begun](ResourceConfig::reserve). Sends to a receiver
+//! that is not ready hold their contexts for as long as it pleases. Where its receives are lent to messages of other
+//! connections (a shared receive queue), they wait for these messages, whose rest waits for contexts; neither paper nor
+//! specification says how that ends.
+//!
 //! The life of what is held (F-33): who accepts a request from the upper layer reserves room for the packet to send
 //! *and* for what will come back; a target takes room as packets arrive and as its upper layer answers. Room to receive
 //! returns on delivery to the upper layer, room to send when the packet is acknowledged.
@@ -147,6 +152,10 @@ pub struct ResourceConfig {
     pub carving: Carving,
     /// When requests of others must be at the head of their line.
     pub zones: Zones,
+    /// Of what requests of our upper layer need, left for those that go on with a message that the peer takes in, of
+    /// a connection that holds nothing else: they are never put off, so what they hold comes back. One packet's is
+    /// enough.
+    pub reserve: cost::Transaction,
     /// Bytes of a buffer.
     pub units: cost::Units,
 }
@@ -166,6 +175,7 @@ impl ResourceConfig {
         ],
         carving: Carving::Full,
         zones: Zones { green: Amount { packets: 7_943, buffers: 10_678 }, head_of_line_only: true },
+        reserve: cost::Units { tx: TX_UNIT, rx: 256 }.push(TX_UNIT),
         units: cost::Units { tx: TX_UNIT, rx: 256 },
     };
 
@@ -329,9 +339,15 @@ impl Resources {
     /// Takes `amount` of `part`, when it is there.
     #[inline]
     pub fn hold(&mut self, part: Part, amount: Amount) -> Option<Held> {
+        self.hold_above(part, amount, Amount::NONE)
+    }
+
+    /// Takes `amount` of `part`, when it is there and `left` stays.
+    #[inline]
+    fn hold_above(&mut self, part: Part, amount: Amount, left: Amount) -> Option<Held> {
         let pool = self.pool(part);
         let free = &mut self.free[pool];
-        if !free.covers(amount) {
+        if !free.covers(amount.plus(left)) {
             self.refused += 1;
             return None;
         }
@@ -344,15 +360,25 @@ impl Resources {
         Some(Held { part, amount })
     }
 
-    /// Takes what a request of our upper layer needs from acceptance to completion: all of it or nothing.
+    /// Takes what a request of our upper layer needs from acceptance to completion: all of it or nothing; of the
+    /// [reserve](ResourceConfig::reserve) too, if it is for such as this one.
     #[inline]
-    pub fn hold_transaction(&mut self, need: cost::Transaction) -> Option<(Held, Held)> {
-        let tx = self.hold(Part::RequestTx, need.tx)?;
-        let Some(rx) = self.hold(Part::ResponseRx, need.rx) else {
+    pub fn hold_transaction(&mut self, need: cost::Transaction, of_reserve: bool) -> Option<(Held, Held)> {
+        let left = if of_reserve { cost::Transaction::NONE } else { self.config.reserve };
+        let tx = self.hold_above(Part::RequestTx, need.tx, left.tx)?;
+        let Some(rx) = self.hold_above(Part::ResponseRx, need.rx, left.rx) else {
             self.release(tx);
             return None;
         };
         Some((tx, rx))
+    }
+
+    /// Whether a request of our upper layer may find room now: of those for whom the reserve is, or of others.
+    #[inline]
+    pub fn may_hold_transaction(&self, of_reserve: bool) -> bool {
+        let left = if of_reserve { cost::Transaction::NONE } else { self.config.reserve };
+        let has = |part, left: Amount| self.free(part).packets > left.packets;
+        has(Part::RequestTx, left.tx) && has(Part::ResponseRx, left.rx)
     }
 
     /// Takes what a request from the network needs. Where room is short, only requests at the head of their line are

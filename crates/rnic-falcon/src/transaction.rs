@@ -98,6 +98,9 @@ pub struct Submission {
     pub ulp: Ulp,
     /// Comes back with the completion.
     pub tag: u64,
+    /// It goes on with what the peer's upper layer takes in: when all before it is acknowledged, it is not put off
+    /// (RNR). For such there is a [reserve](crate::resources::ResourceConfig::reserve).
+    pub continues: bool,
 }
 
 /// Why a submission is not taken.
@@ -224,6 +227,13 @@ impl Transactions {
     /// The shares of free resources that the adaptive engine gives it (F-36).
     pub fn set_alphas(&mut self, request: Alpha, data: Alpha) {
         (self.usage.request_alpha, self.usage.data_alpha) = (request, data);
+    }
+
+    /// Whether no transaction of ours holds anything: the next may be of those for whom there is a
+    /// [reserve](crate::resources::ResourceConfig::reserve).
+    #[inline]
+    pub const fn holds_nothing(&self) -> bool {
+        self.usage.has_no_request()
     }
 
     /// Whether it has failed for good.

@@ -84,7 +84,8 @@ impl End {
             let kind = if self.ulp.random.below(2) == 0 { Kind::Push } else { Kind::Pull };
             let length = self.ulp.random.between(1, 4_096) as u16;
             let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-            let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: self.submitted };
+            let submission =
+                Submission { kind, length, payload_len, ulp: Ulp::None, tag: self.submitted, continues: false };
             if self.connection.submit(&mut self.resources, &submission).is_err() {
                 return;
             }

@@ -18,7 +18,7 @@ mod common;
 use common::net::{Net, World};
 use common::ulp::Manners;
 use rnic_base::Duration;
-use rnic_falcon::resources::cost::Units;
+use rnic_falcon::resources::cost::{Transaction, Units};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
 use rnic_falcon::resources::{Amount, Carving, ResourceConfig};
@@ -37,6 +37,7 @@ const MIXED: World = World {
         ],
         carving: Carving::Full,
         zones: Zones { green: Amount { packets: 2, buffers: 4 }, head_of_line_only: true },
+        reserve: Transaction::NONE,
         units: Units { tx: 256, rx: 256 },
     },
     transactions: TransactionConfig {

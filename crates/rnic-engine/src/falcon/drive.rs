@@ -10,7 +10,7 @@ use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
-use super::{ALARMS_MAX, Link, Nic, SLOT};
+use super::{ALARMS_MAX, Lack, Link, Nic, SLOT};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconArrival, TransmitKind};
@@ -128,7 +128,7 @@ impl Qp {
         }
         while let Some((rsn, answer)) = mapping.serving.pending.front() {
             match connection.answer(&mut nic.resources, *rsn, answer) {
-                Err(AnswerError::Paused) => return self.wait_for_resources(nic),
+                Err(AnswerError::Paused) => return self.wait_for_resources(nic, Lack::Answer),
                 Ok(()) | Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {
                     mapping.serving.pending.pop_front();
                 }
@@ -137,17 +137,16 @@ impl Qp {
     }
 
     /// Makes the next packet, in the NIC's `out`, if one may leave now. The ring has let go of this queue pair.
-    pub(crate) fn transmit_falcon(&mut self, core: &mut Core, nic: &mut Nic, was_waiting: bool) -> bool {
+    pub(crate) fn transmit_falcon(&mut self, core: &mut Core, nic: &mut Nic, waited: Option<Lack>) -> bool {
         let Some(falcon) = self.extra.falcon_mut() else { return false };
-        if was_waiting {
-            falcon.waits = false;
-        } else {
-            falcon.queued = false;
+        match waited {
+            Some(lack) => falcon.waits.remove(lack),
+            None => falcon.queued = false,
         }
         let is_heard = self.state.receives() || self.lingers();
         let Some(mut link) = is_heard.then(|| self.take_link(core, nic, None)).flatten() else {
-            if was_waiting {
-                nic.wake_waiting();
+            if let Some(lack) = waited {
+                nic.wake(lack);
             }
             return false;
         };
@@ -159,12 +158,14 @@ impl Qp {
         self.serve(core, nic, &mut link);
         let Link { connection, mapping, .. } = &mut *link;
         let handed = self.hand_in(core, nic, connection, mapping);
-        if matches!(handed, Handed::NoRoom(_)) {
-            self.wait_for_resources(nic);
+        if let Handed::NoRoom { lack, .. } = handed {
+            self.wait_for_resources(nic, lack);
         }
-        if was_waiting && (matches!(handed, Handed::Some | Handed::NoRoom(true)) || !self.waits_for_resources()) {
+        if let Some(lack) = waited
+            && (matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. }) || !self.waits_for(lack))
+        {
             // There may be more than it took, or it took none.
-            nic.wake_waiting();
+            nic.wake(lack);
         }
         let Link { connection, mapping, .. } = &mut *link;
         connection.set_room(core.peers.room(self.far_end()));
@@ -288,14 +289,14 @@ impl Qp {
         }
     }
 
-    fn waits_for_resources(&self) -> bool {
-        self.extra.falcon().is_some_and(|falcon| falcon.waits)
+    fn waits_for(&self, lack: Lack) -> bool {
+        self.extra.falcon().is_some_and(|falcon| falcon.waits.has(lack))
     }
 
-    fn wait_for_resources(&mut self, nic: &mut Nic) {
-        if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.waits) {
-            falcon.waits = true;
-            nic.push_waiting(self.slot);
+    fn wait_for_resources(&mut self, nic: &mut Nic, lack: Lack) {
+        if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.waits.has(lack)) {
+            falcon.waits.add(lack);
+            nic.push_waiting(self.slot, lack);
         }
     }
 

@@ -20,11 +20,46 @@ use crate::fifo::Fifo;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
 
-/// Marks a slot in the ring of those who can send: it waited for resources. Slots have 24 bits.
-const WAITED: u32 = 1 << 31;
+/// Where an entry of the ring of those who can send says what it waited for, as a [`Lack`] and one; slots have 24 bits.
+const WAITED_SHIFT: u32 = 30;
 
 /// The name of a NIC among the slots that wait for their time.
 pub(crate) const SLOT: u32 = u32::MAX;
+
+/// What a queue pair may wait for: each has a ring of its own, for what frees one of them helps none of the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// Room to send an answer.
+    Answer,
+    /// Room for a request.
+    Request,
+    /// Even the [reserve](ResourceConfig::reserve) is taken.
+    Reserve,
+}
+
+impl Lack {
+    const ALL: [Self; 3] = [Self::Answer, Self::Request, Self::Reserve];
+}
+
+/// The rings that a queue pair is in.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Lacks(u8);
+
+impl Lacks {
+    pub(super) const NONE: Self = Self(0);
+
+    pub(super) const fn has(self, lack: Lack) -> bool {
+        self.0 & (1 << lack as u8) != 0
+    }
+
+    pub(super) fn add(&mut self, lack: Lack) {
+        self.0 |= 1 << lack as u8;
+    }
+
+    pub(super) fn remove(&mut self, lack: Lack) {
+        self.0 &= !(1 << lack as u8);
+    }
+}
 
 /// See the module. Made with the first queue pair that needs it, and there from then on.
 #[derive(Debug)]
@@ -38,8 +73,8 @@ pub(crate) struct Nic {
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that can send, those that waited for resources marked.
     pub(super) ready: Fifo<u32>,
-    /// Queue pairs whose requests found no resources.
-    waiting: Fifo<u32>,
+    /// Queue pairs that found no resources, by [`Lack`].
+    waiting: [Fifo<u32>; 3],
     /// Queue pairs for whose next packet it is too early; made with the first.
     pub(super) wheel: Option<Box<Wheel>>,
     /// What connections did that have ended.
@@ -88,7 +123,7 @@ impl Nic {
             users: 0,
             adaptives: Vec::new(),
             ready: Fifo::new(0),
-            waiting: Fifo::new(0),
+            waiting: Lack::ALL.map(|_| Fifo::new(0)),
             wheel: None,
             ended: DeliveryCounters::default(),
             events: EventCounts::default(),
@@ -146,24 +181,40 @@ impl Nic {
         self.ready.push(slot);
     }
 
-    /// Puts `slot` at the end of the ring of those who wait for resources.
-    pub(super) fn push_waiting(&mut self, slot: u32) {
+    /// Puts `slot` at the end of the ring of those who wait for that.
+    pub(super) fn push_waiting(&mut self, slot: u32, lack: Lack) {
         self.pauses += 1;
-        self.waiting.push(slot);
+        self.waiting[lack as usize].push(slot);
     }
 
-    /// Resources may have come free: whoever has waited longest tries again.
+    /// Resources may have come free: of each ring, whoever has waited longest tries again.
     #[inline]
     pub(crate) fn wake_waiting(&mut self) {
-        if let Some(slot) = self.waiting.pop() {
-            self.ready.push(slot | WAITED);
+        Lack::ALL.into_iter().for_each(|lack| self.wake(lack));
+    }
+
+    /// Whoever has waited for that longest tries again, if there is any.
+    #[inline]
+    pub(super) fn wake(&mut self, lack: Lack) {
+        if self.waiting[lack as usize].is_empty() {
+            return;
+        }
+        let may_find = match lack {
+            Lack::Answer => true,
+            Lack::Request => self.resources.may_hold_transaction(false),
+            Lack::Reserve => self.resources.may_hold_transaction(true),
+        };
+        if may_find && let Some(slot) = self.waiting[lack as usize].pop() {
+            self.ready.push(slot | (lack as u32 + 1) << WAITED_SHIFT);
         }
     }
 
-    /// Who can send next, and whether it waited for resources.
+    /// Who can send next, and what it waited for, if so.
     #[inline]
-    pub(crate) fn next_ready(&mut self) -> Option<(u32, bool)> {
-        self.ready.pop().map(|entry| (slot_of(entry), entry & WAITED != 0))
+    pub(crate) fn next_ready(&mut self) -> Option<(u32, Option<Lack>)> {
+        let entry = self.ready.pop()?;
+        let lack = (entry >> WAITED_SHIFT).checked_sub(1).map(|lack| Lack::ALL[lack as usize]);
+        Some((slot_of(entry), lack))
     }
 
     /// Lets go of payload whose connection has ended.
@@ -234,8 +285,8 @@ impl Nic {
 
     /// Nothing that stands in any ring is meant for the queue pair that will be in `slot` next.
     pub(super) fn forget(&mut self, slot: u32) {
-        self.ready.retain(|other| *other & !WAITED != slot);
-        self.waiting.retain(|other| *other != slot);
+        self.ready.retain(|other| slot_of(*other) != slot);
+        self.waiting.iter_mut().for_each(|ring| ring.retain(|other| *other != slot));
         if let Some(wheel) = &mut self.wheel {
             wheel.grow(slot as usize + 1);
             wheel.cancel(slot);
@@ -260,7 +311,7 @@ fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> Adap
 /// Whose entry of the ring of those who can send it is.
 #[inline]
 pub(super) const fn slot_of(entry: u32) -> u32 {
-    entry & !WAITED
+    entry & !(3 << WAITED_SHIFT)
 }
 
 /// Queue pairs that a wheel has room for at first.

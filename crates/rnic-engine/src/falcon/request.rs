@@ -12,7 +12,7 @@ use rnic_wire::falcon::{CompletionCode, ResyncCode, Ulp};
 use rnic_wire::{NakCode, Position};
 
 use super::header;
-use super::{Mapping, Nic};
+use super::{Lack, Mapping, Nic};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
@@ -91,8 +91,13 @@ pub(super) enum Handed {
     Nothing,
     /// Some, and no more are to be now.
     Some,
-    /// There is no room: try again when others give some back. `true` when some were handed in before.
-    NoRoom(bool),
+    /// There is no room: try again when others give some back.
+    NoRoom {
+        /// Some were handed in before.
+        any: bool,
+        /// Of which sort.
+        lack: Lack,
+    },
 }
 
 impl Qp {
@@ -164,7 +169,8 @@ impl Qp {
                     self.put_entry_back(counter);
                 }
                 core.count_wait(WaitReason::Window);
-                return Handed::NoRoom(any);
+                let had_reserve = submission.continues && connection.transactions().holds_nothing();
+                return Handed::NoRoom { any, lack: if had_reserve { Lack::Reserve } else { Lack::Request } };
             }
             any = true;
             mapping.requests.next_sn = mapping.requests.next_sn.wrapping_add(1);
@@ -251,7 +257,9 @@ impl Qp {
         } else {
             (Kind::Push, ulp.request_len(payload_len))
         };
-        Some(Submission { kind, length: length as u16, payload_len, ulp, tag: tag(counter, index) })
+        // The receive that a Send needs is its first packet's.
+        let continues = index > 0 && wqe.op.is_send();
+        Some(Submission { kind, length: length as u16, payload_len, ulp, tag: tag(counter, index), continues })
     }
 
     /// A transaction of ours has ended.

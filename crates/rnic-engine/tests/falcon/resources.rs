@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use rnic_base::Duration;
 use rnic_engine::*;
+use rnic_wire::falcon::FlowLabel;
 
-use crate::common::{BASE, DELIVERED, INBOX, LOST, MTU, Pair, Setup};
+use crate::common::{BASE, DELIVERED, INBOX, LOST, MTU, Pair, Sent, Setup};
 
 fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
     let side = &pair.ends[0];
@@ -167,4 +169,41 @@ fn f34_a_peer_without_room_is_not_given_up() {
         pair.run_for(rnic_base::Duration::from_ms(100));
         assert_eq!(pair.ends[0].take(), [(3, WcStatus::RetryExceeded)], "{ordering}");
     }
+}
+
+/// F-32: Sends hold all contexts but one, for their receiver is not ready: the receive that they wait for is lent to a
+/// message of another connection. The rest of that message leaves with what is left for it.
+#[test]
+fn f32_who_has_the_receive_that_all_others_wait_for_can_go_on() {
+    let setup = Setup { srq: Some(128), ..Setup::new(&[("resources", "1"), ("isolation", "none")]) };
+    let mut pair = Pair::new(&setup, |_| DELIVERED);
+    let [other, _] = pair.connect_another(&setup);
+    let (first, first_far) = (pair.ends[0].qpn, pair.ends[1].qpn);
+    let send = SendOp::Send { immediate: None };
+    let post_others = |pair: &mut Pair, ids: std::ops::Range<u64>| {
+        ids.for_each(|id| pair.ends[0].post_on(other, id, send, BASE, 64));
+    };
+    // Of 57 contexts.
+    post_others(&mut pair, 100..155);
+    pair.run_for(Duration::from_us(30));
+
+    // Nobody hears that the beginning of the message has arrived, until others want what it held.
+    pair.set_fate(move |sent| if sent.from == 1 && sent.packet.cid.get() == first.get() { LOST } else { DELIVERED });
+    pair.ends[1].post_recv(1, INBOX, 20 * MTU);
+    pair.ends[0].post(1, send, BASE, 20 * MTU);
+    pair.run_for(Duration::from_us(30));
+    let begun = pair.log.iter().filter(|sent| sent.packet.cid.get() == first_far.get()).count();
+    assert!((1..=2).contains(&begun), "{begun} packets");
+    let is_answer = |sent: &&Sent| sent.from == 1 && sent.packet.cid.get() == first.get();
+    let answer = pair.log.iter().rfind(is_answer).expect("it has arrived").packet;
+    pair.set_fate(|_| DELIVERED);
+    post_others(&mut pair, 155..160);
+    pair.deliver(0, &answer, FlowLabel::new(0), &[]);
+
+    pair.run_for(Duration::from_ms(20));
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "the others wait for a receive");
+    (0..60).for_each(|id| pair.ends[1].post_recv(id, INBOX, 64));
+    pair.run_for(Duration::from_ms(200));
+    assert_eq!(pair.ends[0].take().len(), 60);
+    assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }

@@ -20,6 +20,11 @@ pub struct Transaction {
     pub rx: Amount,
 }
 
+impl Transaction {
+    /// Nothing.
+    pub const NONE: Self = Self { tx: Amount::NONE, rx: Amount::NONE };
+}
+
 impl Units {
     /// A Push of `length` bytes: its data here, a completion back.
     #[inline]

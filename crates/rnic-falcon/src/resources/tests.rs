@@ -9,6 +9,7 @@ use rnic_base::RandomStreams;
 const TINY: ResourceConfig = ResourceConfig {
     capacity: [Amount { packets: 4, buffers: 8 }; 4],
     carving: Carving::Full,
+    reserve: cost::Transaction::NONE,
     zones: Zones { green: Amount { packets: 3, buffers: 6 }, head_of_line_only: true },
     units: cost::Units { tx: 64, rx: 256 },
 };
@@ -84,13 +85,31 @@ fn f32_probe6_the_last_room_is_for_the_head_of_line() {
     assert_eq!(resources.refused(), 2);
 }
 
+/// What is left for those that go on with a message is for nobody else, of any of what a request needs.
+#[test]
+fn f32_the_reserve_is_for_those_it_is_for() {
+    let of_one = TINY.units.push(64);
+    let mut resources = Resources::new(ResourceConfig { reserve: of_one, ..TINY });
+    let mut held = Vec::new();
+    for nth in 0..4 {
+        assert_eq!(resources.may_hold_transaction(false), nth < 3, "of four, one is left");
+        held.extend(resources.hold_transaction(of_one, false).map(|(tx, rx)| [tx, rx]));
+    }
+    assert_eq!((held.len(), resources.refused()), (3, 1));
+    assert!(resources.may_hold_transaction(true));
+    held.extend(resources.hold_transaction(of_one, true).map(|(tx, rx)| [tx, rx]));
+    assert_eq!((held.len(), resources.may_hold_transaction(true)), (4, false));
+    held.into_iter().flatten().for_each(|held| resources.release(held));
+    assert!(resources.is_idle());
+}
+
 /// F-33: a request is accepted with room for what it brings, or not at all.
 #[test]
 fn f33_both_ends_of_a_transaction_are_reserved_together() {
     let mut resources = Resources::new(TINY);
     let need = TINY.units.pull(8 * 256);
-    let (tx, rx) = resources.hold_transaction(need).expect("room for one");
-    assert!(resources.hold_transaction(need).is_none(), "no room for a second answer");
+    let (tx, rx) = resources.hold_transaction(need, false).expect("room for one");
+    assert!(resources.hold_transaction(need, false).is_none(), "no room for a second answer");
     assert_eq!(resources.free(Part::RequestTx), Amount { packets: 3, buffers: 7 }, "and nothing held for it");
     resources.release(tx);
     resources.release(rx);

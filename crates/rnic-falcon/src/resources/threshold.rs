@@ -82,6 +82,12 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Whether no request of its upper layer holds anything.
+    #[inline]
+    pub const fn has_no_request(&self) -> bool {
+        self.tx.packets == 0 && self.rx.packets == 0
+    }
+
     /// Whether its upper layer shall hand in no more requests.
     #[inline]
     pub fn pauses_requests(&self, isolation: Isolation, resources: &Resources) -> bool {

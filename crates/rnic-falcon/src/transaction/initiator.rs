@@ -224,7 +224,7 @@ impl Initiator {
             Kind::Push => units.push(length),
             Kind::Pull => units.pull(length),
         };
-        let (tx, rx) = resources.hold_transaction(need)?;
+        let (tx, rx) = resources.hold_transaction(need, what.continues && usage.has_no_request())?;
         usage.tx.add(tx.amount());
         usage.rx.add(rx.amount());
         let seq = self.next;

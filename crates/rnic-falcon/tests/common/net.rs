@@ -101,7 +101,7 @@ impl Net {
     pub fn submit(&mut self, nic: usize, connection: usize, kind: Kind, length: u16) -> Result<(), SubmitError> {
         let end = &mut self.ends[nic][connection];
         let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag };
+        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag, continues: false };
         end.transactions.submit(&mut self.nics[nic], &submission)?;
         if kind == Kind::Pull {
             end.pulls.push(end.next_tag);

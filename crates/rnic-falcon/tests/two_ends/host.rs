@@ -82,7 +82,8 @@ impl super::link::Above for Host {
     fn work(&mut self, now: Time, delivery: &mut Delivery) {
         while self.to_send > 0 {
             let (kind, payload_len) = (Kind::Push, u32::from(LENGTH));
-            let submission = Submission { kind, length: LENGTH, payload_len, ulp: Ulp::None, tag: self.to_send };
+            let submission =
+                Submission { kind, length: LENGTH, payload_len, ulp: Ulp::None, tag: self.to_send, continues: false };
             if self.transactions.submit(&mut self.resources, &submission).is_err() {
                 break;
             }
