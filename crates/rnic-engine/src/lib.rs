@@ -61,6 +61,7 @@ pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, 
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};
 pub use qp::{QpInfo, QpState};
+pub use rnic_falcon::delivery::FlowView;
 pub use rnic_wire::RnrTimer;
 pub use stats::{EngineStats, PoolStats, QpStats, WaitReason};
 pub use transport::{Service, Transport};

@@ -58,6 +58,6 @@ pub mod workload;
 
 pub use ideal::message_frames;
 pub use plan::{Plan, PlanError};
-pub use report::{FalconFigures, FlowRecord, Report};
+pub use report::{FalconFigures, FalconFlow, FlowRecord, Report};
 pub use route::RouteSpec;
 pub use simulation::{NodeOrder, Progress, Simulation};

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
 pub(crate) use falcon::FalconCounts;
-pub use falcon::FalconFigures;
+pub use falcon::{FalconFigures, FalconFlow};
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;

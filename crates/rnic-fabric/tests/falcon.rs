@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use rnic_fabric::{FalconFigures, FalconFlow};
 
 /// Completions in order, on ordered and unordered connections; one path and several; the adaptive engine at once and
 /// behind its latency, with a table and without.
@@ -139,12 +140,19 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
     let whole = run(text, &[], 2);
     let figures = whole.falcon.expect("hosts speak Falcon");
     assert!(figures.idlest_flow_share > 0.03 && figures.busiest_flow_share < 0.6, "{figures:?}");
+    let sum = |figures: &FalconFigures, of: fn(&FalconFlow) -> u64| figures.flows.iter().map(of).sum::<u64>();
+    let all = figures.pull_requests + figures.pull_data + figures.push_data + figures.resyncs;
+    assert_eq!((figures.flows.len(), sum(&figures, |flow| flow.packets)), (4, all));
     let down = r#"[{ kind = "down", links = "leaf-*>spine-1, spine-1>leaf-*", from = "500us", until = "1s" }]"#;
     for seed in 0..3 {
         let cut = run(text, &[("fault", down)], seed);
         assert!(cut.goodput_gbps > 0.7 * whole.goodput_gbps, "{} of {}", cut.goodput_gbps, whole.goodput_gbps);
         let latency = cut.latency_us.expect("a closed loop has latencies");
         assert!(latency.max < 2_500.0, "an operation took {} us", latency.max);
+        let figures = cut.falcon.expect("hosts speak Falcon");
+        assert!(figures.path_changes > 0);
+        assert_eq!(sum(&figures, |flow| flow.path_changes), figures.path_changes);
+        assert_eq!(sum(&figures, |flow| flow.packets_retransmitted), cut.packets_retransmitted);
     }
 }
 

@@ -41,6 +41,7 @@ mod tx_window;
 
 pub use ack_request::AckRequestRule;
 pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, Policies, TRACKED_MAX, TX_WINDOW_MAX};
+pub use flows::{FlowCounters, FlowView};
 pub use pace::{SLOT, Wheel};
 pub use receive::{Arrival, Reception};
 pub use signal::{ControlSettings, SIGNALS_MAX};
@@ -49,6 +50,7 @@ pub use transmit::{Departure, Leaving};
 use std::sync::Arc;
 
 use rnic_base::{Duration, Time};
+use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Cwnd, PolicyState};
 use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
 
@@ -320,5 +322,18 @@ impl Delivery {
     /// What has happened so far.
     pub fn counters(&self) -> DeliveryCounters {
         self.counters
+    }
+
+    /// Each flow in turn, of a connection that has several: what there is to see of one alone is the connection's.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> {
+        self.flows.views()
+    }
+
+    /// How often each flow took another path.
+    pub fn moves(&self) -> [u64; FLOWS_MAX] {
+        let mut moves = [0; FLOWS_MAX];
+        moves[0] = self.counters.moves;
+        self.flows().zip(&mut moves).for_each(|(flow, moves)| *moves = flow.counters.moves);
+        moves
     }
 }

@@ -5,12 +5,12 @@ mod two_ends;
 use std::collections::BTreeSet;
 
 use rnic_base::Duration;
-use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure};
+use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure, FlowCounters};
 use rnic_falcon::seam::Window;
 use rnic_policy::control::report::ReportKind;
 use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{Body, PacketType, Timestamp};
-use two_ends::link::{Inline, LOST, Link, after};
+use two_ends::link::{End, Inline, LOST, Link, after};
 use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
@@ -188,6 +188,20 @@ fn two_paths(departure: &Departure, slow: u8) -> Duration {
     if departure.label.flow(1) == slow { DELAY.saturating_mul(5) } else { DELAY }
 }
 
+/// What is told of single flows is what the log has of each; the slow one has the longer round trip.
+fn assert_flows_add_up<U>(end: &End<U>, slow: u8) {
+    let views: Vec<_> = end.delivery.flows().collect();
+    for (index, view) in views.iter().enumerate() {
+        let is_data = |departure: &Departure| departure.packet.body.psn().is_some();
+        let on = |departure: &Departure| is_data(departure) && usize::from(departure.label.flow(1)) == index;
+        let left = end.log.iter().filter(|(_, departure)| on(departure)).count();
+        assert_eq!(view.counters, FlowCounters { sent: left as u64, sent_again: 0, moves: 0 }, "flow {index}");
+        assert_eq!((view.label, view.outstanding), (end.delivery.label(index as u8), 0));
+    }
+    let [fast, slow] = [1 - slow, slow].map(|flow| views[usize::from(flow)].round_trip.expect("it was measured"));
+    assert!(slow > fast.saturating_mul(3), "{slow} by {fast}");
+}
+
 #[test]
 fn f29_paths_of_different_delay_cause_no_retransmission() {
     for (paths, slow) in [("largest-window", 1), ("spray", 1), ("scatter", 1), ("spray", 0)] {
@@ -198,6 +212,7 @@ fn f29_paths_of_different_delay_cause_no_retransmission() {
         let end = &link.ends[0];
         assert!(end.upper.all_acked(), "{paths}");
         assert_eq!(end.left_again(), 0, "{paths}: {:?}", end.delivery.counters());
+        assert_flows_add_up(end, slow);
         let extended = link.ends[1].delivery.counters().extended_acks_sent;
         assert!(extended > 100, "{paths}: the paths did reorder, {extended} acknowledgements saw a gap");
     }
@@ -221,6 +236,9 @@ fn f29_a_loss_on_one_path_is_repaired_by_what_comes_back_on_the_other() {
     let counters = link.ends[0].delivery.counters();
     assert!(link.ends[0].upper.all_acked());
     assert_eq!((counters.timeouts, counters.sent_again_early), (0, 1));
+    let again_by_flow: Vec<_> = link.ends[0].delivery.flows().map(|flow| flow.counters.sent_again).collect();
+    assert_eq!(again_by_flow[1], 0, "nothing was lost there");
+    assert!(again_by_flow[0] > 0);
     let again: Vec<_> = link.ends[0].log.iter().filter(|(_, departure)| departure.again).collect();
     assert!(again.iter().all(|(_, departure)| departure.label.flow(1) == 0), "on its own flow");
     assert!(link.ends[0].left(PacketType::PushData).len() <= 1_002, "{counters:?}");

@@ -16,7 +16,7 @@ pub use client::{Endpoint, ObserveError, endpoints, fetch};
 pub use collect::Identity;
 pub use prometheus::exposition;
 pub use server::{Observer, serve};
-pub use snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
+pub use snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
 /// What the names of the sockets begin with: user, process and device follow, `rnic-top-1000-4711-0`.
 const NAME_PREFIX: &str = "rnic-top-";

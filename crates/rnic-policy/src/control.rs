@@ -46,6 +46,12 @@ impl Cwnd {
         self.0
     }
 
+    /// As people read it: 0.25 is a packet every four round trips.
+    #[inline]
+    pub fn as_packets_f64(self) -> f64 {
+        self.0 as f64 / Self::ONE.0 as f64
+    }
+
     /// Whole packets that fit, at least one: a window below one packet is enforced by pacing, not by silence.
     #[inline]
     pub const fn whole_packets(self) -> u64 {

@@ -206,13 +206,15 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
         summary::facts(report).into_iter().map(|(name, value)| pair(name, &value)).collect();
     conditions.push(pair("command", source.command));
     conditions.push(pair("machine", &source.machine.summary()));
-    vec![
-        Facts {
-            title: "Results".to_owned(),
-            heads: summary::SPREAD_HEADS.map(str::to_owned).to_vec(),
-            rows: summary::spreads(report),
-        },
-        Facts { title: "Conditions".to_owned(), heads: Vec::new(), rows: conditions },
-        Facts { title: "Plan".to_owned(), heads: Vec::new(), rows: vec![vec![source.text.to_owned()]] },
-    ]
+    let table = |title: &str, heads: &[&str], rows| {
+        let heads = heads.iter().map(|head| (*head).to_owned()).collect();
+        Facts { title: title.to_owned(), heads, rows }
+    };
+    let tables = [
+        table("Results", &summary::SPREAD_HEADS, summary::spreads(report)),
+        table("Flows", &summary::FLOW_HEADS, summary::flows(report)),
+        table("Conditions", &[], conditions),
+        table("Plan", &[], vec![vec![source.text.to_owned()]]),
+    ];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }

@@ -1,6 +1,6 @@
 //! A simulation's report as people read it.
 
-use rnic_fabric::{FalconFigures, Report};
+use rnic_fabric::{FalconFigures, FalconFlow, Report};
 
 use crate::{number, table};
 
@@ -11,6 +11,11 @@ pub fn text(report: &Report) -> String {
         text += &format!("  {name:<20} {value}\n");
     }
     text += &table::results(&SPREAD_HEADS, spreads(report));
+    let flows = flows(report);
+    if !flows.is_empty() {
+        text += "\n";
+        text += &table::results(&FLOW_HEADS, flows);
+    }
     text
 }
 
@@ -126,6 +131,24 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
         rows.push(row(name, [spread.avg, spread.p50, spread.p99].map(us), Some(us(spread.p999))));
     }
     rows
+}
+
+/// Heads of [`flows`].
+pub const FLOW_HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "sent again", "path changes"];
+
+/// What flows did, where Falcon's connections have several.
+pub fn flows(report: &Report) -> Vec<Vec<String>> {
+    let flows = report.falcon.iter().flat_map(|figures| &figures.flows).enumerate();
+    let row = |(index, flow): (usize, &FalconFlow)| {
+        vec![
+            index.to_string(),
+            number::grouped(flow.packets),
+            format!("{} %", number::short(flow.share * 100.0)),
+            number::grouped(flow.packets_retransmitted),
+            number::grouped(flow.path_changes),
+        ]
+    };
+    flows.map(row).collect()
 }
 
 fn row(name: &str, values: [String; 3], p999: Option<String>) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Snapshots as tables.
 
-use rnic_host::observe::{DeviceCounters, QueuePairSnapshot, Snapshot};
+use rnic_host::observe::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
 use crate::{fit, number, table};
 
@@ -13,16 +13,21 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     let devices = now.iter().map(|new| device_row(earlier(new), new)).collect();
     let mut text = table::fitted(DEVICE_HEADS, devices, 1, columns);
     text += &natures(now, columns);
-    let mut pairs: Vec<(u64, Vec<String>)> =
-        now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_row(earlier(new), new, pair))).collect();
-    pairs.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    let mut pairs: Vec<PairRows> =
+        now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_rows(earlier(new), new, pair))).collect();
+    pairs.sort_by_key(|pair| std::cmp::Reverse(pair.weight));
     let all = pairs.len() as u64 + now.iter().map(|snapshot| snapshot.queue_pairs_omitted).sum::<u64>();
     pairs.truncate(pairs_max);
     let hidden = all - pairs.len() as u64;
     if !pairs.is_empty() {
         text += "\n";
-        let rows = pairs.into_iter().map(|(_, row)| row).collect();
+        let (rows, flows): (Vec<_>, Vec<_>) = pairs.into_iter().map(|pair| (pair.row, pair.flows)).unzip();
         text += &table::fitted(PAIR_HEADS, rows, 3, columns);
+        let flows: Vec<_> = flows.into_iter().flatten().collect();
+        if !flows.is_empty() {
+            text += "\n";
+            text += &table::fitted(FLOW_HEADS, flows, 2, columns);
+        }
     }
     if hidden > 0 {
         text += &fit::lines(&format!("and {hidden} more queue pairs with fewer packets"), columns);
@@ -91,8 +96,14 @@ fn natures(now: &[Snapshot], columns: usize) -> String {
     now.iter().map(line).collect()
 }
 
-/// A queue pair, and how much it does.
-fn pair_row(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot) -> (u64, Vec<String>) {
+/// A queue pair and its flows, and how much it does.
+struct PairRows {
+    weight: u64,
+    row: Vec<String>,
+    flows: Vec<Vec<String>>,
+}
+
+fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot) -> PairRows {
     let old = before.and_then(|before| before.queue_pairs.iter().find(|old| old.number == pair.number));
     let seconds = seconds_between(before, now);
     let sent = |of: &QueuePairSnapshot| of.packets_sent + of.packets_retransmitted;
@@ -116,7 +127,25 @@ fn pair_row(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot)
         pair.round_trip_us.map_or_else(|| "-".to_owned(), number::micros),
     ];
     let weight = (sent(pair) + pair.packets_received).saturating_sub(sent_before + received_before);
-    (weight, row)
+    let flow = |(index, flow): (usize, &FlowSnapshot)| {
+        let name = format!("{} {:#08x}", now.pid, pair.number);
+        flow_row(name, index, old.and_then(|old| old.flows.get(index)), flow, seconds)
+    };
+    PairRows { weight, row, flows: pair.flows.iter().enumerate().map(flow).collect() }
+}
+
+fn flow_row(pair: String, index: usize, old: Option<&FlowSnapshot>, flow: &FlowSnapshot, seconds: f64) -> Vec<String> {
+    let sent = |of: &FlowSnapshot| of.packets_sent + of.packets_retransmitted;
+    vec![
+        pair,
+        index.to_string(),
+        format!("{:#07x}", flow.label),
+        number::short(rate(old.map_or(0, sent), sent(flow), seconds)),
+        number::grouped(flow.packets_retransmitted),
+        number::grouped(flow.path_changes),
+        format!("{} / {}", flow.packets_in_flight, number::short(flow.window_packets)),
+        flow.round_trip_us.map_or_else(|| "-".to_owned(), number::micros),
+    ]
 }
 
 /// The device's own clock says how far two looks are apart.
@@ -145,6 +174,7 @@ const PAIR_HEADS: &[&str] = &[
     "window",
     "RTT",
 ];
+const FLOW_HEADS: &[&str] = &["queue pair", "flow", "label", "packet/s out", "again", "path changes", "window", "RTT"];
 const NOBODY: &str = "No process of yours has opened the software device (in this network namespace).\n";
 
 #[cfg(test)]
@@ -200,6 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_what_is_shown_stand_below() {
+        let flow = |nth: u64| FlowSnapshot { label: 0x77 + nth as u32, packets_sent: nth, ..FlowSnapshot::default() };
+        let with_flows = |uptime_us, packets| {
+            let mut snapshot = snapshot(uptime_us, packets);
+            snapshot.queue_pairs.iter_mut().for_each(|pair| pair.flows = vec![flow(packets), flow(packets / 10)]);
+            snapshot
+        };
+        let page = plain(&rates(&[with_flows(1_000_000, 0)], &[with_flows(3_000_000, 20_000)], 1, 120));
+        let flows: Vec<&str> = page.lines().skip_while(|line| !line.contains("path changes")).collect();
+        assert_eq!(flows.iter().filter(|line| line.contains("0x")).count(), 2, "of one queue pair: {page}");
+        assert!(page.contains("10 000") || page.contains("10000"), "packets a second: {page}");
+    }
+
+    #[test]
     fn a_process_that_has_just_begun_has_rates_since_it_began() {
         let page = rates(&[], &[snapshot(1_000_000, 500_000)], 0, 120);
         assert!(page.contains("4.00"), "{page}");
@@ -209,6 +253,15 @@ mod tests {
     /// Everything as long as it can be.
     fn endless() -> Snapshot {
         let number = u64::MAX / 3;
+        let flow = FlowSnapshot {
+            label: 0xf_ffff,
+            packets_sent: number,
+            packets_retransmitted: number,
+            path_changes: number,
+            packets_in_flight: number,
+            window_packets: number as f64,
+            round_trip_us: Some(123_456.789),
+        };
         let pair = |nth: u32| QueuePairSnapshot {
             number: 0xff_ff00 + nth,
             service: "unreliable datagram".to_owned(),
@@ -220,6 +273,7 @@ mod tests {
             packets_in_flight: number,
             window_packets: Some(number),
             round_trip_us: Some(123_456.789),
+            flows: vec![flow.clone(); 8],
             ..QueuePairSnapshot::default()
         };
         Snapshot {

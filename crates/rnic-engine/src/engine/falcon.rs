@@ -16,8 +16,9 @@
 
 use rnic_base::{Time, near};
 use rnic_falcon::adaptive::EventCounts;
-use rnic_falcon::delivery::DeliveryCounters;
+use rnic_falcon::delivery::{Delivery, DeliveryCounters};
 use rnic_falcon::resources::Amount;
+use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, FlowLabel};
 
@@ -88,6 +89,16 @@ pub struct FalconStats {
     pub events: EventCounts,
     /// Sums over all connections, those that have ended included.
     pub delivery: DeliveryCounters,
+    /// Times that a flow took another path, of these: flow 0 of every connection, flow 1 of every one, and so on.
+    pub moves: [u64; FLOWS_MAX],
+}
+
+impl FalconStats {
+    /// What a connection has done counts too.
+    pub fn add(&mut self, delivery: &Delivery) {
+        self.delivery.add(&delivery.counters());
+        self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, more)| *sum += more);
+    }
 }
 
 impl Engine {
@@ -216,7 +227,7 @@ impl Engine {
         let mut stats = nic.stats();
         for qp in self.qps.iter() {
             if let Some(delivery) = qp.extra.falcon().and_then(|falcon| falcon.delivery()) {
-                stats.delivery.add(&delivery.counters());
+                stats.add(delivery);
             }
         }
         Some(stats)

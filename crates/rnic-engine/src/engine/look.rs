@@ -1,6 +1,7 @@
 //! Looking at queue pairs from outside, all of them at once: for whoever watches, not for the packet path.
 
 use rnic_base::Duration;
+use rnic_falcon::delivery::{Delivery, FlowView};
 use rnic_policy::Cwnd;
 
 use crate::PeerId;
@@ -9,7 +10,7 @@ use crate::qp::{Qp, QpInfo};
 use crate::watch::{Traffic, Watched};
 
 /// What a watcher sees of a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QpView {
     /// What can be asked about it by number.
     pub info: QpInfo,
@@ -26,6 +27,8 @@ pub struct QpView {
     /// The last round trip that was measured: of a request packet, only where somebody watches; with Falcon, to the
     /// answer that echoes a packet.
     pub round_trip: Option<Duration>,
+    /// With Falcon, the flows of a connection that has several.
+    pub flows: Vec<FlowView>,
 }
 
 impl Engine {
@@ -60,6 +63,7 @@ impl Qp {
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
             round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),
             window: window.map_or(cap, |window| window.min(cap)),
+            flows: delivery.into_iter().flat_map(Delivery::flows).collect(),
         }
     }
 }

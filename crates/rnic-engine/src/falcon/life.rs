@@ -185,7 +185,7 @@ impl Qp {
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
-        nic.ended.add(&connection.delivery().counters());
+        nic.ended.add(connection.delivery());
         connection.leave(&mut nic.adaptives[*adaptive].1);
         if let Some(falcon) = self.extra.falcon_mut() {
             falcon.alarms = [Deadline::NEVER; ALARMS_MAX];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rnic_base::Time;
 use rnic_fae::FaeError;
 use rnic_falcon::adaptive::{AdaptiveEngine, EventCounts};
-use rnic_falcon::delivery::{DeliveryCounters, Wheel};
+use rnic_falcon::delivery::Wheel;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_policy::{AdaptivePlace, FalconShape};
 use rnic_wire::Qpn;
@@ -78,7 +78,7 @@ pub(crate) struct Nic {
     /// Queue pairs for whose next packet it is too early; made with the first.
     pub(super) wheel: Option<Box<Wheel>>,
     /// What connections did that have ended.
-    pub(super) ended: DeliveryCounters,
+    pub(super) ended: FalconStats,
     /// What became of the events of adaptive engines that have ended.
     events: EventCounts,
     /// Times that a queue pair began to wait for resources.
@@ -125,7 +125,7 @@ impl Nic {
             ready: Fifo::new(0),
             waiting: Lack::ALL.map(|_| Fifo::new(0)),
             wheel: None,
-            ended: DeliveryCounters::default(),
+            ended: FalconStats::default(),
             events: EventCounts::default(),
             pauses: 0,
             released: Vec::new(),
@@ -240,7 +240,7 @@ impl Nic {
             pauses: self.pauses,
             fullest: self.resources.fullest(),
             events: self.events(),
-            delivery: self.ended,
+            ..self.ended
         }
     }
 

@@ -181,7 +181,7 @@ impl Host {
     /// What it has sent, and the most bytes that were on their way into its memory.
     pub(crate) fn falcon_counts(&self) -> Option<(FalconCounts, u64)> {
         let side = self.falcon.as_ref()?;
-        let mut counts = side.counts;
+        let mut counts = side.counts.clone();
         if let Some(stats) = self.engine.falcon_stats() {
             counts.note(&stats);
         }

@@ -62,7 +62,7 @@ pub(crate) struct NvmeSide {
 }
 
 /// What a host has sent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NvmeCounts {
     pub(crate) falcon: FalconCounts,
     pub(crate) sent: u64,
@@ -241,9 +241,9 @@ impl NvmeSide {
     /// What it has sent, and what its connections and its NIC have counted.
     pub(crate) fn falcon_counts(&self) -> FalconCounts {
         let fullest = self.resources.fullest();
-        let (mut counts, mut stats) =
-            (self.counts.falcon, FalconStats { fullest, events: self.adaptive.counts(), ..FalconStats::default() });
-        self.ends.iter().for_each(|end| stats.delivery.add(&end.connection.delivery().counters()));
+        let mut stats = FalconStats { fullest, events: self.adaptive.counts(), ..FalconStats::default() };
+        self.ends.iter().for_each(|end| stats.add(end.connection.delivery()));
+        let mut counts = self.counts.falcon.clone();
         counts.note(&stats);
         counts
     }

@@ -7,7 +7,8 @@ use core::str::FromStr;
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Bytes, Duration, Probability};
-use serde::de::{Error, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// A quantity written with its unit, or a bare number where that has a meaning.
@@ -88,6 +89,34 @@ impl FromStr for Fraction {
     }
 }
 
+/// A transport: a table of its name and its options, or the name alone.
+#[derive(Debug)]
+pub(super) struct Transport(pub(super) BTreeMap<String, toml::Value>);
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Transport;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a transport, or a table such as { name = \"irn\", rto_high = \"auto\" }")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Transport, E> {
+                Ok(Transport([("name".to_owned(), toml::Value::from(name))].into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Transport, A::Error> {
+                BTreeMap::deserialize(MapAccessDeserializer::new(table)).map(Transport)
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
+    }
+}
+
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Raw {
@@ -102,7 +131,7 @@ pub(super) struct Raw {
     pub(super) topology: Topology,
     pub(super) links: Links,
     pub(super) switch: Option<Switch>,
-    pub(super) transport: BTreeMap<String, toml::Value>,
+    pub(super) transport: Transport,
     pub(super) nic: Option<Nic>,
     pub(super) slow_host: Option<SlowHost>,
     pub(super) workload: Workload,

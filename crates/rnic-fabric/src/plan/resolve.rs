@@ -80,7 +80,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
         slice: raw.run.slice.map(|slice| slice.0),
     };
-    let name = option_name(&raw.transport)?;
+    let name = option_name(&raw.transport.0)?;
     let mut plan = Plan {
         name: raw.name,
         mtu,
@@ -101,7 +101,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     check_network(&plan)?;
     plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault, &plan)?;
-    plan.transport = transport(name, &raw.transport, &plan)?;
+    plan.transport = transport(name, &raw.transport.0, &plan)?;
     plan.nic = raw.nic.as_ref().map(|nic| nic::resolve(nic, &plan)).transpose()?.flatten();
     Ok(plan)
 }

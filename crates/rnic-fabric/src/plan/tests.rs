@@ -104,6 +104,15 @@ fn overrides_replace_and_add() {
     assert!(matches!(plan.workload, WorkloadPlan::Poisson { load_ppm: 500_000, .. }));
 }
 
+/// A name alone is a transport without options.
+#[test]
+fn a_transport_may_be_its_name() {
+    let [short, long] =
+        ["\"falcon\"", "{ name = \"falcon\" }"].map(|text| read(&[("transport", text)]).expect("sound"));
+    assert_eq!(format!("{:?}", short.transport), format!("{:?}", long.transport));
+    assert_eq!(short.transport.name, "falcon");
+}
+
 /// Nothing that is written is passed over.
 #[test]
 fn every_number_of_a_switch_and_a_run_arrives() {
@@ -223,6 +232,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("transport.name", "quic", "unknown transport `quic`; there are: roce-gbn, "),
     ("transport", "{}", "transport.name: name the transport"),
+    ("transport", "3", "expected the name of a transport, or a table such as"),
     ("transport.cap", "3", "unknown parameter `cap`"),
     ("transport.cap_packets", "many", "parameter `cap_packets`: `many` is not a whole number"),
     ("transport.rto_high", "3", "parameter `rto_high`: `3` has no unit"),

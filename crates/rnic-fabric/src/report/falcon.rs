@@ -1,11 +1,12 @@
 //! What leaves hosts that speak Falcon, by kind and by path, and what their NICs count.
 
 use rnic_engine::{FalconStats, FalconTransmit};
+use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{Body, NackCode};
 use serde::Serialize;
 
 /// Packets of all hosts together, what is sent again counted again.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct FalconFigures {
     /// Pull Requests.
     pub pull_requests: u64,
@@ -52,13 +53,29 @@ pub struct FalconFigures {
     pub busiest_flow_share: f64,
     /// The same of the flow that has the fewest.
     pub idlest_flow_share: f64,
+    /// Flow 0 of every connection, flow 1 of every one, and so on, where connections have several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FalconFlow>,
+}
+
+/// What the flows of one index did, of all connections together.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct FalconFlow {
+    /// Packets with data or requests, first time and again.
+    pub packets: u64,
+    /// Of these, sent again.
+    pub packets_retransmitted: u64,
+    /// Of all such packets, the share that took this flow.
+    pub share: f64,
+    /// Times that such a flow took another path.
+    pub path_changes: u64,
 }
 
 /// Counts what one host sends.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FalconCounts {
     figures: FalconFigures,
-    by_flow: [u64; 1 << rnic_wire::falcon::FlowLabel::INDEX_BITS_MAX],
+    by_flow: [FalconFlow; FLOWS_MAX],
 }
 
 impl FalconCounts {
@@ -83,26 +100,27 @@ impl FalconCounts {
         *place += 1;
         if packet.body.psn().is_some() {
             figures.ack_requests += u64::from(packet.ack_request);
-            self.by_flow[usize::from(transmit.label.flow(index_bits(flows)))] += 1;
+            let flow = &mut self.by_flow[usize::from(transmit.label.flow(index_bits(flows)))];
+            flow.packets += 1;
+            flow.packets_retransmitted += u64::from(transmit.kind.is_retransmission());
         }
     }
 
     /// Takes over what the NIC has counted.
     pub(crate) fn note(&mut self, stats: &FalconStats) {
         let share = |thousandths: u32| f64::from(thousandths) / 1e3;
-        let FalconStats { delivery, pauses, fullest, events, .. } = *stats;
-        self.figures = FalconFigures {
-            probes: delivery.probes,
-            early_retransmissions: delivery.sent_again_early,
-            out_of_window: delivery.out_of_window,
-            path_changes: delivery.moves,
-            pauses,
-            fae_events: events.entered,
-            fae_held_back: events.held_back,
-            contexts_max_share: share(fullest.packets),
-            buffers_max_share: share(fullest.buffers),
-            ..self.figures
-        };
+        let FalconStats { delivery, pauses, fullest, events, moves, .. } = *stats;
+        let figures = &mut self.figures;
+        figures.probes = delivery.probes;
+        figures.early_retransmissions = delivery.sent_again_early;
+        figures.out_of_window = delivery.out_of_window;
+        figures.path_changes = delivery.moves;
+        figures.pauses = pauses;
+        figures.fae_events = events.entered;
+        figures.fae_held_back = events.held_back;
+        figures.contexts_max_share = share(fullest.packets);
+        figures.buffers_max_share = share(fullest.buffers);
+        self.by_flow.iter_mut().zip(moves).for_each(|(flow, moves)| flow.path_changes = moves);
     }
 
     /// Adds those of another host.
@@ -128,16 +146,23 @@ impl FalconCounts {
         sum.contexts_max_share = sum.contexts_max_share.max(more.contexts_max_share);
         sum.buffers_max_share = sum.buffers_max_share.max(more.buffers_max_share);
         sum.host_backlog_max_bytes = sum.host_backlog_max_bytes.max(backlog_max);
-        self.by_flow.iter_mut().zip(other.by_flow).for_each(|(sum, more)| *sum += more);
+        for (sum, more) in self.by_flow.iter_mut().zip(&other.by_flow) {
+            sum.packets += more.packets;
+            sum.packets_retransmitted += more.packets_retransmitted;
+            sum.path_changes += more.path_changes;
+        }
     }
 
     /// With connections of `flows` flows.
     pub(crate) fn figures(&self, flows: u8) -> FalconFigures {
-        let by_flow = &self.by_flow[..usize::from(flows)];
-        let all = by_flow.iter().sum::<u64>().max(1) as f64;
-        let share = |count: Option<&u64>| count.copied().unwrap_or(0) as f64 / all;
-        let (busiest_flow_share, idlest_flow_share) = (share(by_flow.iter().max()), share(by_flow.iter().min()));
-        FalconFigures { busiest_flow_share, idlest_flow_share, ..self.figures }
+        let mut by_flow = self.by_flow[..usize::from(flows)].to_vec();
+        let all = by_flow.iter().map(|flow| flow.packets).sum::<u64>().max(1) as f64;
+        by_flow.iter_mut().for_each(|flow| flow.share = flow.packets as f64 / all);
+        let shares = || by_flow.iter().map(|flow| flow.share);
+        let busiest_flow_share = shares().reduce(f64::max).unwrap_or(0.0);
+        let idlest_flow_share = shares().reduce(f64::min).unwrap_or(0.0);
+        let flows = if flows > 1 { by_flow } else { Vec::new() };
+        FalconFigures { busiest_flow_share, idlest_flow_share, flows, ..self.figures.clone() }
     }
 }
 

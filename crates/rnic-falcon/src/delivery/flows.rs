@@ -30,14 +30,49 @@ pub(crate) struct Flow {
     pub(crate) rack_rto: Option<Duration>,
 }
 
+/// A flow of several, to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowView {
+    /// What the network hashes now.
+    pub label: FlowLabel,
+    /// Its window.
+    pub fcwnd: Cwnd,
+    /// Packets sent on it and not acknowledged.
+    pub outstanding: u32,
+    /// The last round trip that was measured on it.
+    pub round_trip: Option<Duration>,
+    /// What it did so far.
+    pub counters: FlowCounters,
+}
+
+/// What one flow of several did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowCounters {
+    /// Packets that left for the first time.
+    pub sent: u64,
+    /// Packets that left again.
+    pub sent_again: u64,
+    /// Times that it took another path.
+    pub moves: u64,
+}
+
+/// What only connections with several flows have.
+#[derive(Clone, Debug)]
+struct Several {
+    /// The path policy's.
+    choice: PolicyState,
+    counters: [FlowCounters; FLOWS_MAX],
+    round_trips: [Option<Duration>; FLOWS_MAX],
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows {
     flows: PerFlow<Flow>,
     /// The connection's window: the sum.
     fcwnd: Cwnd,
-    /// The path policy's; none where there is nothing to choose.
-    state: Option<Box<PolicyState>>,
+    /// None where there is nothing to choose.
+    several: Option<Box<Several>>,
     flow_hash: u64,
     count: u8,
     index_bits: u8,
@@ -51,7 +86,7 @@ impl Flows {
         let count = usize::from(config.flows);
         let index_bits = count.next_power_of_two().trailing_zeros();
         let view = PathView { now: Time::ZERO, flow_hash: config.flow_hash };
-        let (state, _) = (config.paths.policy.start)(&config.paths.params, &view);
+        let (choice, _) = (config.paths.policy.start)(&config.paths.params, &view);
         let share = Cwnd::from_fixed(config.fcwnd.fixed() / count as u64);
         let fresh = |flow: usize| Flow {
             label: label_of(flow, index_bits, config.labels[flow].get()),
@@ -64,7 +99,8 @@ impl Flows {
         let mut flows = Self {
             flows: PerFlow::new(count, fresh),
             fcwnd: config.fcwnd,
-            state: (count > 1).then(|| Box::new(state)),
+            several: (count > 1)
+                .then(|| Box::new(Several { choice, counters: Default::default(), round_trips: Default::default() })),
             flow_hash: config.flow_hash,
             count: config.flows,
             index_bits: index_bits as u8,
@@ -123,6 +159,7 @@ impl Flows {
     /// The bit above the index always changes. So no label comes twice in a row, and where few bits of it name a path,
     /// as on sockets, the flow still leaves the one that it was on.
     pub(crate) fn repath(&mut self, flow: u8, moves: u64) {
+        self.count(flow, |counters| counters.moves += 1);
         let mixed = (self.flow_hash ^ moves).wrapping_mul(GOLDEN);
         // The high bits are the well-mixed ones.
         let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label.get() >> self.index_bits);
@@ -132,17 +169,50 @@ impl Flows {
     /// The flow for a packet that leaves for the first time.
     #[inline]
     pub(crate) fn choose(&mut self, now: Time, paths: &Configured<PathPolicy>) -> u8 {
-        let Some(state) = &mut self.state else { return 0 };
+        let Some(several) = &mut self.several else { return 0 };
         let mut open = [0; FLOWS_MAX];
         for (open, flow) in open.iter_mut().zip(self.flows.iter()) {
             *open = (flow.fcwnd.fixed() >> 16) as i32 - flow.outstanding as i32;
         }
         let event = PathEvent::Choosing { open: OpenWindows::new(&open[..usize::from(self.count)]) };
         let view = PathView { now, flow_hash: self.flow_hash };
-        let actions = (paths.policy.on_event)(state, &event, &view, &paths.params);
+        let actions = (paths.policy.on_event)(&mut several.choice, &event, &view, &paths.params);
         let flow = actions.flow.unwrap_or(0);
         assert!(flow < self.count, "path policy `{}` chose flow {flow}", paths.policy.name);
+        several.counters[usize::from(flow)].sent += 1;
         flow
+    }
+
+    /// A packet of `flow` leaves again.
+    #[inline]
+    pub(crate) fn count_again(&mut self, flow: u8) {
+        self.count(flow, |counters| counters.sent_again += 1);
+    }
+
+    #[inline]
+    fn count(&mut self, flow: u8, what: impl FnOnce(&mut FlowCounters)) {
+        if let Some(several) = &mut self.several {
+            what(&mut several.counters[usize::from(flow)]);
+        }
+    }
+
+    /// A round trip of `flow` was measured.
+    #[inline]
+    pub(crate) fn note_round_trip(&mut self, flow: u8, round_trip: Duration) {
+        if let Some(several) = &mut self.several {
+            several.round_trips[usize::from(flow)] = Some(round_trip);
+        }
+    }
+
+    /// Each flow, where there are several.
+    pub(crate) fn views(&self) -> impl Iterator<Item = FlowView> {
+        let several = self.several.iter();
+        several.flat_map(|several| {
+            self.all().zip(several.counters).zip(several.round_trips).map(|((flow, counters), round_trip)| {
+                let Flow { label, fcwnd, outstanding, .. } = *flow;
+                FlowView { label, fcwnd, outstanding, round_trip, counters }
+            })
+        })
     }
 
     /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while the

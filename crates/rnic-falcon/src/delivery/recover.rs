@@ -63,8 +63,9 @@ impl Delivery {
 
     /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
     pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
-        if let Some((_, rtt)) = echoed {
+        if let Some((flow, rtt)) = echoed {
             self.waits.round_trip = rtt;
+            self.flows.note_round_trip(flow, rtt);
         }
         for flow in 0..self.config.flows {
             let sent = newest[usize::from(flow)];

@@ -227,8 +227,9 @@ impl Delivery {
         let sent = tx.sent_mut(seq);
         (sent.last, sent.not_before, sent.again) = (now, Time::ZERO, true);
         sent.transmissions = sent.transmissions.saturating_add(1);
-        let (context, is_request) = (sent.context, sent.kind.is_request());
+        let (context, is_request, flow) = (sent.context, sent.kind.is_request(), sent.flow);
         tx.outstanding_again += u32::from(is_request);
+        self.flows.count_again(flow);
         let outgoing = upper.again(now, context);
         outgoing.put(packet);
         let label = self.complete(now, window, seq, true, packet);

@@ -188,7 +188,10 @@ impl Nic {
 
     /// Every queue pair, and where its peer is, as far as it has one.
     pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
-        self.engine.queue_pairs().map(|view| (view, self.link.peers.address_of(view.peer)))
+        self.engine.queue_pairs().map(|view| {
+            let peer = self.link.peers.address_of(view.peer);
+            (view, peer)
+        })
     }
 
     /// See [`rnic_engine::Engine::send_queue_room`].

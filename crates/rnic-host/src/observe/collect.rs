@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rnic_engine::{QpState, QpView, Service};
+use rnic_engine::{FlowView, QpState, QpView, Service};
 
-use super::snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
+use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 use crate::nic::Nic;
 use crate::settings::Settings;
 
@@ -94,7 +94,7 @@ impl Nic {
 }
 
 fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
-    let QpView { info, transport, in_flight, window, traffic, round_trip, .. } = view;
+    let QpView { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),
@@ -115,6 +115,20 @@ fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
         timeouts: info.stats.timeouts.into(),
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
+        flows: flows.iter().map(flow).collect(),
+    }
+}
+
+fn flow(view: &FlowView) -> FlowSnapshot {
+    let FlowView { label, fcwnd, outstanding, round_trip, counters } = view;
+    FlowSnapshot {
+        label: label.get(),
+        packets_sent: counters.sent,
+        packets_retransmitted: counters.sent_again,
+        path_changes: counters.moves,
+        packets_in_flight: u64::from(*outstanding),
+        window_packets: fcwnd.as_packets_f64(),
+        round_trip_us: round_trip.map(rnic_base::Duration::as_us_f64),
     }
 }
 

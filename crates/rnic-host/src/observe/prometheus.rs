@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::snapshot::{DeviceCounters, QueuePairSnapshot, Snapshot};
+use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
 /// A metric: name, help, and where its value is. Names end in their unit, counters in `_total`, as is the custom.
 type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
@@ -37,6 +37,16 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
         .collect();
     for metric in PAIR_METRICS {
         family(&mut text, metric, pairs.iter().map(|(labels, pair)| (labels.as_str(), *pair)));
+    }
+    let with_label = |labels: &str, flow: usize| format!(r#"{labels},flow="{flow}""#);
+    let flows: Vec<(String, &FlowSnapshot)> = pairs
+        .iter()
+        .flat_map(|(labels, pair)| {
+            pair.flows.iter().enumerate().map(move |(index, flow)| (with_label(labels, index), flow))
+        })
+        .collect();
+    for metric in FLOW_METRICS {
+        family(&mut text, metric, flows.iter().map(|(labels, flow)| (labels.as_str(), *flow)));
     }
     text
 }
@@ -143,6 +153,25 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
 ];
 
+const FLOW_METRICS: &[Metric<FlowSnapshot>] = &[
+    ("rnic_flow_packets_sent_total", Kind::Counter, "Data packets sent for the first time on a flow.", |of| {
+        count(of.packets_sent)
+    }),
+    ("rnic_flow_packets_retransmitted_total", Kind::Counter, "Data packets sent again on a flow.", |of| {
+        count(of.packets_retransmitted)
+    }),
+    ("rnic_flow_path_changes_total", Kind::Counter, "Times that a flow took another path.", |of| {
+        count(of.path_changes)
+    }),
+    ("rnic_flow_in_flight_packets", Kind::Gauge, "Packets under way on a flow.", |of| count(of.packets_in_flight)),
+    ("rnic_flow_window_packets", Kind::Gauge, "Packets that a flow's window has room for.", |of| {
+        Some(of.window_packets)
+    }),
+    ("rnic_flow_round_trip_seconds", Kind::Gauge, "The last round trip that was measured on a flow.", |of| {
+        of.round_trip_us.map(|us| us / 1e6)
+    }),
+];
+
 /// Whole numbers are exact up to 2^53, beyond which no counter of ours comes.
 #[allow(clippy::unnecessary_wraps, reason = "values that may be missing and those that may not share one table")]
 fn count(value: u64) -> Option<f64> {
@@ -160,6 +189,10 @@ mod tests {
             peer: "192.0.2.1:4800".to_owned(),
             packets_sent: 5,
             round_trip_us: Some(250.0),
+            flows: vec![
+                FlowSnapshot { packets_sent: 3, window_packets: 0.25, ..FlowSnapshot::default() },
+                FlowSnapshot { packets_sent: 2, round_trip_us: Some(90.0), ..FlowSnapshot::default() },
+            ],
             ..QueuePairSnapshot::default()
         };
         Snapshot {
@@ -207,6 +240,8 @@ mod tests {
             "# TYPE rnic_packets_sent_total counter",
             r#"rnic_packets_sent_total{device="rnic0",pid="4711",context="0",program="a \"b\" \\c",transport=""} 9"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800"} 0.00025"#,
+            r#",qp="17",service="RC",peer="192.0.2.1:4800",flow="0"} 0.25"#,
+            r#",qp="18",service="RC",peer="192.0.2.1:4800",flow="1"} 0.00009"#,
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -115,4 +115,27 @@ pub struct QueuePairSnapshot {
     pub window_packets: Option<u64>,
     /// The last round trip that was measured.
     pub round_trip_us: Option<f64>,
+    /// The flows of a Falcon connection that has several, each on a path of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowSnapshot>,
+}
+
+/// A flow of a Falcon connection that has several.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowSnapshot {
+    /// What the network may hash: another label is another path.
+    pub label: u32,
+    /// Packets sent for the first time.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub packets_retransmitted: u64,
+    /// Times that it took another path.
+    pub path_changes: u64,
+    /// Packets under way.
+    pub packets_in_flight: u64,
+    /// Packets that its window has room for; below one it sends by the clock.
+    pub window_packets: f64,
+    /// The last round trip that was measured on it.
+    pub round_trip_us: Option<f64>,
 }
