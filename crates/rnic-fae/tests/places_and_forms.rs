@@ -10,7 +10,8 @@ use rnic_fae::{
     thread,
 };
 use rnic_policy::control::Cwnd;
-use rnic_policy::control::report::{Carried, ReportKind};
+use rnic_policy::control::report::{Carried, FlowReport, ReportKind, Ticks};
+use rnic_policy::kit::report;
 use rnic_policy::profile::Configured;
 use rnic_policy::{Control, FlowActions, Params};
 use rnic_transports::control::fixed_window::FixedWindow;
@@ -202,6 +203,42 @@ fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
     };
     for form in [Form::Table, Form::Stateless] {
         assert_eq!(run(form, true), run(form, false), "{form:?}");
+    }
+}
+
+/// Two connections of one engine, one of them behind a queue: its shares fall, with its window. The other's answers are
+/// what they would be were it alone.
+#[test]
+fn f36_congestion_of_one_connection_lowers_its_shares_and_no_others() {
+    const CALM: u32 = 0;
+    let run = |form, delays: &[u32]| {
+        let mut processor = Processor::new(swift(), &config(form, 2)).expect("legal");
+        let first = *processor.first();
+        let mut contexts = [(Carried::default(), first, true); 2];
+        let mut calm = Vec::new();
+        for turn in 0..200 {
+            for (connection, delay) in (0..).zip(delays.iter().copied()) {
+                let (carried, in_force, is_first) = contexts[connection as usize];
+                let told = report(0, Ticks::new(1_000 + turn * 1_000), [delay, 0, delay], in_force.in_force());
+                let report = FlowReport { acked: 4, hops: 3, ..told };
+                let event = Event { connection, first: is_first, queue: 0, report, carried };
+                let response = processor.handle(&EventRecord::pack(&event, false)).unpack();
+                contexts[connection as usize] = (response.carried, response.actions, false);
+                if connection == CALM {
+                    calm.push(response.actions);
+                }
+            }
+        }
+        (calm, contexts.map(|(_, actions, _)| actions))
+    };
+    for form in FORMS {
+        let (alone, _) = run(form, &[50]);
+        let (beside, [calm, congested]) = run(form, &[50, 2_000]);
+        assert_eq!(beside, alone, "{form:?}: it knows nothing of the other");
+        assert!(congested.fcwnd < Cwnd::ONE && calm.fcwnd > Cwnd::packets(8), "{form:?}: {calm:?}, {congested:?}");
+        // Codes of smaller shares are larger.
+        let shares = |of: &FlowActions| [of.alpha_requests.get(), of.alpha_responses.get()];
+        assert!(shares(&congested).iter().zip(shares(&calm)).all(|(code, other)| *code > other + 2), "{form:?}");
     }
 }
 

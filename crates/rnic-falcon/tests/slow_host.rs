@@ -7,6 +7,7 @@ use rnic_base::{BitRate, Duration, RandomStreams};
 use rnic_falcon::delivery::{ControlSettings, Departure};
 use rnic_falcon::resources::{Amount, Part, ResourceConfig};
 use rnic_policy::Cwnd;
+use rnic_policy::control::report::FlowReport;
 use two_ends::host::{Host, LENGTH};
 use two_ends::link::{Inline, LOST, Link, after};
 use two_ends::{config_of, micros};
@@ -76,6 +77,40 @@ fn f18_a_host_that_slows_down_closes_ncwnd_instead_of_losing_packets() {
 
     let (taken, dropped, ..) = slow(blind(endless()));
     assert!(dropped * 4 >= taken, "without ncwnd {dropped} packets beside {taken} find no room");
+}
+
+/// The other way that buffers fill: on an ordered connection, what came behind a lost packet waits for it there.
+#[test]
+fn f18_what_waits_for_lost_packets_closes_ncwnd() {
+    let run = |lost: u64, steered: bool| {
+        let mut random = RandomStreams::new(6).stream("losses");
+        let rule = move |_, from, departure: &Departure| {
+            let is_lost = from == 0 && departure.context.is_some() && lost > 0 && random.below(lost) == 0;
+            if is_lost { LOST } else { after(DELAY) }
+        };
+        let hosts = [Host::new(ResourceConfig::GBPS_200, u64::MAX), Host::new(room_for(128), 0)];
+        let mut config = config_of("rack-tlp", "ecmp");
+        config.data_window = 512;
+        let link = Link::of(hosts, config, Box::new(rule));
+        let mut link = if steered { adaptive(link) } else { blind(link) };
+        link.packet_time = PACKET;
+        link.ends.iter_mut().for_each(|end| end.keeps_log = false);
+        link.run_for(Duration::from_ms(8));
+        let signals = &link.ends[0].signals;
+        let late = signals.len() / 2..signals.len();
+        let mean = |of: fn(&FlowReport) -> u64| {
+            signals[late.clone()].iter().map(of).sum::<u64>() as f64 / late.len().max(1) as f64
+        };
+        let counters = link.ends[1].delivery.counters();
+        let refused = counters.nacks_sent + counters.out_of_window;
+        let taken = link.ends[1].upper.door.taken.len();
+        (mean(|of| of.rx_level.into()), mean(|of| of.in_force.ncwnd.into()), refused as f64 / taken as f64)
+    };
+    let (clean, lossy, blind) = (run(0, true), run(100, true), run(100, false));
+    let said = format!("level, ncwnd, refused of taken: {clean:?} without losses, {lossy:?} with, {blind:?} blind");
+    assert_eq!(clean.0, 0.0, "{said}");
+    assert!(lossy.0 > 1.0 && lossy.1 < clean.1 / 2.0, "buffers fill, and ncwnd closes: {said}");
+    assert!(blind.2 > 1e-3 && lossy.2 < blind.2 / 10.0, "so what comes finds room: {said}");
 }
 
 /// Microseconds until 20,000 Pushes are complete, when one packet in `lost` is lost and there is room for `packets`.

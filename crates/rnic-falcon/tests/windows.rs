@@ -187,6 +187,39 @@ fn f10_a_notification_repeats_what_has_not_arrived() {
     }
 }
 
+/// What lies beyond the window is a round trip old by the path that it took, not by that of whichever packet was echoed
+/// last: one path takes 6 us, the other 50.
+#[test]
+fn f29_a_notification_repeats_each_packet_by_the_round_trip_of_its_own_path() {
+    let options =
+        [("recovery", "ooo-distance"), ("ooo_threshold", "128"), ("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
+    let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
+    let at = |us| Time::from_us(1_000) + micros(us);
+    let leave = |delivery: &mut Delivery, upper: &mut Counting, count, now| -> Vec<Departure> {
+        upper.pushes(count);
+        std::iter::from_fn(|| delivery.transmit(now, upper)).collect()
+    };
+    let first = leave(&mut delivery, &mut upper, 2, at(0));
+    let [fast, slow] = [first[0].label, first[1].label];
+    for (base, label, now) in [(1, fast, at(6)), (2, slow, at(50))] {
+        give_on(&mut delivery, &mut upper, now, ack(0, base, at(0), now), label);
+    }
+    let second = leave(&mut delivery, &mut upper, 6, at(100));
+    for (now, label) in [(at(107), fast), (at(151), slow)] {
+        // What is echoed left 6 us ago.
+        let (t1, notification) = (Timestamp::at(now - micros(6)), OutOfWindow { data: true, request: false });
+        let answer = Acknowledgement { t1, t2: t1, out_of_window: notification, ..Acknowledgement::default() };
+        let mut told = ack(0, 2, at(100), now);
+        told.body = Body::ExtendedAck(answer, Bitmaps::default());
+        give_on(&mut delivery, &mut upper, now, told, fast);
+        let again: Vec<u32> =
+            std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| psn(&left)).collect();
+        let those: Vec<u32> = second.iter().filter(|left| left.label == label).map(psn).collect();
+        assert!(those.iter().all(|psn| again.contains(psn)), "{now}: {again:?} of {those:?}");
+        assert_eq!(again.len(), if label == fast { 3 } else { 6 }, "{now}: {again:?}");
+    }
+}
+
 /// What lies beyond the peer's window is repeated once a round trip, which may be all that a short path carries; what
 /// would open the window may be a request that has never left.
 #[test]
@@ -229,8 +262,12 @@ fn f10_without_room_beyond_the_window_the_sender_is_told_too() {
 
 /// Gives one packet to `delivery`.
 fn give(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Packet) -> Reception {
-    let arrival = Arrival { packet: &packet, label: FlowLabel::new(0), marked: false, hops: 1 };
-    delivery.receive(now, &arrival, upper)
+    give_on(delivery, upper, now, packet, FlowLabel::new(0))
+}
+
+/// The same, on the path of `label`.
+fn give_on(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Packet, label: FlowLabel) -> Reception {
+    delivery.receive(now, &Arrival { packet: &packet, label, marked: false, hops: 1 }, upper)
 }
 
 fn push_packet(number: u32) -> Packet {

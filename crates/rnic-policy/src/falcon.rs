@@ -6,6 +6,7 @@
 use rnic_base::Duration;
 
 use crate::params::{ParamError, ParamSpec};
+use crate::paths::FLOWS_MAX;
 
 /// What a queue pair promises about order (RDMA over Falcon, section 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -71,7 +72,7 @@ pub struct FalconShape {
     pub ordering: FalconOrdering,
     /// Errors.
     pub errors: FalconErrors,
-    /// Paths of a connection: 1, 2, 4 or 8.
+    /// Paths of a connection: 1 to [`FLOWS_MAX`].
     pub flows: u8,
     /// A packet beyond the receiver's window is dropped (the specification), instead of kept where there is room (the
     /// paper).
@@ -145,7 +146,7 @@ impl FalconShape {
         [
             self.ordering as u64,
             self.errors as u64,
-            u64::from(self.flows.trailing_zeros()),
+            u64::from(self.flows),
             u64::from(self.drops_beyond),
             u64::from(self.pauses_beyond),
             u64::from((self.request_window / 64).trailing_zeros()),
@@ -179,7 +180,7 @@ impl FalconShape {
                     [FalconOrdering::Ordered, FalconOrdering::Weak, FalconOrdering::Unordered][value as usize];
             }
             "errors" => self.errors = [FalconErrors::Verbs, FalconErrors::CompleteInError][value as usize],
-            "flows" => self.flows = 1 << value,
+            "flows" => self.flows = value as u8,
             "out_of_window" => self.drops_beyond = value != 0,
             "after_out_of_window" => self.pauses_beyond = value != 0,
             "request_window" => self.request_window = 64 << value,
@@ -214,7 +215,7 @@ const WIDTHS: &[&str] = &["64", "128", "256", "512"];
 pub const FALCON_PARAMS: &[ParamSpec] = &[
     ParamSpec::choice("ordering", &["ordered", "weak", "unordered"], 0, "of requests and of completions"),
     ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "the queue pair fails, or the request alone"),
-    ParamSpec::choice("flows", &["1", "2", "4", "8"], 0, "paths of a connection (Falcon 4.3)"),
+    ParamSpec::count("flows", 1, 1, FLOWS_MAX as u64, "paths of a connection (Falcon 4.3)"),
     ParamSpec::choice("out_of_window", &["keep", "drop"], 0, "packets beyond the window (Falcon 4.1, or Rev 0.9)"),
     ParamSpec::choice("after_out_of_window", &["go-on", "pause"], 0, "new requests, until the oldest is acknowledged"),
     ParamSpec::choice("request_window", WIDTHS, 0, "bits of the receiver's request window (Rev 0.9: 64)"),

@@ -218,6 +218,12 @@ pub enum ProfileError {
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
+    /// Falcon's receivers send no NACKs for gaps.
+    #[error(
+        "transport `{0}`: `{1}` waits for NACKs of gaps, which Falcon's receivers do not send; choose a recovery that \
+         judges packets by when they left, such as rack-tlp or ooo-distance"
+    )]
+    RecoveryByNacks(&'static str, &'static str),
     /// What makes a response a packet of the responder's own is in FaSR's headers only.
     #[error("transport `{0}`: responses in the responder's own sequence space and FaSR's headers need each other")]
     ScheduledNeedsFasr(&'static str),
@@ -379,6 +385,9 @@ impl Profile {
         let recovery = &self.recovery;
         if let Some(shape) = self.protocol.falcon() {
             self.check_adaptive(shape)?;
+            if !recovery.policy.times_packets {
+                return Err(ProfileError::RecoveryByNacks(self.name, recovery.policy.name));
+            }
         } else if recovery.policy.times_packets {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
         }

@@ -108,6 +108,18 @@ fn what_recovery_and_the_adaptive_engine_share_is_set_in_both() {
     }
 }
 
+/// Falcon's windows call no recovery with NACKs of gaps: one that lives by them would be the same as any other.
+#[test]
+fn falcon_takes_no_recovery_that_waits_for_nacks() {
+    let names = recovery::ALL.iter().map(|policy| policy.name);
+    let (taken, refused): (Vec<_>, Vec<_>) = names.partition(|name| select("falcon", [("recovery", *name)]).is_ok());
+    assert_eq!(taken, ["rack-tlp", "ooo-distance"]);
+    for name in refused {
+        let error = select("falcon", [("recovery", name)]).expect_err(name).to_string();
+        assert!(error.contains(name) && error.contains("rack-tlp") && error.lines().count() == 1, "{error}");
+    }
+}
+
 #[test]
 fn what_only_the_adaptive_engine_has_is_set_there() {
     let distance = [("recovery", "ooo-distance"), ("probe_percent", "150")];

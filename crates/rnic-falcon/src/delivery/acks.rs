@@ -277,14 +277,14 @@ impl Delivery {
         self.deliver_news(now, rtt.map(|rtt| (flow, rtt)), newest);
     }
 
-    /// What lay beyond the peer's window and is a round trip old leaves again.
+    /// What lay beyond the peer's window and is a round trip of its path old leaves again.
     fn send_beyond_again(&mut self, now: Time, out_of_window: OutOfWindow) {
         for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
-            let recent = self.waits.round_trip();
             let tx = &mut self.tx[index(window)];
             for offset in 0..tx.span() {
                 let seq = tx.base + offset;
                 let sent = tx.sent(seq);
+                let recent = self.flows.round_trip(sent.flow).unwrap_or(self.waits.round_trip());
                 let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
                 if !rests {
                     self.counters.sent_again_early += u64::from(tx.mark(seq));

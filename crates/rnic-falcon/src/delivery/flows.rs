@@ -204,6 +204,12 @@ impl Flows {
         }
     }
 
+    /// The last round trip of `flow`; none before there was one, and where it is the connection's.
+    #[inline]
+    pub(crate) fn round_trip(&self, flow: u8) -> Option<Duration> {
+        self.several.as_ref()?.round_trips[usize::from(flow)]
+    }
+
     /// Each flow, where there are several.
     pub(crate) fn views(&self) -> impl Iterator<Item = FlowView> {
         let several = self.several.iter();
