@@ -48,9 +48,17 @@ pub struct Protection {
     pub secret: Secret,
     /// How packets are protected.
     pub cipher: Cipher,
+    /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
+    /// [`rnic_psp::PACKETS_PER_KEY`].
+    pub packets_per_key: u64,
 }
 
 impl Protection {
+    /// With as many packets to a key as it may seal.
+    pub const fn new(secret: Secret, cipher: Cipher) -> Self {
+        Self { secret, cipher, packets_per_key: rnic_psp::PACKETS_PER_KEY }
+    }
+
     /// AES-GCM with keys of 128 bits, made from the secret in the file at `path`: 32 random bytes, or 64 hexadecimal
     /// digits.
     ///
@@ -59,7 +67,7 @@ impl Protection {
     pub fn from_file(path: &Path) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|error| format!("cannot read the secret: {error}"))?;
         let secret = secret_of(&bytes).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
-        Ok(Self { secret: Secret::new(secret), cipher: Cipher::Gcm128 })
+        Ok(Self::new(Secret::new(secret), Cipher::Gcm128))
     }
 }
 
@@ -90,6 +98,8 @@ pub(crate) struct Falcon {
     vectors: Vectors,
     /// Payload that has come before its turn.
     pub(crate) kept: Kept,
+    /// Times that a key took the place of another.
+    pub(crate) key_changes: u64,
 }
 
 /// A packet that may be handed to the engine.
@@ -111,7 +121,7 @@ pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
 impl Falcon {
     pub(crate) fn new(protection: Option<Protection>, random: RandomStream) -> Self {
         let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), Kept::default());
-        Self { protection, random, guards, vectors, kept }
+        Self { protection, random, guards, vectors, kept, key_changes: 0 }
     }
 
     /// Notes a queue pair that has been made, if it is one of Falcon's.
@@ -188,7 +198,7 @@ impl Falcon {
             out[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
-        guard.seal(now, transmit.label, out);
+        self.key_changes += u64::from(guard.seal(now, transmit.label, out));
     }
 
     /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.

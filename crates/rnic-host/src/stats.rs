@@ -96,6 +96,8 @@ pub struct NicStats {
     pub bypass_received: u64,
     /// Peers on this machine that wrote nonsense into memory that we share.
     pub bypass_broken: u64,
+    /// Times that what leaves took another key, where Falcon's packets are protected.
+    pub key_changes: u64,
     /// Datagrams dropped, by [`RxDrop`].
     pub drops: [u64; RxDrop::COUNT],
     /// Of these malformed and of the RoCE family, by kind, in the order of [`WIRE_ERRORS`].

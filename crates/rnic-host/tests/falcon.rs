@@ -14,7 +14,7 @@ use rnic_wire::Qpn;
 use rnic_wire::falcon::psp::Cipher;
 
 fn protection(byte: u8, cipher: Cipher) -> Option<Protection> {
-    Some(Protection { secret: Secret::new([byte; 32]), cipher })
+    Some(Protection::new(Secret::new([byte; 32]), cipher))
 }
 
 fn side(name: &str, protection: Option<Protection>, impairment: Impairment) -> Side {
@@ -358,6 +358,42 @@ fn a_queue_pair_that_ends_has_acknowledged_what_came() {
             assert_eq!(done[0].status, WcStatus::Success, "{name}, {options:?}");
         }
     }
+}
+
+/// Keys change under way, at both ends, while packets are lost, late and doubled.
+#[test]
+fn keys_rotate_under_traffic() {
+    let often = Protection { packets_per_key: 5, ..protection(7, Cipher::Gcm256).expect("made so") };
+    for options in [&[][..], &[("flows", "4"), ("ordering", "weak")]] {
+        let mut pair = pair(options, Some(often.clone()), bad_network(3));
+        exchange(&mut pair);
+        for stats in [pair.left.nic.stats(), pair.right.nic.stats()] {
+            assert!(stats.key_changes > 5, "{options:?}: {}", stats.key_changes);
+            assert_eq!(stats.drops[RxDrop::Replay as usize], 0, "{options:?}: late is not recorded");
+        }
+    }
+}
+
+/// Who has recorded packets sends them again, from the peer's address, when the connection has gone on.
+#[test]
+fn what_was_recorded_is_refused_later() {
+    let file = SharedFile::default();
+    let mut pair = pair(&[], protection(7, Cipher::Gcm128), Impairment::default());
+    pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
+    exchange(&mut pair);
+    let port = pair.right.addr().port();
+    let recorded: Vec<Vec<u8>> =
+        file.frames().into_iter().filter(|frame| falcon_source(frame, port).is_some()).collect();
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    exchange(&mut pair);
+    let thief = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    const SENT: usize = 20;
+    for frame in &recorded[..SENT] {
+        thief.send_to(&frame[42..], pair.right.addr()).expect("it is sent");
+    }
+    pair.drive(|_, right| (right.nic.stats().drops[RxDrop::Replay as usize] == SENT as u64).then_some(()));
+    exchange(&mut pair);
+    assert_eq!(pair.right.nic.stats().drops[RxDrop::Forged as usize], 0);
 }
 
 /// Packets of different flows leave from different ports, and those of one flow from one.

@@ -28,7 +28,7 @@ fn open(name: &str) -> Nic {
 /// A NIC whose secret is `key`, again and again.
 fn open_with_key(name: &str, key: Option<u8>) -> Nic {
     let bind = "127.0.0.1:0".parse().expect("an address");
-    let protection = key.map(|key| Protection { secret: Secret::new([key; 32]), cipher: Cipher::Gcm128 });
+    let protection = key.map(|key| Protection::new(Secret::new([key; 32]), Cipher::Gcm128));
     Nic::open(NicConfig { name: name.to_owned(), protection, ..NicConfig::at(bind) }).expect("a free port")
 }
 

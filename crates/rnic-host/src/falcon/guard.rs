@@ -55,8 +55,9 @@ impl Guard {
         let [local, remote] = [local, remote].map(|qpn| Cid::new(qpn.get()));
         let here = (addresses.src().ip(), local);
         let there = (addresses.dst().ip(), remote);
-        let Protection { secret, cipher } = protection;
+        let Protection { secret, cipher, packets_per_key } = protection;
         let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
+        let sealer = sealer.rotating_after(*packets_per_key);
         let mut opener = Opener::new(secret, *cipher, &context(there, here), local);
         if let Some(earlier) = &self.keys {
             opener = opener.after(&earlier.opener);
@@ -76,14 +77,16 @@ impl Guard {
         self.keys.is_some()
     }
 
-    /// Seals a datagram.
+    /// Seals a datagram; whether it is the first of another key.
     ///
     /// # Panics
     /// When there is no key ([`Self::has_keys`]).
     #[inline]
-    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) {
-        let keys = self.keys.as_mut().expect("asked before");
-        keys.sealer.seal(now, label, datagram);
+    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) -> bool {
+        let sealer = &mut self.keys.as_mut().expect("asked before").sealer;
+        let generation = sealer.generation();
+        sealer.seal(now, label, datagram);
+        sealer.generation() != generation
     }
 
     /// Opens a datagram.

@@ -14,7 +14,7 @@ const LEFT: (&str, u32) = ("10.0.0.1:4791", 0x11);
 const RIGHT: (&str, u32) = ("10.0.0.2:4791", 0x22);
 
 fn protection(cipher: Cipher) -> Option<Protection> {
-    Some(Protection { secret: Secret::new([3; 32]), cipher })
+    Some(Protection::new(Secret::new([3; 32]), cipher))
 }
 
 /// The Falcon of one end, connected to the other.
@@ -141,7 +141,7 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn who_is_not_the_peer_or_has_no_key_is_refused() {
     let secret = protection(Cipher::Gcm128);
-    let other = Some(Protection { secret: Secret::new([4; 32]), cipher: Cipher::Gcm128 });
+    let other = Some(Protection::new(Secret::new([4; 32]), Cipher::Gcm128));
     let refusal = |sender: &Option<Protection>, receiver: &Option<Protection>| {
         let (mut left, mut right) = (ends(sender.clone()).0, ends(receiver.clone()).1);
         right.admit(source(), &mut datagram(&mut left, NOW, 40)).err()

@@ -97,6 +97,7 @@ impl Out<'_, '_> {
         }
         let couple = link.segmentation;
         batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
+        link.stats.key_changes = falcon.key_changes;
     }
 }
 
