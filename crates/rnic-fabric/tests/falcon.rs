@@ -156,6 +156,27 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
     }
 }
 
+/// Every override that the head of `plans/falcon.toml` offers does what it says.
+#[test]
+fn what_the_plan_offers_can_be_had() {
+    const PLAN: &str = include_str!("../../../plans/falcon.toml");
+    let as_it_stands = run(PLAN, &[], 1).trace_hash;
+    let offers = PLAN.lines().filter_map(|line| line.strip_prefix("#   ")?.split_once("  "));
+    let mut seen = Vec::new();
+    for (name, overrides) in offers {
+        let overrides: Vec<_> = overrides.trim().split("   ").filter(|part| !part.is_empty()).collect();
+        let overrides: Vec<_> = overrides.iter().map(|part| part.trim().split_once('=').expect("key=value")).collect();
+        let report = run(PLAN, &overrides, 1);
+        assert_eq!((report.flows, report.flows_unfinished), (16, 0), "{name}: {report:?}");
+        let kinds = [report.drops.fault > 0, report.timeouts > 0, report.falcon.is_none()];
+        seen.push((name, report.trace_hash != as_it_stands, kinds));
+    }
+    assert!(seen.iter().all(|(_, differs, _)| *differs), "one changes nothing: {seen:?}");
+    let of = |wanted: &str| seen.iter().find(|(name, ..)| *name == wanted).expect(wanted).2;
+    assert_eq!((of("1 % of data is lost")[0], of("a spine is cut off")[1]), (true, true));
+    assert_eq!(["RoCE, selective", "RoCE, PFC", "IRN"].map(|name| of(name)[2]), [true; 3]);
+}
+
 /// A receiver's memory takes half of what the link brings. Its buffers fill, acknowledgements tell, ncwnd closes:
 /// goodput is what memory takes, and hardly anything is refused.
 #[test]
