@@ -362,8 +362,12 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut lazy));
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
     let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
-    left.post(from, 500, op, &[left.sge(0, 100)]);
-    drive_for(&mut left, &mut lazy, std::time::Duration::from_millis(5));
+    // Until the memory between them is agreed on, packets take the socket.
+    while left.nic.stats().bypass_sent == 0 {
+        left.post(from, 500, op, &[left.sge(0, 100)]);
+        drive_for(&mut left, &mut lazy, std::time::Duration::from_millis(5));
+    }
+    left.completions();
     // From here on it does not read.
     let start = std::time::Instant::now();
     for _ in 0..6 {
