@@ -198,6 +198,18 @@ fn bad_arguments_are_refused_with_one_line() {
     }
 }
 
+#[test]
+fn without_order_what_cannot_work_is_refused_and_the_rest_works() {
+    let words = ["perf", "--transport", "falcon", "--set", "ordering=unordered", "--loss", "1%"];
+    for op in ["write", "send"] {
+        rnic(&[&words[..], &["--op", op]].concat()).refused(2, &["needs order", "one packet of at most 4096 bytes"]);
+        let short = ["--op", op, "--size", "4096", "--count", "2000", "--json"];
+        let report = rnic(&[&words[..], &short].concat()).json();
+        assert_eq!((&report["ops"], &report["ops_wrong"]), (&2000.into(), &0.into()), "{report}");
+        assert_eq!(report["verified"], true, "{report}");
+    }
+}
+
 /// A listening end that is killed with the test.
 struct Listener {
     child: Child,
