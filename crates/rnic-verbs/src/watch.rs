@@ -20,8 +20,10 @@ pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
     };
     let Some(file) = settings.open_capture().map_err(|error| complain(&error))? else { return Ok(()) };
     static AT_EXIT: Once = Once::new();
-    // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
-    AT_EXIT.call_once(|| drop(unsafe { libc::atexit(write_out) }));
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
+        unsafe { libc::atexit(write_out) };
+    });
     nic.start_capture(Box::new(file)).map_err(|error| complain(&error))
 }
 
