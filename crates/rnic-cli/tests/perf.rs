@@ -167,7 +167,7 @@ fn both_wires_write_captures() {
 
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 24] = [
+    let cases: [(&[&str], &[&str]); 29] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -179,6 +179,11 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--size", "2GiB"], &["2GiB", "1GiB"]),
         (&["--loss", "200%"], &["200%", "1%"]),
         (&["--loss", "1ms"], &["1ms"]),
+        (&["--loss", "-1%"], &["--loss -1%", "below zero"]),
+        (&["--seed", "-1"], &["--seed -1", "below zero"]),
+        (&["--transport", "falcon", "--key", "/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
+        (&["--transport", "falcon", "--key", ""], &["--key names no file"]),
+        (&["--transport", "falcon", "--set", "ordering=weakly"], &["one of ordered, weak, unordered"]),
         (&["--rate", "0"], &["above zero"]),
         (&["--rate", "5us"], &["5us"]),
         (&["--delay", "5Gbps"], &["5Gbps"]),
