@@ -57,9 +57,6 @@ fn check_key(args: &PerfArgs) -> Result<(), Failure> {
 /// When there is none in that file.
 fn protection(args: &PerfArgs) -> Result<Option<Protection>, Failure> {
     let Some(path) = &args.key else { return Ok(None) };
-    if path.as_os_str().is_empty() {
-        return Err(Failure::input("--key names no file with a secret"));
-    }
     Protection::from_file(path).map(Some).map_err(|reason| Failure::file(path, reason))
 }
 

@@ -182,7 +182,7 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--loss", "-1%"], &["--loss -1%", "below zero"]),
         (&["--seed", "-1"], &["--seed -1", "below zero"]),
         (&["--transport", "falcon", "--key", "/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
-        (&["--transport", "falcon", "--key", ""], &["--key names no file"]),
+        (&["--transport", "falcon", "--key", ""], &["a value is required for '--key <FILE>'"]),
         (&["--transport", "falcon", "--set", "ordering=weakly"], &["one of ordered, weak, unordered"]),
         (&["--rate", "0"], &["above zero"]),
         (&["--rate", "5us"], &["5us"]),
