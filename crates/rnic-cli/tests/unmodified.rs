@@ -95,7 +95,8 @@ fn every_command_of_the_page_runs() {
 fn ping(port: u16, server: &str, client: &str, folder: &Path) -> Option<common::Said> {
     let script = format!(
         "rnic run --quiet {server} -- rping -s -a 127.0.0.1 -p {port} -C 3 &\nsleep 1\n\
-         rnic run --quiet {client} -- rping -c -a 127.0.0.1 -p {port} -C 3 || echo refused\nkill $! 2>/dev/null || true\n"
+         rnic run --quiet {client} -- rping -c -a 127.0.0.1 -p {port} -C 3 || echo refused\n\
+         kill $! 2>/dev/null || true\n"
     );
     if libraries().is_none() || !has_programs(&script) {
         eprintln!("skipped: the libraries are not built (scripts/link-verbs debug), or there is no rping");

@@ -186,7 +186,8 @@ fn f42_packets_are_sealed_with_every_cipher() {
 fn ends_that_differ_do_not_connect() {
     let plain: &[(&str, &str)] = &[];
     let key = || protection(1, Cipher::Gcm128);
-    let cases: [(&[(&str, &str)], [_; 2], &str); 5] = [
+    type Case = (&'static [(&'static str, &'static str)], [Option<Protection>; 2], &'static str);
+    let cases: [Case; 5] = [
         (&[("ordering", "weak")], [None, None], "ordering=weak"),
         (&[("flows", "4")], [None, None], "flows=4"),
         (&[("errors", "complete-in-error")], [None, None], "complete-in-error"),

@@ -261,7 +261,7 @@ fn without_order_all_that_can_work_does_and_is_verified() {
             assert_eq!((report.ops, report.ops_verified, report.ops_wrong), (1_000, verified, 0), "{report:?}");
         }
     }
-    let long = PerfConfig { size_bytes: 20_000, verify: false, options: options.clone(), ..falcon(Op::Write) };
+    let long = PerfConfig { size_bytes: 20_000, verify: false, options, ..falcon(Op::Write) };
     assert_eq!(measure(&mut nic, server.address, &long).expect("no immediate data, no bound").ops, 200);
     server.stop();
 }

@@ -94,7 +94,8 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
 fn cut(report: &Report, at_us: f64) -> String {
     let unfinished = number::grouped(report.flows_unfinished);
     format!(
-        "the limit of {} (run.limit) cut the run: {unfinished} unfinished flows count for nothing in payload and goodput",
+        "the limit of {} (run.limit) cut the run: {unfinished} unfinished flows count for nothing in payload and \
+         goodput",
         number::micros(at_us)
     )
 }
