@@ -81,11 +81,21 @@ pub fn report(error: &clap::Error) -> ExitCode {
             let _ = error.print();
             ExitCode::from(2)
         }
-        _ => {
-            console::line(&format!("rnic: {}", complaint(&error.to_string())));
+        kind => {
+            let words: Vec<String> = std::env::args().collect();
+            let below_zero = (kind == ErrorKind::UnknownArgument).then(|| below_zero(&words)).flatten();
+            console::line(&format!("rnic: {}", below_zero.unwrap_or_else(|| complaint(&error.to_string()))));
             ExitCode::from(2)
         }
     }
+}
+
+/// A number below zero behind an option, which clap takes for an option of its own and has advice for that cannot help.
+fn below_zero(words: &[String]) -> Option<String> {
+    let is_negative =
+        |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let pair = words.windows(2).find(|pair| pair[0].starts_with("--") && is_negative(&pair[1]))?;
+    Some(format!("{} {}: no value here is below zero", pair[0], pair[1]))
 }
 
 /// What clap has to say, without its heading, usage and advice on help.
@@ -104,6 +114,16 @@ mod tests {
     #[test]
     fn the_declaration_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_below_zero_are_called_that() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let said = below_zero(&words("rnic perf --loss -1% --json"));
+        assert_eq!(said.as_deref(), Some("--loss -1%: no value here is below zero"));
+        for other in ["rnic perf -x", "rnic perf --json -h", "rnic perf -1"] {
+            assert_eq!(below_zero(&words(other)), None, "{other}");
+        }
     }
 
     #[test]

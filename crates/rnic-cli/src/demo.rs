@@ -98,3 +98,22 @@ const DEPTH: u32 = 32;
 const MTU: u32 = 4096;
 /// Both simulated hosts hold the file in memory, and so do both processes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn help_and_readme_name_the_transports_that_are_shown() {
+        let command = Cli::command();
+        let help = command.find_subcommand("demo").and_then(|demo| demo.get_after_help()).map(ToString::to_string);
+        let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("it is there");
+        for transport in TRANSPORTS {
+            assert!(help.as_ref().is_some_and(|help| help.contains(transport)), "{transport}: {help:?}");
+            assert!(readme.contains(&format!("`{transport}`")), "{transport}");
+        }
+    }
+}

@@ -7,6 +7,8 @@ mod outcome;
 mod simulated;
 mod udp;
 
+use rnic_host::Protection;
+
 use crate::args::PerfArgs;
 use crate::args::values::{Op, Wire};
 use crate::console;
@@ -28,6 +30,7 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
     }
     check_key(args)?;
+    protection(args)?;
     let machine = Machine::here();
     let outcome = match args.wire {
         Wire::Udp => udp::measure(args, machine)?,
@@ -46,6 +49,15 @@ fn check_key(args: &PerfArgs) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// What the secret that was named says, if one was.
+///
+/// # Errors
+/// When there is none in that file.
+fn protection(args: &PerfArgs) -> Result<Option<Protection>, Failure> {
+    let Some(path) = &args.key else { return Ok(None) };
+    Protection::from_file(path).map(Some).map_err(|reason| Failure::file(path, reason))
 }
 
 /// Bytes of each operation when nobody says.

@@ -35,6 +35,10 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         list::quantities(args.json);
         return Ok(());
     }
+    if !args.experiments.is_dir() {
+        let what = "no such folder; run this in the root of the source tree, or say where it is with --experiments DIR";
+        return Err(Failure::file(&args.experiments, what));
+    }
     let catalogue = Catalogue::read(&args.experiments).map_err(Failure::input)?;
     if args.list {
         list::experiments(&catalogue, args.json);

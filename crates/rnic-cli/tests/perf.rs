@@ -167,7 +167,7 @@ fn both_wires_write_captures() {
 
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 24] = [
+    let cases: [(&[&str], &[&str]); 29] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -179,6 +179,11 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--size", "2GiB"], &["2GiB", "1GiB"]),
         (&["--loss", "200%"], &["200%", "1%"]),
         (&["--loss", "1ms"], &["1ms"]),
+        (&["--loss", "-1%"], &["--loss -1%", "below zero"]),
+        (&["--seed", "-1"], &["--seed -1", "below zero"]),
+        (&["--transport", "falcon", "--key", "/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
+        (&["--transport", "falcon", "--key", ""], &["a value is required for '--key <FILE>'"]),
+        (&["--transport", "falcon", "--set", "ordering=weakly"], &["one of ordered, weak, unordered"]),
         (&["--rate", "0"], &["above zero"]),
         (&["--rate", "5us"], &["5us"]),
         (&["--delay", "5Gbps"], &["5Gbps"]),
@@ -195,6 +200,18 @@ fn bad_arguments_are_refused_with_one_line() {
     ];
     for (words, says) in cases {
         rnic(&[&["perf"], words].concat()).refused(2, says);
+    }
+}
+
+#[test]
+fn without_order_what_cannot_work_is_refused_and_the_rest_works() {
+    let words = ["perf", "--transport", "falcon", "--set", "ordering=unordered", "--loss", "1%"];
+    for op in ["write", "send"] {
+        rnic(&[&words[..], &["--op", op]].concat()).refused(2, &["needs order", "one packet of at most 4096 bytes"]);
+        let short = ["--op", op, "--size", "4096", "--count", "2000", "--json"];
+        let report = rnic(&[&words[..], &short].concat()).json();
+        assert_eq!((&report["ops"], &report["ops_wrong"]), (&2000.into(), &0.into()), "{report}");
+        assert_eq!(report["verified"], true, "{report}");
     }
 }
 

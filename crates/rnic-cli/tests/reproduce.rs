@@ -145,3 +145,10 @@ fn the_list_names_experiments_and_rows() {
     }
     assert!(rnic(&["reproduce", "--quantities"]).ok().out.contains("stall-goodput"));
 }
+
+#[test]
+fn a_folder_of_experiments_that_is_not_here_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let elsewhere = command(&["reproduce", "falcon/fig19"]).current_dir(folder.path()).spawn().expect("it starts");
+    finish(elsewhere).refused(2, &["experiments: no such folder", "--experiments DIR"]);
+}

@@ -111,6 +111,7 @@ fn mistakes_are_one_line() {
     let libraries = libraries();
     let folder = libraries.path();
     run(folder, &["--loss", "1x", "--", "true"]).refused(2, &["RNIC_LOSS=1x", "probability"]);
+    run(folder, &["--transport", "falcon", "--key", "", "--", "true"]).refused(2, &["RNIC_KEY=: names no file"]);
     run(folder, &["--transport", "quic", "--", "true"]).refused(2, &["quic", "roce-gbn", "rnic list"]);
     run(folder, &["--", "no-such-program"]).refused(2, &["no-such-program", "PATH"]);
     run(folder, &["--", "/etc"]).refused(2, &["/etc", "folder"]);

@@ -114,6 +114,15 @@ fn a_capture_holds_packets() {
     assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "640 KB were moved");
 }
 
+/// Only flows that are done count: a run that its limit cuts says so beside the zeros.
+#[test]
+fn a_run_that_its_limit_cuts_says_so() {
+    let (_folder, plan) = folder();
+    let said = run(&plan, &["--set", "run.limit=10us"]).ok();
+    assert!(said.out.contains("the limit of 10.0 us (run.limit) cut the run: 1 unfinished flows count"), "{said:#?}");
+    assert!(!run(&plan, &[]).ok().out.contains("cut off"));
+}
+
 #[test]
 fn every_bad_plan_is_refused_with_one_line() {
     let (folder, plan) = folder();

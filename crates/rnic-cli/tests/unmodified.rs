@@ -91,6 +91,58 @@ fn every_command_of_the_page_runs() {
     }
 }
 
+/// Both ends of `rping` on a port of their own, with these options; three rounds. `None` where that cannot be run.
+fn ping(port: u16, server: &str, client: &str, folder: &Path) -> Option<common::Said> {
+    let script = format!(
+        "rnic run --quiet {server} -- rping -s -a 127.0.0.1 -p {port} -C 3 &\nsleep 1\n\
+         rnic run --quiet {client} -- rping -c -a 127.0.0.1 -p {port} -C 3 || echo refused\n\
+         kill $! 2>/dev/null || true\n"
+    );
+    if libraries().is_none() || !has_programs(&script) {
+        eprintln!("skipped: the libraries are not built (scripts/link-verbs debug), or there is no rping");
+        return None;
+    }
+    Some(type_in(&script, folder))
+}
+
+/// A program that ends soon, and closes nothing.
+#[test]
+fn captures_of_short_programs_are_whole() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for (port, transport) in [(17_471, "irn"), (17_472, "falcon")] {
+        let with = |name: &str| format!("--transport {transport} --pcap {transport}-{name}-%p.pcap");
+        let Some(said) = ping(port, &with("server"), &with("client"), folder.path()) else { return };
+        assert!(!said.out.contains("refused"), "{said:#?}");
+    }
+    for file in fs::read_dir(folder.path()).expect("the folder") {
+        let file = file.expect("a file");
+        let bytes = file.metadata().expect("its length").len();
+        assert!(bytes > 500, "{:?} has {bytes} bytes", file.file_name());
+    }
+}
+
+/// What both ends of Falcon must have alike is compared before anything hangs, and said at both.
+#[test]
+fn ends_of_falcon_that_differ_are_refused_in_a_line() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for (name, byte) in [("one", 1), ("other", 2)] {
+        fs::write(folder.path().join(name), [byte; 32]).expect("a secret");
+    }
+    let cases = [
+        ("--set ordering=weak", "", "speaks falcon with ordering=ordered", "speaks falcon with ordering=weak"),
+        ("--key one", "--key other", "flows=1, key ", "flows=1, key "),
+        ("", "--key one", "flows=1, key ", "no key"),
+    ];
+    for ((server, client, here, there), port) in cases.into_iter().zip(17_473..) {
+        let with = |options: &str| format!("--transport falcon {options}");
+        let Some(said) = ping(port, &with(server), &with(client), folder.path()) else { return };
+        let says = |begin: &str, what: &str| said.err.lines().any(|line| line.contains(begin) && line.contains(what));
+        assert!(said.out.contains("refused"), "{said:#?}");
+        assert!(says("rnic: connection with 127.0.0.1", here), "at the server: {said:#?}");
+        assert!(says("rnic: connection refused: the other end", there), "at the client: {said:#?}");
+    }
+}
+
 #[test]
 fn every_setting_is_in_the_table_or_is_explained_by_the_command() {
     let page = fs::read_to_string(root().join("docs/unmodified-programs.md")).expect("the page");

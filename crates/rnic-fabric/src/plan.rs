@@ -140,6 +140,7 @@ mod workloads;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::Profile;
+use rnic_transports::SelectError;
 
 use crate::fault::FaultPlan;
 use crate::host::SlowHostPlan;
@@ -278,9 +279,22 @@ impl Plan {
         files: &mut FileReader<'_>,
     ) -> Result<Self, PlanError> {
         let raw = resolve::read(text, overrides)?;
-        let plan = resolve::resolve(raw, files)?;
+        let plan = resolve::resolve(raw, files).map_err(|error| Self::explain(error, overrides))?;
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Whoever replaces the name of a transport alone keeps the options of the one before it.
+    fn explain(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
+        match error {
+            PlanError::Transport(source @ SelectError::Option { .. })
+                if overrides.iter().any(|(key, _)| *key == "transport.name") =>
+            {
+                let what = format!("{source}; transport=NAME replaces the plan's options of `transport` as well");
+                PlanError::Value { key: "transport.name", what }
+            }
+            error => error,
+        }
     }
 
     /// Refuses what cannot be run. Plans that come from [`Plan::from_toml`] have been checked; those that were changed

@@ -85,6 +85,9 @@ pub struct Report {
     pub flows: u64,
     /// Flows that were not when the run ended.
     pub flows_unfinished: u64,
+    /// The plan's limit, microseconds, where it has cut the run off before all flows were done: those that were not
+    /// count for nothing in what follows.
+    pub cut_at_us: Option<f64>,
     /// Messages completed at their senders.
     pub messages: u64,
     /// Payload bytes of the flows that are done.

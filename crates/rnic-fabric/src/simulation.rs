@@ -103,6 +103,8 @@ pub struct Simulation {
     now: Time,
     order: NodeOrder,
     windows: u64,
+    /// The plan's limit has ended it.
+    is_cut: bool,
     /// Packets under way at once, at most: between windows, so that it is the same in every order and for any parts.
     most_under_way: usize,
     capture: Option<Box<dyn manual::CaptureSink>>,
@@ -149,6 +151,7 @@ impl Simulation {
             now: Time::ZERO,
             order: NodeOrder::Forward,
             windows: 0,
+            is_cut: false,
             most_under_way: 0,
             capture: None,
             slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
@@ -182,6 +185,7 @@ impl Simulation {
         loop {
             let next = self.next_event();
             if next == NEVER || next >= self.plan.run.limit {
+                self.is_cut = next != NEVER;
                 break;
             }
             self.window(next);

@@ -42,6 +42,9 @@ fn requests_that_are_not_done_are_counted() {
     let pfc = ("switch", r#"{ model = "input-queued", buffer = "100KB", pfc = {} }"#);
     let report = finish(simulation(STAR, &[("workload", repeats), ("run.limit", "310us"), pfc], 3));
     assert_eq!((report.rct_us.map(|rct| rct.count), report.requests_unfinished), (Some(1), 1));
+    assert!(report.flows_unfinished > 0 && report.cut_at_us == Some(310.0), "{report:?}");
+    let whole = finish(simulation(STAR, &[("workload", repeats)], 3));
+    assert_eq!((whole.flows_unfinished, whole.cut_at_us), (0, None));
 }
 
 /// R-R2: with one queue pair a recovery of a whole window meets several losses; with many at the same rate, nearly all

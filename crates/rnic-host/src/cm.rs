@@ -21,12 +21,14 @@
 //! pairs are `nic/connect.rs`'s business. For verbs programs, [`Endpoint`] gives the machine sockets of its own, and
 //! queue pairs are `rnic-verbs`' business.
 
+mod alike;
 mod endpoint;
 mod exchange;
 mod lookup;
 mod manager;
 pub(crate) mod negotiate;
 
+pub use alike::{falcon_text, falcon_word};
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};
 pub(crate) use exchange::{Exchange, State};
 pub(crate) use manager::Manager;

@@ -133,6 +133,16 @@ pub enum ConnectError {
         /// What it has.
         theirs: String,
     },
+    /// Both sides speak Falcon, and not the same.
+    #[error("{to} speaks {theirs}; this side has {ours}")]
+    OtherFalcon {
+        /// Who was asked, or has asked.
+        to: SocketAddr,
+        /// What it has.
+        theirs: String,
+        /// What this side has.
+        ours: String,
+    },
     /// More connections than a NIC keeps.
     #[error("too many connections")]
     TooMany,

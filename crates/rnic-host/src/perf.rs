@@ -17,23 +17,25 @@
 mod client;
 mod control;
 mod latency;
+mod order;
 mod pattern;
 mod plan;
 mod protection;
 mod report;
 mod run;
+mod seen;
 mod serve;
 
 use std::net::SocketAddr;
 
 use rnic_base::Duration;
-use rnic_engine::WcStatus;
+use rnic_engine::{PostError, WcStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ConnectError, ListenError, NicError};
 use crate::impair::Impairment;
 
-pub use client::measure;
+pub use client::{check, measure};
 pub use latency::Latency;
 pub use report::{LatencyKind, LatencyUs, PerfReport};
 pub use serve::{ServeConfig, Served, serve};
@@ -180,6 +182,17 @@ pub enum PerfError {
         /// What would do.
         expected: &'static str,
     },
+    /// The transport promises no order, and it takes some.
+    #[error("{what} needs order beyond {unless}: not with ordering=unordered, but with ordering=weak")]
+    NeedsOrder {
+        /// What does.
+        what: &'static str,
+        /// What would do without.
+        unless: String,
+    },
+    /// The NIC does not take an operation.
+    #[error("an operation cannot be posted: {0}")]
+    Post(#[from] PostError),
     /// The far end does not want to.
     #[error("{peer} refuses: {reason}")]
     Refused {

@@ -181,8 +181,9 @@ impl Settings {
 
     /// Takes in what the environment has for `variable`.
     pub(crate) fn put(&mut self, variable: &Variable, value: &str) -> Result<(), SettingsError> {
-        // An empty variable is how shells unset one for a single command.
-        if value.is_empty() { Ok(()) } else { variable.set(self, value) }
+        // An empty variable is how shells unset one for a single command. Not so a key: who meant to have one would
+        // send in clear.
+        if value.is_empty() && variable.name != "RNIC_KEY" { Ok(()) } else { variable.set(self, value) }
     }
 
     /// What no single variable can say: that they fit together.

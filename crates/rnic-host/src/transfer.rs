@@ -204,7 +204,7 @@ impl Move {
                 let op = if back { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
                 let sges = [session.region.sge(posted as usize, len)];
                 let request = SendRequest { wr_id: u64::from(len), op, sges: &sges, flags: SendFlags::SIGNALED };
-                nic.post_send(qpn, &request).expect("no more in flight than the queue was made for");
+                nic.post_send(qpn, &request)?;
                 posted_at[next % config.depth as usize] = nic.now();
                 (posted, next) = (posted + u64::from(len), next + 1);
             }

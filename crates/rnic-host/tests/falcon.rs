@@ -186,15 +186,17 @@ fn f42_packets_are_sealed_with_every_cipher() {
 fn ends_that_differ_do_not_connect() {
     let plain: &[(&str, &str)] = &[];
     let key = || protection(1, Cipher::Gcm128);
-    let cases: [(&[(&str, &str)], _, &str); 4] = [
-        (&[("ordering", "weak")], None, "ordering=weak"),
-        (&[("flows", "4")], None, "flows=4"),
-        (&[("errors", "complete-in-error")], None, "complete-in-error"),
-        (plain, key(), "with a key"),
+    type Case = (&'static [(&'static str, &'static str)], [Option<Protection>; 2], &'static str);
+    let cases: [Case; 5] = [
+        (&[("ordering", "weak")], [None, None], "ordering=weak"),
+        (&[("flows", "4")], [None, None], "flows=4"),
+        (&[("errors", "complete-in-error")], [None, None], "complete-in-error"),
+        (plain, [key(), None], "no key"),
+        (plain, [key(), protection(2, Cipher::Gcm128)], "key "),
     ];
-    for (options, protection, says) in cases {
-        let mut left = side("left", protection, Impairment::default());
-        let mut right = side("right", None, Impairment::default());
+    for (options, [here, there], says) in cases {
+        let mut left = side("left", here, Impairment::default());
+        let mut right = side("right", there, Impairment::default());
         right.nic.listen(PORT, 8).expect("a free service");
         let (from, to) = (config(&left, options), config(&right, plain));
         left.nic.start_connect(right.addr(), PORT, &from).expect("a way to the other side");
@@ -210,7 +212,7 @@ fn ends_that_differ_do_not_connect() {
         });
         let refused = refused.expect("the other end has refused").to_string();
         assert!(refused.contains(says), "{refused}");
-        assert!(error.to_string().contains("falcon"), "{error}");
+        assert!(error.to_string().contains("this side has falcon with ordering=ordered"), "{error}");
     }
 }
 

@@ -238,6 +238,51 @@ fn falcon(op: Op) -> PerfConfig {
     PerfConfig { transport: "falcon".to_owned(), ..quick(op) }
 }
 
+/// Without order, what completes first is not what was posted first, and entries of the queue become free in order.
+#[test]
+fn without_order_all_that_can_work_does_and_is_verified() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let impairment = Impairment {
+        seed: 9,
+        loss: Probability::ratio(2, 100),
+        reorder: Probability::ratio(2, 100),
+        ..Impairment::default()
+    };
+    let options = vec![("ordering".to_owned(), "unordered".to_owned())];
+    for op in Op::ALL {
+        for verify in [true, false] {
+            let size_bytes = if op == Op::Read { 20_000 } else { 1_000 };
+            let depth = if op == Op::CompareSwap { 1 } else { 16 };
+            let config = PerfConfig { size_bytes, depth, verify, impairment, options: options.clone(), ..falcon(op) };
+            let config = PerfConfig { length: Length::Count(1_000), ..config };
+            let report = measure(&mut nic, server.address, &config).expect("the server serves");
+            let verified = if verify { 1_000 } else { 0 };
+            assert_eq!((report.ops, report.ops_verified, report.ops_wrong), (1_000, verified, 0), "{report:?}");
+        }
+    }
+    let long = PerfConfig { size_bytes: 20_000, verify: false, options, ..falcon(Op::Write) };
+    assert_eq!(measure(&mut nic, server.address, &long).expect("no immediate data, no bound").ops, 200);
+    server.stop();
+}
+
+/// Before anything is sent: nobody listens there.
+#[test]
+fn what_needs_order_is_refused_without() {
+    let mut nic = open("client");
+    let nobody = "127.0.0.1:9".parse().expect("an address");
+    let options = vec![("ordering".to_owned(), "unordered".to_owned())];
+    for (op, says) in [
+        (Op::Send, "a Send needs order beyond one packet of at most 4096 bytes"),
+        (Op::Write, "a Write that is compared (it has immediate data) needs order"),
+        (Op::CompareSwap, "a compare-and-swap needs order beyond one in flight"),
+    ] {
+        let config = PerfConfig { options: options.clone(), ..falcon(op) };
+        let error = measure(&mut nic, nobody, &config).expect_err("it cannot work");
+        assert!(matches!(error, PerfError::NeedsOrder { .. }) && error.to_string().contains(says), "{error}");
+    }
+}
+
 /// What a session with a key says of memory nobody can read on the way; without one it is there to be read.
 #[test]
 fn nothing_of_a_session_with_a_key_travels_in_clear() {
@@ -277,7 +322,7 @@ fn a_server_with_a_key_serves_those_who_have_it() {
     let error = refused(Some(1), &server, &quick(Op::Write));
     assert!(error.contains("packets of irn are not encrypted"), "{error}");
     let error = refused(Some(2), &server, &falcon(Op::Write));
-    assert!(error.contains("does it have the same?"), "{error}");
+    assert!(error.contains("this side has falcon with") && error.contains("key "), "{error}");
     let start = std::time::Instant::now();
     let mut nic = open_with_key("client", Some(1));
     let report = loop {

@@ -59,6 +59,8 @@ pub struct ParamSpec {
     pub owner: ParamOwner,
     /// Of a control policy: without reports of flows ([`crate::FlowReport`]) it means nothing, and cannot be set.
     pub needs_reports: bool,
+    /// Of a path policy: where it chooses flows and not labels (Falcon), it means nothing, and cannot be set.
+    pub needs_labels: bool,
 }
 
 impl ParamSpec {
@@ -69,7 +71,17 @@ impl ParamSpec {
         (min, max): (u64, u64),
         help: &'static str,
     ) -> Self {
-        Self { name, unit, default, min, max, help, owner: ParamOwner::Policy, needs_reports: false }
+        Self {
+            name,
+            unit,
+            default,
+            min,
+            max,
+            help,
+            owner: ParamOwner::Policy,
+            needs_reports: false,
+            needs_labels: false,
+        }
     }
 
     /// A duration between zero and ten seconds.
@@ -115,6 +127,12 @@ impl ParamSpec {
         Self { needs_reports: true, ..self }
     }
 
+    /// The same parameter, of what a path policy does with labels alone.
+    #[must_use]
+    pub const fn by_labels(self) -> Self {
+        Self { needs_labels: true, ..self }
+    }
+
     /// `value` the way people write it.
     pub fn show(&self, value: u64) -> String {
         match self.unit {
@@ -149,11 +167,11 @@ impl ParamSpec {
         Ok(value)
     }
 
-    fn expected(&self) -> &'static str {
+    fn expected(&self) -> String {
         match self.unit {
-            ParamUnit::Switch => "true or false",
-            ParamUnit::Choice(_) => "one of the words that `rnic list` shows",
-            _ => "a whole number",
+            ParamUnit::Switch => "true or false".to_owned(),
+            ParamUnit::Choice(words) => format!("one of {}", words.join(", ")),
+            _ => "a whole number".to_owned(),
         }
     }
 }
@@ -185,7 +203,7 @@ pub enum ParamError {
         /// What was read.
         text: String,
         /// What would do.
-        expected: &'static str,
+        expected: String,
     },
     /// A legal quantity outside the bounds.
     #[error("parameter `{name}`: {value} is outside {min} to {max}")]
@@ -271,6 +289,7 @@ mod tests {
         ParamSpec::duration("rto", Duration::from_us(320), "timeout"),
         ParamSpec::count("threshold", 3, 1, 64, "packets"),
         ParamSpec::switch("sack", true, "bitmap"),
+        ParamSpec::choice("order", &["strict", "weak"], 0, "of packets"),
     ];
 
     #[test]
@@ -292,6 +311,7 @@ mod tests {
             ("rto", "11s", "10 s"),
             ("threshold", "0", "outside 1"),
             ("sack", "2", "true"),
+            ("order", "weakly", "`weakly` is not one of strict, weak"),
         ] {
             let error = params.set(SPECS, name, text).expect_err(text).to_string();
             assert!(error.contains(name) && error.contains(says) && error.lines().count() == 1, "{error}");

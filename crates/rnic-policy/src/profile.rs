@@ -4,7 +4,7 @@ use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
-use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconShape};
+use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconIsolation, FalconShape};
 use crate::params::{ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
@@ -215,6 +215,9 @@ pub enum ProfileError {
          would mean nothing: leave them at 0"
     )]
     ThreadWithLatency(&'static str),
+    /// What a connection may hold is fixed in one kind of isolation only.
+    #[error("transport `{0}`: isolation_packets {1} would mean nothing without isolation=static: set that, or neither")]
+    NoFixedShares(&'static str, u32),
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
@@ -287,9 +290,10 @@ impl Profile {
         let of_recovery = self.recovery.params.set(self.recovery.policy.params, name, text)?;
         let of_control =
             self.control.policy.params.iter().any(|spec| spec.name == name && self.is_set_in_control(spec));
+        let of_paths = self.paths.policy.params.iter().any(|spec| spec.name == name && self.is_in_use(spec));
         let found = of_control && self.control.params.set(self.control.policy.params, name, text)?
             || of_recovery
-            || self.paths.params.set(self.paths.policy.params, name, text)?
+            || of_paths && self.paths.params.set(self.paths.policy.params, name, text)?
             || self.schedule.params.set(self.schedule.policy.params, name, text)?;
         if found {
             return Ok(());
@@ -323,9 +327,10 @@ impl Profile {
         }
     }
 
-    /// Whether a parameter of the control policy means anything: flows report to Falcon's adaptive engine alone.
+    /// Whether a parameter of a policy means anything: flows report to Falcon's adaptive engine alone, and are chosen
+    /// there in place of labels.
     fn is_in_use(&self, spec: &ParamSpec) -> bool {
-        !spec.needs_reports || self.protocol.falcon().is_some()
+        if self.protocol.falcon().is_some() { !spec.needs_labels } else { !spec.needs_reports }
     }
 
     /// Whether the recovery policy has a parameter called as `spec`.
@@ -363,7 +368,7 @@ impl Profile {
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
-            .chain(of(self.paths.policy.params, self.paths.params))
+            .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
             .chain(of(self.schedule.policy.params, self.schedule.params))
     }
 
@@ -387,6 +392,10 @@ impl Profile {
             self.check_adaptive(shape)?;
             if !recovery.policy.times_packets {
                 return Err(ProfileError::RecoveryByNacks(self.name, recovery.policy.name));
+            }
+            let has_shares = shape.isolation == FalconIsolation::Static;
+            if !has_shares && shape.isolation_packets != FalconShape::DEFAULT.isolation_packets {
+                return Err(ProfileError::NoFixedShares(self.name, shape.isolation_packets));
             }
         } else if recovery.policy.times_packets {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));

@@ -68,7 +68,7 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 8] = [
+    let refused: [Case; 11] = [
         ("irn", &[("recovery", "rack-tlp")], "only Falcon's windows"),
         ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
@@ -77,6 +77,9 @@ fn select_refuses_with_one_clear_line() {
         ("irn", &[("cap_packets", "20000")], "16384"),
         ("irn", &[("paths", "spray")], "NACK threshold"),
         ("irn", &[("ack_every_packets", "64")], "acknowledges every packet"),
+        ("falcon", &[("isolation_packets", "9")], "isolation_packets 9 would mean nothing without isolation=static"),
+        ("falcon", &[("paths", "spray"), ("spray_paths", "8")], "unknown parameter `spray_paths`"),
+        ("falcon", &[("ordering", "weakly")], "`weakly` is not one of ordered, weak, unordered"),
     ];
     for (name, options, says) in refused {
         let error = select(name, options.iter().copied()).expect_err(says).to_string();

@@ -1,9 +1,9 @@
 //! Looking at an opened device from outside: captures, and counters for `rnic top`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use rnic_host::observe::{self, Identity, Observer};
-use rnic_host::{Nic, Settings};
+use rnic_host::{CaptureFile, Nic, Settings};
 
 use crate::context::Shared;
 use crate::device;
@@ -19,7 +19,17 @@ pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
         Errno::INVALID
     };
     let Some(file) = settings.open_capture().map_err(|error| complain(&error))? else { return Ok(()) };
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
+        unsafe { libc::atexit(write_out) };
+    });
     nic.start_capture(Box::new(file)).map_err(|error| complain(&error))
+}
+
+/// Most programs close nothing before they end.
+extern "C" fn write_out() {
+    CaptureFile::flush_all();
 }
 
 /// Answers watchers until it is dropped; none when the system does not let us, and the program runs on unwatched.

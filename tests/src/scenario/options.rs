@@ -176,8 +176,13 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     let mut add = |name, value: &str| options.push((name, value.to_owned()));
     add("ordering", pick(random, &["ordered", "weak"]));
     add("resources", pick(random, &["100", "100", "1", "3"]));
-    add("isolation", pick(random, &["none", "static", "dynamic"]));
-    add("isolation_packets", pick(random, &["1", "4", "64"]));
+    let isolation = pick(random, &["none", "static", "dynamic"]);
+    add("isolation", isolation);
+    // Drawn for all, so that a seed keeps what comes behind.
+    let packets = pick(random, &["1", "4", "64"]);
+    if isolation == "static" {
+        add("isolation_packets", packets);
+    }
     add("outstanding", pick(random, &["4", "16", "256"]));
     add("out_of_window", pick(random, &["keep", "drop"]));
     add("request_window", pick(random, &["64", "128", "512"]));

@@ -35,7 +35,7 @@ pub struct DemoArgs {
 }
 
 const EXAMPLES: &str = "\
-Moves a file by RDMA Write between two processes over UDP, through loss and reordering, with roce-gbn and with irn,
+Moves a file by RDMA Write between two processes over UDP, through loss and reordering, with roce-gbn, irn and falcon,
 and compares it byte for byte. Then the same bytes cross a simulated 100 Gbit/s link under the same conditions.
 
 Examples:

@@ -1,10 +1,9 @@
 //! The end that answers measurements.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use rnic_host::perf::{ServeConfig, Served, serve};
-use rnic_host::{Nic, NicConfig, Protection};
+use rnic_host::{Nic, NicConfig};
 
 use super::{address, neighbour};
 use crate::args::PerfArgs;
@@ -42,8 +41,7 @@ fn report(served: &Served, quiet: bool) {
 /// # Errors
 /// When the address cannot be used or the capture not be written.
 pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failure> {
-    let protect = |path: &PathBuf| Protection::from_file(path).map_err(|reason| Failure::file(path, reason));
-    let protection = args.key.as_ref().map(protect).transpose()?;
+    let protection = super::protection(args)?;
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..NicConfig::at(bind) };
     let config = config.with_environment().map_err(Failure::input)?;
     let mut nic = Nic::open(config).map_err(Failure::input)?;

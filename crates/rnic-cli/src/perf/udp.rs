@@ -19,6 +19,9 @@ use crate::machine::Machine;
 /// # Errors
 /// When there is no far end, it refuses, or falls silent.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
+    // What cannot work is said before there is a second process, or a minute of measuring; the round after compares.
+    let whole = PerfConfig { verify: true, ..config(args) };
+    perf::check(&whole, args.mtu).map_err(Failure::input)?;
     let (neighbour, far) = match &args.host {
         Some(host) => (None, address::resolve(host)?),
         None => {
@@ -45,13 +48,21 @@ fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport
     if config.verify {
         return Ok((measured, None));
     }
-    let bytes = u64::from(config.operation_bytes().max(1));
-    let fitting = COMPARED_BYTES / (bytes * u64::from(config.qps));
+    let count = compared_count(&config, measured.ops_per_s);
     config.verify = true;
-    config.depth = config.depth.min(u32::try_from(fitting).unwrap_or(u32::MAX)).max(1);
-    config.length = Length::Count(fitting.min(COMPARED_MAX / u64::from(config.qps)).max(1));
+    config.depth = config.depth.min(u32::try_from(count).unwrap_or(u32::MAX));
+    config.length = Length::Count(count);
     let compared = perf::measure(nic, far, &config).map_err(Failure::input)?;
     Ok((measured, Some(compared)))
+}
+
+/// How many operations of each queue pair to compare, after so many a second were measured: what a slow path takes in a
+/// moment, or else as many as are enough.
+fn compared_count(config: &PerfConfig, ops_per_s: f64) -> u64 {
+    let bytes = u64::from(config.operation_bytes().max(1));
+    let fitting = (COMPARED_BYTES / bytes).min(COMPARED_MAX);
+    let in_time = (ops_per_s * COMPARED_FOR.as_secs_f64()) as u64;
+    (fitting.min(in_time) / u64::from(config.qps)).max(1)
 }
 
 /// Any port on all our addresses; on loopback, loopback.
@@ -140,5 +151,25 @@ const RATE_QUEUE_BYTES: u64 = 16 << 20;
 /// What is compared after a measurement, in bytes and in operations, on all queue pairs: some milliseconds of work.
 const COMPARED_BYTES: u64 = 32 << 20;
 const COMPARED_MAX: u64 = 1_000;
+/// And in time: over a path on which windows stay small, all of that would take many times what was measured.
+const COMPARED_FOR: Duration = Duration::from_secs(1);
 /// How long to measure when nobody says.
 const DURATION: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparing_is_bounded_in_bytes_operations_and_time() {
+        let count = |size_bytes, qps, ops_per_s| {
+            compared_count(&PerfConfig { size_bytes, qps, ..PerfConfig::default() }, ops_per_s)
+        };
+        assert_eq!(count(64 << 10, 1, 1e5), 512, "32 MiB");
+        assert_eq!(count(64 << 10, 4, 1e5), 128);
+        assert_eq!(count(8, 1, 1e5), 1_000);
+        assert_eq!(count(64 << 10, 1, 16.1), 16, "a second of a slow path");
+        assert_eq!(count(64 << 10, 1_024, 16.1), 1, "one each, whatever it takes");
+        assert_eq!(count(1 << 30, 1, 0.0), 1);
+    }
+}

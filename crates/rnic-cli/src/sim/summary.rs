@@ -44,6 +44,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("ECN marks", count(report.ecn_marks)),
     ];
     facts.extend(report.falcon.iter().flat_map(falcon));
+    facts.extend(report.cut_at_us.map(|at| ("cut off", cut(report, at))));
     if let Some(wall_s) = report.wall_s {
         let rate = report.packet_hops as f64 / wall_s.max(f64::MIN_POSITIVE) / 1e6;
         let hops = count(report.packet_hops);
@@ -87,6 +88,16 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
             ),
         ),
     ]
+}
+
+/// Why payload and goodput may be far below what was sent.
+fn cut(report: &Report, at_us: f64) -> String {
+    let unfinished = number::grouped(report.flows_unfinished);
+    format!(
+        "the limit of {} (run.limit) cut the run: {unfinished} unfinished flows count for nothing in payload and \
+         goodput",
+        number::micros(at_us)
+    )
 }
 
 fn packets(report: &Report) -> String {

@@ -491,7 +491,8 @@ fn small_pools_make_it_slow_and_nothing_worse() {
         let unordered = options.contains(&("ordering", "unordered"));
         for isolation in ["none", "static", "dynamic"] {
             let mut all = options.to_vec();
-            all.extend([("resources", "1"), ("isolation", isolation), ("isolation_packets", "3")]);
+            all.extend([("resources", "1"), ("isolation", isolation)]);
+            all.extend((isolation == "static").then_some(("isolation_packets", "3")));
             let setup = Setup::new(&all);
             let mut pair = Pair::new(&setup, bad(RandomStreams::new(9).stream("wire"), 30, 30, 100));
             for end in [0, 1] {

@@ -328,6 +328,23 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("workload", r#"{ kind = "open-loop", op = "write", message = 1, load = 1, count = 1 }"#, "workload.count: means"),
     ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: workloads wait for"),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "write", message = 1, count = 0 }"#,
+        "workload.count: must be above zero",
+    ),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, queue_pairs = 0 }"#,
+        "workload.queue_pairs: must be above zero",
+    ),
+    (
+        "workload",
+        r#"{ kind = "open-loop", op = "write", message = 1, load = 1, duration = "1us", queue_pairs = 0 }"#,
+        "workload.queue_pairs: must be above zero",
+    ),
+    ("workload.count", "99999999999999999999", "workload.count: 99999999999999999999 is larger than any number here"),
+    ("transport.name", "falcon", "; transport=NAME replaces the plan's options of `transport` as well"),
     ("workload.clients", "2", "workload.clients: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
     (

@@ -239,16 +239,16 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         }
         WorkloadPlan::ClosedLoop { between, count, traffic, .. } => {
             check_between(between, hosts)?;
-            if *count == 0 || between.queue_pairs == 0 {
-                return Err(PlanError::value("workload.count", "count and queue_pairs must be above zero"));
+            if *count == 0 {
+                return Err(PlanError::value("workload.count", "must be above zero"));
             }
             check_traffic(traffic, plan)
         }
         WorkloadPlan::OpenLoop { between, load_ppm, traffic } => {
             load("workload.load", *load_ppm)?;
             check_between(between, hosts)?;
-            if traffic.message_bytes == 0 || between.queue_pairs == 0 {
-                return Err(PlanError::value("workload.message", "message and queue_pairs must be above zero"));
+            if traffic.message_bytes == 0 {
+                return Err(PlanError::value("workload.message", "must be above zero"));
             }
             check_traffic(traffic, plan)
         }
@@ -257,6 +257,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
 
 fn check_between(between: &Between, hosts: u32) -> Result<(), PlanError> {
     let Between { from, clients, to, servers, .. } = *between;
+    if between.queue_pairs == 0 {
+        return Err(PlanError::value("workload.queue_pairs", "must be above zero"));
+    }
     for (first, first_key, count, key) in
         [(from, "workload.from", clients, "workload.clients"), (to, "workload.to", servers, "workload.servers")]
     {

@@ -28,6 +28,7 @@ impl Report {
             recoveries: Some(Recoveries::default()),
             pool: Some(PoolFigures::default()),
             falcon: Some(FalconFigures::default()),
+            cut_at_us: Some(0.0),
             wall_s: Some(0.0),
             ..Self::empty()
         };

@@ -34,6 +34,8 @@ impl Simulation {
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
         report.packets_under_way_max = self.most_under_way as u64;
         self.count_hosts(&mut report);
+        let is_cut = self.is_cut && report.flows_unfinished > 0;
+        report.cut_at_us = is_cut.then(|| self.plan.run.limit.since(Time::ZERO).as_us_f64());
         report.slices = self.slices();
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
@@ -237,6 +239,7 @@ impl Report {
             trace_hash: String::new(),
             flows: 0,
             flows_unfinished: 0,
+            cut_at_us: None,
             messages: 0,
             bytes: 0,
             elapsed_us: 0.0,

@@ -57,12 +57,11 @@ impl Simulation {
             let sender = src.sessions.sender(live.sender);
             let _ = write!(text, ": {} of {} messages done", sender.completed, sender.messages);
             if let Some(info) = src.engine.query_qp(live.src_qpn) {
-                let in_flight = info.next.since(info.una);
-                let _ = write!(text, ", {in_flight} packets in flight, {} timeouts", info.stats.timeouts);
-            }
-            if let (Some(a), Some(b)) = (src.engine.query_qp(live.src_qpn), dst.engine.query_qp(live.dst_qpn)) {
-                let arrived = b.expected.since(a.una);
-                let _ = write!(text, ", {arrived} of them arrived in order");
+                let _ = write!(text, ", {} packets in flight", info.next.since(info.una));
+                if let Some(far) = dst.engine.query_qp(live.dst_qpn) {
+                    let _ = write!(text, " ({} of them arrived in order)", far.expected.since(info.una));
+                }
+                let _ = write!(text, ", {} timeouts", info.stats.timeouts);
             }
             if src.port.is_paused() {
                 text.push_str(", its host is paused");

@@ -158,7 +158,10 @@ fn a_standstill_is_found_and_told_of() {
 fn a_network_that_loses_everything_is_a_standstill() {
     let everything = ("fault", r#"[{ kind = "drop", probability = "100%", packets = "data" }]"#);
     let found = complaint(under_way(&[everything], EARLY));
-    assert!(found.contains("no useful packet since") && found.contains("0 of them arrived in order"), "{found}");
+    assert!(
+        found.contains("no useful packet since") && found.contains(" in flight (0 of them arrived in order), "),
+        "{found}"
+    );
 }
 
 /// A message every 80 ms or so leaves nothing to happen for longer than the checker's patience. That is no standstill;

@@ -4,7 +4,7 @@
 //!   0 "ORN" and version 2         4 bytes of application data    5 bytes of names
 //!   6 wire MTU, bytes             8 receive window, packets      12 cap on packets in flight (0: none)
 //!  16 names of transports, best first, separated by commas; 20 bytes, padded with zeros
-//!  36 what must be the same for Falcon ([`falcon_word`]), 0 without it
+//!  36 what must be the same for Falcon ([`super::alike`]), 0 without it
 //!  40 the application's data
 //! ```
 //!
@@ -15,7 +15,6 @@
 //! bitmap reaches.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
-use rnic_policy::Profile;
 
 /// Bytes of the block.
 pub(crate) const BLOCK_BYTES: usize = 40;
@@ -38,7 +37,7 @@ pub(crate) struct Terms {
     pub(crate) receive_window: Option<u32>,
     /// Packets that it has in flight at most, per queue pair; `None` when only its memory bounds them.
     pub(crate) cap_packets: Option<u32>,
-    /// What must be the same for Falcon: [`falcon_word`]; 0 when it does not speak it.
+    /// What must be the same for Falcon: [`super::alike`]; 0 when it does not speak it.
     pub(crate) falcon: u32,
     /// Transports that it speaks, best first; in a REP, the one that it has chosen.
     pub(crate) transports: Vec<String>,
@@ -116,27 +115,6 @@ impl Terms {
     }
 }
 
-/// What both ends of a Falcon connection must have alike, in one word: order, errors, flows, protection. 0 for other
-/// transports.
-pub(crate) fn falcon_word(profile: &Profile, is_protected: bool) -> u32 {
-    let Some(shape) = profile.protocol.falcon() else { return 0 };
-    let parts = [1, shape.ordering as u8, shape.errors as u8, shape.flows | u8::from(is_protected) << 7];
-    u32::from_be_bytes(parts)
-}
-
-/// What a word of [`falcon_word`] says, for people.
-pub(crate) fn falcon_text(word: u32) -> String {
-    let [version, ordering, errors, flows] = word.to_be_bytes();
-    if version != 1 {
-        return "falcon of another version".to_owned();
-    }
-    let name = |words: &[&'static str], index: u8| words.get(usize::from(index)).copied().unwrap_or("unknown");
-    let ordering = name(&["ordered", "weak", "unordered"], ordering);
-    let errors = name(&["verbs", "complete-in-error"], errors);
-    let protection = if flows >> 7 == 1 { "with a key" } else { "without a key" };
-    format!("falcon with ordering={ordering}, errors={errors}, flows={}, {protection}", flows & 0x7f)
-}
-
 /// The smaller of two bounds of which either may be absent.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
@@ -194,19 +172,5 @@ mod tests {
     #[test]
     fn the_smaller_bound_counts() {
         assert_eq!([smaller(None, None), smaller(Some(3), None), smaller(Some(3), Some(2))], [None, Some(3), Some(2)]);
-    }
-
-    #[test]
-    fn ends_of_falcon_that_differ_differ_in_their_word() {
-        let word = |options: &[(&str, &str)], is_protected| {
-            let profile = rnic_transports::select("falcon", options.iter().copied()).expect("a transport");
-            falcon_word(&profile, is_protected)
-        };
-        let plain = word(&[], false);
-        assert_eq!(falcon_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, without a key");
-        let other = word(&[("ordering", "weak"), ("flows", "8"), ("errors", "complete-in-error")], true);
-        assert_eq!(falcon_text(other), "falcon with ordering=weak, errors=complete-in-error, flows=8, with a key");
-        assert_eq!(word(&[("coalesce_count", "3")], false), plain, "what each end may choose for itself");
-        assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), true), 0);
     }
 }

@@ -13,8 +13,8 @@ use rnic_wire::cm::{RejectInfo, RejectReason, Request, ServiceId};
 use rnic_wire::{Addresses, Qpn};
 
 use super::Nic;
-use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms, falcon_text, falcon_word};
-use crate::cm::{ConnectionId, ServiceKind};
+use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
+use crate::cm::{ConnectionId, ServiceKind, falcon_text, falcon_word};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
@@ -399,15 +399,16 @@ impl Nic {
 
     /// See [`falcon_word`].
     fn falcon_word(&self, choice: &TransportChoice) -> u32 {
-        falcon_word(&choice.profile, self.config.protection.is_some())
+        falcon_word(&choice.profile, self.config.protection.as_ref())
     }
 
     /// Both ends must have the same Falcon; `theirs` is the other end's word on it.
     fn check_falcon(&self, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
-        if self.falcon_word(choice) == 0 || self.falcon_word(choice) == theirs {
+        let ours = self.falcon_word(choice);
+        if ours == 0 || ours == theirs {
             return Ok(());
         }
-        Err(ConnectError::NoCommonTransport { to, theirs: falcon_text(theirs) })
+        Err(ConnectError::OtherFalcon { to, theirs: falcon_text(theirs), ours: falcon_text(ours) })
     }
 
     fn draw_psn(&mut self) -> Psn {

@@ -10,7 +10,7 @@ use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
-use super::{Op, PerfConfig, PerfError, protection};
+use super::{Op, PerfConfig, PerfError, order, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::memory::Region;
@@ -21,7 +21,8 @@ use crate::nic::Nic;
 /// # Errors
 /// When there is no session, an operation fails, or the far end falls silent.
 pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
-    check(config)?;
+    let terms = Terms::of(config)?;
+    check_against(config, &terms.choice, nic.config().mtu_max_bytes)?;
     let task = Task::Perf {
         op: config.op,
         size_bytes: config.operation_bytes(),
@@ -34,10 +35,25 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     let local_bytes = layout.local_bytes(config.qps);
     let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue };
-    let mut session = Session::open(nic, to, &Terms::of(config)?, &wanted)?;
+    let mut session = Session::open(nic, to, &terms, &wanted)?;
+    // The path may carry less than this end could.
+    if let Err(error) = order::check(config, &terms.choice, session.agreed().1) {
+        session.close(nic);
+        return Err(error);
+    }
     let before = sent(nic);
-    let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, config.depth)).collect();
-    let run = Run { config, layout, flows, region: &session.region, remote: session.remote, cq: session.cq };
+    // What is compared has memory of its own, as much as may be in flight; else the queue alone has to be in order.
+    let span = if config.verify || config.op.is_atomic() { config.depth } else { queue };
+    let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, span)).collect();
+    let run = Run {
+        config,
+        layout,
+        flows,
+        region: &session.region,
+        remote: session.remote,
+        cq: session.cq,
+        any_order: order::is_any(&terms.choice),
+    };
     let measured = match config.ping_pong {
         true => run.ping_pong(nic, &mut session.control),
         false => run.keep_busy(nic, &mut session.control),
@@ -50,7 +66,20 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     Ok(report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed))
 }
 
-fn check(config: &PerfConfig) -> Result<(), PerfError> {
+/// Whether `config` can be measured, as far as can be told without a far end, with packets of at most `mtu_bytes`.
+///
+/// # Errors
+/// What makes no sense, or cannot work.
+pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
+    check_against(config, &Terms::of(config)?.choice, mtu_bytes)
+}
+
+fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
+    check_ranges(config)?;
+    order::check(config, choice, mtu_bytes)
+}
+
+fn check_ranges(config: &PerfConfig) -> Result<(), PerfError> {
     let range = |what, given: u64, least: u64, most: u64, expected| {
         if (least..=most).contains(&given) { Ok(()) } else { Err(PerfError::Plan { what, given, expected }) }
     };

@@ -181,6 +181,10 @@ impl Layout {
             Op::Atomic | Op::CompareSwap => (depth, 1),
             // One slot more at the far end: what was read into a slot before is never what comes next.
             Op::Read if verify => (depth, depth + 1),
+            // The far end compares what was written after it has acknowledged it. It has a receive for each operation
+            // in flight, and posts it again when it has compared: so an operation that may use the slot again waits for
+            // one that waited for that; without order, for one more.
+            Op::Write if verify => (depth, 3 * depth),
             _ if verify => (depth, depth),
             _ => (1, 1),
         };
@@ -222,11 +226,23 @@ impl Layout {
 const SLOT_ALIGNMENT: u64 = 64;
 
 /// Of these messages: both ends must have the same.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What may be in flight, and what has come and was not compared.
+    #[test]
+    fn a_write_meets_none_that_was_not_compared() {
+        let layout = Layout::new(Op::Write, 100, 4, true);
+        for first in 0..40 {
+            let slots: std::collections::BTreeSet<_> =
+                (first..first + 12).map(|index| layout.remote(1, index)).collect();
+            assert_eq!(slots.len(), 12);
+            assert!(slots.iter().all(|slot| (*slot + 100) as u64 <= layout.remote_bytes(2)));
+        }
+    }
 
     #[test]
     fn orders_come_back_from_json() {

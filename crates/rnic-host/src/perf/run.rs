@@ -10,6 +10,7 @@ use super::control::{Control, Restless};
 use super::latency::Latency;
 use super::pattern::Pattern;
 use super::plan::{Layout, MemoryAt};
+use super::seen::Seen;
 use super::{Length, Op, PerfConfig, PerfError};
 use crate::memory::Region;
 use crate::nic::Nic;
@@ -30,13 +31,28 @@ pub(super) struct Flow {
     qpn: Qpn,
     posted: u64,
     completed: u64,
+    /// Which of them have completed: without order, not always the first.
+    done: Seen,
+    /// What atomics have found: each something else.
+    found: Seen,
     /// When each operation in flight was posted.
     posted_at: Vec<Time>,
 }
 
 impl Flow {
-    pub(super) fn new(qpn: Qpn, depth: u32) -> Self {
-        Self { qpn, posted: 0, completed: 0, posted_at: vec![Time::ZERO; depth as usize] }
+    /// Of a queue pair that has up to `span` operations between the first that is under way and the last.
+    pub(super) fn new(qpn: Qpn, span: u32) -> Self {
+        let posted_at = vec![Time::ZERO; span as usize];
+        let span = u64::from(span);
+        // An atomic that has found little may complete after those of a whole span behind it.
+        Self { qpn, posted: 0, completed: 0, done: Seen::within(span), found: Seen::within(2 * span), posted_at }
+    }
+
+    /// Whether there is room for one more: entries of the send queue, and slots of memory, become free in order.
+    #[inline]
+    fn has_room(&self, depth: u32) -> bool {
+        let span = self.posted_at.len() as u64;
+        self.posted - self.completed < u64::from(depth) && self.posted - self.done.first() < span
     }
 }
 
@@ -48,6 +64,8 @@ pub(super) struct Run<'a> {
     pub(super) region: &'a Region,
     pub(super) remote: MemoryAt,
     pub(super) cq: CqId,
+    /// Operations are executed, and complete, in any order.
+    pub(super) any_order: bool,
 }
 
 impl Run<'_> {
@@ -57,9 +75,7 @@ impl Run<'_> {
         let start = nic.now();
         let (mut now, mut restless) = (start, Restless::new(start));
         for qp in 0..self.flows.len() {
-            for _ in 0..self.config.depth {
-                self.post_next(nic, qp, now, start)?;
-            }
+            self.fill_up(nic, qp, now, start)?;
         }
         let mut last = start;
         while self.flows.iter().any(|flow| flow.completed < flow.posted) {
@@ -69,7 +85,7 @@ impl Run<'_> {
                 (moved, last) = (true, now);
                 check_status(&completion, control.peer)?;
                 let qp = self.complete(nic, &completion, now, &mut measured);
-                self.post_next(nic, qp, now, start)?;
+                self.fill_up(nic, qp, now, start)?;
             }
             let idle = restless.rest(nic, moved)?;
             if !moved {
@@ -80,17 +96,26 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Posts the next operation of queue pair `qp`, if there is one.
+    /// Posts operations of queue pair `qp` as long as there are any, and room for them.
     #[inline]
-    fn post_next(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
-        let flow = &mut self.flows[qp];
-        let goes_on = match self.config.length {
-            Length::Count(count) => flow.posted < count,
-            Length::Time(span) => now.since(start) < span,
-        };
-        if !goes_on {
-            return Ok(());
+    fn fill_up(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
+        while self.flows[qp].has_room(self.config.depth) {
+            let goes_on = match self.config.length {
+                Length::Count(count) => self.flows[qp].posted < count,
+                Length::Time(span) => now.since(start) < span,
+            };
+            if !goes_on {
+                break;
+            }
+            self.post_next(nic, qp, now)?;
         }
+        Ok(())
+    }
+
+    /// Posts the next operation of queue pair `qp`.
+    #[inline]
+    fn post_next(&mut self, nic: &mut Nic, qp: usize, now: Time) -> Result<(), PerfError> {
+        let flow = &mut self.flows[qp];
         let index = flow.posted;
         let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
         let len = self.config.operation_bytes();
@@ -108,10 +133,10 @@ impl Run<'_> {
         }
         let sges = [self.region.sge(local, len)];
         let sges = if len == 0 { &[][..] } else { &sges };
-        let request = SendRequest { wr_id: qp as u64, op, sges, flags: SendFlags::SIGNALED };
-        nic.post_send(flow.qpn, &request).expect("no more in flight than the queue was made for");
-        let depth = flow.posted_at.len() as u64;
-        flow.posted_at[(index % depth) as usize] = now;
+        let wr_id = index << QP_BITS | qp as u64;
+        nic.post_send(flow.qpn, &SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED })?;
+        let span = flow.posted_at.len() as u64;
+        flow.posted_at[(index % span) as usize] = now;
         flow.posted += 1;
         Ok(())
     }
@@ -119,9 +144,10 @@ impl Run<'_> {
     /// Accounts for a completed operation; answers which queue pair it belongs to.
     #[inline]
     fn complete(&mut self, nic: &Nic, completion: &Completion, now: Time, measured: &mut Measured) -> usize {
-        let qp = completion.wr_id as usize;
+        let (qp, index) = ((completion.wr_id & QP_MASK) as usize, completion.wr_id >> QP_BITS);
         let flow = &mut self.flows[qp];
-        let index = flow.completed;
+        let is_new = flow.done.note(index);
+        assert!(is_new, "operation {index} of queue pair {qp} has completed before, or was never posted");
         flow.completed += 1;
         measured.ops += 1;
         measured.latency.record(now.since(flow.posted_at[(index % flow.posted_at.len() as u64) as usize]));
@@ -133,7 +159,12 @@ impl Run<'_> {
                 // Compared where they arrive.
                 Op::Write | Op::Send => return qp,
                 Op::Read => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
-                Op::Atomic | Op::CompareSwap => *bytes == index.to_ne_bytes(),
+                Op::Atomic | Op::CompareSwap => {
+                    let mut found = [0; size_of::<u64>()];
+                    found.copy_from_slice(bytes);
+                    let found = u64::from_ne_bytes(found);
+                    flow.found.note(found) && (self.any_order || found == index)
+                }
             };
             measured.verified += u64::from(right);
             measured.wrong += u64::from(!right);
@@ -222,6 +253,11 @@ fn check_status(completion: &Completion, peer: std::net::SocketAddr) -> Result<(
         status => Err(PerfError::Operation { peer, status }),
     }
 }
+
+/// Of a work request's name, bits that are its queue pair; the others are which operation it is.
+const QP_BITS: u32 = 10;
+const QP_MASK: u64 = (1 << QP_BITS) - 1;
+const _: () = assert!(super::client::QPS_MAX <= 1 << QP_BITS);
 
 /// The "queue pair" that answers of a ping-pong have their pattern from.
 pub(super) const ANSWERS: u32 = u32::MAX >> 16;

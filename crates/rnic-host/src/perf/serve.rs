@@ -12,7 +12,8 @@ use super::control::{Control, IDLE_WAIT, Restless, Role};
 use super::pattern::Pattern;
 use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
 use super::run::{ANSWERS, send_back};
-use super::{Op, PERF_PORT, PerfError, protection};
+use super::seen::Seen;
+use super::{Op, PERF_PORT, PerfError, order, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
@@ -279,12 +280,14 @@ struct Job {
 }
 
 /// One queue pair's receives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Flow {
     id: ConnectionId,
     qpn: Qpn,
     /// Operations that have come in.
     received: u64,
+    /// Which, where they may come in any order.
+    come: Seen,
 }
 
 impl Job {
@@ -369,7 +372,8 @@ impl Job {
         let mut config = ConnectionConfig::new(pd, self.cq).with_transports(vec![self.choice.clone()]);
         (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (queue, queue, 1);
         let connection = nic.accept(request.id, &config)?;
-        self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0 });
+        let come = Seen::within(self.receives().into());
+        self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0, come });
         for operation in 0..u64::from(self.receives()) {
             self.post_recv(nic, index, connection.qpn, operation);
         }
@@ -413,13 +417,19 @@ impl Job {
     fn take_operation(&mut self, nic: &mut Nic, completion: &Completion) {
         let qp = completion.wr_id as u32;
         let Some(Some(flow)) = self.flows.get_mut(qp as usize) else { return };
-        let (qpn, index) = (flow.qpn, flow.received);
+        let (qpn, received) = (flow.qpn, flow.received);
         flow.received += 1;
-        let Task::Perf { size_bytes, depth, verify, ping_pong, .. } = self.task else { return };
-        let (at, len) = (self.layout.remote(qp, index), size_bytes as usize);
+        let Task::Perf { op, size_bytes, depth, verify, ping_pong, .. } = self.task else { return };
+        // What order does not say, immediate data does.
+        let any_order = verify && order::is_any(&self.choice);
+        let index = if any_order { flow.come.closest(completion.word) } else { received };
+        // A message takes the oldest receive, whichever it is; a Write knows its place.
+        let at = self.layout.remote(qp, if op == Op::Send { received } else { index });
+        let len = size_bytes as usize;
         if verify {
             let right = completion.flags.contains(WcFlags::WITH_IMM)
                 && completion.word == index as u32
+                && (!any_order || flow.come.note(index))
                 && Pattern::of(qp, index).matches(&nic.bytes(&self.region)[at..at + len]);
             // In a ping-pong, the other end compares as well, and its count is the one that is known.
             self.verified += u64::from(right && !ping_pong);
@@ -431,7 +441,7 @@ impl Job {
             }
             send_back(nic, qpn, &self.region, at, size_bytes, index);
         }
-        self.post_recv(nic, qp, qpn, index + u64::from(depth));
+        self.post_recv(nic, qp, qpn, received + u64::from(depth));
     }
 
     fn digest(&self, nic: &Nic) -> Option<String> {

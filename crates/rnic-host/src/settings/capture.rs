@@ -21,6 +21,10 @@ pub struct CaptureFile {
 #[derive(Debug)]
 struct Part {
     file: File,
+    /// The process that writes it: not a child that has inherited it.
+    process: u32,
+    /// The header is in it: whoever opens the file sees what it is.
+    is_begun: bool,
     buffer: Vec<u8>,
     /// Why it could not be written when nobody was there to hear it.
     failed: Option<io::Error>,
@@ -77,12 +81,40 @@ impl CaptureFile {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        let part = Part { file, buffer: Vec::with_capacity(BUFFER_BYTES), failed: None };
-        let part = Arc::new(Mutex::new(part));
+        let (process, buffer) = (process::id(), Vec::with_capacity(BUFFER_BYTES));
+        let part = Arc::new(Mutex::new(Part { file, process, is_begun: false, buffer, failed: None }));
         let weak = Arc::downgrade(&part);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|other| other.strong_count() > 0);
+        open.push(Weak::clone(&weak));
+        drop(open);
         // Without it, what a process that is killed has not written is missing, up to a buffer.
         let _ = background::spawn("rnic-capture", move || flush_now_and_then(&weak));
         Ok(Self { path: path.to_owned(), part })
+    }
+
+    /// Writes out all that this process captures: for its end, which programs come to without closing anything. A
+    /// capture that somebody holds on to is left out after a while.
+    pub fn flush_all() {
+        let patiently = |lock: &mut dyn FnMut() -> bool| {
+            for _ in 0..EXIT_TRIES {
+                if lock() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let mut open = Vec::new();
+        patiently(&mut || OPEN.try_lock().map(|parts| open.clone_from(&parts)).is_ok());
+        for part in open.iter().filter_map(Weak::upgrade) {
+            patiently(&mut || {
+                let Ok(mut part) = part.try_lock() else { return false };
+                if part.process == process::id() {
+                    part.failed = part.flush().err();
+                }
+                true
+            });
+        }
     }
 
     /// Where it is written.
@@ -111,6 +143,9 @@ impl Write for CaptureFile {
             part.flush()?;
         }
         part.buffer.extend_from_slice(bytes);
+        if !std::mem::replace(&mut part.is_begun, true) {
+            part.flush()?;
+        }
         Ok(bytes.len())
     }
 
@@ -143,6 +178,12 @@ fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
         None => path.with_extension(number),
     }
 }
+
+/// What this process captures.
+static OPEN: Mutex<Vec<Weak<Mutex<Part>>>> = Mutex::new(Vec::new());
+
+/// Milliseconds that the end of a process waits for a lock: a thread may have been ended with it.
+const EXIT_TRIES: u32 = 50;
 
 /// Stands for the number of the process.
 const PLACEHOLDER: &str = "%p";
@@ -185,6 +226,22 @@ mod tests {
         // A later run takes the name again, and what was in it is gone.
         assert_eq!(name(&open()), "out.pcap");
         assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"");
+    }
+
+    /// Programs end without closing the device.
+    #[test]
+    fn the_head_is_there_at_once_and_the_rest_when_all_are_written_out() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let mut file = settings(folder.path().join("out.pcap")).open_capture().expect("a folder").expect("asked for");
+        let read = || std::fs::read(folder.path().join("out.pcap")).expect("it is there");
+        file.write_all(b"head").expect("it is written");
+        assert_eq!(read(), b"head");
+        // More than what the thread may have written meanwhile, again and again.
+        for count in 0..100_u8 {
+            file.write_all(&[count; 10]).expect("it is written");
+            CaptureFile::flush_all();
+            assert_eq!(read().len(), 4 + 10 * (usize::from(count) + 1));
+        }
     }
 
     #[test]

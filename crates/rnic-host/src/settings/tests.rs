@@ -112,6 +112,7 @@ fn mistakes_are_one_line_that_names_the_variable() {
         ("RNIC_TRANSPORT", "quic", "roce-gbn"),
         ("RNIC_SET", "rto_high=soon", "rto_high"),
         ("RNIC_PEERS", "mlx5", "rnic or roce"),
+        ("RNIC_KEY", "", "names no file with a secret"),
         ("RNIC_KEY", "/nowhere", "cannot read the secret"),
         ("RNIC_KEY", "/dev/null", "64 hexadecimal digits"),
     ];

@@ -72,6 +72,9 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "Encrypt and authenticate packets of transport falcon with keys made from the secret in FILE: 32 \
                   random bytes, or 64 hexadecimal digits. Both ends need the same",
         read: |settings, text| {
+            if text.trim().is_empty() {
+                return Err("names no file with a secret; to send in clear, unset it".to_owned());
+            }
             settings.protection = Some(Protection::from_file(Path::new(text.trim()))?);
             Ok(())
         },

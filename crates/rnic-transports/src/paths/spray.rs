@@ -24,7 +24,7 @@ impl Paths for Spray {
     const NAME: &'static str = "spray";
     const SUMMARY: &'static str = "the next of a few labels for every packet, round robin (Falcon 4.3)";
     const PARAMS: &'static [ParamSpec] =
-        &[ParamSpec::count("spray_paths", 4, 1, 1_024, "labels that packets are spread over")];
+        &[ParamSpec::count("spray_paths", 4, 1, 1_024, "labels that packets are spread over").by_labels()];
     const REORDERS: bool = true;
 
     fn start(_: &Params, view: &PathView) -> (Self, PathLabel) {

@@ -1,13 +1,15 @@
 //! Both ends of a connection must speak one transport: they say which in the vendor fields of REQ and REP, which
 //! InfiniBand has for what adapters of one make agree on. All private data stay the program's.
 //!
-//! The vendor is "ORN"; its options are a hash of the transport's name. Somebody else's stack names another vendor or
-//! none, and speaks RoCEv2 with go-back-N.
+//! The vendor is "ORN"; its options are a hash of the transport's name. For Falcon it is "ORF", with the word of what
+//! must be alike ([`falcon_word`]). Somebody else's stack names another vendor or none, and speaks RoCEv2 with
+//! go-back-N.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use rnic_host::Settings;
+use rnic_host::cm::{falcon_text, falcon_word};
 use rnic_wire::cm::{Bits, RejectReason, Vendor};
 
 /// Why such a connection is refused: "vendor option is not supported".
@@ -15,6 +17,9 @@ pub(super) const REASON: RejectReason = RejectReason(35);
 
 /// "ORN".
 const VENDOR: u32 = 0x4f_524e;
+
+/// "ORF".
+const FALCON_VENDOR: u32 = 0x4f_5246;
 
 /// The transport of other stacks.
 const OTHERS: &str = "roce-gbn";
@@ -29,20 +34,41 @@ pub(super) enum Agreement {
 impl Agreement {
     /// Compares ours with what the other side says.
     pub(super) fn with(vendor: Vendor) -> Self {
-        let theirs = if vendor.id.get() == VENDOR { vendor.options } else { code(OTHERS) };
-        if theirs == code(own_name()) { Self::Same } else { Self::Different }
+        let speaks = |name| Vendor { id: Bits::clamped(VENDOR), options: code(name) };
+        let theirs = if is_known(vendor) { vendor } else { speaks(OTHERS) };
+        if theirs == own() { Self::Same } else { Self::Different }
     }
 }
 
 /// What we say.
 pub(super) fn own() -> Vendor {
-    Vendor { id: Bits::clamped(VENDOR), options: code(own_name()) }
+    static OWN: OnceLock<Vendor> = OnceLock::new();
+    *OWN.get_or_init(|| of(&Settings::from_environment().unwrap_or_else(|_| of_others())))
 }
 
-/// Our transport.
-pub(super) fn own_name() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| Settings::from_environment().map_or_else(|_| OTHERS.to_owned(), |settings| settings.transport))
+/// What we speak, in words.
+pub(super) fn own_text() -> String {
+    text_of(own())
+}
+
+fn of_others() -> Settings {
+    Settings { transport: OTHERS.to_owned(), ..Settings::default() }
+}
+
+/// What an end with these settings says.
+fn of(settings: &Settings) -> Vendor {
+    let falcon = settings.transport_choice().map_or(0, |choice| {
+        // Its timeouts and windows are each end's own affair.
+        falcon_word(&choice.profile, settings.protection.as_ref())
+    });
+    match falcon {
+        0 => Vendor { id: Bits::clamped(VENDOR), options: code(&settings.transport) },
+        word => Vendor { id: Bits::clamped(FALCON_VENDOR), options: word },
+    }
+}
+
+fn is_known(vendor: Vendor) -> bool {
+    [VENDOR, FALCON_VENDOR].contains(&vendor.id.get())
 }
 
 /// FNV-1a: tells names apart, keeps no secret.
@@ -50,31 +76,53 @@ fn code(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Says on standard error why a request was refused here.
-pub(super) fn complain(from: SocketAddr, vendor: Vendor) {
+/// What an end speaks that says this, in words.
+fn text_of(vendor: Vendor) -> String {
+    if vendor.id.get() == FALCON_VENDOR {
+        return falcon_text(vendor.options);
+    }
     let known = rnic_transports::profiles::profiles().into_iter().find(|profile| code(profile.name) == vendor.options);
-    let theirs = match known {
-        _ if vendor.id.get() != VENDOR => OTHERS,
+    match known {
+        _ if !is_known(vendor) => OTHERS,
         Some(profile) => profile.name,
         None => "a transport that is unknown here",
-    };
-    say(&format!("connection from {from} refused: it speaks {theirs}, this end {}", own_name()));
+    }
+    .to_owned()
+}
+
+/// Says on standard error why a request or a reply was refused here.
+pub(super) fn complain(from: SocketAddr, vendor: Vendor) {
+    say(&format!("connection with {from} refused: it speaks {}", text_of(vendor)));
 }
 
 /// Says on standard error why our request was refused; `theirs` is the other side's transport.
 pub(super) fn explain(theirs: &[u8]) {
-    let theirs: String =
-        theirs.iter().take_while(|byte| byte.is_ascii_graphic()).map(|byte| char::from(*byte)).collect();
-    say(&format!("connection refused: the other end speaks {theirs}, this end {}", own_name()));
+    let is_text = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
+    let theirs: String = theirs.iter().take_while(is_text).map(|byte| char::from(*byte)).collect();
+    say(&format!("connection refused: the other end speaks {theirs}"));
 }
 
 fn say(text: &str) {
-    eprintln!("rnic: {text} (RNIC_TRANSPORT must be the same at both ends)");
+    eprintln!("rnic: {text}, this end {} ({} must be the same at both ends)", own_text(), settings_of(own()));
+}
+
+/// What people set to speak so.
+fn settings_of(vendor: Vendor) -> &'static str {
+    match vendor.id.get() {
+        FALCON_VENDOR => "RNIC_TRANSPORT, RNIC_KEY, and of RNIC_SET ordering, errors and flows,",
+        _ => "RNIC_TRANSPORT",
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn set(variables: &[(&str, &str)]) -> Vendor {
+        of(&Settings::from_variables(variables.iter().copied()).expect("legal settings"))
+    }
 
     #[test]
     fn transports_are_told_apart() {
@@ -83,10 +131,43 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), names.len(), "two of {names:?} have one code");
+        for name in names {
+            let text = text_of(set(&[("RNIC_TRANSPORT", name)]));
+            assert!(text.starts_with(name), "{text}");
+        }
         assert_eq!(Agreement::with(own()), Agreement::Same);
         let other = Vendor { options: own().options ^ 1, ..own() };
         assert_eq!(Agreement::with(other), Agreement::Different);
         let stranger = Agreement::with(Vendor::default());
-        assert_eq!(stranger == Agreement::Same, own_name() == OTHERS);
+        assert_eq!(stranger == Agreement::Same, own_text() == OTHERS);
+        assert_eq!(text_of(Vendor::default()), OTHERS);
+    }
+
+    #[test]
+    fn ends_of_falcon_differ_in_what_must_be_alike_alone() {
+        let falcon = ("RNIC_TRANSPORT", "falcon");
+        let secret = |byte: u8| {
+            let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+            file.write_all(&[byte; 32]).expect("32 bytes");
+            file
+        };
+        let (one, other) = (secret(1), secret(2));
+        let path = |file: &tempfile::NamedTempFile| file.path().to_str().expect("a plain path").to_owned();
+        let (one, other) = (path(&one), path(&other));
+        let ends = [
+            set(&[("RNIC_TRANSPORT", "irn")]),
+            set(&[falcon]),
+            set(&[falcon, ("RNIC_SET", "ordering=weak")]),
+            set(&[falcon, ("RNIC_SET", "errors=complete-in-error")]),
+            set(&[falcon, ("RNIC_SET", "flows=4")]),
+            set(&[falcon, ("RNIC_KEY", &one)]),
+            set(&[falcon, ("RNIC_KEY", &other)]),
+        ];
+        for (at, end) in ends.iter().enumerate() {
+            assert!(!ends[..at].contains(end), "{}", text_of(*end));
+            assert!(text_of(*end).len() <= 148, "a refusal has room for it");
+        }
+        assert_eq!(ends[1], set(&[falcon, ("RNIC_SET", "rto=9ms,coalesce_count=3"), ("RNIC_LOSS", "1%")]));
+        assert_eq!(text_of(ends[2]), "falcon with ordering=weak, errors=verbs, flows=1, no key");
     }
 }

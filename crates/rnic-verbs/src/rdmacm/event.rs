@@ -133,7 +133,7 @@ impl Cm {
         let Some(addresses) = endpoint.addresses(connection) else { return };
         let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
         let refusal = match (Agreement::with(request.vendor), IpHeader::split(&request.private_data.0)) {
-            (Agreement::Different, _) => Some(refuse(agreement::REASON, agreement::own_name().as_bytes())),
+            (Agreement::Different, _) => Some(refuse(agreement::REASON, agreement::own_text().as_bytes())),
             (_, None) => Some(refuse(RejectReason::CONSUMER, &[])),
             _ => None,
         };
@@ -196,6 +196,8 @@ impl Cm {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)).copied() else { return };
         if Agreement::with(reply.vendor) == Agreement::Different {
             if let Some(place) = self.ports.get_mut(&port) {
+                let addresses = place.endpoint.addresses(connection);
+                addresses.inspect(|addresses| agreement::complain(addresses.dst(), reply.vendor));
                 place.endpoint.reject(connection, agreement::REASON, RejectInfo::default(), &[]);
             }
             let status = c_int::from(agreement::REASON.0);

@@ -154,7 +154,9 @@ pub(super) fn refusal(to: SocketAddr, reject: &Reject) -> ConnectError {
 /// How an error is told to the other side.
 pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     match error {
-        ConnectError::NoCommonTransport { .. } => (RejectReason::INVALID_TRANSPORT_SERVICE, RejectInfo::default()),
+        ConnectError::NoCommonTransport { .. } | ConnectError::OtherFalcon { .. } => {
+            (RejectReason::INVALID_TRANSPORT_SERVICE, RejectInfo::default())
+        }
         ConnectError::PathTooNarrow { mtu_bytes, .. } => {
             // The code that would do, in the upper half of the byte, as in a REQ.
             let code = PathMtu::at_most(*mtu_bytes).map_or(0, |mtu| (mtu.code().get() as u8) << 4);
@@ -171,6 +173,7 @@ pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> Stri
             let ours: Vec<&str> = config.transports.iter().map(|choice| choice.profile.name).collect();
             format!("this side has {}", ours.join(", "))
         }
+        ConnectError::OtherFalcon { ours, .. } => format!("this side has {ours}"),
         ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("this side takes {mtu_bytes} bytes"),
         error => error.to_string(),
     }

@@ -77,7 +77,7 @@ fn another_transport_is_refused_with_its_reason() {
     match stranger.answer().message {
         Message::Reject(reject) => {
             assert_eq!((reject.reason, reject.remote_comm_id), (agreement::REASON, 77));
-            assert!(reject.private_data.0.starts_with(agreement::own_name().as_bytes()), "and ours is named");
+            assert!(reject.private_data.0.starts_with(agreement::own_text().as_bytes()), "and ours is named");
         }
         message => panic!("{message:?}"),
     }

@@ -1,0 +1,63 @@
+//! What both ends of a Falcon connection must have alike, in one word that they exchange when they connect.
+//!
+//! ```text
+//!   28 version   26 ordering   25 errors   24 has a key   16 flows   0 fingerprint of the key
+//! ```
+
+use rnic_policy::Profile;
+
+use crate::falcon::Protection;
+
+/// The word of a transport whose packets are protected so; 0 for all but Falcon.
+pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
+    let Some(shape) = profile.protocol.falcon() else { return 0 };
+    let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
+    let fingerprint = protection.map_or(0, |protection| protection.secret.fingerprint());
+    let [high, low] = fingerprint.to_be_bytes();
+    u32::from_be_bytes([head, shape.flows, high, low])
+}
+
+/// What a word of [`falcon_word`] says, for people.
+pub fn falcon_text(word: u32) -> String {
+    let [head, flows, high, low] = word.to_be_bytes();
+    if head >> 4 != VERSION {
+        return "falcon of another version".to_owned();
+    }
+    let name = |words: &[&'static str], index: u8| words.get(usize::from(index)).copied().unwrap_or("unknown");
+    let ordering = name(&["ordered", "weak", "unordered"], head >> 2 & 3);
+    let errors = name(&["verbs", "complete-in-error"], head >> 1 & 1);
+    let fingerprint = u16::from_be_bytes([high, low]);
+    let protection = if head & 1 == 1 { format!("key {fingerprint:04x}") } else { "no key".to_owned() };
+    format!("falcon with ordering={ordering}, errors={errors}, flows={flows}, {protection}")
+}
+
+/// Of this word.
+const VERSION: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use rnic_psp::Secret;
+    use rnic_wire::falcon::psp::Cipher;
+
+    use super::*;
+
+    #[test]
+    fn ends_of_falcon_that_differ_differ_in_their_word() {
+        let word = |options: &[(&str, &str)], key: Option<u8>| {
+            let profile = rnic_transports::select("falcon", options.iter().copied()).expect("a transport");
+            let protection = key.map(|key| Protection::new(Secret::new([key; 32]), Cipher::Gcm128));
+            falcon_word(&profile, protection.as_ref())
+        };
+        let plain = word(&[], None);
+        assert_eq!(falcon_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, no key");
+        let options = [("ordering", "unordered"), ("flows", "8"), ("errors", "complete-in-error")];
+        let text = falcon_text(word(&options, Some(1)));
+        assert!(text.starts_with("falcon with ordering=unordered, errors=complete-in-error, flows=8, key "), "{text}");
+        assert!(text.len() < 120, "a refusal has room for it: {text}");
+        assert_ne!(word(&[], Some(1)), word(&[], Some(2)), "another key");
+        assert_eq!(word(&[], Some(1)), word(&[], Some(1)));
+        assert_eq!(word(&[("coalesce_count", "3")], None), plain, "what each end may choose for itself");
+        assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), None), 0);
+        assert_eq!(falcon_text(0x0100_0001), "falcon of another version");
+    }
+}

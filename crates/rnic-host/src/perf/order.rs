@@ -1,0 +1,32 @@
+//! What operations lose when their transport promises no order.
+
+use rnic_policy::FalconOrdering;
+
+use super::{Op, PerfConfig, PerfError};
+use crate::defaults::TransportChoice;
+
+/// Whether operations are executed, and complete, in any order.
+pub(super) fn is_any(choice: &TransportChoice) -> bool {
+    choice.profile.protocol.falcon().is_some_and(|shape| shape.ordering == FalconOrdering::Unordered)
+}
+
+/// Refuses what needs order where there is none.
+///
+/// # Errors
+/// [`PerfError::NeedsOrder`].
+pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
+    if !is_any(choice) {
+        return Ok(());
+    }
+    let fits = config.operation_bytes() <= mtu_bytes;
+    let one_packet = format!("one packet of at most {mtu_bytes} bytes");
+    let (what, unless) = match config.op {
+        Op::Send if !fits => ("a Send", one_packet),
+        // The far end learns from immediate data what to compare.
+        Op::Write if config.verify && !fits => ("a Write that is compared (it has immediate data)", one_packet),
+        // Each expects what the one before it has left.
+        Op::CompareSwap if config.depth > 1 => ("a compare-and-swap", "one in flight".to_owned()),
+        _ => return Ok(()),
+    };
+    Err(PerfError::NeedsOrder { what, unless })
+}
