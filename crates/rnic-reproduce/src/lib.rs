@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
 //! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
-//! May use  rnic-base, rnic-policy, rnic-transports, rnic-fabric
+//! May use  rnic-base, rnic-policy, rnic-transports, rnic-trials, rnic-fabric
 //! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report
 //! Add here a shape of check, a kind of plot, a quantity that the code can compute without a run
 //! Not here what a run does (rnic-fabric), numbers and bands of papers (experiments/), arguments (rnic-cli)
