@@ -1,6 +1,6 @@
-//! Takes the fingerprint of everything that the result of a run depends on: the sources of the rooms below the fabric
-//! and the versions of what they use. Results that were kept are valid for as long as it stays the same; a change of
-//! the report, the command or the host does not touch it.
+//! Takes the fingerprint of everything that the result of a run depends on: the sources of the rooms below the fabric,
+//! of trials, and the versions of what they use. Results that were kept are valid for as long as it stays the same; a
+//! change of the report, the command or the host does not touch it.
 
 use std::env;
 use std::fs;
@@ -46,8 +46,8 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The rooms in which a run happens.
-const ROOMS: [&str; 9] = [
+/// The rooms in which a run happens, simulated or tried.
+const ROOMS: [&str; 10] = [
     "rnic-base",
     "rnic-wire",
     "rnic-policy",
@@ -55,6 +55,7 @@ const ROOMS: [&str; 9] = [
     "rnic-fae",
     "rnic-falcon",
     "rnic-nvme",
+    "rnic-trials",
     "rnic-engine",
     "rnic-fabric",
 ];

@@ -90,7 +90,10 @@ pub const BANS: &[Ban] = &[
         because: "time is an argument, so that a run can be repeated",
         instead: "take `now: rnic_base::Time` from the caller",
         can_be_lifted: false,
-        but: &[],
+        but: &[But {
+            path: "crates/rnic-trials/src/fae/rate.rs",
+            because: "it measures how fast code runs on this machine; no other number depends on it",
+        }],
         clippy: &[Type("std::time::Instant"), Type("std::time::SystemTime")],
     },
     Ban {

@@ -44,16 +44,17 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-fae",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],
-        // Its programs come through the contract; tests and the benchmark run the real one.
-        tests_may_use: &["rnic-transports"],
+        // Its programs come through the contract; tests run the real one, and the benchmark prints what trials measure.
+        tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
     Room {
         name: "rnic-falcon",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-fae"],
-        // Windows and gates take policies through the contract; only tests name real ones.
-        tests_may_use: &["rnic-transports"],
+        // Windows and gates take policies through the contract; only tests name real ones. What a search for deadlocks
+        // is made of serves tests of the transaction layer too.
+        tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
     Room {
@@ -68,6 +69,13 @@ pub const ROOMS: &[Room] = &[
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-falcon"],
         tests_may_use: &["rnic-fae", "rnic-policy", "rnic-transports"],
+        unsafe_because: None,
+    },
+    Room {
+        name: "rnic-trials",
+        kind: Kind::Core,
+        may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-fae", "rnic-falcon"],
+        tests_may_use: &[],
         unsafe_because: None,
     },
     Room {
@@ -112,7 +120,7 @@ pub const ROOMS: &[Room] = &[
     Room {
         name: "rnic-reproduce",
         kind: Kind::Edge,
-        may_use: &["rnic-base", "rnic-policy", "rnic-transports", "rnic-fabric"],
+        may_use: &["rnic-base", "rnic-policy", "rnic-transports", "rnic-trials", "rnic-fabric"],
         tests_may_use: &[],
         unsafe_because: None,
     },

@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 
+use rnic_reproduce::machine::processor;
 use serde::Serialize;
 
 /// The machine and how busy it was.
@@ -23,7 +24,7 @@ impl Machine {
     pub fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
-            cpu: cpu_model(&read("/proc/cpuinfo")).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: processor(),
             cpus: thread::available_parallelism().map_or(1, usize::from),
             system: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
             load_average: load_average(&read("/proc/loadavg")),
@@ -38,11 +39,6 @@ impl Machine {
     }
 }
 
-fn cpu_model(cpuinfo: &str) -> Option<String> {
-    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, model)| model.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
 fn load_average(loadavg: &str) -> Option<f64> {
     loadavg.split_whitespace().next()?.parse().ok()
 }
@@ -52,10 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_the_kernel_are_read() {
-        let cpuinfo = "processor\t: 0\nmodel name\t: Some(R)  CPU @ 2.5GHz\n";
-        assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Some(R) CPU @ 2.5GHz"));
-        assert_eq!(cpu_model("processor : 0\n"), None);
+    fn the_kernels_file_is_read() {
         assert_eq!(load_average("0.42 0.30 0.20 1/100 7\n"), Some(0.42));
         assert_eq!(load_average(""), None);
     }

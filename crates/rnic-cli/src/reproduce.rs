@@ -52,7 +52,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let kept = desk.fetch(&work)?;
     let left: Vec<&RunSpec> = work.runs.values().filter(|run| !desk.samples.contains_key(&run.key)).collect();
     if let Some(path) = &args.write_runs {
-        return elsewhere::write(path, &left);
+        return elsewhere::write(path, &left.into_iter().filter(|run| !run.is_alone()).collect::<Vec<_>>());
     }
     desk.run(&left, kept)?;
     let report = Report {
@@ -69,8 +69,13 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
 /// Writes the report, prints the rows, and fails when one of them does.
 fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
     let rows: Vec<Row> = report.rows().into_iter().flatten().collect();
-    let outcome =
-        summary::Outcome { size: report.work.size, rows: &rows, runs: report.work.runs.len(), wall_s: report.wall_s };
+    let outcome = summary::Outcome {
+        size: report.work.size,
+        rows: &rows,
+        runs: report.work.runs.len(),
+        machine: report.machine,
+        wall_s: report.wall_s,
+    };
     console::result(&summary::text(&outcome), args.json.then_some(&outcome));
     let folder = Folder::make(&args.out)?;
     let json = serde_json::to_string_pretty(&outcome).map_err(Failure::input)?;
@@ -135,17 +140,21 @@ impl<'a> Desk<'a> {
     /// Makes the rest.
     fn run(&mut self, left: &[&RunSpec], kept: usize) -> Result<(), Failure> {
         let mut bar = progress::bar(left, kept);
-        let done = |sample: Sample| {
+        let mut done = |sample: Sample| {
             bar.done(&sample);
             keep(&self.store, &mut self.samples, sample)
         };
-        match &self.args.dask {
-            _ if left.is_empty() => {}
-            Some(scheduler) => elsewhere::on_dask(scheduler, self.args, left, done)?,
-            None => {
-                let jobs = self.args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-                pool::run_all(left, Limits { jobs, memory: pool::free_memory() }, done)?;
-            }
+        // What is measured is measured here, when everything else is done.
+        let (away, here) = match &self.args.dask {
+            Some(_) => left.iter().copied().partition(|run| !run.is_alone()),
+            None => (Vec::new(), left.to_vec()),
+        };
+        if let (Some(scheduler), false) = (&self.args.dask, away.is_empty()) {
+            elsewhere::on_dask(scheduler, self.args, &away, &mut done)?;
+        }
+        if !here.is_empty() {
+            let jobs = self.args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+            pool::run_all(&here, Limits { jobs, memory: pool::free_memory() }, done)?;
         }
         bar.finish();
         Ok(())

@@ -95,6 +95,39 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
     assert!(table.contains("| T-1 | test/small |") && table.contains("**OUTSIDE** |"), "{table}");
 }
 
+/// Of the adaptive engine, for a moment.
+const MEASURED: &str = r#"
+question = "How fast?"
+figure = "a test"
+caption = "Events."
+trial = "fae"
+seeds = [1, 2, 3]
+base = { subject = "table", connections = 10, state = 64, rounds = 1, batches = 2 }
+variant = [{ name = "table", label = "table" }]
+measure = [{ name = "rate", label = "rate", field = "million_events_per_s", unit = "M/s" }]
+[[check]]
+row = "T-2"
+what = "rate"
+paper = "nothing"
+value = { kind = "measure", measures = ["rate"], of = "table" }
+band = { min = 0 }
+why = "It is a rate."
+"#;
+
+#[test]
+fn what_is_measured_says_where_and_does_not_travel() {
+    let folder = folder("", "");
+    let place = folder.path().join("experiments/test/rate");
+    fs::create_dir_all(&place).expect("folders are made");
+    fs::write(place.join("experiment.toml"), MEASURED).expect("it is written");
+    let said = reproduce(folder.path(), &["T-2"]).ok();
+    assert!(said.out.contains("; measured on this machine (") && said.out.contains("), 3 runs"), "{said:#?}");
+    assert!(!said.out.contains("simulated"), "{said:#?}");
+    reproduce(folder.path(), &["all", "--fresh", "--write-runs", "runs.jsonl"]).ok();
+    let runs = fs::read_to_string(folder.path().join("runs.jsonl")).expect("the runs");
+    assert_eq!(runs.lines().count(), 6, "those of the simulation");
+}
+
 #[test]
 fn bad_input_ends_with_2_and_one_line() {
     let folder = folder("of = \"irn\"", "of = \"tcp\"");

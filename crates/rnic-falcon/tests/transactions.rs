@@ -1,15 +1,14 @@
 //! The transaction layer's mechanisms, each as the targets say an observer checks it, over a stand-in for delivery.
 
-mod common;
-
-use common::net::{Net, World};
-use common::ulp::Manners;
 use rnic_base::{Duration, Serial};
+use rnic_falcon::resources::cost::Transaction;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
 use rnic_falcon::resources::{Amount, ResourceConfig};
 use rnic_falcon::seam::Exhausted;
 use rnic_falcon::transaction::{Answer, Kind, Ordering, SubmitError, TransactionConfig};
+use rnic_trials::deadlock::net::{Net, World};
+use rnic_trials::deadlock::ulp::Manners;
 use rnic_wire::falcon::{CompletionCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
 const WORLD: World = World {
@@ -25,6 +24,8 @@ const WORLD: World = World {
     manners: Manners { done_at_once: 1_000, not_ready: 0, in_error: 0, pulls_held: 0 },
     pushes: 500,
     pulls_out: 0,
+    message: 1,
+    receives: 0,
     connections: 1,
     window: 128,
     shared_space: false,
@@ -339,7 +340,8 @@ fn f34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
     capacity[0] = Amount { packets: 8, buffers: 512 };
     capacity[3] = Amount { packets: 2, buffers: 64 };
     let zones = Zones { green: Amount { packets: 1, buffers: 32 }, head_of_line_only: true };
-    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
+    // No message goes on here, so nothing is left for one.
+    let resources = ResourceConfig { capacity, zones, reserve: Transaction::NONE, ..WORLD.resources };
     let mut net = Net::new(World { resources, ..WORLD }, 1);
     submit(&mut net, &[Kind::Push; 8]);
     assert_eq!(net.submit(0, 0, Kind::Push, 1), Err(SubmitError::Paused));

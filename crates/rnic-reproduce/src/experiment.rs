@@ -31,8 +31,10 @@ pub struct Experiment {
     pub caption: String,
     /// The plan that everything else overrides: a path from the folder of this file.
     pub plan: Option<String>,
-    /// The same, written here; where every measure is a quantity, their arguments.
+    /// The same, written here; where every measure is a quantity, or runs are of a trial, their arguments.
     pub base: Option<toml::Table>,
+    /// Instead of simulations: the trial that runs are of; `base`, and what overrides it, are its arguments.
+    pub trial: Option<String>,
     /// Overrides for every run.
     #[serde(default)]
     pub set: Overrides,
@@ -172,7 +174,7 @@ pub struct Measure {
     pub name: String,
     /// What people read.
     pub label: String,
-    /// The field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`.
+    /// The field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`; or one of a trial.
     pub field: Option<String>,
     /// Instead: a quantity, with the plan's keys as its arguments; `rnic reproduce --quantities` lists them.
     pub quantity: Option<String>,

@@ -12,6 +12,7 @@ use rnic_fabric::Report;
 use serde::Serialize;
 
 use crate::experiment::{Band, Check, Measure, Take, Value};
+use crate::origin::Origin;
 use crate::run::Sample;
 use crate::work::{Layout, Place, Size, Work};
 use shape::Gap;
@@ -86,6 +87,8 @@ pub struct Row {
     pub value: Option<Stat>,
     /// Its unit.
     pub unit: String,
+    /// How it came about.
+    pub origin: Origin,
     /// Which of several values it is.
     pub at: String,
     /// The band.
@@ -124,6 +127,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
         paper: check.paper.clone(),
         value: None,
         unit: unit(layout, &check.value),
+        origin: experiment.origin_of(&check.value),
         at: String::new(),
         band,
         why: why.clone(),
@@ -160,7 +164,7 @@ fn unit(layout: &Layout<'_>, value: &Value) -> String {
             let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
             first.map(|measure| measure.unit.clone()).unwrap_or_default()
         }
-        Value::Ratio(_) | Value::Order { .. } => "x".to_owned(),
+        Value::Ratio(_) | Value::Change(_) | Value::Order { .. } => "x".to_owned(),
         Value::Percent(_) => "%".to_owned(),
         Value::Knee { .. } | Value::Crossing { .. } | Value::Trend { .. } | Value::Quantity { .. } => String::new(),
     }

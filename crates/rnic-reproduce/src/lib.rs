@@ -3,10 +3,10 @@
 //! ```text
 //! ROOM     rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
 //! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
-//! May use  rnic-base, rnic-policy, rnic-transports, rnic-fabric
+//! May use  rnic-base, rnic-policy, rnic-transports, rnic-trials, rnic-fabric
 //! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report
 //! Add here a shape of check, a kind of plot, a quantity that the code can compute without a run
-//! Not here what a run does (rnic-fabric), numbers and bands of papers (experiments/), arguments (rnic-cli)
+//! Not here what a run does (rnic-fabric, rnic-trials), numbers and bands (experiments/), arguments (rnic-cli)
 //! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
 //! ```
 //!
@@ -16,7 +16,9 @@
 pub mod catalogue;
 pub mod experiment;
 pub mod judge;
+pub mod machine;
 pub mod number;
+pub mod origin;
 pub mod pool;
 pub mod quantity;
 pub mod report;
@@ -27,8 +29,9 @@ pub mod work;
 pub use catalogue::{Catalogue, CatalogueError};
 pub use experiment::Experiment;
 pub use judge::{Row, Verdict};
+pub use origin::Origin;
 pub use report::Report;
-pub use run::{RunSpec, Sample};
+pub use run::{RunSpec, Sample, Task};
 pub use work::{Size, Work};
 
 /// Fingerprint of the sources that the result of a run depends on, taken when this was built.

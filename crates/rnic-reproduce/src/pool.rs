@@ -1,4 +1,4 @@
-//! Runs on the processors of this machine: one each, as many at once as memory allows.
+//! Runs on the processors of this machine: one each, as many at once as memory allows; what is measured by itself.
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -23,9 +23,10 @@ pub struct Limits {
 /// That of `done`.
 pub fn run_all<E>(specs: &[&RunSpec], limits: Limits, done: impl FnMut(Sample) -> Result<(), E>) -> Result<(), E> {
     let mut order = specs.to_vec();
-    order.sort_by_key(|spec| std::cmp::Reverse(spec.cost));
+    // What is measured goes last: what else there is does not wait for it.
+    order.sort_by_key(|spec| (spec.is_alone(), std::cmp::Reverse(spec.task.cost)));
     let desk = Desk {
-        state: Mutex::new(State { left: order.into(), memory: limits.memory, under_way: 0 }),
+        state: Mutex::new(State { left: order.into(), memory: limits.memory, under_way: 0, is_quiet: false }),
         freed: Condvar::new(),
     };
     let (samples, results) = mpsc::sync_channel(limits.jobs.get());
@@ -77,21 +78,41 @@ struct State<'s> {
     left: std::collections::VecDeque<&'s RunSpec>,
     memory: u64,
     under_way: usize,
+    /// One is measured: nothing else may run.
+    is_quiet: bool,
+}
+
+impl<'s> State<'s> {
+    /// The next run that may start now.
+    fn next(&mut self) -> Option<&'s RunSpec> {
+        let fits = |spec: &&RunSpec| match self.under_way {
+            0 => true,
+            _ => !self.is_quiet && !spec.is_alone() && spec.task.memory <= self.memory,
+        };
+        let index = self.left.iter().position(fits)?;
+        let spec = self.left.remove(index)?;
+        self.memory = self.memory.saturating_sub(spec.task.memory);
+        self.under_way += 1;
+        self.is_quiet = spec.is_alone();
+        Some(spec)
+    }
+
+    fn give_back(&mut self, spec: &RunSpec) {
+        self.memory += spec.task.memory;
+        self.under_way -= 1;
+        self.is_quiet = false;
+    }
 }
 
 impl<'s> Desk<'s> {
-    /// The next run whose memory is free; waits for one; none when nothing is left.
+    /// The next run that may start; waits for one; none when nothing is left.
     fn take(&self) -> Option<&'s RunSpec> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.left.is_empty() {
                 return None;
             }
-            let fits = |spec: &&RunSpec| spec.memory <= state.memory || state.under_way == 0;
-            if let Some(index) = state.left.iter().position(fits) {
-                let spec = state.left.remove(index).expect("the position was found in this list");
-                state.memory = state.memory.saturating_sub(spec.memory);
-                state.under_way += 1;
+            if let Some(spec) = state.next() {
                 return Some(spec);
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -99,10 +120,7 @@ impl<'s> Desk<'s> {
     }
 
     fn give_back(&self, spec: &RunSpec) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.memory += spec.memory;
-        state.under_way -= 1;
-        drop(state);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).give_back(spec);
         self.freed.notify_all();
     }
 
@@ -121,3 +139,43 @@ pub fn free_memory() -> u64 {
 }
 
 const MEMORY_GUESS: u64 = 2 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Task;
+
+    fn spec(seed: u64, is_alone: bool, memory: u64) -> RunSpec {
+        let measured_on = is_alone.then(|| "a processor".to_owned());
+        RunSpec::new(Task { measured_on, memory, ..Task::default() }, seed)
+    }
+
+    #[test]
+    fn what_is_measured_runs_by_itself() {
+        let specs = [spec(0, true, 1), spec(1, false, 1), spec(2, false, 1), spec(3, true, 1), spec(4, false, 1)];
+        let left = |order: &[usize]| order.iter().map(|index| &specs[*index]).collect();
+        let mut state = State { left: left(&[1, 0, 2, 3]), memory: 10, under_way: 0, is_quiet: false };
+        let seeds = |state: &mut State<'_>| state.next().map(|spec| spec.seed);
+        assert_eq!((seeds(&mut state), seeds(&mut state)), (Some(1), Some(2)), "those that may run beside others");
+        assert_eq!(seeds(&mut state), None, "two are under way");
+        state.give_back(&specs[1]);
+        assert_eq!(seeds(&mut state), None, "one is");
+        state.give_back(&specs[2]);
+        assert_eq!(seeds(&mut state), Some(0));
+        state.left.push_back(&specs[4]);
+        assert_eq!(seeds(&mut state), None, "neither the next measurement nor anything else");
+        state.give_back(&specs[0]);
+        assert_eq!((seeds(&mut state), seeds(&mut state)), (Some(3), None));
+        state.give_back(&specs[3]);
+        assert_eq!((seeds(&mut state), state.memory, state.is_quiet), (Some(4), 9, false));
+    }
+
+    #[test]
+    fn what_needs_more_memory_than_there_is_waits_for_all_others() {
+        let specs = [spec(0, false, 5), spec(1, false, 50)];
+        let mut state = State { left: specs.iter().collect(), memory: 10, under_way: 0, is_quiet: false };
+        assert_eq!((state.next().map(|spec| spec.seed), state.next()), (Some(0), None));
+        state.give_back(&specs[0]);
+        assert_eq!(state.next().map(|spec| spec.seed), Some(1));
+    }
+}

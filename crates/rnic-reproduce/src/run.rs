@@ -1,4 +1,4 @@
-//! One run: a pure function of plan, files and seed.
+//! One run: a pure function of plan, files and seed; of what is measured, of the machine too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::SOURCES;
+use crate::machine::processor;
 
 /// What is to be run: everything that the result depends on, so that it can be sent elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -18,12 +19,24 @@ pub struct RunSpec {
     pub key: String,
     /// Fingerprint of the program that must run it.
     pub sources: String,
-    /// The plan, as TOML.
+    /// What is run with the seed.
+    #[serde(flatten)]
+    pub task: Task,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What is run, with whatever seed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Task {
+    /// The trial; without, a simulation.
+    pub trial: Option<String>,
+    /// The processor on which it is measured, alone; none where no clock is read.
+    pub measured_on: Option<String>,
+    /// The plan of the simulation, or the arguments of the trial, as TOML.
     pub plan: String,
     /// The files that it names, and what is in them.
     pub files: BTreeMap<String, String>,
-    /// The seed.
-    pub seed: u64,
     /// Bytes of memory that it may take.
     pub memory: u64,
     /// About how much work it is, in any unit.
@@ -37,7 +50,7 @@ pub struct Sample {
     pub key: String,
     /// The program that ran it.
     pub sources: String,
-    /// The fabric's report, as JSON.
+    /// The fabric's report, or what the trial gives, as JSON.
     pub report: serde_json::Value,
     /// Distributions at [`levels`].
     pub quantiles: BTreeMap<String, Vec<f64>>,
@@ -48,43 +61,63 @@ pub struct Sample {
 }
 
 impl RunSpec {
-    /// A run of `plan` with `seed`.
-    pub fn new(plan: String, files: BTreeMap<String, String>, seed: u64, memory: u64, cost: u64) -> Self {
+    /// A run of `task` with `seed`.
+    pub fn new(task: Task, seed: u64) -> Self {
         let mut digest = Sha256::new();
         let mut add = |part: &str| digest.update(format!("{}\n{part}\n", part.len()));
         add(SOURCES);
-        add(&plan);
+        add(&task.plan);
         add(&seed.to_string());
-        for (name, content) in &files {
+        for (name, content) in &task.files {
             add(name);
             add(content);
         }
+        // Of another processor, what was measured is another result.
+        task.trial.iter().chain(&task.measured_on).for_each(|part| add(part));
         let key = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Self { key, sources: SOURCES.to_owned(), plan, files, seed, memory, cost }
+        Self { key, sources: SOURCES.to_owned(), task, seed }
+    }
+
+    /// Whether nothing may run beside it, and nowhere else: it is measured.
+    pub fn is_alone(&self) -> bool {
+        self.task.measured_on.is_some()
     }
 
     /// Runs it.
     pub fn run(&self) -> Sample {
         let start = Instant::now();
-        let outcome = self.simulate();
-        let wall_s = start.elapsed().as_secs_f64();
         let mut sample = Sample {
             key: self.key.clone(),
             sources: SOURCES.to_owned(),
             report: serde_json::Value::Null,
             quantiles: BTreeMap::new(),
-            wall_s,
+            wall_s: 0.0,
             failure: None,
         };
-        match outcome {
-            Ok(report) => {
+        let outcome = match &self.task.trial {
+            Some(name) => self.try_out(name).map(|numbers| sample.report = numbers),
+            None => self.simulate().map(|report| {
                 sample.failure = report.check().err().map(|failure| failure.violations.join("; "));
                 sample.quantiles = self.read().map(|plan| quantiles(&report, &plan)).unwrap_or_default();
                 sample.report = report.to_json();
-            }
-            Err(failure) => sample.failure = Some(failure),
+            }),
+        };
+        sample.wall_s = start.elapsed().as_secs_f64();
+        if let Err(failure) = outcome {
+            sample.failure = Some(failure);
         }
         sample
+    }
+
+    fn try_out(&self, name: &str) -> Result<serde_json::Value, String> {
+        if let Some(wanted) = &self.task.measured_on {
+            let here = processor();
+            if *wanted != here {
+                return Err(format!("it was to be measured on {wanted}, and this is {here}"));
+            }
+        }
+        let arguments = self.task.plan.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        rnic_trials::find(name)?.run(&arguments, self.seed)
     }
 
     fn simulate(&self) -> Result<Report, String> {
@@ -95,8 +128,8 @@ impl RunSpec {
 
     fn read(&self) -> Result<Plan, String> {
         let mut files =
-            |name: &str| self.files.get(name).cloned().ok_or_else(|| "the file has not come along".to_owned());
-        Plan::from_toml_with(&self.plan, &[], &mut files).map_err(|error| error.to_string())
+            |name: &str| self.task.files.get(name).cloned().ok_or_else(|| "the file has not come along".to_owned());
+        Plan::from_toml_with(&self.task.plan, &[], &mut files).map_err(|error| error.to_string())
     }
 }
 

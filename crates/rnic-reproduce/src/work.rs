@@ -5,11 +5,13 @@ use std::fs;
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
+use rnic_trials::Nature;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
+use crate::machine::processor;
 use crate::quantity::{self, Arguments};
-use crate::run::{RunSpec, Sample};
+use crate::run::{RunSpec, Sample, Task};
 
 /// Which version of the experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,9 +122,13 @@ impl<'c> Work<'c> {
             for place in layout.places.clone() {
                 let overrides = self.overrides(layout, variant, &place);
                 let told = |what: String| wrong(layout.name_of(variant, &place), what);
-                let (plan, files, cost) = resolve(experiment, &overrides).map_err(told)?;
+                let task = match &experiment.trial {
+                    Some(name) => trial(experiment, name, &overrides),
+                    None => simulation(experiment, &overrides),
+                };
+                let task = Task { memory, ..task.map_err(told)? };
                 for seed in layout.seeds.clone() {
-                    let spec = RunSpec::new(plan.clone(), files.clone(), seed, memory, cost);
+                    let spec = RunSpec::new(task.clone(), seed);
                     layout.keys.insert((index, place.clone(), seed), spec.key.clone());
                     self.runs.entry(spec.key.clone()).or_insert(spec);
                 }
@@ -257,8 +263,6 @@ fn moved(place: &Place, axis: usize, index: usize) -> Place {
     place
 }
 
-type Resolved = (String, BTreeMap<String, String>, u64);
-
 /// The plan with everything laid over it.
 fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml::Table, String> {
     let mut table = experiment.base_plan.clone();
@@ -270,8 +274,18 @@ fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml:
     Ok(table)
 }
 
-/// The same as text, the files that it names, and about how much work it is.
-fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved, String> {
+/// The same as the arguments of the trial called `name`.
+fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Result<Task, String> {
+    let trial = rnic_trials::find(name)?;
+    let arguments = overridden(experiment, overrides)?;
+    let cost = trial.cost(&arguments)?;
+    let plan = toml::to_string(&arguments).map_err(|error| error.to_string())?;
+    let measured_on = (trial.nature == Nature::Measured).then(processor);
+    Ok(Task { trial: Some(name.to_owned()), measured_on, plan, cost, ..Task::default() })
+}
+
+/// The same as a plan, with the files that it names.
+fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task, String> {
     let table = overridden(experiment, overrides)?;
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     let mut files = BTreeMap::new();
@@ -281,7 +295,7 @@ fn resolve(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Resolved
         Ok(content)
     };
     let plan = Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
-    Ok((text, files, cost(&plan, &table)))
+    Ok(Task { plan: text, files, cost: cost(&plan, &table), ..Task::default() })
 }
 
 /// About how many bytes cross links in a run, for the order of runs and the time that is left: nothing depends on it.

@@ -1,54 +1,13 @@
 //! Experiment files: those of the tree, the one of the documentation, and what is refused.
 
+mod common;
+
 use std::fs;
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
 
+use common::{all, catalogue, example, report, root, run};
 use rnic_reproduce::judge::Samples;
-use rnic_reproduce::pool::{self, Limits};
 use rnic_reproduce::store::Store;
-use rnic_reproduce::{Catalogue, Report, RunSpec, Size, Verdict, Work};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The example of the documentation.
-fn example() -> String {
-    let page = fs::read_to_string(root().join("docs/reproduce.md")).expect("the page");
-    let (_, rest) = page.split_once("```toml\n").expect("it has an example");
-    rest.split_once("```").expect("which ends").0.to_owned()
-}
-
-/// A catalogue with one experiment, `paper/figure`.
-fn catalogue(text: &str) -> Result<Catalogue, String> {
-    let folder = tempfile::tempdir().expect("a folder for the test");
-    let place = folder.path().join("paper/figure");
-    fs::create_dir_all(&place).expect("folders are made");
-    fs::write(place.join("experiment.toml"), text).expect("it is written");
-    Catalogue::read(folder.path()).map_err(|error| error.to_string())
-}
-
-fn all(catalogue: &Catalogue, size: Size) -> Work<'_> {
-    let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
-    Work::new(selected, size, None).expect("every plan can be run")
-}
-
-fn run(work: &Work<'_>, jobs: usize) -> Samples {
-    let specs: Vec<&RunSpec> = work.runs.values().collect();
-    let mut samples = Samples::new();
-    let limits = Limits { jobs: NonZeroUsize::new(jobs).expect("one at least"), memory: 1 };
-    let done = |sample: rnic_reproduce::Sample| -> Result<(), ()> {
-        samples.insert(sample.key.clone(), sample);
-        Ok(())
-    };
-    pool::run_all(&specs, limits, done).expect("nobody stops it");
-    samples
-}
-
-fn report<'r>(work: &'r Work<'r>, samples: &'r Samples) -> Report<'r> {
-    Report { work, samples, command: "rnic reproduce all", machine: "a machine", wall_s: 1.0, kept: 0 }
-}
+use rnic_reproduce::{Catalogue, Size, Verdict, Work};
 
 #[test]
 fn every_experiment_of_the_tree_can_be_run_at_both_sizes() {
@@ -343,7 +302,7 @@ fn a_point_may_say_something_for_one_variant_alone() {
     let text = only("irn");
     let catalogue_of_irn = catalogue(&text).expect("it is sound");
     let work = all(&catalogue_of_irn, Size::Fast);
-    let capped = work.runs.values().filter(|spec| spec.plan.contains("cap_packets = 77")).count();
+    let capped = work.runs.values().filter(|spec| spec.task.plan.contains("cap_packets = 77")).count();
     assert_eq!((capped, work.runs.len()), (3, 12), "of two variants and two values, one, with three seeds");
     let said = catalogue(&only("iwarp")).expect_err("no such variant");
     assert!(said.contains("axis[0].point.only: there is no variant `iwarp`"), "{said}");

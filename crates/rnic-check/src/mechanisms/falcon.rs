@@ -75,7 +75,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "5.3",
         what: "the adaptive engine in three forms (stateless, stateful, prefetching), with the same decisions",
-        left_out: "rates of events: a benchmark (`rnic-fae`)",
+        left_out: "rates of events: measured, `rnic reproduce falcon/fae`",
     },
     tested("4.4", "the scheduler keeps a type's packets in order and lets types take turns"),
     Mechanism {

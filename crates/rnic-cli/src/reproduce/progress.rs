@@ -19,7 +19,7 @@ pub struct Bar {
 
 /// The bar for the runs that are `left`, beside so many that were kept.
 pub fn bar(left: &[&RunSpec], kept: usize) -> Bar {
-    let costs: BTreeMap<String, u64> = left.iter().map(|run| (run.key.clone(), run.cost)).collect();
+    let costs: BTreeMap<String, u64> = left.iter().map(|run| (run.key.clone(), run.task.cost)).collect();
     if kept > 0 {
         console::line(&format!("{kept} runs are there from earlier, {} are left", left.len()));
     }

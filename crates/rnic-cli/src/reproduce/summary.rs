@@ -1,7 +1,7 @@
 //! Rows as a table.
 
 use rnic_reproduce::number::spread;
-use rnic_reproduce::{Row, Size, Verdict};
+use rnic_reproduce::{Origin, Row, Size, Verdict};
 use serde::{Serialize, Serializer};
 
 use crate::table;
@@ -16,6 +16,8 @@ pub struct Outcome<'o> {
     pub rows: &'o [Row],
     /// Runs that they stand on.
     pub runs: usize,
+    /// Where it ran.
+    pub machine: &'o str,
     /// Seconds that it took.
     pub wall_s: f64,
 }
@@ -50,11 +52,12 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     }
     let count = |is: fn(&Verdict) -> bool| outcome.rows.iter().filter(|row| is(&row.verdict)).count();
     text.push_str(&format!(
-        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; simulated or computed, {} runs\n",
+        "{} rows inside their band, {} outside, {} cannot be judged, {} left out; {}, {} runs\n",
         count(|verdict| *verdict == Verdict::Inside),
         count(|verdict| *verdict == Verdict::Outside),
         count(|verdict| matches!(verdict, Verdict::Unjudged(_))),
         count(|verdict| matches!(verdict, Verdict::LeftOut(_))),
+        Origin::all(outcome.rows.iter().map(|row| row.origin), outcome.machine),
         outcome.runs,
     ));
     text

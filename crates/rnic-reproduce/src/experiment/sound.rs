@@ -1,6 +1,7 @@
 //! What must hold of an experiment file beside its form: names that exist, shapes that can be computed.
 
 use rnic_fabric::Report;
+use rnic_trials::Trial;
 
 use super::{At, Axis, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
 
@@ -13,9 +14,13 @@ impl Experiment {
         if self.needs_runs() {
             self.check_runs()?;
         }
+        let trial = self.trial.as_deref().map(rnic_trials::find).transpose().map_err(|what| ("trial".into(), what))?;
+        if trial.is_some() && !self.needs_runs() {
+            return Err(("trial".into(), "no measure reads anything off its runs".into()));
+        }
         unique("variant", self.variant.iter().map(|variant| variant.name.as_str()))?;
         unique("axis", self.axis.iter().map(|axis| axis.name.as_str()))?;
-        self.check_measures()?;
+        self.check_measures(trial)?;
         for (index, axis) in self.axis.iter().enumerate() {
             check_axis(axis).map_err(|(key, what)| (format!("axis[{index}].{key}"), what))?;
             for variant in axis.point.iter().flat_map(|point| point.only.keys()) {
@@ -39,7 +44,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether anything of it must be simulated.
+    /// Whether anything of it must be run.
     pub fn needs_runs(&self) -> bool {
         let is_read_off = |measure: &Measure| measure.quantity.is_none();
         self.measure.iter().any(is_read_off) || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
@@ -47,6 +52,10 @@ impl Experiment {
 
     fn check_runs(&self) -> Result<(), Complaint> {
         match (&self.plan, &self.base) {
+            (Some(_), _) if self.trial.is_some() => {
+                return Err(("plan".into(), "a trial has arguments instead: write them under base".into()));
+            }
+            (None, None) if self.trial.is_some() => {}
             (None, None) => return Err(("plan".into(), "give a plan: a path here, or its tables under base".into())),
             (Some(_), Some(_)) => return Err(("base".into(), "there is a plan already: give one of the two".into())),
             _ => {}
@@ -61,7 +70,7 @@ impl Experiment {
         Ok(())
     }
 
-    fn check_measures(&self) -> Result<(), Complaint> {
+    fn check_measures(&self, trial: Option<&Trial>) -> Result<(), Complaint> {
         unique("measure", self.measure.iter().map(|measure| measure.name.as_str()))?;
         if self.measure.is_empty() {
             return Ok(());
@@ -69,10 +78,15 @@ impl Experiment {
         if self.variant.is_empty() {
             return Err(("variant".into(), "give one at least".into()));
         }
-        let numbers = Report::numbers();
+        let numbers =
+            trial.map_or_else(Report::numbers, |trial| trial.numbers.iter().map(|&name| name.into()).collect());
+        let source = if trial.is_some() { "run of this trial" } else { "report" };
         let needs_runs = self.needs_runs();
         for (index, measure) in self.measure.iter().enumerate() {
-            check_measure(measure, needs_runs, &numbers)
+            if trial.is_some() && measure.field.as_deref().is_some_and(Report::is_series) {
+                return Err((format!("measure[{index}].field"), "a trial has no series".into()));
+            }
+            check_measure(measure, needs_runs, (source, &numbers))
                 .map_err(|(key, what)| (format!("measure[{index}].{key}"), what))?;
         }
         Ok(())
@@ -95,7 +109,8 @@ impl Experiment {
                 self.check_place(&single.at, &single.over).map_err(|(key, what)| at(&key, what))?;
                 several(single.measures.len(), &single.over, single.take.is_some()).map_err(|what| at("take", what))
             }
-            Value::Ratio(pair) | Value::Percent(pair) => {
+            Value::Change(pair) if pair.to_at.is_empty() => Err(at("to_at", "say from where it changes".into())),
+            Value::Ratio(pair) | Value::Percent(pair) | Value::Change(pair) => {
                 self.known_measures(&pair.measures).map_err(|what| at("measures", what))?;
                 self.known_variant(&pair.of).map_err(|what| at("of", what))?;
                 self.known_variant(&pair.to).map_err(|what| at("to", what))?;
@@ -182,6 +197,7 @@ impl Experiment {
                     .try_for_each(|name| self.known_series(name))
                     .map_err(|what| ("measures".into(), what))
             }
+            PlotKind::Cdf if self.trial.is_some() => Err(("kind".into(), "a trial has no distributions".into())),
             PlotKind::Cdf => match plot.measures.iter().find(|name| !DISTRIBUTIONS.contains(&name.as_str())) {
                 Some(name) => {
                     Err(("measures".into(), format!("`{name}`: there are the distributions {}", names(&DISTRIBUTIONS))))
@@ -226,7 +242,7 @@ impl Experiment {
 }
 
 /// A run gives numbers of its report, and code gives quantities; an experiment has one or the other.
-fn check_measure(measure: &Measure, needs_runs: bool, numbers: &[String]) -> Result<(), Complaint> {
+fn check_measure(measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Complaint> {
     let is_timed = measure.between.is_some() || measure.relative_to.is_some();
     match (&measure.field, &measure.quantity) {
         (field, _) if is_timed && !field.as_deref().is_some_and(Report::is_series) => {
@@ -252,8 +268,9 @@ fn check_measure(measure: &Measure, needs_runs: bool, numbers: &[String]) -> Res
     }
 }
 
-/// Whether a report can have the number called `path`; if not, says what is called most like it.
-fn known_number(path: &str, numbers: &[String]) -> Result<(), String> {
+/// Whether a report, or what else the `source` is, can have the number called `path`; if not, says what is called most
+/// like it.
+fn known_number(path: &str, (source, numbers): (&str, &[String])) -> Result<(), String> {
     if numbers.iter().any(|number| number == path) {
         return Ok(());
     }
@@ -261,7 +278,7 @@ fn known_number(path: &str, numbers: &[String]) -> Result<(), String> {
     let mut nearest: Vec<&str> = numbers.iter().map(String::as_str).collect();
     nearest.sort_by_key(|number| std::cmp::Reverse(alike(number)));
     nearest.truncate(NEAREST);
-    Err(format!("no report has a number `{path}`; the most alike: {}", names(&nearest)))
+    Err(format!("no {source} has a number `{path}`; the most alike: {}", names(&nearest)))
 }
 
 fn check_axis(axis: &Axis) -> Result<(), Complaint> {

@@ -21,6 +21,9 @@ pub enum Value {
     Ratio(Pair),
     /// By how many percent the measure of one variant is above that of another.
     Percent(Pair),
+    /// How a measure changes from one place to another, `to_at` to `at`, by how that of another variant does: above 1
+    /// it falls by less, or rises by more.
+    Change(Pair),
     /// Variants in ascending order of a measure: the least ratio of one to the one before. In order: 1 and above.
     Order {
         /// Of this.

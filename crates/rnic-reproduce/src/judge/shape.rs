@@ -38,6 +38,7 @@ pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> 
         }
         Value::Ratio(pair) => desk.pair(pair, |of, to| of / to),
         Value::Percent(pair) => desk.pair(pair, |of, to| (of / to - 1.0) * 100.0),
+        Value::Change(pair) => desk.change(pair),
         Value::Order { measure, variants, at, over } => desk.order(measure, variants, at, over),
         Value::Knee { measure, of, axis, drop, at } => desk.knee(measure, of, axis, *drop, at),
         Value::Crossing { measure, of, to, axis, at } => desk.crossing(measure, of, to, axis, at),
@@ -70,6 +71,19 @@ impl Desk<'_> {
             let of = self.measured(measure, &pair.of, place)?;
             let to = self.measured(measure, &pair.to, &self.elsewhere(place, &pair.to_at)?)?;
             Ok(of.into_iter().zip(to).map(|(of, to)| join(of, to)).collect())
+        };
+        self.take(&pair.measures, &places, pair.take, find)
+    }
+
+    fn change(&self, pair: &Pair) -> Result<Found, Gap> {
+        let places = self.places(&pair.at, &pair.over)?;
+        let find = |measure: &str, place: &Place| {
+            let from = self.elsewhere(place, &pair.to_at)?;
+            let of = |variant: &str| -> Result<Vec<f64>, Gap> {
+                let (now, before) = (self.measured(measure, variant, place)?, self.measured(measure, variant, &from)?);
+                Ok(now.into_iter().zip(before).map(|(now, before)| now / before).collect())
+            };
+            Ok(of(&pair.of)?.into_iter().zip(of(&pair.to)?).map(|(of, to)| of / to).collect())
         };
         self.take(&pair.measures, &places, pair.take, find)
     }

@@ -7,6 +7,7 @@ use super::figure::figure;
 use crate::experiment::{Band, Experiment};
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
+use crate::origin::Origin;
 use crate::work::{Layout, Size};
 
 /// The whole page.
@@ -25,7 +26,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
             }
             body {
                 header {
-                    p.kicker { "OpenRNIC, papers reproduced in simulation" }
+                    p.kicker { "OpenRNIC, papers reproduced" }
                     h1 { (headline) }
                     (lead(report))
                 }
@@ -52,10 +53,18 @@ fn headline(rows: &[&Row]) -> String {
 }
 
 fn lead(report: &Report<'_>) -> Markup {
+    let has = |origin: Origin| report.work.layouts.iter().any(|layout| layout.selected.experiment.origin() == origin);
     html! {
         p {
-            "Every number of ours on this page is " strong { "simulated" }
-            ", by a packet-level network with OpenRNIC's transport engine at its ends, or computed from its code. "
+            @if has(Origin::Measured) || has(Origin::Searched) {
+                "Each number of ours on this page says how it came about: " strong { "simulated" }
+                ", by a packet-level network with OpenRNIC's transport engine at its ends, computed from its code, "
+                "counted in a search of many cases, or " strong { "measured on this machine" } ": "
+                (report.machine) ". "
+            } @else {
+                "Every number of ours on this page is " strong { "simulated" }
+                ", by a packet-level network with OpenRNIC's transport engine at its ends, or computed from its code. "
+            }
             "Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
             "width. A row is judged by its mean "
             "over the seeds; the least and the largest stand behind it."
@@ -133,11 +142,10 @@ fn heads(names: &[&str]) -> Markup {
 }
 
 fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
-    let computed = experiment.measure.iter().all(|measure| measure.quantity.is_some());
-    let found_head = if computed { "found, computed" } else { "found, simulated" };
+    let found_head = format!("found, {}", experiment.origin().words());
     html! {
         table {
-            thead { (heads(&["row", "what", found_head, "the paper says", "band, and why so wide", "verdict"])) }
+            thead { (heads(&["row", "what", &found_head, "the paper says", "band, and why so wide", "verdict"])) }
             tbody { @for row in rows {
                 tr {
                     td.row { (row.row) }
@@ -217,6 +225,7 @@ fn facts(report: &Report<'_>, layout: &Layout<'_>) -> Markup {
     html! {
         dl {
             dt { "repeat with" } dd { code { "rnic reproduce " (experiment.id) (flag) } }
+            @if experiment.origin() == Origin::Measured { dt { "measured on" } dd { (report.machine) } }
             @if !keys.is_empty() {
                 dt { "runs" } dd {
                     (keys.len()) ", " (seconds(work)) " of one processor in all; "

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::Report;
 use crate::judge::{Row, Verdict};
 use crate::number::{short, with_unit};
+use crate::origin::Origin;
 use crate::work::Size;
 
 pub(super) fn table(report: &Report<'_>) -> String {
@@ -16,9 +17,13 @@ pub(super) fn table(report: &Report<'_>) -> String {
     let size = if report.work.size == Size::Fast { "small version" } else { "full size" };
     let mut text = format!(
         "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside, {not_judged} not judged.\n\
-         All numbers of ours are simulated or computed; in brackets the least and the largest over the seeds.\n\n\
+         All numbers of ours are {}; in brackets the least and the largest over the seeds.\n\n\
          | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
-        report.command
+        report.command,
+        Origin::all(
+            [Origin::Simulated, Origin::Computed].into_iter().chain(rows.iter().map(|row| row.origin)),
+            report.machine
+        )
     );
     for row in &rows {
         let Row { row: id, experiment, what, paper, band, .. } = row;

@@ -1,4 +1,8 @@
-//! NICs, connections between them, and a network that treats their packets badly.
+//! Two NICs with transaction layers over a bad network, without the delivery layer: the least that delivers.
+//!
+//! A window is a bound on packets not yet acknowledged. Packets, acknowledgements and refusals may be lost, doubled and
+//! overtake each other. Everything random comes from one seeded stream, and everything that can happen next is drawn
+//! from it, so a run is a random schedule.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +14,25 @@ use rnic_falcon::transaction::{
 };
 use rnic_wire::falcon::{Body, Cid, NackCode, Packet, Timestamp, Ulp, UlpProtocol, WindowBases};
 
-use super::ulp::{Manners, Recorder};
+use super::ulp::{Announced, Manners, Receives, Recorder};
 
 /// How the network and the delivery layer's stand-in behave.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
+    /// What each NIC has.
     pub resources: ResourceConfig,
+    /// What each connection is.
     pub transactions: TransactionConfig,
+    /// How the upper layers behave.
     pub manners: Manners,
     /// Pushes among a thousand transactions.
     pub pushes: u64,
     /// Pulls that an end has under way, at most; 0 for as many as there is room for.
     pub pulls_out: usize,
+    /// Pushes of the longest message, at least 1.
+    pub message: u32,
+    /// Receives that the connections of a NIC share, one for each message under way; 0 for as many as are needed.
+    pub receives: u32,
     /// Connections, all between the same two NICs.
     pub connections: usize,
     /// Packets of a window not yet acknowledged, at most.
@@ -30,8 +41,9 @@ pub struct World {
     pub shared_space: bool,
     /// How often, in a thousand, an upper layer does what it could.
     pub diligence: u64,
-    /// Lost, and doubled, in a thousand.
+    /// Lost, in a thousand.
     pub lost: u64,
+    /// Doubled, in a thousand.
     pub doubled: u64,
 }
 
@@ -45,24 +57,33 @@ enum Message {
 /// One end of a connection.
 #[derive(Debug)]
 pub struct End {
+    /// Its transaction layer.
     pub transactions: Transactions,
+    /// Its upper layer.
     pub ulp: Recorder,
     /// Sent and not acknowledged, by window and number.
     outstanding: BTreeMap<(Window, u32), Context>,
     next_psn: [u32; 2],
     /// What has arrived: whether it is acknowledged.
     arrived: BTreeMap<(Window, u32), bool>,
+    /// The tag of the next transaction: so many were handed in.
     pub next_tag: u64,
     /// Tags of Pulls.
     pulls: Vec<u64>,
+    /// Pushes of the message that was begun last, still to be handed in.
+    rest: u32,
 }
 
 /// Two NICs and the network between them.
 #[derive(Debug)]
 pub struct Net {
+    /// How everything behaves.
     pub world: World,
+    /// The time.
     pub now: Time,
+    /// What happens next is drawn from it.
     pub random: RandomStream,
+    /// What each NIC has left.
     pub nics: [Resources; 2],
     /// By NIC, then by connection.
     pub ends: [Vec<End>; 2],
@@ -72,19 +93,27 @@ pub struct Net {
     pub sent: Vec<(usize, Packet)>,
 }
 
-const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
+/// The number of a connection's first transaction: it wraps soon.
+pub(super) const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
 
 impl Net {
+    /// Nothing has happened yet.
     pub fn new(world: World, seed: u64) -> Self {
         let streams = RandomStreams::new(seed);
+        let receives = [0, 1].map(|_| (world.receives > 0).then(|| Receives::new(world.receives)));
         let end = |nic: usize, connection: usize| End {
             transactions: Transactions::new(world.transactions, FIRST),
-            ulp: Recorder::new(world.manners, streams.stream(&format!("ulp/{nic}/{connection}"))),
+            ulp: Recorder::new(
+                world.manners,
+                streams.stream(&format!("ulp/{nic}/{connection}")),
+                receives[nic].clone(),
+            ),
             outstanding: BTreeMap::new(),
             next_psn: [0; 2],
             arrived: BTreeMap::new(),
             next_tag: 0,
             pulls: Vec::new(),
+            rest: 0,
         };
         Self {
             world,
@@ -97,17 +126,44 @@ impl Net {
         }
     }
 
-    /// Hands a transaction in.
+    /// Hands a transaction in; a Push is a message of its own.
+    ///
+    /// # Errors
+    /// When it is not taken.
     pub fn submit(&mut self, nic: usize, connection: usize, kind: Kind, length: u16) -> Result<(), SubmitError> {
+        let what = if kind == Kind::Push { Announced::Begins(1) } else { Announced::Pull };
+        self.hand_in(nic, connection, what, length)
+    }
+
+    fn hand_in(&mut self, nic: usize, connection: usize, what: Announced, length: u16) -> Result<(), SubmitError> {
+        let kind = if what == Announced::Pull { Kind::Pull } else { Kind::Push };
+        let continues = what == Announced::GoesOn;
         let end = &mut self.ends[nic][connection];
         let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag, continues: false };
+        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag, continues };
         end.transactions.submit(&mut self.nics[nic], &submission)?;
         if kind == Kind::Pull {
             end.pulls.push(end.next_tag);
         }
         end.next_tag += 1;
+        self.ends[1 - nic][connection].ulp.announce(what);
         Ok(())
+    }
+
+    /// Begins a message of `pushes`, with a first Push of `length` bytes.
+    fn begin(&mut self, nic: usize, connection: usize, pushes: u32, length: u16) {
+        if self.hand_in(nic, connection, Announced::Begins(pushes), length).is_ok() {
+            self.ends[nic][connection].rest = pushes - 1;
+        }
+    }
+
+    /// Hands in the next Push of the message that was begun last; whether there is one, and it was taken.
+    fn go_on(&mut self, nic: usize, connection: usize, length: u16) -> bool {
+        if self.ends[nic][connection].rest == 0 || self.hand_in(nic, connection, Announced::GoesOn, length).is_err() {
+            return false;
+        }
+        self.ends[nic][connection].rest -= 1;
+        true
     }
 
     /// Pulls that are not complete.
@@ -133,6 +189,9 @@ impl Net {
     }
 
     /// Sends what leaves next; whether anything did.
+    ///
+    /// # Panics
+    /// When a transaction layer wants to send what only delivery layers send.
     pub fn send(&mut self, nic: usize, connection: usize) -> bool {
         let (now, open) = (self.now, self.gates(nic, connection));
         let Some(outgoing) = self.layer(nic, connection).next(now, open) else { return false };
@@ -184,6 +243,7 @@ impl Net {
         self.put(nic, connection, number, outgoing);
     }
 
+    /// Packets sent and not acknowledged.
     pub fn outstanding(&self, nic: usize, connection: usize) -> usize {
         self.ends[nic][connection].outstanding.len()
     }
@@ -281,7 +341,9 @@ impl Net {
         let mut done = false;
         if !pull_first && let Some(rsn) = end.ulp.pushes.pop_front() {
             // What a Resync has skipped meanwhile is unknown by now.
-            let _ = end.transactions.acknowledge(rsn);
+            if end.transactions.acknowledge(rsn).is_ok() {
+                end.ulp.acknowledged(rsn);
+            }
             done = true;
         } else if let Some(&(rsn, length)) = end.ulp.pulls.front() {
             let answer = Answer { payload_len: u32::from(length), length: u32::from(length), ulp: Ulp::None };
@@ -301,6 +363,7 @@ impl Net {
         done
     }
 
+    /// Time goes on.
     pub fn pass_time(&mut self, by: Duration) {
         self.now += by;
         let now = self.now;
@@ -312,21 +375,12 @@ impl Net {
         }
     }
 
-    /// One thing, any, happens.
+    /// One thing, any, happens; what is handed in is `length_max` bytes long at most.
     pub fn step(&mut self, length_max: u16) {
         let nic = self.random.below(2) as usize;
         let connection = self.random.below(self.world.connections as u64) as usize;
         match self.random.below(8) {
-            0 | 1 => {
-                let push = self.random.below(1_000) < self.world.pushes;
-                let kind = if push { Kind::Push } else { Kind::Pull };
-                let length = self.random.between(1, u64::from(length_max)) as u16;
-                let limit = self.world.pulls_out;
-                if kind == Kind::Pull && limit > 0 && self.pulls_out(nic, connection) >= limit {
-                    return;
-                }
-                let _ = self.submit(nic, connection, kind, length);
-            }
+            0 | 1 => self.request(nic, connection, length_max),
             2 | 3 => drop(self.send(nic, connection)),
             4 | 5 => drop(self.deliver()),
             6 if self.random.below(1_000) < self.world.diligence => drop(self.work(nic, connection)),
@@ -338,6 +392,24 @@ impl Net {
                     self.repeat(nic, connection, nth);
                 }
                 self.pass_time(Duration::from_us(3));
+            }
+        }
+    }
+
+    /// An upper layer hands something in. A message is whole before anything else of its connection has its turn.
+    fn request(&mut self, nic: usize, connection: usize, length_max: u16) {
+        let push = self.random.below(1_000) < self.world.pushes;
+        let length = self.random.between(1, u64::from(length_max)) as u16;
+        if self.ends[nic][connection].rest > 0 {
+            self.go_on(nic, connection, length);
+        } else if push {
+            let longest = self.world.message;
+            let pushes = if longest > 1 { self.random.between(1, longest.into()) as u32 } else { 1 };
+            self.begin(nic, connection, pushes, length);
+        } else {
+            let limit = self.world.pulls_out;
+            if limit == 0 || self.pulls_out(nic, connection) < limit {
+                let _ = self.submit(nic, connection, Kind::Pull, length);
             }
         }
     }
@@ -356,14 +428,17 @@ impl Net {
             .sum()
     }
 
-    /// No more requests, no more losses: everything under way must end. Whether it does.
+    /// No losses, and no more requests but for the rest of messages that have begun: everything under way must end.
+    /// Whether it does.
     pub fn settle(&mut self) -> bool {
+        let length = self.world.transactions.mtu;
         (self.world.lost, self.world.doubled) = (0, 0);
         let mut quiet_rounds = 0;
         while quiet_rounds < 40 {
             let before = self.progress();
             for nic in 0..2 {
                 for connection in 0..self.world.connections {
+                    while self.go_on(nic, connection, length) {}
                     while self.send(nic, connection) {}
                     (0..self.outstanding(nic, connection)).for_each(|nth| self.repeat(nic, connection, nth));
                     while self.deliver() {}
@@ -379,12 +454,14 @@ impl Net {
         false
     }
 
+    /// Whether nothing is under way and nothing is held.
     pub fn is_idle(&self) -> bool {
         self.air.is_empty()
             && self.nics.iter().all(Resources::is_idle)
             && self.ends.iter().flatten().all(|end| {
                 end.transactions.is_idle()
                     && end.outstanding.is_empty()
+                    && end.rest == 0
                     && end.ulp.completions.len() as u64 == end.next_tag
             })
     }
@@ -396,12 +473,16 @@ impl Net {
         contexts.into_iter().map(|context| self.layer(nic, connection).exhausted(now, context)).collect()
     }
 
+    /// The connection fails for good at this end.
     pub fn die(&mut self, nic: usize, connection: usize) {
         let now = self.now;
         self.layer(nic, connection).die(now);
     }
 
     /// Delivers the packet with that transaction number, and nothing else.
+    ///
+    /// # Panics
+    /// When it is not under way.
     pub fn deliver_rsn(&mut self, nic: usize, nth: u32) {
         let rsn = FIRST.plus(nth);
         let found = self.air.iter().position(|(to, _, message)| match message {
@@ -434,6 +515,7 @@ impl Net {
         self.air.clear();
     }
 
+    /// Whether connections are ordered.
     pub fn ordered(&self) -> bool {
         self.world.transactions.ordering == Ordering::Ordered
     }

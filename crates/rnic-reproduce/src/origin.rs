@@ -1,0 +1,76 @@
+//! How numbers came about, so that nobody takes one sort for another.
+
+use std::collections::BTreeSet;
+
+use rnic_trials::Nature;
+use serde::Serialize;
+
+use crate::experiment::{Experiment, Value};
+
+/// How a number came about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// By a simulated network.
+    Simulated,
+    /// By code, without a run.
+    Computed,
+    /// By a search of cases that are drawn from seeds.
+    Searched,
+    /// By the clock of this machine.
+    Measured,
+}
+
+impl Origin {
+    /// In a few words: `measured on this machine`.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Computed => "computed",
+            Self::Searched => "counted in a search",
+            Self::Measured => "measured on this machine",
+        }
+    }
+
+    /// All of `origins` in words: `simulated, computed or measured on this machine (SOME CPU)`.
+    pub fn all(origins: impl IntoIterator<Item = Self>, processor: &str) -> String {
+        let words = |origin: Self| match origin {
+            Self::Measured => format!("{} ({processor})", origin.words()),
+            _ => origin.words().to_owned(),
+        };
+        let mut parts: Vec<String> = origins.into_iter().collect::<BTreeSet<_>>().into_iter().map(words).collect();
+        let last = parts.pop().unwrap_or_default();
+        if parts.is_empty() { last } else { format!("{} or {last}", parts.join(", ")) }
+    }
+}
+
+impl Experiment {
+    /// How what its runs give came about; where nothing is run, its quantities.
+    pub fn origin(&self) -> Origin {
+        match self.trial.as_deref().map(rnic_trials::find) {
+            Some(Ok(trial)) if trial.nature == Nature::Measured => Origin::Measured,
+            Some(_) => Origin::Searched,
+            None if self.needs_runs() => Origin::Simulated,
+            None => Origin::Computed,
+        }
+    }
+
+    /// How the number of a check came about.
+    pub(crate) fn origin_of(&self, value: &Value) -> Origin {
+        if matches!(value, Value::Quantity { .. }) { Origin::Computed } else { self.origin() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_named_once_and_measured_ones_with_the_processor() {
+        let all = |origins: &[Origin]| Origin::all(origins.iter().copied(), "a CPU");
+        assert_eq!(all(&[Origin::Simulated, Origin::Simulated]), "simulated");
+        assert_eq!(all(&[Origin::Computed, Origin::Simulated]), "simulated or computed");
+        let three = all(&[Origin::Measured, Origin::Simulated, Origin::Computed]);
+        assert_eq!(three, "simulated, computed or measured on this machine (a CPU)");
+    }
+}

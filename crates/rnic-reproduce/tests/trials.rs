@@ -1,0 +1,243 @@
+//! Experiments whose runs are trials: what is searched, what is measured, what is refused.
+
+mod common;
+
+use common::{all, catalogue, report, run};
+use rnic_reproduce::judge::Samples;
+use rnic_reproduce::{Origin, RunSpec, Size, Verdict, Work};
+
+/// A search that finds something without the reserve and nothing with it.
+const SEARCH: &str = r#"
+question = "Does the reserve matter?"
+figure = "an example"
+caption = "Deadlocks."
+trial = "deadlock"
+seeds = [1, 2, 3]
+[base]
+traffic = "messages"
+ordering = "ordered"
+schedules = 300
+[fast]
+set = { schedules = 200 }
+[[variant]]
+name = "with"
+label = "with"
+[[variant]]
+name = "without"
+label = "without"
+set = { reserve = false }
+[[axis]]
+name = "order"
+label = "order"
+key = "ordering"
+values = ["ordered", "unordered"]
+[[measure]]
+name = "share"
+label = "share"
+field = "deadlocks"
+per = ["schedules"]
+[[check]]
+row = "T-1"
+what = "with"
+paper = "nothing"
+value = { kind = "measure", measures = ["share"], of = "with", over = ["order"], take = "max" }
+band = { max = 0 }
+why = "None."
+[[check]]
+row = "T-2"
+what = "without"
+paper = "nothing"
+value = { kind = "measure", measures = ["share"], of = "without", over = ["order"], take = "min" }
+band = { min = 0.001 }
+why = "Some."
+[[plot]]
+title = "Deadlocks"
+kind = "bars"
+measures = ["share"]
+axis = "order"
+"#;
+
+/// Two rates, and how one changes by how the other does.
+const RATE: &str = r#"
+question = "How fast?"
+figure = "an example"
+caption = "Events."
+trial = "fae"
+seeds = [1, 2, 3]
+[base]
+connections = 10
+state = 64
+rounds = 1
+batches = 2
+[[variant]]
+name = "table"
+label = "table"
+set = { subject = "table" }
+[[variant]]
+name = "memory"
+label = "memory"
+set = { subject = "memory" }
+[[axis]]
+name = "state"
+label = "state"
+key = "state"
+values = [64, 128]
+[[measure]]
+name = "rate"
+label = "rate"
+field = "million_events_per_s"
+unit = "M/s"
+[[check]]
+row = "T-3"
+what = "rate"
+paper = "nothing"
+value = { kind = "measure", measures = ["rate"], of = "table", at = { state = "64" } }
+band = { min = 0 }
+why = "It is a rate."
+[[check]]
+row = "T-4"
+what = "change"
+paper = "nothing"
+band = { min = 0 }
+why = "It is a ratio."
+[check.value]
+kind = "change"
+measures = ["rate"]
+of = "table"
+to = "memory"
+at = { state = "128" }
+to_at = { state = "64" }
+"#;
+
+#[test]
+fn a_search_is_the_same_however_many_jobs_share_it() {
+    let catalogue = catalogue(SEARCH).expect("it is sound");
+    let work = all(&catalogue, Size::Fast);
+    assert_eq!(work.runs.len(), 2 * 2 * 3);
+    assert!(work.runs.values().all(|spec| !spec.is_alone()), "its numbers tell nothing of the machine");
+    let reports = |samples: &Samples| -> Vec<_> { samples.values().map(|sample| sample.report.clone()).collect() };
+    let samples = run(&work, 2);
+    assert_eq!(reports(&samples), reports(&run(&work, 1)));
+    let report = report(&work, &samples);
+    let rows = report.rows().concat();
+    assert!(rows.iter().all(|row| row.verdict == Verdict::Inside && row.origin == Origin::Searched), "{rows:?}");
+    let page = report.html();
+    assert!(page.contains("found, counted in a search") && page.contains("<svg") && !page.contains("found, simulated"));
+    assert!(report.markdown().contains("simulated, computed or counted in a search;"));
+    let mut csv = Vec::new();
+    report.write_csv(&mut csv).expect("memory does not fail");
+    let csv = String::from_utf8(csv).expect("text");
+    assert_eq!(csv.lines().filter(|line| line.contains(",deadlocks,")).count(), 12, "each run's once");
+    let full = all(&catalogue, Size::Full);
+    assert!(full.runs.keys().all(|key| !work.runs.contains_key(key)), "other arguments are other runs");
+}
+
+#[test]
+fn what_is_measured_says_where_and_runs_alone() {
+    let catalogue = catalogue(RATE).expect("it is sound");
+    let work = all(&catalogue, Size::Full);
+    assert_eq!(work.runs.len(), 2 * 2 * 3);
+    assert!(work.runs.values().all(RunSpec::is_alone));
+    let samples = run(&work, 4);
+    let report = report(&work, &samples);
+    let rows = report.rows().concat();
+    assert!(rows.iter().all(|row| row.verdict == Verdict::Inside && row.origin == Origin::Measured), "{rows:?}");
+    let page = report.html();
+    assert!(
+        page.contains("found, measured on this machine") && page.contains("<dt>measured on</dt><dd>a machine</dd>")
+    );
+    assert!(!page.contains("Every number of ours on this page is"), "not all is simulated");
+    assert!(report.markdown().contains("measured on this machine (a machine);"));
+
+    let of = |state: usize, subject: &str| -> Vec<f64> {
+        let rate = |seed: u64| {
+            let is_it = |spec: &&RunSpec| {
+                let plan = &spec.task.plan;
+                spec.seed == seed && plan.contains(subject) && plan.contains(&format!("state = {state}\n"))
+            };
+            let spec = work.runs.values().find(is_it).expect("it has run");
+            samples[&spec.key].report["million_events_per_s"].as_f64().expect("a number")
+        };
+        [1, 2, 3].map(rate).to_vec()
+    };
+    let [a, b, c, d] = [of(128, "table"), of(64, "table"), of(128, "memory"), of(64, "memory")];
+    let mean = (0..3).map(|seed| a[seed] / b[seed] / (c[seed] / d[seed])).sum::<f64>() / 3.0;
+    assert!(rows[1].value.is_some_and(|stat| (stat.mean / mean - 1.0).abs() < 1e-9), "{:?}, {mean}", rows[1]);
+}
+
+/// What was measured on another processor is another result, and is not measured here in its name.
+#[test]
+fn a_measurement_belongs_to_its_processor() {
+    let catalogue = catalogue(RATE).expect("it is sound");
+    let work = all(&catalogue, Size::Full);
+    let here = work.runs.values().next().expect("there are some");
+    let mut task = here.task.clone();
+    task.measured_on = Some("another processor".to_owned());
+    let elsewhere = RunSpec::new(task, here.seed);
+    assert_ne!(elsewhere.key, here.key);
+    let failure = elsewhere.run().failure.expect("not here");
+    assert!(failure.starts_with("it was to be measured on another processor, and this is "), "{failure}");
+    let line = serde_json::to_string(here).expect("a line");
+    assert_eq!(serde_json::from_str::<RunSpec>(&line).ok().as_ref(), Some(here), "a line holds all of it");
+}
+
+#[test]
+fn mistakes_in_trials_are_one_line_with_the_variant() {
+    let cases = [
+        (
+            SEARCH,
+            "trial = \"deadlock\"",
+            "trial = \"lock\"",
+            "trial: there is no trial `lock`; there are: fae, deadlock",
+        ),
+        (
+            SEARCH,
+            "trial = \"deadlock\"",
+            "trial = \"deadlock\"\nplan = \"a.toml\"",
+            "plan: a trial has arguments instead",
+        ),
+        (SEARCH, "seeds = [1, 2, 3]", "seeds = [1]", "seeds: give 3 seeds at least"),
+        (
+            SEARCH,
+            "field = \"deadlocks\"",
+            "field = \"goodput_gbps\"",
+            "measure[0].field: no run of this trial has a number `goodput_gbps`; the most alike: schedules",
+        ),
+        (SEARCH, "per = [\"schedules\"]", "per = [\"bytes\"]", "measure[0].per: no run of this trial has a number"),
+        (
+            SEARCH,
+            "kind = \"bars\"\nmeasures = [\"share\"]",
+            "kind = \"cdf\"\nmeasures = [\"fct_us\"]",
+            "no distributions",
+        ),
+        (
+            SEARCH,
+            "reserve = false",
+            "resrve = false",
+            "variant `without` at order ordered: resrve: unknown field `resrve`",
+        ),
+        (SEARCH, "schedules = 300", "", "variant `with` at order ordered: missing field `schedules`"),
+        (
+            SEARCH,
+            "\"ordered\", \"unordered\"]",
+            "\"ordered\", \"weak\"]",
+            "at order weak: ordering: unknown variant `weak`",
+        ),
+        (RATE, "values = [64, 128]", "values = [64, 65, 128]", "at state 65: state: 65 bytes; there are states of"),
+        (RATE, "connections = 10", "connections = 0", "connections: 0 does not lie between 1 and"),
+        (RATE, "to_at = { state = \"64\" }", "", "check[1].value.to_at: say from where it changes"),
+    ];
+    for (good, from, to, expected) in cases {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "{from} is in the example");
+        let said = match catalogue(&text) {
+            Err(said) => said,
+            Ok(catalogue) => {
+                let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
+                Work::new(selected, Size::Full, None).expect_err(to).to_string()
+            }
+        };
+        assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
+        assert!(said.contains("paper/figure/experiment.toml"), "{said}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Schedules that end in a deadlock, searched for: with everything that Falcon's resources have against it there is
+//! none; without any one part of it there are (F-4, F-32, F-33; rank 19 of the targets).
+//!
+//! Tiny pools and windows, three connections between two NICs, and a network that loses, doubles and reorders. A
+//! schedule is a few hundred random steps; then nothing is handed in or lost any more but what ends messages that have
+//! begun, and everything under way must end with all resources free.
+//!
+//! An upper layer can hold one Pull at a time. With Pushes and Pulls ([`Sort::Mixed`]), the initiator sees to that, as
+//! RDMA's limit on outstanding Reads does. With Pulls alone ([`Sort::Pulls`]), the target may, by being busy. The
+//! search found that it may not when there are Pushes: they share a window with Pull Data, so Pushes that find no room
+//! because of Pulls that wait close the window for the very data that these wait for
+//! ([`UpperLayer::pull`](rnic_falcon::transaction::UpperLayer::pull)).
+//!
+//! [`Sort::Messages`] is [`Sort::Mixed`] with messages of several Pushes, each of which needs a receive that the
+//! connections of its target share, and which comes back when the message is done. First Pushes that wait for receives
+//! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
+//! [reserve](ResourceConfig::reserve). Only there a reserve is left: elsewhere nothing goes on with a message.
+
+pub mod net;
+pub mod ulp;
+
+#[cfg(test)]
+mod tests;
+
+use net::{Net, World};
+use rnic_base::Duration;
+use rnic_falcon::resources::cost::{Transaction, Units};
+use rnic_falcon::resources::threshold::Isolation;
+use rnic_falcon::resources::zone::Zones;
+use rnic_falcon::resources::{Amount, Carving, ResourceConfig};
+use rnic_falcon::transaction::{Ordering, TransactionConfig};
+use rnic_wire::falcon::UlpProtocol;
+use serde::Deserialize;
+use ulp::Manners;
+
+use crate::{Nature, Trial, read, within};
+
+/// The trial.
+pub const TRIAL: Trial = Trial {
+    name: "deadlock",
+    what: "random schedules with tiny pools, and how many of them never end: `traffic` (mixed, pulls, messages), \
+           `ordering` (ordered, unordered), `schedules`; and what is there against it: `carving` (full, \
+           shared-directions, shared-classes, none), `head_of_line`, `separate_spaces`, `reserve` (true, false)",
+    nature: Nature::Searched,
+    numbers: &["schedules", "deadlocks", "transactions"],
+    cost: |arguments| checked(arguments).map(|search| search.schedules),
+    run: |arguments, seed| {
+        let search = checked(arguments)?;
+        // Searches of equal length with other seeds look at other schedules.
+        let first = seed.wrapping_mul(search.schedules);
+        let found = look(search.world(), first, search.schedules);
+        Ok(serde_json::json!({
+            "schedules": search.schedules,
+            "deadlocks": found.deadlocks,
+            "transactions": found.transactions,
+            // What the replay of a test asks for.
+            "first_deadlock": found.first,
+        }))
+    },
+};
+
+/// What is searched, and with what against deadlocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// What upper layers do.
+    pub traffic: Sort,
+    /// In which order connections deliver.
+    pub ordering: Order,
+    /// How many schedules.
+    pub schedules: u64,
+    /// Which parts of the resources have room of their own.
+    #[serde(default)]
+    pub carving: Carved,
+    /// Whether, where room is short, only requests at the head of their line are let in.
+    #[serde(default = "yes")]
+    pub head_of_line: bool,
+    /// Whether the two windows have sequence spaces of their own.
+    #[serde(default = "yes")]
+    pub separate_spaces: bool,
+    /// Whether a context is left for messages that have begun.
+    #[serde(default = "yes")]
+    pub reserve: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What upper layers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sort {
+    /// They push and pull.
+    Mixed,
+    /// They pull.
+    Pulls,
+    /// They pull, and push messages that need receives.
+    Messages,
+}
+
+/// In which order connections deliver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// In that of requests.
+    Ordered,
+    /// In any.
+    Unordered,
+}
+
+/// [`Carving`], as arguments name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carved {
+    /// Each part.
+    #[default]
+    Full,
+    /// Sending and receiving share.
+    SharedDirections,
+    /// Requests and responses share.
+    SharedClasses,
+    /// One pool.
+    None,
+}
+
+impl Search {
+    /// One with everything against deadlocks.
+    pub const fn new(traffic: Sort, ordering: Order, schedules: u64) -> Self {
+        let (carving, head_of_line, separate_spaces, reserve) = (Carved::Full, true, true, true);
+        Self { traffic, ordering, schedules, carving, head_of_line, separate_spaces, reserve }
+    }
+
+    /// The world in which it searches.
+    pub fn world(&self) -> World {
+        let world = match self.traffic {
+            Sort::Mixed => MIXED,
+            Sort::Pulls => PULLS,
+            Sort::Messages => MESSAGES,
+        };
+        let carving = match self.carving {
+            Carved::Full => Carving::Full,
+            Carved::SharedDirections => Carving::SharedDirections,
+            Carved::SharedClasses => Carving::SharedClasses,
+            Carved::None => Carving::None,
+        };
+        let ordering = match self.ordering {
+            Order::Ordered => Ordering::Ordered,
+            Order::Unordered => Ordering::Unordered,
+        };
+        let zones = Zones { head_of_line_only: self.head_of_line, ..world.resources.zones };
+        let reserve = if self.reserve { world.resources.reserve } else { Transaction::NONE };
+        World {
+            resources: ResourceConfig { carving, zones, reserve, ..world.resources },
+            transactions: TransactionConfig { ordering, ..world.transactions },
+            shared_space: !self.separate_spaces,
+            ..world
+        }
+    }
+}
+
+fn checked(arguments: &toml::Table) -> Result<Search, String> {
+    let search: Search = read(arguments)?;
+    within("schedules", search.schedules, 1, SCHEDULES_MAX)?;
+    Ok(search)
+}
+
+/// What a search has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Schedules that never ended.
+    pub deadlocks: u64,
+    /// The number of the first of them.
+    pub first: Option<u64>,
+    /// Transactions that have ended, of all schedules.
+    pub transactions: u64,
+}
+
+/// Runs the schedules `first` and so many behind it.
+pub fn look(world: World, first: u64, schedules: u64) -> Found {
+    let mut found = Found::default();
+    for nth in 0..schedules {
+        let number = first.wrapping_add(nth);
+        let (ends, transactions) = schedule(world, number);
+        found.transactions += transactions;
+        if !ends {
+            found.deadlocks += 1;
+            found.first.get_or_insert(number);
+        }
+    }
+    found
+}
+
+/// Whether the schedule `number` ends.
+pub fn ends(world: World, number: u64) -> bool {
+    schedule(world, number).0
+}
+
+fn schedule(world: World, number: u64) -> (bool, u64) {
+    let mut net = Net::new(world, number);
+    let steps = STEPS_MIN + net.random.below(STEPS_MORE);
+    (0..steps).for_each(|_| net.step(MTU));
+    let ends = net.settle();
+    let transactions = net.ends.iter().flatten().map(|end| end.ulp.completions.len() as u64).sum();
+    (ends, transactions)
+}
+
+/// Two packets' worth of buffers.
+const MTU: u16 = 512;
+const UNITS: Units = Units { tx: 256, rx: 256 };
+
+const MIXED: World = World {
+    resources: ResourceConfig {
+        capacity: [
+            Amount { packets: 4, buffers: 8 },
+            Amount { packets: 2, buffers: 4 },
+            Amount { packets: 12, buffers: 20 },
+            Amount { packets: 3, buffers: 6 },
+        ],
+        carving: Carving::Full,
+        zones: Zones { green: Amount { packets: 2, buffers: 4 }, head_of_line_only: true },
+        reserve: Transaction::NONE,
+        units: UNITS,
+    },
+    transactions: TransactionConfig {
+        ordering: Ordering::Ordered,
+        protocol: UlpProtocol::Rdma,
+        mtu: MTU,
+        outstanding: 8,
+        timeout: Duration::from_secs(1_000),
+        isolation: Isolation::None,
+    },
+    manners: Manners { done_at_once: 300, not_ready: 50, in_error: 20, pulls_held: 0 },
+    connections: 3,
+    pushes: 500,
+    pulls_out: 1,
+    message: 1,
+    receives: 0,
+    window: 2,
+    shared_space: false,
+    diligence: 250,
+    lost: 50,
+    doubled: 20,
+};
+
+const PULLS: World = World { pushes: 0, pulls_out: 0, manners: Manners { pulls_held: 1, ..MIXED.manners }, ..MIXED };
+
+/// A Push of a message is not completed in error: what becomes of the rest is the upper layer's business, not that of
+/// resources.
+const MESSAGES: World = World {
+    resources: ResourceConfig { reserve: UNITS.push(MTU as u32), ..MIXED.resources },
+    manners: Manners { in_error: 0, ..MIXED.manners },
+    message: 4,
+    receives: 2,
+    ..MIXED
+};
+
+const STEPS_MIN: u64 = 60;
+const STEPS_MORE: u64 = 400;
+/// A day's search, about.
+const SCHEDULES_MAX: u64 = 1 << 32;

@@ -1,0 +1,77 @@
+//! Swift with more state.
+
+use core::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, ControlView};
+use rnic_policy::{Control, ParamSpec, Params};
+use rnic_transports::control::swift::Swift;
+
+/// Swift with more state, of which every event touches every line.
+macro_rules! wide {
+    ($name:ident, $bytes:literal, $lines:literal) => {
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        #[repr(C)]
+        pub(super) struct $name {
+            swift: Swift,
+            counters: [[u64; 8]; $lines],
+        }
+
+        const _: () = assert!(size_of::<$name>() == $bytes);
+
+        impl Control for $name {
+            const NAME: &'static str = Swift::NAME;
+            const SUMMARY: &'static str = Swift::SUMMARY;
+            const PARAMS: &'static [ParamSpec] = Swift::PARAMS;
+
+            fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
+                let (swift, actions) = Swift::start(params, view);
+                (Self { swift, counters: [[0; 8]; $lines] }, actions)
+            }
+
+            fn interest(params: &Params) -> ControlInterest {
+                Swift::interest(params)
+            }
+
+            #[inline(always)]
+            fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+                if let ControlEvent::Reported(report) = event {
+                    let bucket = (report.rtt().get() / 64 % 8) as usize;
+                    self.counters.iter_mut().for_each(|line| line[bucket] += 1);
+                }
+                self.swift.on_event(event, view, params)
+            }
+
+            #[inline(always)]
+            fn on_acks<L: StateLanes<Self> + ?Sized>(
+                states: &mut L,
+                acks: &Acks,
+                set: LaneSet,
+                params: &Params,
+                answers: &mut Answers,
+            ) -> LaneSet {
+                let done = Swift::on_acks(&mut Narrow(&mut *states, PhantomData::<Self>), acks, set, params, answers);
+                for lane in (0..LANES).filter(|lane| done >> lane & 1 != 0) {
+                    let bucket = (acks.rtt[lane].get() / 64 % 8) as usize;
+                    states.state(lane).counters.iter_mut().for_each(|line| line[bucket] += 1);
+                }
+                done
+            }
+        }
+
+        impl<L: StateLanes<$name> + ?Sized> StateLanes<Swift> for Narrow<&mut L, $name> {
+            #[inline(always)]
+            fn state(&mut self, lane: usize) -> &mut Swift {
+                &mut self.0.state(lane).swift
+            }
+        }
+    };
+}
+
+/// Swift's part of wider states.
+struct Narrow<L, S>(L, PhantomData<S>);
+
+wide!(Wide128, 128, 1);
+wide!(Wide256, 256, 3);
+wide!(Wide512, 512, 7);
