@@ -94,7 +94,9 @@ pub fn report(error: &clap::Error) -> ExitCode {
 fn below_zero(words: &[String]) -> Option<String> {
     let is_negative =
         |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let pair = words.windows(2).find(|pair| pair[0].starts_with("--") && is_negative(&pair[1]))?;
+    // What stands behind `--` is a program's.
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let pair = words[..end].windows(2).find(|pair| pair[0].starts_with("--") && is_negative(&pair[1]))?;
     Some(format!("{} {}: no value here is below zero", pair[0], pair[1]))
 }
 

@@ -114,8 +114,9 @@ fn captures_of_short_programs_are_whole() {
         let Some(said) = ping(port, &with("server"), &with("client"), folder.path()) else { return };
         assert!(!said.out.contains("refused"), "{said:#?}");
     }
-    for file in fs::read_dir(folder.path()).expect("the folder") {
-        let file = file.expect("a file");
+    let files: Vec<_> = fs::read_dir(folder.path()).expect("the folder").map(|file| file.expect("a file")).collect();
+    assert_eq!(files.len(), 4, "two programs, twice");
+    for file in files {
         let bytes = file.metadata().expect("its length").len();
         assert!(bytes > 500, "{:?} has {bytes} bytes", file.file_name());
     }

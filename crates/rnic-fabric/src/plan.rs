@@ -288,7 +288,7 @@ impl Plan {
     fn explain(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
         match error {
             PlanError::Transport(source @ SelectError::Option { .. })
-                if overrides.iter().any(|(key, _)| *key == "transport.name") =>
+                if overrides.iter().any(|(key, _)| *key == "transport.name") && overrides.len() == 1 =>
             {
                 let what = format!("{source}; transport=NAME replaces the plan's options of `transport` as well");
                 PlanError::Value { key: "transport.name", what }

@@ -274,7 +274,15 @@ pub struct Resources {
 
 impl Resources {
     /// Everything free.
+    ///
+    /// # Panics
+    /// When there is a reserve, and parts share pools, or nothing is left for anybody else.
     pub fn new(config: ResourceConfig) -> Self {
+        let reserve = config.reserve;
+        let leaves = |part: Part, reserve: Amount| config.capacity[part as usize].packets > reserve.packets;
+        let is_sound = leaves(Part::RequestTx, reserve.tx) && leaves(Part::ResponseRx, reserve.rx);
+        let has_parts = config.carving == Carving::Full;
+        assert!(reserve == cost::Transaction::NONE || (has_parts && is_sound), "{reserve:?} of {config:?}");
         let mut capacity = [Amount::NONE; 4];
         for part in Part::ALL {
             let pool = &mut capacity[config.carving.pool(part)];

@@ -363,7 +363,9 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
     let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
     // Until the memory between them is agreed on, packets take the socket.
+    let begin = std::time::Instant::now();
     while left.nic.stats().bypass_sent == 0 {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", left.nic.stats());
         left.post(from, 500, op, &[left.sge(0, 100)]);
         drive_for(&mut left, &mut lazy, std::time::Duration::from_millis(5));
     }

@@ -32,8 +32,8 @@ impl Secret {
         Direction(expand(&self.0, b"Dir0", [context.bytes(), &cookie.to_be_bytes()]))
     }
 
-    /// Tells two secrets apart, nearly always, and says nothing else of a random one: as any packet that it protects
-    /// does.
+    /// Tells two secrets apart, nearly always. Of a random one it says nothing else; whoever asks may learn which hosts
+    /// share one, and one that can be guessed is found by it without a packet.
     pub fn fingerprint(&self) -> u16 {
         let [high, low, ..] = expand(&self.0, b"Fpr0", [&[], &[]]);
         u16::from_be_bytes([high, low])

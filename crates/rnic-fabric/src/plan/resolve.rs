@@ -52,11 +52,12 @@ fn one_line(message: &str) -> String {
 fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanError> {
     let wrong = |what: &str| PlanError::Key { key: key.to_owned(), line: None, what: what.to_owned() };
     let parsed = toml::de::ValueDeserializer::parse(value).and_then(toml::Value::deserialize);
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_too_large =
+        |text: &str| text.parse::<i64>().is_err_and(|error| *error.kind() == core::num::IntErrorKind::PosOverflow);
     let value = match parsed {
         Ok(value) => value,
         // Else it would be a text, and called one.
-        Err(_) if is_number(value) => return Err(wrong(&format!("{value} is larger than any number here"))),
+        Err(_) if is_too_large(value) => return Err(wrong(&format!("{value} is larger than any number here"))),
         Err(_) => toml::Value::String(value.to_owned()),
     };
     let mut place = table;

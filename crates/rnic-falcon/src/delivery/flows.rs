@@ -151,6 +151,10 @@ impl Flows {
     pub(crate) fn set_label(&mut self, flow: u8, entropy: u32) {
         let label = label_of(usize::from(flow), self.index_bits.into(), entropy);
         self.get_mut(flow).label = label;
+        // That of the path it was on.
+        if let Some(several) = &mut self.several {
+            several.round_trips[usize::from(flow)] = None;
+        }
     }
 
     /// Moves `flow` to any other path, as the connection's move number `moves`: the next label of a sequence that is

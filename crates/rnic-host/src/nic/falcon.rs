@@ -54,6 +54,7 @@ impl Out<'_, '_> {
             let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
             given += 1;
             self.add(now, &transmit);
+            self.link.stats.key_changes = self.falcon.key_changes;
             self.link.join_delayed(now, self.batch, acks);
             if given.is_multiple_of(PACKETS_A_LOOK) {
                 now = self.clock.now();
@@ -97,7 +98,6 @@ impl Out<'_, '_> {
         }
         let couple = link.segmentation;
         batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
-        link.stats.key_changes = falcon.key_changes;
     }
 }
 
