@@ -289,7 +289,7 @@ fn another_secret_opens_nothing() {
     // Found by trying.
     let [here, there] = [0, 112_244].map(secret);
     assert!(here != there && here.fingerprint() == there.fingerprint());
-    let protection = |secret| Some(Protection { secret, cipher: Cipher::Gcm128 });
+    let protection = |secret| Some(Protection::new(secret, Cipher::Gcm128));
     let mut left = side("left", protection(here), Impairment::default());
     let mut right = side("right", protection(there), Impairment::default());
     let give_up_after = rnic_base::Duration::from_ms(200);
