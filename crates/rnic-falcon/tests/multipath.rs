@@ -11,6 +11,7 @@ use rnic_policy::control::report::ReportKind;
 use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{Body, PacketType, Timestamp};
 use two_ends::link::{End, Inline, LOST, Link, after};
+use two_ends::upper::Acknowledging;
 use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
@@ -158,6 +159,28 @@ fn f27_an_acknowledgement_echoes_the_latest_packet_of_its_own_flow() {
         checked[index] += 1;
     }
     assert!(checked.iter().all(|count| *count > 50), "{checked:?}");
+}
+
+/// What an upper layer takes its time for is acknowledged on its own flow, and echoes what was echoed when it came. How
+/// long that took is nothing of the path: windows below a packet would be paced by it, a hundredfold.
+#[test]
+fn f17_f27_a_packet_measures_one_round_trip_however_late_it_is_acknowledged() {
+    let wait = Duration::from_ms(2);
+    let mut link = Link::new(flows("spray", 2), Box::new(|_, _, _: &_| after(DELAY)));
+    link.ends[1].upper.acknowledging = Acknowledging::After(wait);
+    link.ends[0].upper.pushes(2);
+    link.run_for(wait.saturating_mul(2));
+    assert!(link.ends[0].upper.all_acked());
+    let reports = &link.ends[0].signals;
+    let late = reports.iter().filter(|report| report.t4.since(reports[0].t4).duration() > wait.saturating_mul(9) / 10);
+    assert_eq!(late.clone().map(|report| report.acked).sum::<u16>(), 2, "{reports:?}");
+    let soon = DELAY.saturating_mul(4);
+    for report in late {
+        assert!(report.rtt().duration() < soon, "{report:?}");
+        assert!(report.delay().get().abs_diff(reports[0].delay().get()) <= 2, "the same way: {report:?}");
+    }
+    let round_trips: Vec<_> = link.ends[0].delivery.flows().map(|flow| flow.round_trip).collect();
+    assert!(round_trips.iter().all(|measured| measured.is_some_and(|rtt| rtt < soon)), "{round_trips:?}");
 }
 
 #[test]

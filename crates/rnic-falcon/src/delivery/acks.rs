@@ -10,6 +10,10 @@
 //!   packets that were sent once and are newly acknowledged or in the bitmaps (the addition that lets a loss on one
 //!   path be repaired by what comes back on another, F-29; of a packet that was sent twice nobody knows which copy
 //!   arrived).
+//! - Of several flows, each measures a round trip by the first answer that echoes a packet. What waited for a packet on
+//!   another flow, for the sake of order, is acknowledged on its own (F-28), and that answer echoes what was echoed
+//!   before: its T1 is as old as the wait is long. The adaptive engine hears of it as of a packet that came with the
+//!   same delay and was answered at once (F-17). RACK (RFC 8985) looks at no T1 twice, either.
 //! - Out of window notification: what has not arrived and was last sent more than a round trip ago is sent again
 //!   (9.2.3).
 //! - Pull Data acknowledges its Pull Request (RSN), which is then not sent again; its number waits for the base.
@@ -58,7 +62,8 @@ impl Delivery {
         }
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
-        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, extended, window_drop };
+        let again = self.flows.echoes_again(flow, t1, t2);
+        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, extended, window_drop };
         self.waits.probes = 0;
         self.hear(now, flow, &path, &mut newest);
         if out_of_window.any() {
@@ -81,7 +86,8 @@ impl Delivery {
         let mut newest = [Time::ZERO; FLOWS_MAX];
         self.advance(now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
-        let path = Path { t1, t2, t3: packet.timestamp, hops, rx_level, ecn, ..Path::default() };
+        let again = self.flows.echoes_again(flow, t1, t2);
+        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, ..Path::default() };
         let window = index(nack.window);
         let tx = &self.tx[window];
         let seq = nack.psn.extend(tx.next);
@@ -274,7 +280,8 @@ impl Delivery {
             Timestamp::at(now).since(path.t1)
         });
         self.waits.quiet_since = now;
-        self.deliver_news(now, rtt.map(|rtt| (flow, rtt)), newest);
+        let echoed = rtt.filter(|_| !path.again).map(|rtt| (flow, rtt));
+        self.deliver_news(now, echoed, newest);
     }
 
     /// What lay beyond the peer's window and is a round trip of its path old leaves again.

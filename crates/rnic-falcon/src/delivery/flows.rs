@@ -10,7 +10,7 @@
 use rnic_base::{Duration, Time};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Configured, Cwnd, OpenWindows, PathEvent, PathPolicy, PathView, PolicyState};
-use rnic_wire::falcon::FlowLabel;
+use rnic_wire::falcon::{FlowLabel, Timestamp};
 
 use crate::delivery::config::DeliveryConfig;
 use crate::delivery::per_flow::PerFlow;
@@ -63,6 +63,15 @@ struct Several {
     choice: PolicyState,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
+    /// T1 and T2 that the last answer on each flow echoed.
+    echoed: [(Timestamp, Timestamp); FLOWS_MAX],
+}
+
+impl Several {
+    fn new(choice: PolicyState) -> Self {
+        let (counters, round_trips, echoed) = Default::default();
+        Self { choice, counters, round_trips, echoed }
+    }
 }
 
 /// See the module.
@@ -99,8 +108,7 @@ impl Flows {
         let mut flows = Self {
             flows: PerFlow::new(count, fresh),
             fcwnd: config.fcwnd,
-            several: (count > 1)
-                .then(|| Box::new(Several { choice, counters: Default::default(), round_trips: Default::default() })),
+            several: (count > 1).then(|| Box::new(Several::new(choice))),
             flow_hash: config.flow_hash,
             count: config.flows,
             index_bits: index_bits as u8,
@@ -198,6 +206,14 @@ impl Flows {
         if let Some(several) = &mut self.several {
             what(&mut several.counters[usize::from(flow)]);
         }
+    }
+
+    /// An answer on `flow` echoes a packet that left at `t1` and came at `t2`; whether the one before did so already.
+    /// Not asked of a connection with one flow: what its answers wait for is most often a packet, and they echo that.
+    #[inline]
+    pub(crate) fn echoes_again(&mut self, flow: u8, t1: Timestamp, t2: Timestamp) -> bool {
+        let Some(several) = &mut self.several else { return false };
+        core::mem::replace(&mut several.echoed[usize::from(flow)], (t1, t2)) == (t1, t2)
     }
 
     /// A round trip of `flow` was measured.

@@ -112,11 +112,21 @@ pub(crate) struct Path {
     pub(crate) t1: Timestamp,
     pub(crate) t2: Timestamp,
     pub(crate) t3: Timestamp,
+    /// The flow's last answer said the same of T1 and T2: T3 is when something else became ready to be answered.
+    pub(crate) again: bool,
     pub(crate) hops: u8,
     pub(crate) rx_level: u8,
     pub(crate) ecn: u16,
     pub(crate) extended: bool,
     pub(crate) window_drop: bool,
+}
+
+impl Path {
+    /// T1 and T2 of a packet that met the same delay on its way and came when the answer left.
+    fn answered_at_once(&self) -> (Timestamp, Timestamp) {
+        let wait = self.t3.units_since(self.t2);
+        (Timestamp::new(self.t1.value().wrapping_add(wait)), self.t3)
+    }
 }
 
 impl Delivery {
@@ -203,12 +213,13 @@ impl Delivery {
             ack_rate: self.signals.ack_rate,
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
+        let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
         self.signals.push(FlowReport {
             kind,
             flow,
             acked,
-            t1: ticks(path.t1),
-            t2: ticks(path.t2),
+            t1: ticks(t1),
+            t2: ticks(t2),
             t3: ticks(path.t3),
             t4: Ticks::at(now),
             hops: path.hops.min(HOPS_MAX),
