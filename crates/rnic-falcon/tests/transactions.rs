@@ -1,7 +1,6 @@
 //! The transaction layer's mechanisms, each as the targets say an observer checks it, over a stand-in for delivery.
 
 use rnic_base::{Duration, Serial};
-use rnic_falcon::resources::cost::Transaction;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
 use rnic_falcon::resources::{Amount, ResourceConfig};
@@ -336,12 +335,12 @@ fn f33_a_connection_that_dies_gives_everything_back() {
 
 #[test]
 fn f34_out_of_resources_the_upper_layer_is_paused_and_the_network_refused() {
-    let mut capacity = WORLD.resources.capacity;
-    capacity[0] = Amount { packets: 8, buffers: 512 };
+    let ResourceConfig { mut capacity, reserve, .. } = WORLD.resources;
+    // And what is left for messages that have begun: here none has.
+    capacity[0] = Amount { packets: 8 + reserve.tx.packets, buffers: 512 };
     capacity[3] = Amount { packets: 2, buffers: 64 };
     let zones = Zones { green: Amount { packets: 1, buffers: 32 }, head_of_line_only: true };
-    // No message goes on here, so nothing is left for one.
-    let resources = ResourceConfig { capacity, zones, reserve: Transaction::NONE, ..WORLD.resources };
+    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
     let mut net = Net::new(World { resources, ..WORLD }, 1);
     submit(&mut net, &[Kind::Push; 8]);
     assert_eq!(net.submit(0, 0, Kind::Push, 1), Err(SubmitError::Paused));

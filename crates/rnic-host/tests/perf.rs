@@ -159,7 +159,7 @@ fn nonsense_is_refused_by_whoever_sees_it_first() {
         line(&mut nic, &PerfConfig { transport: "quic".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
     );
     let greedy = PerfConfig { size_bytes: 1 << 20, ..quick(Op::Write) };
-    assert!(line(&mut nic, &greedy).contains("refuses: it takes 8388608 bytes of memory, this end gives 1048576"));
+    assert!(line(&mut nic, &greedy).contains("refuses: it takes 25165824 bytes of memory, this end gives 1048576"));
     // The server is still there.
     assert!(measure(&mut nic, server.address, &quick(Op::Write)).expect("the server serves").verified);
     server.stop();
@@ -353,7 +353,7 @@ fn the_control_connection_reaches_no_memory() {
         let connection = nic.connect(server.address, PerfConfig::default().port, &config).expect("it is served");
         let sges = [region.sge(8_192, 4_096)];
         nic.post_recv(connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
-        let order = r#"{"prepare":{"version":1,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
+        let order = r#"{"prepare":{"version":2,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
             "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
             "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
             "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;
