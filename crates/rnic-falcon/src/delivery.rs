@@ -173,7 +173,7 @@ impl Delivery {
             nacks: Nacks::new(),
             recovery: PerFlow::new(flows, |_| [fresh; 2]),
             waits: Waits::new(config),
-            signals: Signals::new(),
+            signals: Signals::new(config.flows),
             counters: DeliveryCounters::default(),
             paced_until: NEVER,
             gives_way: false,

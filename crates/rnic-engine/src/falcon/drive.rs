@@ -108,16 +108,14 @@ impl Qp {
     }
 
     /// Hands down what the peer is to be told: with weak order, what has become of Pushes; answers, while there is
-    /// room.
+    /// room. Whether room was taken.
     #[inline]
-    fn serve(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
-        if link.mapping.serving.has_to_tell() {
-            self.tell(core, nic, link);
-        }
+    fn serve(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) -> bool {
+        link.mapping.serving.has_to_tell() && self.tell(core, nic, link)
     }
 
     #[inline(never)]
-    fn tell(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
+    fn tell(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) -> bool {
         let Link { connection, mapping, .. } = link;
         while let Some((rsn, refused)) = mapping.serving.settled.pop_front() {
             // What a Resync has skipped meanwhile is unknown by now.
@@ -126,14 +124,19 @@ impl Qp {
                 Some(code) => connection.refuse(core.now, rsn, code),
             };
         }
+        let mut any = false;
         while let Some((rsn, answer)) = mapping.serving.pending.front() {
             match connection.answer(&mut nic.resources, *rsn, answer) {
-                Err(AnswerError::Paused) => return self.wait_for_resources(nic, Lack::Answer),
-                Ok(()) | Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {
-                    mapping.serving.pending.pop_front();
+                Err(AnswerError::Paused) => {
+                    self.wait_for_resources(nic, Lack::Answer);
+                    break;
                 }
+                Ok(()) => any = true,
+                Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {}
             }
+            mapping.serving.pending.pop_front();
         }
+        any
     }
 
     /// Makes the next packet, in the NIC's `out`, if one may leave now. The ring has let go of this queue pair.
@@ -155,17 +158,21 @@ impl Qp {
             self.expire(core, nic, &mut link);
             consult(core, nic, &mut link);
         }
-        self.serve(core, nic, &mut link);
+        let has_answered = self.serve(core, nic, &mut link);
         let Link { connection, mapping, .. } = &mut *link;
         let handed = self.hand_in(core, nic, connection, mapping);
         if let Handed::NoRoom { lack, .. } = handed {
             self.wait_for_resources(nic, lack);
         }
-        if let Some(lack) = waited
-            && (matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. }) || !self.waits_for(lack))
-        {
+        if let Some(lack) = waited {
+            let has_taken = match lack {
+                Lack::Answer => has_answered,
+                Lack::Request | Lack::Reserve => matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. }),
+            };
             // There may be more than it took, or it took none.
-            nic.wake(lack);
+            if has_taken || !self.waits_for(lack) {
+                nic.wake(lack);
+            }
         }
         let Link { connection, mapping, .. } = &mut *link;
         connection.set_room(core.peers.room(self.far_end()));

@@ -76,8 +76,13 @@ const ACKED_MAX: u32 = 1_023;
 const ACK_RATE_FIRST: u32 = 4;
 
 impl Signals {
-    pub(crate) fn new() -> Self {
-        let (first, queue) = (None, RareQueue::new());
+    /// Of a connection with `flows` flows. Several may time out at one moment in both windows, and each has a report;
+    /// which, among many connections, happens to one for the first time at any moment.
+    pub(crate) fn new(flows: u8) -> Self {
+        let (first, mut queue) = (None, RareQueue::new());
+        if flows > 1 {
+            queue.made_for(2 * usize::from(flows));
+        }
         Self { first, queue, ack_rate: AckRate::code(ACK_RATE_FIRST) }
     }
 
