@@ -30,6 +30,7 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
     }
     check_key(args)?;
+    // Whoever needs it reads it again, the neighbour in a process of its own; what is wrong with it is said here, once.
     protection(args)?;
     let machine = Machine::here();
     let outcome = match args.wire {

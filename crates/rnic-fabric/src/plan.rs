@@ -286,10 +286,10 @@ impl Plan {
 
     /// Whoever replaces the name of a transport alone keeps the options of the one before it.
     fn explain(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
+        let mut of_transport = overrides.iter().filter(|(key, _)| key.starts_with("transport.")).map(|(key, _)| *key);
+        let is_name_alone = of_transport.next() == Some("transport.name") && of_transport.next().is_none();
         match error {
-            PlanError::Transport(source @ SelectError::Option { .. })
-                if overrides.iter().any(|(key, _)| *key == "transport.name") && overrides.len() == 1 =>
-            {
+            PlanError::Transport(source @ SelectError::Option { .. }) if is_name_alone => {
                 let what = format!("{source}; transport=NAME replaces the plan's options of `transport` as well");
                 PlanError::Value { key: "transport.name", what }
             }

@@ -8,7 +8,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use rnic_base::{Duration, Time};
+use rnic_base::Duration;
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -195,18 +195,21 @@ impl Move {
         let start = nic.now();
         let mut restless = Restless::new(start);
         let (mut posted, mut done) = (0, 0);
-        let mut posted_at: Vec<Time> = vec![start; config.depth as usize];
-        let (mut first, mut next) = (0usize, 0usize);
+        // Those in flight, by `wr_id`: when each was posted, and its bytes. They may complete in any order.
+        let mut in_flight = vec![(start, 0u32); config.depth as usize];
+        let mut free: Vec<usize> = (0..in_flight.len()).collect();
         while done < bytes {
-            while posted < bytes && next - first < config.depth as usize {
+            while posted < bytes
+                && let Some(slot) = free.pop()
+            {
                 let len = u64::from(config.chunk_bytes).min(bytes - posted) as u32;
                 let remote = RemoteMemory { addr: session.remote.addr + posted, rkey: session.remote.rkey };
                 let op = if back { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
                 let sges = [session.region.sge(posted as usize, len)];
-                let request = SendRequest { wr_id: u64::from(len), op, sges: &sges, flags: SendFlags::SIGNALED };
+                let request = SendRequest { wr_id: slot as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
                 nic.post_send(qpn, &request)?;
-                posted_at[next % config.depth as usize] = nic.now();
-                (posted, next) = (posted + u64::from(len), next + 1);
+                in_flight[slot] = (nic.now(), len);
+                posted += u64::from(len);
             }
             let mut something = nic.progress();
             let now = nic.now();
@@ -215,8 +218,11 @@ impl Move {
                     return Err(PerfError::Operation { peer: session.control.peer, status: completion.status });
                 }
                 something = true;
-                moved.latency.record(now.since(posted_at[first % config.depth as usize]));
-                (done, first) = (done + completion.wr_id, first + 1);
+                let slot = completion.wr_id as usize;
+                let (posted_at, len) = in_flight[slot];
+                free.push(slot);
+                moved.latency.record(now.since(posted_at));
+                done += u64::from(len);
                 moved.delivered.push((now.since(start).as_secs_f64(), done));
                 moved.elapsed = now.since(start);
             }

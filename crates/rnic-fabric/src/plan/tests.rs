@@ -467,3 +467,17 @@ fn a_topology_with_switches_needs_a_plan_for_them() {
     let error = Plan::from_toml(&text).expect_err("no switch").to_string();
     assert!(error.starts_with("plan: switch: this topology has switches"), "{error}");
 }
+
+/// Options of the transport before stay, and are named; unless they were given along with the name.
+#[test]
+fn another_transport_by_its_name_alone_is_told_of_what_it_inherits() {
+    let hint = "replaces the plan's options of `transport` as well";
+    for (with, is_told) in [
+        (&[("transport.name", "falcon")][..], true),
+        (&[("transport.name", "falcon"), ("run.warmup", "1us")], true),
+        (&[("transport.name", "falcon"), ("transport.flows", "2")], false),
+    ] {
+        let text = read(with).expect_err("not an option of falcon").to_string();
+        assert_eq!(text.contains(hint), is_told, "{with:?}: {text}");
+    }
+}

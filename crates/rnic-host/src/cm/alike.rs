@@ -1,10 +1,11 @@
 //! What both ends of a Falcon connection must have alike, in one word that they exchange when they connect.
 //!
 //! ```text
-//!   28 version   26 ordering   25 errors   24 has a key   16 flows   0 fingerprint of the key
+//!   28 version   26 ordering   25 errors   24 has a key   22 cipher   16 flows   0 fingerprint of the key
 //! ```
 
 use rnic_policy::Profile;
+use rnic_wire::falcon::psp::Cipher;
 
 use crate::falcon::Protection;
 
@@ -14,12 +15,13 @@ pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
     let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
     let fingerprint = protection.map_or(0, |protection| protection.secret.fingerprint());
     let [high, low] = fingerprint.to_be_bytes();
-    u32::from_be_bytes([head, shape.flows, high, low])
+    let cipher = protection.map_or(0, |protection| protection.cipher as u8);
+    u32::from_be_bytes([head, cipher << FLOWS_BITS | shape.flows, high, low])
 }
 
 /// What a word of [`falcon_word`] says, for people.
 pub fn falcon_text(word: u32) -> String {
-    let [head, flows, high, low] = word.to_be_bytes();
+    let [head, body, high, low] = word.to_be_bytes();
     if head >> 4 != VERSION {
         return "falcon of another version".to_owned();
     }
@@ -27,17 +29,20 @@ pub fn falcon_text(word: u32) -> String {
     let ordering = name(&["ordered", "weak", "unordered"], head >> 2 & 3);
     let errors = name(&["verbs", "complete-in-error"], head >> 1 & 1);
     let fingerprint = u16::from_be_bytes([high, low]);
-    let protection = if head & 1 == 1 { format!("key {fingerprint:04x}") } else { "no key".to_owned() };
+    // Two bits, four ciphers.
+    let (flows, cipher) = (body & ((1 << FLOWS_BITS) - 1), Cipher::ALL[usize::from(body >> FLOWS_BITS)]);
+    let protection = if head & 1 == 1 { format!("key {fingerprint:04x}, {cipher:?}") } else { "no key".to_owned() };
     format!("falcon with ordering={ordering}, errors={errors}, flows={flows}, {protection}")
 }
 
 /// Of this word.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// Of the flows, at most eight; the cipher is above them.
+const FLOWS_BITS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
     use rnic_psp::Secret;
-    use rnic_wire::falcon::psp::Cipher;
 
     use super::*;
 
@@ -56,6 +61,12 @@ mod tests {
         assert!(text.len() < 120, "a refusal has room for it: {text}");
         assert_ne!(word(&[], Some(1)), word(&[], Some(2)), "another key");
         assert_eq!(word(&[], Some(1)), word(&[], Some(1)));
+        let profile = rnic_transports::select("falcon", []).expect("a transport");
+        for cipher in Cipher::ALL {
+            let protection = Protection::new(Secret::new([1; 32]), cipher);
+            let text = falcon_text(falcon_word(&profile, Some(&protection)));
+            assert!(text.contains("flows=1, key ") && text.ends_with(&format!("{cipher:?}")), "{text}");
+        }
         assert_eq!(word(&[("coalesce_count", "3")], None), plain, "what each end may choose for itself");
         assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), None), 0);
         assert_eq!(falcon_text(0x0100_0001), "falcon of another version");

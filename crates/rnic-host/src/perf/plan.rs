@@ -232,9 +232,9 @@ pub(crate) const VERSION: u32 = 2;
 mod tests {
     use super::*;
 
-    /// What may be in flight, and what has come and was not compared.
+    /// As many as may be in flight, and as have come and wait to be compared.
     #[test]
-    fn a_write_meets_none_that_was_not_compared() {
+    fn verified_writes_have_slots_of_their_own_for_three_times_the_depth() {
         let layout = Layout::new(Op::Write, 100, 4, true);
         for first in 0..40 {
             let slots: std::collections::BTreeSet<_> =
