@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{all, catalogue, report, run};
+use common::{all, catalogue, refusal, report, run};
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::{Origin, RunSpec, Size, Verdict, Work};
 
@@ -230,13 +230,7 @@ fn mistakes_in_trials_are_one_line_with_the_variant() {
     for (good, from, to, expected) in cases {
         let text = good.replace(from, to);
         assert_ne!(text, good, "{from} is in the example");
-        let said = match catalogue(&text) {
-            Err(said) => said,
-            Ok(catalogue) => {
-                let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
-                Work::new(selected, Size::Full, None).expect_err(to).to_string()
-            }
-        };
+        let said = refusal(&text);
         assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
         assert!(said.contains("paper/figure/experiment.toml"), "{said}");
     }

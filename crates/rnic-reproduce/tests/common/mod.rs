@@ -30,6 +30,17 @@ pub fn catalogue(text: &str) -> Result<Catalogue, String> {
     Catalogue::read(folder.path()).map_err(|error| error.to_string())
 }
 
+/// Why the experiment `text` is refused: when it is read, or when its plans are.
+pub fn refusal(text: &str) -> String {
+    match catalogue(text) {
+        Err(said) => said,
+        Ok(catalogue) => {
+            let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
+            Work::new(selected, Size::Full, None).expect_err(text).to_string()
+        }
+    }
+}
+
 pub fn all(catalogue: &Catalogue, size: Size) -> Work<'_> {
     let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
     Work::new(selected, size, None).expect("every plan can be run")
