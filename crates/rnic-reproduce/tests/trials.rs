@@ -4,7 +4,7 @@ mod common;
 
 use common::{all, catalogue, refusal, report, run};
 use rnic_reproduce::judge::Samples;
-use rnic_reproduce::{Origin, RunSpec, Size, Verdict, Work};
+use rnic_reproduce::{Origin, RunSpec, Size, Verdict};
 
 /// A search that finds something without the reserve and nothing with it.
 const SEARCH: &str = r#"

@@ -14,7 +14,7 @@
 //! [`Sort::Messages`] is [`Sort::Mixed`] with messages of several Pushes, each of which needs a receive that the
 //! connections of its target share, and which comes back when the message is done. First Pushes that wait for receives
 //! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
-//! [reserve](ResourceConfig::reserve). Only there a reserve is left: elsewhere nothing goes on with a message.
+//! [reserve](ResourceConfig::reserve). That is of a part: where parts share a pool there is none.
 
 pub mod net;
 pub mod ulp;
@@ -27,7 +27,7 @@ use rnic_base::Duration;
 use rnic_falcon::resources::cost::{Transaction, Units};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
-use rnic_falcon::resources::{Amount, Carving, ResourceConfig};
+use rnic_falcon::resources::{Amount, Carving, ResourceConfig, Resources};
 use rnic_falcon::transaction::{Ordering, TransactionConfig};
 use rnic_wire::falcon::UlpProtocol;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ pub const TRIAL: Trial = Trial {
            `ordering` (ordered, unordered), `schedules`; and what is there against it: `carving` (full, \
            shared-directions, shared-classes, none), `head_of_line`, `separate_spaces`, `reserve` (true, false)",
     nature: Nature::Searched,
-    numbers: &["schedules", "deadlocks", "transactions"],
+    numbers: &["schedules", "deadlocks", "held", "transactions"],
     cost: |arguments| checked(arguments).map(|search| search.schedules),
     run: |arguments, seed| {
         let search = checked(arguments)?;
@@ -50,8 +50,9 @@ pub const TRIAL: Trial = Trial {
         let first = seed.wrapping_mul(search.schedules);
         let found = look(search.world(), first, search.schedules);
         Ok(serde_json::json!({
-            "schedules": search.schedules,
+            "schedules": found.schedules,
             "deadlocks": found.deadlocks,
+            "held": found.held,
             "transactions": found.transactions,
             // What the replay of a test asks for.
             "first_deadlock": found.first,
@@ -78,7 +79,7 @@ pub struct Search {
     /// Whether the two windows have sequence spaces of their own.
     #[serde(default = "yes")]
     pub separate_spaces: bool,
-    /// Whether a context is left for messages that have begun.
+    /// Whether a context is left for messages that have begun; never, where the parts share a pool.
     #[serde(default = "yes")]
     pub reserve: bool,
 }
@@ -149,7 +150,8 @@ impl Search {
             Order::Unordered => Ordering::Unordered,
         };
         let zones = Zones { head_of_line_only: self.head_of_line, ..world.resources.zones };
-        let reserve = if self.reserve { world.resources.reserve } else { Transaction::NONE };
+        let has_reserve = self.reserve && self.carving == Carved::Full;
+        let reserve = if has_reserve { world.resources.reserve } else { Transaction::NONE };
         World {
             resources: ResourceConfig { carving, zones, reserve, ..world.resources },
             transactions: TransactionConfig { ordering, ..world.transactions },
@@ -168,8 +170,12 @@ fn checked(arguments: &toml::Table) -> Result<Search, String> {
 /// What a search has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Schedules that never ended.
+    /// Schedules that were looked at.
+    pub schedules: u64,
+    /// Those that never ended.
     pub deadlocks: u64,
+    /// Those after which resources were held.
+    pub held: u64,
     /// The number of the first of them.
     pub first: Option<u64>,
     /// Transactions that have ended, of all schedules.
@@ -181,8 +187,11 @@ pub fn look(world: World, first: u64, schedules: u64) -> Found {
     let mut found = Found::default();
     for nth in 0..schedules {
         let number = first.wrapping_add(nth);
-        let (ends, transactions) = schedule(world, number);
-        found.transactions += transactions;
+        let (ends, net) = schedule(world, number);
+        let completions = net.ends.iter().flatten().map(|end| end.ulp.completions.len() as u64);
+        found.schedules += 1;
+        found.transactions += completions.sum::<u64>();
+        found.held += u64::from(!net.nics.iter().all(Resources::is_idle));
         if !ends {
             found.deadlocks += 1;
             found.first.get_or_insert(number);
@@ -196,13 +205,11 @@ pub fn ends(world: World, number: u64) -> bool {
     schedule(world, number).0
 }
 
-fn schedule(world: World, number: u64) -> (bool, u64) {
+fn schedule(world: World, number: u64) -> (bool, Net) {
     let mut net = Net::new(world, number);
     let steps = STEPS_MIN + net.random.below(STEPS_MORE);
     (0..steps).for_each(|_| net.step(MTU));
-    let ends = net.settle();
-    let transactions = net.ends.iter().flatten().map(|end| end.ulp.completions.len() as u64).sum();
-    (ends, transactions)
+    (net.settle(), net)
 }
 
 /// Two packets' worth of buffers.
@@ -219,7 +226,7 @@ const MIXED: World = World {
         ],
         carving: Carving::Full,
         zones: Zones { green: Amount { packets: 2, buffers: 4 }, head_of_line_only: true },
-        reserve: Transaction::NONE,
+        reserve: UNITS.push(MTU as u32),
         units: UNITS,
     },
     transactions: TransactionConfig {
@@ -247,13 +254,7 @@ const PULLS: World = World { pushes: 0, pulls_out: 0, manners: Manners { pulls_h
 
 /// A Push of a message is not completed in error: what becomes of the rest is the upper layer's business, not that of
 /// resources.
-const MESSAGES: World = World {
-    resources: ResourceConfig { reserve: UNITS.push(MTU as u32), ..MIXED.resources },
-    manners: Manners { in_error: 0, ..MIXED.manners },
-    message: 4,
-    receives: 2,
-    ..MIXED
-};
+const MESSAGES: World = World { manners: Manners { in_error: 0, ..MIXED.manners }, message: 4, receives: 2, ..MIXED };
 
 const STEPS_MIN: u64 = 60;
 const STEPS_MORE: u64 = 400;

@@ -26,6 +26,27 @@ fn a_search_is_that_of_its_schedules() {
     let by_itself = (0..search.schedules).find(|number| !ends(search.world(), *number));
     assert_eq!(found.first, by_itself);
     assert_eq!(found.deadlocks > 0, by_itself.is_some());
+    assert_eq!(found.schedules, search.schedules);
+    assert!(found.held <= found.deadlocks, "what ends holds nothing");
+}
+
+/// Whatever is taken away: each search is one that can be made.
+#[test]
+fn everything_can_be_taken_away_in_every_world() {
+    let booleans = [true, false];
+    for traffic in [Sort::Mixed, Sort::Pulls, Sort::Messages] {
+        for ordering in [Order::Ordered, Order::Unordered] {
+            for carving in [Carved::Full, Carved::SharedDirections, Carved::SharedClasses, Carved::None] {
+                for (head_of_line, separate_spaces, reserve) in
+                    booleans.into_iter().flat_map(|a| booleans.map(|b| booleans.map(|c| (a, b, c)))).flatten()
+                {
+                    let search = Search::new(traffic, ordering, 3);
+                    let search = Search { carving, head_of_line, separate_spaces, reserve, ..search };
+                    assert_eq!(look(search.world(), 0, 3).schedules, 3, "{search:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
