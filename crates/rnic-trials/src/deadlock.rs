@@ -216,10 +216,11 @@ fn schedule(world: World, number: u64) -> (bool, Net) {
 const MTU: u16 = 512;
 const UNITS: Units = Units { tx: 256, rx: 256 };
 
+/// Four contexts for requests, and the one that is left.
 const MIXED: World = World {
     resources: ResourceConfig {
         capacity: [
-            Amount { packets: 4, buffers: 8 },
+            Amount { packets: 5, buffers: 10 },
             Amount { packets: 2, buffers: 4 },
             Amount { packets: 12, buffers: 20 },
             Amount { packets: 3, buffers: 6 },
