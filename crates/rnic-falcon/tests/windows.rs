@@ -9,6 +9,7 @@ use rnic_falcon::delivery::{
 };
 use rnic_falcon::seam::{Received, Window};
 use rnic_policy::Cwnd;
+use rnic_policy::control::report::Ticks;
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp};
 use two_ends::link::{LOST, Link, after};
 use two_ends::upper::Acknowledging;
@@ -217,6 +218,35 @@ fn f29_a_notification_repeats_each_packet_by_the_round_trip_of_its_own_path() {
         let those: Vec<u32> = second.iter().filter(|left| left.label == label).map(psn).collect();
         assert!(those.iter().all(|psn| again.contains(psn)), "{now}: {again:?} of {those:?}");
         assert_eq!(again.len(), if label == fast { 3 } else { 6 }, "{now}: {again:?}");
+    }
+}
+
+/// An answer that others have overtaken, and one that echoes what was echoed before, measure nothing.
+#[test]
+fn f17_f27_of_several_flows_old_echoes_are_no_round_trips() {
+    let options = [("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
+    let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
+    let at = |us| Time::from_us(1_000) + micros(us);
+    upper.pushes(2);
+    let label = delivery.transmit(at(0), &mut upper).expect("a window is open").label;
+    let flow = usize::from(label.flow(1));
+    // When the packet that is echoed left and came, and when the answer came; whether that measures.
+    let answers = [(5, 8, 11, true), (6, 9, 12, true), (5, 8, 500, false), (6, 9, 600, false), (7, 10, 610, true)];
+    for (t1, t2, now, measures) in answers {
+        let mut told = ack(0, 0, at(t1), at(now - 3));
+        let (t1, t2) = (Timestamp::at(at(t1)), Timestamp::at(at(t2)));
+        told.body = Body::Ack(Acknowledgement { t1, t2, ..Acknowledgement::default() });
+        let before = delivery.flows().nth(flow).expect("of two").round_trip;
+        give_on(&mut delivery, &mut upper, at(now), told, label);
+        let after = delivery.flows().nth(flow).expect("of two").round_trip;
+        let report = std::iter::from_fn(|| delivery.signal()).last().expect("it is reported");
+        let whole = Timestamp::at(at(now)).since(t1);
+        if measures {
+            assert_eq!((after, report.rtt()), (Some(whole), Ticks::of(whole)), "at {now}");
+        } else {
+            assert_eq!(after, before, "at {now}");
+            assert!(report.rtt() == report.delay() && report.rtt() < Ticks::of(micros(20)), "at {now}: {report:?}");
+        }
     }
 }
 

@@ -10,10 +10,11 @@
 //!   packets that were sent once and are newly acknowledged or in the bitmaps (the addition that lets a loss on one
 //!   path be repaired by what comes back on another, F-29; of a packet that was sent twice nobody knows which copy
 //!   arrived).
-//! - Of several flows, each measures a round trip by the first answer that echoes a packet. What waited for a packet on
-//!   another flow, for the sake of order, is acknowledged on its own (F-28), and that answer echoes what was echoed
-//!   before: its T1 is as old as the wait is long. The adaptive engine hears of it as of a packet that came with the
-//!   same delay and was answered at once (F-17). RACK (RFC 8985) looks at no T1 twice, either.
+//! - Of several flows, each measures a round trip by the first answer that comes to echo a packet. What waited for a
+//!   packet on another flow, for the sake of order, is acknowledged on its own (F-28), and that answer echoes what was
+//!   echoed before: its T1 is as old as the wait is long. The adaptive engine hears of it as of a packet that came with
+//!   the same delay and was answered at once (F-17). RACK (RFC 8985) looks at no T1 twice, either. Where the first
+//!   answer was lost, the next one counts, with its wait.
 //! - Out of window notification: what has not arrived and was last sent more than a round trip ago is sent again
 //!   (9.2.3).
 //! - Pull Data acknowledges its Pull Request (RSN), which is then not sent again; its number waits for the base.

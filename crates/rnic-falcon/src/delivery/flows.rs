@@ -63,7 +63,7 @@ struct Several {
     choice: PolicyState,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
-    /// T1 and T2 that the last answer on each flow echoed.
+    /// T1 and T2 of the last packet of each flow that an answer on it echoed.
     echoed: [(Timestamp, Timestamp); FLOWS_MAX],
 }
 
@@ -208,12 +208,20 @@ impl Flows {
         }
     }
 
-    /// An answer on `flow` echoes a packet that left at `t1` and came at `t2`; whether the one before did so already.
-    /// Not asked of a connection with one flow: what its answers wait for is most often a packet, and they echo that.
+    /// An answer on `flow` echoes a packet that left at `t1` and came at `t2`; whether one before did so already, or
+    /// echoed a later one. Not asked of a connection with one flow: what its answers wait for is most often a packet,
+    /// and they echo that.
     #[inline]
     pub(crate) fn echoes_again(&mut self, flow: u8, t1: Timestamp, t2: Timestamp) -> bool {
         let Some(several) = &mut self.several else { return false };
-        core::mem::replace(&mut several.echoed[usize::from(flow)], (t1, t2)) == (t1, t2)
+        let last = &mut several.echoed[usize::from(flow)];
+        // No answer is under way for longer; of flows that were silent for minutes nobody can tell.
+        let is_older = t1 != last.0 && last.0.units_since(t1) < ECHO_SPAN;
+        if is_older || *last == (t1, t2) {
+            return true;
+        }
+        *last = (t1, t2);
+        false
     }
 
     /// A round trip of `flow` was measured.
@@ -251,6 +259,9 @@ impl Flows {
         used.map(|flow| flow.probe).try_fold(Duration::ZERO, |most, probe| probe.map(|probe| most.max(probe)))
     }
 }
+
+/// About a second of timestamps.
+const ECHO_SPAN: u32 = 1 << 23;
 
 /// The label of `flow` with the index in its low bits, the rest from the low bits of `entropy`.
 fn label_of(flow: usize, index_bits: u32, entropy: u32) -> FlowLabel {
