@@ -1,8 +1,9 @@
-//! Threads beside a program that does not know of them.
+//! Beside a program that does not know of us: threads, words on its standard error, its end.
 
 use std::io::{self, Write};
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Starts a thread that takes no signals: the program's handlers shall run on its own threads.
 ///
@@ -25,10 +26,30 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     static TOLD: Once = Once::new();
     tell_refusal(spawn("rnic-fae", work), |text| {
-        // A standard error that is closed is no reason to stop.
-        TOLD.call_once(|| drop(writeln!(io::stderr(), "rnic: {text}")));
+        TOLD.call_once(|| complain(text));
     })
 }
+
+/// Tells the people who run the program, on standard error. One that is closed is no reason to stop.
+pub fn complain(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "rnic: {text}");
+}
+
+/// The lock, for what is done when the process ends; none when it cannot be had: a thread may have been ended with it,
+/// so this does not wait for ever.
+pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..EXIT_TRIES {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
+/// Milliseconds that the end of a process waits for a lock.
+const EXIT_TRIES: u32 = 50;
 
 /// Passes on whether there is a thread for the adaptive engine, and tells `say` when there is none.
 fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result<T> {
@@ -55,6 +76,20 @@ const STACK_BYTES: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_takes_a_lock_that_a_panic_left_and_gives_up_one_that_is_held() {
+        let mutex = Mutex::new(7);
+        let held = mutex.lock().expect("nobody has panicked");
+        assert!(std::thread::scope(|scope| scope.spawn(|| lock_at_exit(&mutex).is_none()).join()).expect("it ends"));
+        drop(held);
+        let panics = || {
+            let _held = mutex.lock();
+            panic!("as it should");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err() && mutex.is_poisoned());
+        assert_eq!(lock_at_exit(&mutex).as_deref(), Some(&7));
+    }
 
     #[test]
     fn f40_an_engine_without_its_thread_is_told_of() {

@@ -9,8 +9,9 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
-use pcap_file::{DataLink, PcapError, TsResolution};
+use byteorder::LittleEndian;
+use pcap_file::pcap::{PcapHeader, PcapPacket};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use core::net::IpAddr;
 // std-duration: pcap-file takes a timestamp as the standard library's length of time; no clock is read.
@@ -23,8 +24,11 @@ use crate::net::{self, Addresses, ETHERNET_LEN, IPV4_CHECKSUM_AT, IpFields, PROT
 /// Writes a capture.
 #[derive(Debug)]
 pub struct Capture<W: Write> {
-    writer: PcapWriter<W>,
+    output: W,
     frame: Vec<u8>,
+    /// What `pcap-file` makes of it, number by number, before it goes out in one piece: who looks at the output at any
+    /// moment, or ends there, finds no part of a record.
+    record: Vec<u8>,
 }
 
 /// Why a capture could not be written.
@@ -42,18 +46,28 @@ pub enum CaptureError {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture on `output`; give it a buffered one.
+    /// Begins a capture on `output`; give it a buffered one. The header and each packet come to it whole, in one call.
     ///
     /// # Errors
     /// [`CaptureError::Output`] when the file header cannot be written.
     pub fn new(output: W) -> Result<Self, CaptureError> {
         let header = PcapHeader {
             datalink: DataLink::ETHERNET,
+            endianness: Endianness::Little,
             ts_resolution: TsResolution::NanoSecond,
             snaplen: FRAME_MAX,
             ..PcapHeader::default()
         };
-        Ok(Self { writer: PcapWriter::with_header(output, header)?, frame: Vec::new() })
+        let mut capture = Self { output, frame: Vec::new(), record: Vec::new() };
+        header.write_to(&mut capture.record)?;
+        capture.hand_on()?;
+        Ok(capture)
+    }
+
+    fn hand_on(&mut self) -> Result<(), PcapError> {
+        let result = self.output.write_all(&self.record);
+        self.record.clear();
+        result.map_err(PcapError::IoError)
     }
 
     /// Adds the datagram that was on the wire at `time`, with ordinary IP fields.
@@ -85,13 +99,13 @@ impl<W: Write> Capture<W> {
             orig_len: self.frame.len() as u32,
             data: Cow::Borrowed(&self.frame),
         };
-        self.writer.write_packet(&packet)?;
-        Ok(())
+        packet.write_to::<_, LittleEndian>(&mut self.record, TsResolution::NanoSecond, FRAME_MAX)?;
+        Ok(self.hand_on()?)
     }
 
     /// The output, for closing it with its own errors.
     pub fn into_inner(self) -> W {
-        self.writer.into_writer()
+        self.output
     }
 }
 
@@ -194,6 +208,29 @@ mod tests {
                 0, 18, 1
             ]
         );
+    }
+
+    /// Counts calls.
+    #[derive(Default)]
+    struct Pieces(Vec<usize>);
+
+    impl Write for Pieces {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn header_and_packets_come_whole() {
+        let mut capture = Capture::new(Pieces::default()).expect("memory does not fail");
+        let way = addresses("10.1.2.3:49152", "10.4.5.6:4791");
+        (0..3).for_each(|_| capture.write(Time::ZERO, &way, &[7; 100]).expect("memory"));
+        assert_eq!(capture.into_inner().0, [24, 158, 158, 158]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ struct Part {
     file: File,
     /// The process that writes it: not a child that has inherited it.
     process: u32,
-    /// The header is in it: whoever opens the file sees what it is.
+    /// Something is in it, the header: whoever opens the file sees what it is.
     is_begun: bool,
     buffer: Vec<u8>,
     /// Why it could not be written when nobody was there to hear it.
@@ -32,6 +32,11 @@ struct Part {
 
 impl Part {
     fn flush(&mut self) -> io::Result<()> {
+        if self.process != process::id() {
+            // The other process writes its bytes itself.
+            self.buffer.clear();
+            return Ok(());
+        }
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -96,24 +101,11 @@ impl CaptureFile {
     /// Writes out all that this process captures: for its end, which programs come to without closing anything. A
     /// capture that somebody holds on to is left out after a while.
     pub fn flush_all() {
-        let patiently = |lock: &mut dyn FnMut() -> bool| {
-            for _ in 0..EXIT_TRIES {
-                if lock() {
-                    return;
-                }
-                thread::sleep(Duration::from_millis(1));
-            }
-        };
-        let mut open = Vec::new();
-        patiently(&mut || OPEN.try_lock().map(|parts| open.clone_from(&parts)).is_ok());
+        let open = background::lock_at_exit(&OPEN).map(|open| open.clone()).unwrap_or_default();
         for part in open.iter().filter_map(Weak::upgrade) {
-            patiently(&mut || {
-                let Ok(mut part) = part.try_lock() else { return false };
-                if part.process == process::id() {
-                    part.failed = part.flush().err();
-                }
-                true
-            });
+            if let Some(mut part) = background::lock_at_exit(&part) {
+                part.failed = part.flush().err();
+            }
         }
     }
 
@@ -181,9 +173,6 @@ fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
 
 /// What this process captures.
 static OPEN: Mutex<Vec<Weak<Mutex<Part>>>> = Mutex::new(Vec::new());
-
-/// Milliseconds that the end of a process waits for a lock: a thread may have been ended with it.
-const EXIT_TRIES: u32 = 50;
 
 /// Stands for the number of the process.
 const PLACEHOLDER: &str = "%p";

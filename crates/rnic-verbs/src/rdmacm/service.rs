@@ -363,19 +363,13 @@ fn lock_as_thread() -> Option<Guard> {
 /// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
 /// `Endpoint::probe`.
 extern "C" fn say_goodbye() {
-    // A thread may have been ended with the lock held, so this does not wait for ever.
-    for _ in 0..EXIT_TRIES {
-        if let Ok(mut cm) = CM.try_lock() {
-            let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
-            let connections: Vec<(Key, ConnectionId)> = cm.owners.keys().copied().collect();
-            for (port, connection) in connections {
-                cm.close_connection(port, connection);
-            }
-            cm.ports.values_mut().for_each(|port| port.endpoint.flush());
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+    let Some(mut cm) = rnic_host::lock_at_exit(&CM) else { return };
+    let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
+    let connections: Vec<(Key, ConnectionId)> = cm.owners.keys().copied().collect();
+    for (port, connection) in connections {
+        cm.close_connection(port, connection);
     }
+    cm.ports.values_mut().for_each(|port| port.endpoint.flush());
 }
 
 /// Ports of identifiers that have not asked for one in particular, at most: each is a file of the process, of which
@@ -384,8 +378,5 @@ const ANONYMOUS_PORTS_MAX: usize = 256;
 
 /// How often the other sides of connections are probed: a process that was killed is noticed within it.
 const PROBE_INTERVAL: Duration = Duration::from_ms(500);
-
-/// Milliseconds that the end of a process waits for the lock.
-const EXIT_TRIES: u32 = 50;
 
 const PS_IN_MS: u64 = 1_000_000_000;
