@@ -166,12 +166,6 @@ pub enum PerfError {
         /// What was asked for.
         transport: &'static str,
     },
-    /// The far end has a secret as well, and has not understood a word.
-    #[error("{peer} answers nothing that is sealed with this end's key; does it have the same?")]
-    OtherKey {
-        /// Who.
-        peer: SocketAddr,
-    },
     /// The plan makes no sense.
     #[error("{what} is {given}, expected {expected}")]
     Plan {

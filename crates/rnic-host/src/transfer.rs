@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use rnic_base::Duration;
+use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -129,8 +130,8 @@ pub fn send_bytes(
     let TransferConfig { port, transport, options, impairment, timeout, .. } = config;
     let terms = Terms::new(*port, transport, options, *impairment, *timeout)?;
     let bytes = content.len() as u64;
-    let wanted =
-        Wanted { task: Task::Transfer(TransferTask { bytes }), local_bytes: bytes, qps: 1, queue: config.depth };
+    let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
+    let wanted = Wanted { task: Task::Transfer(TransferTask { bytes }), local_bytes: bytes, qps: 1, queue };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
     nic.bytes_mut(&session.region)[..content.len()].copy_from_slice(content);
     let before = sent(nic);
@@ -195,11 +196,13 @@ impl Move {
         let start = nic.now();
         let mut restless = Restless::new(start);
         let (mut posted, mut done) = (0, 0);
-        // Those in flight, by `wr_id`: when each was posted, and its bytes. They may complete in any order.
+        // Those in flight, by `wr_id`: when each was posted, and its bytes. They may complete in any order; entries of
+        // the send queue become free in theirs.
         let mut in_flight = vec![(start, 0u32); config.depth as usize];
         let mut free: Vec<usize> = (0..in_flight.len()).collect();
         while done < bytes {
             while posted < bytes
+                && nic.send_queue_room(qpn).is_some_and(|room| room > 0)
                 && let Some(slot) = free.pop()
             {
                 let len = u64::from(config.chunk_bytes).min(bytes - posted) as u32;

@@ -159,7 +159,7 @@ fn nonsense_is_refused_by_whoever_sees_it_first() {
         line(&mut nic, &PerfConfig { transport: "quic".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
     );
     let greedy = PerfConfig { size_bytes: 1 << 20, ..quick(Op::Write) };
-    assert!(line(&mut nic, &greedy).contains("refuses: it takes 25165824 bytes of memory, this end gives 1048576"));
+    assert!(line(&mut nic, &greedy).contains("refuses: it takes 16777216 bytes of memory, this end gives 1048576"));
     // The server is still there.
     assert!(measure(&mut nic, server.address, &quick(Op::Write)).expect("the server serves").verified);
     server.stop();
@@ -213,10 +213,12 @@ fn a_file_arrives_as_it_is() {
     let mut nic = open("client");
     let path = std::env::current_exe().expect("a test has a file");
     let len = std::fs::metadata(&path).expect("it is there").len();
-    for transport in ALL {
+    let unordered = ("falcon", vec![("ordering".to_owned(), "unordered".to_owned())]);
+    for (transport, options) in ALL.into_iter().map(|transport| (transport, Vec::new())).chain([unordered]) {
         let percent = |percent| Probability::ratio(percent, 100);
         let impairment = Impairment { loss: percent(1), reorder: percent(1), ..Impairment::default() };
-        let config = TransferConfig { transport: transport.to_owned(), impairment, ..TransferConfig::default() };
+        let transport = transport.to_owned();
+        let config = TransferConfig { transport, options, impairment, ..TransferConfig::default() };
         let report = send_file(&mut nic, server.address, &path, &config).expect("the server serves");
         assert!(report.verified && report.bytes == len, "{report:?}");
         assert!(report.packets_retransmitted > 0 && report.goodput_gbps > 0.0);

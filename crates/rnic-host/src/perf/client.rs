@@ -31,7 +31,8 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
         verify: config.verify,
         ping_pong: config.ping_pong,
     };
-    let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify);
+    let any_order = order::is_any(&terms.choice);
+    let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify, any_order);
     let local_bytes = layout.local_bytes(config.qps);
     let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue };
@@ -45,15 +46,7 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     // What is compared has memory of its own, as much as may be in flight; else the queue alone has to be in order.
     let span = if config.verify || config.op.is_atomic() { config.depth } else { queue };
     let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, span)).collect();
-    let run = Run {
-        config,
-        layout,
-        flows,
-        region: &session.region,
-        remote: session.remote,
-        cq: session.cq,
-        any_order: order::is_any(&terms.choice),
-    };
+    let run = Run { config, layout, flows, region: &session.region, remote: session.remote, cq: session.cq, any_order };
     let measured = match config.ping_pong {
         true => run.ping_pong(nic, &mut session.control),
         false => run.keep_busy(nic, &mut session.control),
@@ -229,13 +222,7 @@ impl Session {
                 round_trip_ps,
             },
         )?;
-        let answer = self.control.receive(nic, terms.timeout).map_err(|error| match error {
-            PerfError::Silent { .. } | PerfError::Ended { .. } if protection::has_key(nic) => {
-                PerfError::OtherKey { peer }
-            }
-            error => error,
-        });
-        match answer? {
+        match self.control.receive(nic, terms.timeout)? {
             Answer::Ready { memory } => self.remote = memory,
             Answer::Refused { reason } => return Err(PerfError::Refused { peer, reason }),
             Answer::Outcome(_) => {

@@ -174,7 +174,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(op: Op, size_bytes: u32, depth: u32, verify: bool) -> Self {
+    /// Of operations that complete in `any_order` or one after the other.
+    pub(crate) fn new(op: Op, size_bytes: u32, depth: u32, verify: bool, any_order: bool) -> Self {
         let depth = u64::from(depth);
         let (local_slots, remote_slots) = match op {
             // Each word is counted up by its queue pair alone; results come to slots of their own.
@@ -184,7 +185,7 @@ impl Layout {
             // The far end compares what was written after it has acknowledged it. It has a receive for each operation
             // in flight, and posts it again when it has compared: so an operation that may use the slot again waits for
             // one that waited for that; without order, for one more.
-            Op::Write if verify => (depth, 3 * depth),
+            Op::Write if verify => (depth, if any_order { 3 } else { 2 } * depth),
             _ if verify => (depth, depth),
             _ => (1, 1),
         };
@@ -232,15 +233,17 @@ pub(crate) const VERSION: u32 = 2;
 mod tests {
     use super::*;
 
-    /// As many as may be in flight, and as have come and wait to be compared.
+    /// As many as may be in flight, and as have come and wait to be compared; without order, as many again.
     #[test]
-    fn verified_writes_have_slots_of_their_own_for_three_times_the_depth() {
-        let layout = Layout::new(Op::Write, 100, 4, true);
-        for first in 0..40 {
-            let slots: std::collections::BTreeSet<_> =
-                (first..first + 12).map(|index| layout.remote(1, index)).collect();
-            assert_eq!(slots.len(), 12);
-            assert!(slots.iter().all(|slot| (*slot + 100) as u64 <= layout.remote_bytes(2)));
+    fn verified_writes_have_slots_of_their_own_for_all_that_is_not_compared() {
+        for (any_order, spare) in [(false, 8), (true, 12)] {
+            let layout = Layout::new(Op::Write, 100, 4, true, any_order);
+            for first in 0..40 {
+                let slots: std::collections::BTreeSet<_> =
+                    (first..first + spare).map(|index| layout.remote(1, index)).collect();
+                assert_eq!(slots.len() as u64, spare);
+                assert!(slots.iter().all(|slot| (*slot + 100) as u64 <= layout.remote_bytes(2)));
+            }
         }
     }
 

@@ -307,10 +307,10 @@ impl Job {
                 if !(1..=QPS_MAX).contains(&u64::from(*qps)) || !(1..=DEPTH_MAX).contains(&u64::from(*depth)) {
                     return Err(format!("{qps} queue pairs with {depth} operations in flight are out of range"));
                 }
-                let layout = Layout::new(*op, *size_bytes, *depth, *verify);
+                let layout = Layout::new(*op, *size_bytes, *depth, *verify, order::is_any(&choice));
                 (layout, *qps, layout.remote_bytes(*qps), qps.saturating_mul(*depth).saturating_mul(2))
             }
-            Task::Transfer(TransferTask { bytes }) => (Layout::new(Op::Write, 1, 1, false), 1, *bytes, 0),
+            Task::Transfer(TransferTask { bytes }) => (Layout::new(Op::Write, 1, 1, false, false), 1, *bytes, 0),
         };
         if bytes > config.memory_max_bytes {
             return Err(format!("it takes {bytes} bytes of memory, this end gives {}", config.memory_max_bytes));
