@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_engine::Transport;
-use rnic_host::Settings;
 use rnic_host::observe::Observer;
+use rnic_host::{Settings, complain};
 
 use crate::abi::*;
 use crate::core::{Core, Waiting};
@@ -143,16 +143,16 @@ impl Context {
     pub(crate) fn open(device: &'static Device) -> Result<*mut ibv_context> {
         fork::watch();
         let settings = Settings::from_environment().map_err(|error| {
-            eprintln!("rnic: {error}");
+            complain(&error);
             Errno::INVALID
         })?;
-        let complain = |error: &dyn std::fmt::Display| eprintln!("rnic: {error}");
+        device::open_with(&settings);
         let choice = settings.transport_choice().map_err(|error| {
             complain(&error);
             Errno::INVALID
         })?;
         let transport = Transport::new(choice.profile).map_err(|error| {
-            complain(&error);
+            complain(error);
             Errno::INVALID
         })?;
         let mut nic = wire::open(&settings).map_err(|error| {

@@ -1,6 +1,7 @@
 //! The device, its port and its addresses.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::io::{self, Write};
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
@@ -107,12 +108,26 @@ pub(crate) fn wire(settings: &Settings, port: u16) -> String {
     format!("{}, port {port}", settings.wire())
 }
 
+/// With what the device was opened first: the variables of a process change, and what a file has.
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The device is opened with these.
+pub(crate) fn open_with(settings: &Settings) {
+    SETTINGS.get_or_init(|| settings.clone());
+}
+
+/// With what it was opened, if it ever was.
+pub(crate) fn settings() -> Option<&'static Settings> {
+    SETTINGS.get()
+}
+
 /// Says once what this is.
 pub(crate) fn announce(settings: &Settings, wire: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !settings.quiet {
-            eprintln!("{}", settings.describe(NAME, wire));
+            // One that is closed is no reason to stop.
+            let _ = writeln!(io::stderr(), "{}", settings.describe(NAME, wire));
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Once};
 
 use rnic_host::observe::{self, Identity, Observer};
-use rnic_host::{CaptureFile, Nic, Settings};
+use rnic_host::{CaptureFile, Nic, Settings, complain};
 
 use crate::context::Shared;
 use crate::device;
@@ -14,17 +14,17 @@ use crate::errno::{Errno, Result};
 /// # Errors
 /// When it cannot be written, which is said on standard error: a capture that is missed is found out too late.
 pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
-    let complain = |error: &dyn std::fmt::Display| {
-        eprintln!("rnic: {error}");
+    let said = |error: &dyn std::fmt::Display| {
+        complain(error);
         Errno::INVALID
     };
-    let Some(file) = settings.open_capture().map_err(|error| complain(&error))? else { return Ok(()) };
+    let Some(file) = settings.open_capture().map_err(|error| said(&error))? else { return Ok(()) };
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
         unsafe { libc::atexit(write_out) };
     });
-    nic.start_capture(Box::new(file)).map_err(|error| complain(&error))
+    nic.start_capture(Box::new(file)).map_err(|error| said(&error))
 }
 
 /// Most programs close nothing before they end.

@@ -7,10 +7,13 @@
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rnic_host::Settings;
 use rnic_host::cm::{falcon_text, falcon_word};
+use rnic_host::{Settings, complain};
 use rnic_wire::cm::{Bits, RejectReason, Vendor};
+
+use crate::device;
 
 /// Why such a connection is refused: "vendor option is not supported".
 pub(super) const REASON: RejectReason = RejectReason(35);
@@ -40,10 +43,11 @@ impl Agreement {
     }
 }
 
-/// What we say.
+/// What we say: what packets of an open device show, or one that is opened now will.
 pub(super) fn own() -> Vendor {
     static OWN: OnceLock<Vendor> = OnceLock::new();
-    *OWN.get_or_init(|| of(&Settings::from_environment().unwrap_or_else(|_| of_others())))
+    let later = || Settings::from_environment().unwrap_or_else(|_| of_others());
+    *OWN.get_or_init(|| device::settings().map_or_else(|| of(&later()), of))
 }
 
 /// What we speak, in words.
@@ -91,7 +95,7 @@ fn text_of(vendor: Vendor) -> String {
 }
 
 /// Says on standard error why a request or a reply was refused here.
-pub(super) fn complain(from: SocketAddr, vendor: Vendor) {
+pub(super) fn refuse(from: SocketAddr, vendor: Vendor) {
     say(&format!("connection with {from} refused: it speaks {}", text_of(vendor)));
 }
 
@@ -103,8 +107,20 @@ pub(super) fn explain(theirs: &[u8]) {
 }
 
 fn say(text: &str) {
-    eprintln!("rnic: {text}, this end {} ({} must be the same at both ends)", own_text(), settings_of(own()));
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    // Anybody may send requests, as many as he likes.
+    match SAID.fetch_add(1, Relaxed) {
+        ..SAID_MAX => {
+            let (ours, settings) = (own_text(), settings_of(own()));
+            complain(format_args!("{text}, this end {ours} ({settings} must be the same at both ends)"));
+        }
+        SAID_MAX => complain("more connections were refused for that; nothing more is said about it"),
+        _ => SAID.store(SAID_MAX + 1, Relaxed),
+    }
 }
+
+/// Refusals of which standard error is told.
+const SAID_MAX: u32 = 100;
 
 /// What people set to speak so.
 fn settings_of(vendor: Vendor) -> &'static str {

@@ -139,7 +139,7 @@ impl Cm {
         };
         if let Some((reason, info, data)) = refusal {
             if reason == agreement::REASON {
-                agreement::complain(addresses.dst(), request.vendor);
+                agreement::refuse(addresses.dst(), request.vendor);
             }
             endpoint.reject(connection, reason, info, &data);
             return;
@@ -197,7 +197,7 @@ impl Cm {
         if Agreement::with(reply.vendor) == Agreement::Different {
             if let Some(place) = self.ports.get_mut(&port) {
                 let addresses = place.endpoint.addresses(connection);
-                addresses.inspect(|addresses| agreement::complain(addresses.dst(), reply.vendor));
+                addresses.inspect(|addresses| agreement::refuse(addresses.dst(), reply.vendor));
                 place.endpoint.reject(connection, agreement::REASON, RejectInfo::default(), &[]);
             }
             let status = c_int::from(agreement::REASON.0);
