@@ -76,8 +76,13 @@ fn bad_network(seed: u64) -> Impairment {
     Impairment { seed, loss, corrupt, duplicate, reorder, ..Impairment::default() }
 }
 
-const FORMS: [&[(&str, &str)]; 4] =
-    [&[], &[("ordering", "weak")], &[("flows", "3")], &[("flows", "4"), ("ordering", "weak"), ("data_window", "512")]];
+const FORMS: [&[(&str, &str)]; 5] = [
+    &[],
+    &[("ordering", "weak")],
+    &[("flows", "3")],
+    &[("flows", "4")],
+    &[("flows", "4"), ("ordering", "weak"), ("data_window", "512")],
+];
 
 #[test]
 fn every_form_carries_data() {

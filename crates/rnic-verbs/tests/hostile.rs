@@ -35,6 +35,9 @@ struct Battle {
     socket: fn(IpAddr) -> io::Result<UdpSocket>,
     /// How both may end.
     may_end: fn(ExitStatus) -> bool,
+    /// For how long the attack goes on after the first of them has ended; for ever, where what he sends must make no
+    /// difference.
+    aftermath: Duration,
 }
 
 /// What they said, and what they were sent.
@@ -69,7 +72,7 @@ impl Battle {
                 std::thread::sleep(Duration::from_millis(5));
                 ends = [server.end(), client.end()];
                 if ends.iter().any(Option::is_some) {
-                    let is_over = first_end.get_or_insert_with(Instant::now).elapsed() > AFTERMATH;
+                    let is_over = first_end.get_or_insert_with(Instant::now).elapsed() > self.aftermath;
                     stop.fetch_or(is_over, Ordering::Relaxed);
                 }
                 *sequences.lock().expect("nobody panics with it") = client.sequences();
@@ -103,6 +106,7 @@ fn a_stream_goes_on() {
         client: "ib_write_bw -D 3 -p PORT 127.0.0.1",
         socket: stranger,
         may_end: succeeds,
+        aftermath: Duration::MAX,
     };
     if let Some(Outcome { said, tally }) = battle.fight("a_stream_goes_on") {
         assert!(said.contains("BW average"), "{said}");
@@ -117,6 +121,7 @@ fn every_byte_of_a_pingpong_arrives() {
         client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
         socket: stranger,
         may_end: succeeds,
+        aftermath: Duration::MAX,
     };
     let (begin, mut datagrams) = (Instant::now(), 0);
     while begin.elapsed() < Duration::from_secs(3) {
@@ -135,6 +140,7 @@ fn connections_are_made_and_kept() {
         socket: stranger,
         // Its two threads end in either order: the one that fetches events may find their channel gone (EBADF, 255).
         may_end: |end| matches!(end.code(), Some(0 | 255)),
+        aftermath: Duration::MAX,
     };
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(3) {
@@ -156,6 +162,7 @@ fn who_can_speak_for_a_peer_ends_no_process() {
         client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
         socket: shared,
         may_end: |end| end.signal().is_none(),
+        aftermath: AFTERMATH,
     };
     if let Err(error) = shared([127, 0, 0, 1].into()) {
         return common::skip(&format!("port 4791: {error}"));
@@ -193,8 +200,8 @@ fn free_port() -> u16 {
 
 /// A pair of programs that goes on for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The attack goes on for so long after the first of the two has ended. Who speaks for a peer that is gone keeps it
-/// alive to a process that only listens; once he is silent, the process has to find out.
+/// Who speaks for a peer that is gone keeps it alive to a process that only listens; once he is silent, the process has
+/// to find out.
 const AFTERMATH: Duration = Duration::from_secs(2);
 /// A process may grow by so much under attack: buffers are touched for the first time, late.
 const GROWTH_BYTES: u64 = 8 << 20;

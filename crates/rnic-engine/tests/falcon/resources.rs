@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rnic_base::Duration;
 use rnic_engine::*;
+use rnic_wire::Qpn;
 use rnic_wire::falcon::FlowLabel;
 
 use crate::common::{BASE, DELIVERED, INBOX, LOST, MTU, Pair, Sent, Setup};
@@ -205,5 +206,50 @@ fn f32_who_has_the_receive_that_all_others_wait_for_can_go_on() {
     (0..60).for_each(|id| pair.ends[1].post_recv(id, INBOX, 64));
     pair.run_for(Duration::from_ms(200));
     assert_eq!(pair.ends[0].take().len(), 60);
+    assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}
+
+/// Two have such receives, and nothing else, and what is left is for one: it is the other's as soon as the one has
+/// ended, not when some timer comes by.
+#[test]
+fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
+    let options = [("resources", "1"), ("isolation", "none"), ("outstanding", "4")];
+    // Four packets of a message at a time; of others, many.
+    let [slow, fast] = [3, 2].map(|count| Setup { srq: Some(128), ..Setup::new(&options[..count]) });
+    let mut pair = Pair::new(&slow, |_| DELIVERED);
+    let (second, others) = (pair.connect_another(&slow), pair.connect_another(&fast)[0]);
+    let first = [pair.ends[0].qpn, pair.ends[1].qpn];
+    let send = SendOp::Send { immediate: None };
+    let post_others = |pair: &mut Pair, ids: std::ops::Range<u64>| {
+        ids.for_each(|id| pair.ends[0].post_on(others, id, send, BASE, 64));
+    };
+    // Of 57 contexts: four each are for the beginnings of two messages, and one is left.
+    post_others(&mut pair, 100..148);
+    pair.run_for(Duration::from_us(30));
+
+    // Nobody hears that these have arrived, until others want what they held.
+    let begun = [first, second];
+    let is_for = |sent: &Sent, [near, _]: [Qpn; 2]| sent.from == 1 && sent.packet.cid.get() == near.get();
+    pair.set_fate(move |sent| if begun.iter().any(|pair| is_for(sent, *pair)) { LOST } else { DELIVERED });
+    (1..3).for_each(|id| pair.ends[1].post_recv(id, INBOX, 20 * MTU));
+    for (id, [near, _]) in (1..).zip(begun) {
+        pair.ends[0].post_on(near, id, send, BASE, 20 * MTU);
+    }
+    pair.run_for(Duration::from_us(30));
+    let answer_of = |pair: &Pair, ends| pair.log.iter().rfind(|sent| is_for(sent, ends)).map(|sent| sent.packet);
+    let answers = begun.map(|ends| answer_of(&pair, ends).expect("it has arrived"));
+    pair.set_fate(|_| DELIVERED);
+    post_others(&mut pair, 148..170);
+    for answer in &answers {
+        pair.deliver(0, answer, FlowLabel::new(0), &[]);
+    }
+
+    pair.run_for(Duration::from_us(800));
+    let mut ended = pair.ends[0].take();
+    ended.sort_unstable_by_key(|(id, _)| *id);
+    assert_eq!(ended, [(1, WcStatus::Success), (2, WcStatus::Success)], "the others wait for receives");
+    (0..70).for_each(|id| pair.ends[1].post_recv(id, INBOX, 64));
+    pair.run_for(Duration::from_ms(200));
+    assert_eq!(pair.ends[0].take().len(), 70);
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
