@@ -74,6 +74,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
         rows: &rows,
         runs: report.work.runs.len(),
         machine: report.machine,
+        origins: report.origins(&rows),
         wall_s: report.wall_s,
     };
     console::result(&summary::text(&outcome), args.json.then_some(&outcome));

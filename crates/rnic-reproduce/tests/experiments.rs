@@ -35,7 +35,7 @@ fn the_example_of_the_documentation_runs_and_holds() {
     let mut csv = Vec::new();
     report.write_csv(&mut csv).expect("memory does not fail");
     let csv = String::from_utf8(csv).expect("text");
-    assert!(csv.starts_with("experiment,variant,point,seed,run,field,value\n"));
+    assert!(csv.starts_with("experiment,variant,point,seed,run,field,value,origin\n"));
     assert_eq!(csv.lines().filter(|line| line.contains(",goodput_gbps,")).count(), 12, "each run's once");
     let mut parquet = Vec::new();
     report.write_parquet(&mut parquet).expect("memory does not fail");
