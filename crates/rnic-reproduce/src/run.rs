@@ -39,7 +39,7 @@ pub struct Task {
     pub files: BTreeMap<String, String>,
     /// Bytes of memory that it may take.
     pub memory: u64,
-    /// About how much work it is, in any unit.
+    /// About how much work it is: bytes that a simulated network moves in the same time.
     pub cost: u64,
 }
 

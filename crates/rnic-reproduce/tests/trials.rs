@@ -199,6 +199,17 @@ fn a_report_says_how_busy_the_machine_was_when_it_was_measured() {
     assert_eq!(report(&work, &Samples::new()).conditions(), None);
 }
 
+/// Trials are told of in the documentation alone.
+#[test]
+fn the_documentation_has_every_trial_with_its_numbers() {
+    let page = std::fs::read_to_string(common::root().join("docs/reproduce.md")).expect("the page");
+    for trial in rnic_trials::TRIALS {
+        let line = page.lines().find(|line| line.starts_with(&format!("| `{}` |", trial.name))).expect(trial.name);
+        let numbers: Vec<String> = trial.numbers.iter().map(|number| format!("`{number}`")).collect();
+        assert!(line.ends_with(&format!("| {} |", numbers.join(", "))), "{line}");
+    }
+}
+
 /// Samples of earlier commands had no load average.
 #[test]
 fn a_sample_without_load_average_is_read() {
