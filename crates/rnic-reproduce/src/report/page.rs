@@ -56,7 +56,9 @@ fn headline(rows: &[&Row]) -> String {
 }
 
 fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
-    let origins: BTreeSet<Origin> = rows.iter().map(|row| row.origin).collect();
+    // What plots show counts, too.
+    let shown = report.work.layouts.iter().map(|layout| layout.selected.experiment.origin());
+    let origins: BTreeSet<Origin> = rows.iter().map(|row| row.origin).chain(shown).collect();
     html! {
         p {
             "Every number of ours on this page is "
