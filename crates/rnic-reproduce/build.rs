@@ -1,11 +1,13 @@
 //! Takes the fingerprint of everything that the result of a run depends on: the sources of the rooms below the fabric,
 //! of trials, and the versions of what they use. Results that were kept are valid for as long as it stays the same; a
-//! change of the report, the command or the host does not touch it.
+//! change of the report, the command or the host does not touch it. How it is compiled stands beside it: what is
+//! measured depends on that too.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
@@ -31,7 +33,18 @@ fn main() -> io::Result<()> {
     }
     let hex: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     println!("cargo::rustc-env=RNIC_SOURCES={hex}");
+    println!("cargo::rustc-env=RNIC_BUILD={}", build()?);
     Ok(())
+}
+
+/// What decides how fast the same sources run: level of optimisation, compiler, instructions that it may use.
+fn build() -> io::Result<String> {
+    let said = |name: &str| env::var(name).unwrap_or_default();
+    let output = Command::new(said("RUSTC")).arg("--version").output()?;
+    // It goes into brackets, and has some of its own.
+    let compiler = String::from_utf8_lossy(&output.stdout).replace(['(', ')'], "");
+    let (level, features) = (said("OPT_LEVEL"), said("CARGO_CFG_TARGET_FEATURE"));
+    Ok(format!("opt-level {level}, {}, {features}", compiler.trim()))
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

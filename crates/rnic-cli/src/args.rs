@@ -12,8 +12,8 @@ pub mod values;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use demo::DemoArgs;
 pub use doctor::DoctorArgs;
@@ -82,22 +82,37 @@ pub fn report(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         kind => {
-            let words: Vec<String> = std::env::args().collect();
-            let below_zero = (kind == ErrorKind::UnknownArgument).then(|| below_zero(&words)).flatten();
+            let below_zero = if kind == ErrorKind::UnknownArgument { below_zero(error, &words()) } else { None };
             console::line(&format!("rnic: {}", below_zero.unwrap_or_else(|| complaint(&error.to_string()))));
             ExitCode::from(2)
         }
     }
 }
 
-/// A number below zero behind an option, which clap takes for an option of its own and has advice for that cannot help.
-fn below_zero(words: &[String]) -> Option<String> {
+/// The command line; what is not text in it only has to be shown.
+fn words() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// A number below zero behind an option that takes a value: clap takes it for an option of its own, and has advice for
+/// that which cannot help.
+fn below_zero(error: &clap::Error, words: &[String]) -> Option<String> {
+    let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else { return None };
     let is_negative =
         |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    // Of what begins with one dash, clap names the first letter.
+    let is_it = |word: &str| is_negative(word) && word.starts_with(refused.as_str());
     // What stands behind `--` is a program's.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let pair = words[..end].windows(2).find(|pair| pair[0].starts_with("--") && is_negative(&pair[1]))?;
+    let pair = words[..end].windows(2).find(|pair| is_it(&pair[1]) && takes_value(&words[1], &pair[0]))?;
     Some(format!("{} {}: no value here is below zero", pair[0], pair[1]))
+}
+
+/// Whether `option` of the subcommand called `name` has a value behind it.
+fn takes_value(name: &str, option: &str) -> bool {
+    let (command, long) = (Cli::command(), option.strip_prefix("--"));
+    let mut known = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    known.any(|one| long.is_some() && one.get_long() == long && one.get_action().takes_values())
 }
 
 /// What clap has to say, without its heading, usage and advice on help.
@@ -111,7 +126,6 @@ fn complaint(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_declaration_is_sound() {
@@ -120,11 +134,20 @@ mod tests {
 
     #[test]
     fn numbers_below_zero_are_called_that() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let said = below_zero(&words("rnic perf --loss -1% --json"));
-        assert_eq!(said.as_deref(), Some("--loss -1%: no value here is below zero"));
-        for other in ["rnic perf -x", "rnic perf --json -h", "rnic perf -1"] {
-            assert_eq!(below_zero(&words(other)), None, "{other}");
+        let said = |text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            below_zero(&Cli::try_parse_from(&words).expect_err(text), &words)
+        };
+        assert_eq!(said("rnic perf --loss -1% --json").as_deref(), Some("--loss -1%: no value here is below zero"));
+        for other in [
+            "rnic perf -x",
+            "rnic perf --json -h",
+            "rnic perf -1",
+            "rnic perf --json -5",
+            "rnic perf --jsn -5",
+            "rnic perf --listen 127.0.0.1 --wrong --loss=-1%",
+        ] {
+            assert_eq!(said(other), None, "{other}");
         }
     }
 

@@ -111,9 +111,11 @@ mod tests {
         let command = Cli::command();
         let help = command.find_subcommand("demo").and_then(|demo| demo.get_after_help()).map(ToString::to_string);
         let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("it is there");
+        let about = readme.split("\n\n").find(|paragraph| paragraph.starts_with("`make run` builds"));
+        let about = about.expect("it says what the demonstration does");
         for transport in TRANSPORTS {
             assert!(help.as_ref().is_some_and(|help| help.contains(transport)), "{transport}: {help:?}");
-            assert!(readme.contains(&format!("`{transport}`")), "{transport}");
+            assert!(about.contains(&format!("`{transport}`")), "{transport}: {about}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-use rnic_reproduce::machine::processor;
+use rnic_reproduce::machine::{load_average, processor};
 use serde::Serialize;
 
 /// The machine and how busy it was.
@@ -27,7 +27,7 @@ impl Machine {
             cpu: processor(),
             cpus: thread::available_parallelism().map_or(1, usize::from),
             system: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
-            load_average: load_average(&read("/proc/loadavg")),
+            load_average: load_average(),
         }
     }
 
@@ -39,19 +39,9 @@ impl Machine {
     }
 }
 
-fn load_average(loadavg: &str) -> Option<f64> {
-    loadavg.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_file_is_read() {
-        assert_eq!(load_average("0.42 0.30 0.20 1/100 7\n"), Some(0.42));
-        assert_eq!(load_average(""), None);
-    }
 
     #[test]
     fn a_machine_without_load_average_says_nothing_of_it() {

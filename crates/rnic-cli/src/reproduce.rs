@@ -52,7 +52,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let kept = desk.fetch(&work)?;
     let left: Vec<&RunSpec> = work.runs.values().filter(|run| !desk.samples.contains_key(&run.key)).collect();
     if let Some(path) = &args.write_runs {
-        return elsewhere::write(path, &left.into_iter().filter(|run| !run.is_alone()).collect::<Vec<_>>());
+        return elsewhere::write(path, &left);
     }
     desk.run(&left, kept)?;
     let report = Report {
@@ -74,6 +74,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
         rows: &rows,
         runs: report.work.runs.len(),
         machine: report.machine,
+        origins: report.origins(&rows),
         wall_s: report.wall_s,
     };
     console::result(&summary::text(&outcome), args.json.then_some(&outcome));

@@ -2,12 +2,31 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use common::rnic;
 
 #[test]
 fn unknown_words_are_refused() {
     rnic(&["fly"]).refused(2, &["fly"]);
     rnic(&["list", "--jsn"]).refused(2, &["--jsn", "--json"]);
+}
+
+#[test]
+fn words_that_are_not_text_are_refused_like_others() {
+    let not_text = OsStr::from_bytes(b"--j\xff");
+    rnic(&[OsStr::new("list"), not_text]).refused(2, &["--j"]);
+    rnic(&[OsStr::new("list"), OsStr::new("--jsn"), not_text]).refused(2, &["--jsn"]);
+    rnic(&[OsStr::new("perf"), OsStr::new("--loss"), OsStr::new("-1%"), not_text])
+        .refused(2, &["--loss -1%: no value here is below zero"]);
+}
+
+#[test]
+fn a_number_below_zero_behind_what_takes_none_is_just_too_much() {
+    let said = rnic(&["perf", "--json", "-5"]);
+    assert!(!said.err.contains("below zero"), "{said:#?}");
+    said.refused(2, &["'-5'"]);
 }
 
 #[test]

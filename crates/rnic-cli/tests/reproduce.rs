@@ -121,9 +121,11 @@ fn what_is_measured_says_where_and_does_not_travel() {
     fs::create_dir_all(&place).expect("folders are made");
     fs::write(place.join("experiment.toml"), MEASURED).expect("it is written");
     let said = reproduce(folder.path(), &["T-2"]).ok();
-    assert!(said.out.contains("; measured on this machine (") && said.out.contains("), 3 runs"), "{said:#?}");
+    assert!(said.out.contains(" (measured)") && said.out.contains("; measured on "), "{said:#?}");
+    assert!(said.out.contains("(opt-level ") && said.out.contains(" before the runs, 3 runs"), "{said:#?}");
     assert!(!said.out.contains("simulated"), "{said:#?}");
-    reproduce(folder.path(), &["all", "--fresh", "--write-runs", "runs.jsonl"]).ok();
+    let written = reproduce(folder.path(), &["all", "--fresh", "--write-runs", "runs.jsonl"]).ok();
+    assert!(written.err.contains("wrote 6 runs to runs.jsonl; 3 runs are measured and stay here"), "{written:#?}");
     let runs = fs::read_to_string(folder.path().join("runs.jsonl")).expect("the runs");
     assert_eq!(runs.lines().count(), 6, "those of the simulation");
 }

@@ -6,6 +6,8 @@ use rnic_trials::Nature;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Value};
+use crate::judge::{Samples, Stat};
+use crate::work::{Layout, Work};
 
 /// How a number came about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -17,7 +19,7 @@ pub enum Origin {
     Computed,
     /// By a search of cases that are drawn from seeds.
     Searched,
-    /// By the clock of this machine.
+    /// By the clock of a machine.
     Measured,
 }
 
@@ -32,16 +34,49 @@ impl Origin {
         }
     }
 
-    /// All of `origins` in words: `simulated, computed or measured on this machine (SOME CPU)`.
-    pub fn all(origins: impl IntoIterator<Item = Self>, processor: &str) -> String {
-        let words = |origin: Self| match origin {
-            Self::Measured => format!("{} ({processor})", origin.words()),
+    /// In one word, as JSON has it too.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Computed => "computed",
+            Self::Searched => "searched",
+            Self::Measured => "measured",
+        }
+    }
+
+    /// What stands behind a single number, where most are simulated or computed: ` (measured)`, or nothing.
+    pub const fn mark(self) -> &'static str {
+        match self {
+            Self::Simulated | Self::Computed => "",
+            Self::Searched => " (searched)",
+            Self::Measured => " (measured)",
+        }
+    }
+
+    /// All of `origins` in words: `simulated, computed or measured on SOME CPU`; `conditions`: of what is measured.
+    pub fn all(origins: impl IntoIterator<Item = Self>, conditions: Option<&str>) -> String {
+        let words = |origin: Self| match (origin, conditions) {
+            (Self::Measured, Some(conditions)) => format!("measured on {conditions}"),
             _ => origin.words().to_owned(),
         };
         let mut parts: Vec<String> = origins.into_iter().collect::<BTreeSet<_>>().into_iter().map(words).collect();
         let last = parts.pop().unwrap_or_default();
         if parts.is_empty() { last } else { format!("{} or {last}", parts.join(", ")) }
     }
+}
+
+/// Under what conditions the runs of `layouts` were measured, whenever that was: `SOME CPU (opt-level 3, rustc 1.95.0,
+/// sse2), load average 0.20 to 1.31 before the runs`. None where nothing was.
+pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samples) -> Option<String> {
+    let keys: BTreeSet<&str> = layouts.iter().flat_map(Layout::runs).map(|(.., key)| key).collect();
+    let specs = keys.iter().filter_map(|key| work.runs.get(*key));
+    let places: BTreeSet<&str> = specs.filter_map(|spec| spec.task.measured_on.as_deref()).collect();
+    let loads: Vec<f64> = keys.iter().filter_map(|key| samples.get(*key)?.load_average).collect();
+    let load = Stat::of(&loads).map_or_else(String::new, |Stat { min, max, .. }| {
+        let range = if min < max { format!("{min:.2} to {max:.2}") } else { format!("{min:.2}") };
+        format!(", load average {range} before the runs")
+    });
+    (!places.is_empty()).then(|| places.into_iter().collect::<Vec<_>>().join("; ") + &load)
 }
 
 impl Experiment {
@@ -66,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_named_once_and_measured_ones_with_the_processor() {
-        let all = |origins: &[Origin]| Origin::all(origins.iter().copied(), "a CPU");
+    fn origins_are_named_once_and_measured_ones_with_their_conditions() {
+        let all = |origins: &[Origin]| Origin::all(origins.iter().copied(), Some("a CPU, load average 1.00"));
         assert_eq!(all(&[Origin::Simulated, Origin::Simulated]), "simulated");
         assert_eq!(all(&[Origin::Computed, Origin::Simulated]), "simulated or computed");
         let three = all(&[Origin::Measured, Origin::Simulated, Origin::Computed]);
-        assert_eq!(three, "simulated, computed or measured on this machine (a CPU)");
+        assert_eq!(three, "simulated, computed or measured on a CPU, load average 1.00");
     }
 }

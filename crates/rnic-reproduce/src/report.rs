@@ -11,6 +11,7 @@ mod ticks;
 use std::io::Write;
 
 use crate::judge::{Row, Samples, rows};
+use crate::origin::{Origin, conditions};
 use crate::work::Work;
 
 pub use raw::RawError;
@@ -24,7 +25,7 @@ pub struct Report<'r> {
     pub samples: &'r Samples,
     /// What repeats it.
     pub command: &'r str,
-    /// Where it ran.
+    /// Where the command ran; not what was measured earlier.
     pub machine: &'r str,
     /// Seconds that the command took.
     pub wall_s: f64,
@@ -36,6 +37,16 @@ impl Report<'_> {
     /// The rows, experiment by experiment.
     pub fn rows(&self) -> Vec<Vec<Row>> {
         self.work.layouts.iter().map(|layout| rows(self.work, layout, self.samples)).collect()
+    }
+
+    /// On what processor, with which build and under which load its measured runs were made; none where none was.
+    pub fn conditions(&self) -> Option<String> {
+        conditions(self.work, &self.work.layouts, self.samples)
+    }
+
+    /// How the numbers of `rows` came about, in words.
+    pub fn origins(&self, rows: &[Row]) -> String {
+        Origin::all(rows.iter().map(|row| row.origin), self.conditions().as_deref())
     }
 
     /// The page.

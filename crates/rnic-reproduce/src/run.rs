@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::SOURCES;
-use crate::machine::processor;
+use crate::machine;
 
 /// What is to be run: everything that the result depends on, so that it can be sent elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct RunSpec {
 pub struct Task {
     /// The trial; without, a simulation.
     pub trial: Option<String>,
-    /// The processor on which it is measured, alone; none where no clock is read.
+    /// The processor and the build with which it is measured, alone; none where no clock is read.
     pub measured_on: Option<String>,
     /// The plan of the simulation, or the arguments of the trial, as TOML.
     pub plan: String,
@@ -39,7 +39,7 @@ pub struct Task {
     pub files: BTreeMap<String, String>,
     /// Bytes of memory that it may take.
     pub memory: u64,
-    /// About how much work it is, in any unit.
+    /// About how much work it is: bytes that a simulated network moves in the same time.
     pub cost: u64,
 }
 
@@ -56,6 +56,9 @@ pub struct Sample {
     pub quantiles: BTreeMap<String, Vec<f64>>,
     /// Seconds that it took.
     pub wall_s: f64,
+    /// Of what is measured: the load average before it ran, where the system tells.
+    #[serde(default)]
+    pub load_average: Option<f64>,
     /// Why it is no result: promises that were broken, or why it could not run.
     pub failure: Option<String>,
 }
@@ -72,7 +75,7 @@ impl RunSpec {
             add(name);
             add(content);
         }
-        // Of another processor, what was measured is another result.
+        // Of another processor or another build, what was measured is another result.
         task.trial.iter().chain(&task.measured_on).for_each(|part| add(part));
         let key = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self { key, sources: SOURCES.to_owned(), task, seed }
@@ -85,15 +88,16 @@ impl RunSpec {
 
     /// Runs it.
     pub fn run(&self) -> Sample {
-        let start = Instant::now();
         let mut sample = Sample {
             key: self.key.clone(),
             sources: SOURCES.to_owned(),
             report: serde_json::Value::Null,
             quantiles: BTreeMap::new(),
             wall_s: 0.0,
+            load_average: if self.is_alone() { machine::load_average() } else { None },
             failure: None,
         };
+        let start = Instant::now();
         let outcome = match &self.task.trial {
             Some(name) => self.try_out(name).map(|numbers| sample.report = numbers),
             None => self.simulate().map(|report| {
@@ -111,7 +115,7 @@ impl RunSpec {
 
     fn try_out(&self, name: &str) -> Result<serde_json::Value, String> {
         if let Some(wanted) = &self.task.measured_on {
-            let here = processor();
+            let here = machine::here();
             if *wanted != here {
                 return Err(format!("it was to be measured on {wanted}, and this is {here}"));
             }

@@ -9,7 +9,7 @@ use rnic_trials::Nature;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
-use crate::machine::processor;
+use crate::machine;
 use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample, Task};
 
@@ -280,7 +280,7 @@ fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Resul
     let arguments = overridden(experiment, overrides)?;
     let cost = trial.cost(&arguments)?;
     let plan = toml::to_string(&arguments).map_err(|error| error.to_string())?;
-    let measured_on = (trial.nature == Nature::Measured).then(processor);
+    let measured_on = (trial.nature == Nature::Measured).then(machine::here);
     Ok(Task { trial: Some(name.to_owned()), measured_on, plan, cost, ..Task::default() })
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{all, catalogue, example, refusal, report, root, run};
+use common::{all, catalogue, example, misread, mistakes, refusal, report, root, run};
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::store::Store;
 use rnic_reproduce::{Catalogue, Size, Verdict, Work};
@@ -35,7 +35,7 @@ fn the_example_of_the_documentation_runs_and_holds() {
     let mut csv = Vec::new();
     report.write_csv(&mut csv).expect("memory does not fail");
     let csv = String::from_utf8(csv).expect("text");
-    assert!(csv.starts_with("experiment,variant,point,seed,run,field,value\n"));
+    assert!(csv.starts_with("experiment,variant,point,seed,run,field,value,origin\n"));
     assert_eq!(csv.lines().filter(|line| line.contains(",goodput_gbps,")).count(), 12, "each run's once");
     let mut parquet = Vec::new();
     report.write_parquet(&mut parquet).expect("memory does not fail");
@@ -240,12 +240,7 @@ fn mistakes_in_quantities_are_one_line_too() {
         ),
         ("to = \"srnic\"", "to = \"irn\"", "check[0].value.to: there is no variant `irn`"),
     ];
-    for (from, to, expected) in cases {
-        let text = QUANTITIES.replace(from, to);
-        assert_ne!(text, QUANTITIES, "{from} is in the example");
-        let said = refusal(&text);
-        assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
-    }
+    mistakes(QUANTITIES, refusal, &cases);
     let both =
         QUANTITIES.replace("requests = 0", "requests = 0\n[[measure]]\nname = \"r\"\nlabel = \"r\"\nfield = \"bytes\"");
     let both = both.replace("question =", "seeds = [1, 2, 3]\nquestion =");
@@ -340,13 +335,7 @@ fn mistakes_are_one_line_with_file_key_and_reason() {
         ("unit = \"Gbit/s\"", "per = [\"drops.buffers\"]", "measure[0].per: no report has a number `drops.buffers`"),
         ("field = \"goodput_gbps\"", "", "measure[0].field: give either a field of the report or a quantity"),
     ];
-    for (from, to, expected) in cases {
-        let text = example().replace(from, to);
-        assert_ne!(text, example(), "{from} is in the example");
-        let said = catalogue(&text).expect_err(to);
-        assert!(said.contains(expected) && said.contains("paper/figure/experiment.toml"), "{to}: {said}");
-        assert!(!said.contains('\n'), "{said}");
-    }
+    mistakes(&example(), misread, &cases);
 }
 
 #[test]

@@ -28,13 +28,11 @@ pub enum Nature {
     Searched,
 }
 
-/// Something that can be tried out.
+/// Something that can be tried out. What it does, and with which arguments, its module says and `docs/reproduce.md`.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     /// What experiments call it.
     pub name: &'static str,
-    /// What it does, with its arguments.
-    pub what: &'static str,
     /// What its numbers depend on.
     pub nature: Nature,
     /// The numbers that every run of it gives.
@@ -44,7 +42,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Checks arguments; gives about how much work a run with them is, in a unit of the trial's own.
+    /// Checks arguments; gives about how much work a run with them is: bytes that a simulated network moves in the same
+    /// time. Runs of all sorts are put in order by it; no number depends on it.
     ///
     /// # Errors
     /// The first argument that is unknown, missing or out of range, and what would do: one line.

@@ -29,7 +29,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
 
-    /// Runs at once; a run takes one processor
+    /// Runs at once; a run takes one processor; what is measured runs by itself
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
@@ -45,7 +45,8 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "DIR", default_value = "experiments")]
     pub experiments: PathBuf,
 
-    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md)
+    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md); what is measured
+    /// runs here
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     pub dask: Option<String>,
 
@@ -53,7 +54,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "PATH", requires = "dask")]
     pub worker_rnic: Option<PathBuf>,
 
-    /// Only write the runs that are left to do, a line of JSON each
+    /// Only write the runs that are left to do, a line of JSON each; without those that are measured
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dask", "read_results"])]
     pub write_runs: Option<PathBuf>,
 

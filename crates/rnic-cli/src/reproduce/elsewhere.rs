@@ -31,14 +31,17 @@ pub fn work() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes `runs` to a file, a line each.
+/// Writes those of `runs` that can be done elsewhere to a file, a line each, and says how many cannot.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn write(path: &Path, runs: &[&RunSpec]) -> Result<(), Failure> {
+    let (here, away): (Vec<&RunSpec>, Vec<&RunSpec>) = runs.iter().partition(|run| run.is_alone());
     let mut file = File::create(path).map_err(|error| Failure::file(path, error))?;
-    file.write_all(lines(runs)?.as_bytes()).map_err(|error| Failure::file(path, error))?;
-    console::line(&format!("wrote {} runs to {}", runs.len(), path.display()));
+    file.write_all(lines(&away)?.as_bytes()).map_err(|error| Failure::file(path, error))?;
+    let stay =
+        if here.is_empty() { String::new() } else { format!("; {} runs are measured and stay here", here.len()) };
+    console::line(&format!("wrote {} runs to {}{stay}", away.len(), path.display()));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Rows as a table.
 
 use rnic_reproduce::number::spread;
-use rnic_reproduce::{Origin, Row, Size, Verdict};
+use rnic_reproduce::{Row, Size, Verdict};
 use serde::{Serialize, Serializer};
 
 use crate::table;
@@ -16,8 +16,10 @@ pub struct Outcome<'o> {
     pub rows: &'o [Row],
     /// Runs that they stand on.
     pub runs: usize,
-    /// Where it ran.
+    /// Where the command ran.
     pub machine: &'o str,
+    /// How the rows' numbers came about; of what is measured, under what conditions.
+    pub origins: String,
     /// Seconds that it took.
     pub wall_s: f64,
 }
@@ -35,7 +37,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
         vec![
             row.row.clone(),
             row.what.clone(),
-            row.value.map_or_else(|| "-".to_owned(), |stat| spread(&stat, &row.unit)),
+            row.value.map_or_else(|| "-".to_owned(), |stat| spread(&stat, &row.unit) + row.origin.mark()),
             row.band.to_string(),
             row.verdict.name().to_owned(),
         ]
@@ -57,7 +59,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
         count(|verdict| *verdict == Verdict::Outside),
         count(|verdict| matches!(verdict, Verdict::Unjudged(_))),
         count(|verdict| matches!(verdict, Verdict::LeftOut(_))),
-        Origin::all(outcome.rows.iter().map(|row| row.origin), outcome.machine),
+        outcome.origins,
         outcome.runs,
     ));
     text

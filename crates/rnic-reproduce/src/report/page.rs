@@ -1,5 +1,8 @@
 //! The page.
 
+use std::collections::BTreeSet;
+use std::slice::from_ref;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Report;
@@ -7,7 +10,7 @@ use super::figure::figure;
 use crate::experiment::{Band, Experiment};
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
-use crate::origin::Origin;
+use crate::origin::{Origin, conditions};
 use crate::work::{Layout, Size};
 
 /// The whole page.
@@ -28,7 +31,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
                 header {
                     p.kicker { "OpenRNIC, papers reproduced" }
                     h1 { (headline) }
-                    (lead(report))
+                    (lead(report, &all))
                 }
                 (tally(&all))
                 (summary(&all))
@@ -52,20 +55,18 @@ fn headline(rows: &[&Row]) -> String {
     format!("{inside} of {judged} {what} of the papers hold here, {rest} {verb} not")
 }
 
-fn lead(report: &Report<'_>) -> Markup {
-    let has = |origin: Origin| report.work.layouts.iter().any(|layout| layout.selected.experiment.origin() == origin);
+fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
+    // What plots show counts, too.
+    let shown = report.work.layouts.iter().map(|layout| layout.selected.experiment.origin());
+    let origins: BTreeSet<Origin> = rows.iter().map(|row| row.origin).chain(shown).collect();
     html! {
         p {
-            @if has(Origin::Measured) || has(Origin::Searched) {
-                "Each number of ours on this page says how it came about: " strong { "simulated" }
-                ", by a packet-level network with OpenRNIC's transport engine at its ends, computed from its code, "
-                "counted in a search of many cases, or " strong { "measured on this machine" } ": "
-                (report.machine) ". "
-            } @else {
-                "Every number of ours on this page is " strong { "simulated" }
-                ", by a packet-level network with OpenRNIC's transport engine at its ends, or computed from its code. "
+            "Every number of ours on this page is "
+            @for (index, origin) in origins.iter().enumerate() {
+                @if index > 0 { @if index + 1 < origins.len() { ", " } @else { ", or " } }
+                (came_about(report, *origin))
             }
-            "Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
+            ". Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
             "width. A row is judged by its mean "
             "over the seeds; the least and the largest stand behind it."
         }
@@ -75,6 +76,18 @@ fn lead(report: &Report<'_>) -> Markup {
                 ": shorter runs of the same experiments. What it leaves out is said in each row."
             }
         }
+    }
+}
+
+/// How numbers come about, in full.
+fn came_about(report: &Report<'_>, origin: Origin) -> Markup {
+    match origin {
+        Origin::Simulated => html! {
+            strong { "simulated" } ", by a packet-level network with OpenRNIC's transport engine at its ends"
+        },
+        Origin::Computed => html! { "computed from OpenRNIC's code" },
+        Origin::Searched => html! { "counted in a search of many cases" },
+        Origin::Measured => html! { strong { "measured" } " on " (report.conditions().unwrap_or_default()) },
     }
 }
 
@@ -101,13 +114,17 @@ fn summary(rows: &[&Row]) -> Markup {
                     td.row { (row.row) }
                     td.id { a href=(format!("#{}", anchor(&row.experiment))) { (row.experiment) } }
                     td { (row.what) }
-                    td.brief { (row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit))) }
+                    td.brief { (brief(row)) }
                     td.brief { (row.band) }
                     td { (verdict(&row.verdict)) }
                 }
             } }
         }
     }
+}
+
+fn brief(row: &Row) -> String {
+    row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit) + row.origin.mark())
 }
 
 fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
@@ -150,7 +167,10 @@ fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
                 tr {
                     td.row { (row.row) }
                     td { (row.what) }
-                    td.found { (found(row)) }
+                    td.found {
+                        (found(row))
+                        @if row.origin != experiment.origin() { small { (row.origin.words()) } }
+                    }
                     td { (row.paper) }
                     td { (row.band) small { (row.why) } }
                     td { (verdict(&row.verdict)) }
@@ -225,7 +245,9 @@ fn facts(report: &Report<'_>, layout: &Layout<'_>) -> Markup {
     html! {
         dl {
             dt { "repeat with" } dd { code { "rnic reproduce " (experiment.id) (flag) } }
-            @if experiment.origin() == Origin::Measured { dt { "measured on" } dd { (report.machine) } }
+            @if let Some(conditions) = conditions(report.work, from_ref(layout), report.samples) {
+                dt { "measured on" } dd { (conditions) }
+            }
             @if !keys.is_empty() {
                 dt { "runs" } dd {
                     (keys.len()) ", " (seconds(work)) " of one processor in all; "

@@ -1,4 +1,5 @@
-//! The raw numbers in long form, for spreadsheets and notebooks: experiment, variant, point, seed, run, field, value.
+//! The raw numbers in long form, for spreadsheets and notebooks: experiment, variant, point, seed, run, field, value,
+//! and how it came about.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use parquet::schema::parser::parse_message_type;
 use serde::Serialize;
 
 use crate::judge::Samples;
+use crate::origin::Origin;
 use crate::work::Work;
 
 /// Why raw numbers could not be written.
@@ -36,19 +38,21 @@ pub(super) struct Line {
     run: String,
     field: String,
     value: f64,
+    origin: Origin,
 }
 
 /// Every number of every run, in the order of experiments, variants, places and seeds.
 pub(super) fn lines(work: &Work<'_>, samples: &Samples) -> Vec<Line> {
     let mut lines = Vec::new();
     for layout in &work.layouts {
+        let origin = layout.selected.experiment.origin();
         for (variant, place, seed, run) in layout.runs() {
             let Some(sample) = samples.get(run) else { continue };
             let point = layout.place_name(place);
             let mut add = |field: String, value: f64| {
                 let experiment = layout.selected.experiment.id.clone();
                 let (variant, point, run) = (variant.to_owned(), point.clone(), run.to_owned());
-                lines.push(Line { experiment, variant, point, seed, run, field, value });
+                lines.push(Line { experiment, variant, point, seed, run, field, value, origin });
             };
             flatten("", &sample.report, &mut add);
             add("run_wall_s".to_owned(), sample.wall_s);
@@ -84,6 +88,7 @@ const SCHEMA: &str = "message number {
     required binary run (STRING);
     required binary field (STRING);
     required double value;
+    required binary origin (STRING);
 }";
 
 pub(super) fn write_parquet(lines: &[Line], output: impl Write + Send) -> Result<(), RawError> {
@@ -99,6 +104,7 @@ pub(super) fn write_parquet(lines: &[Line], output: impl Write + Send) -> Result
         column::<ByteArrayType>(&mut group, lines, |line| line.run.as_str().into())?;
         column::<ByteArrayType>(&mut group, lines, |line| line.field.as_str().into())?;
         column::<DoubleType>(&mut group, lines, |line| line.value)?;
+        column::<ByteArrayType>(&mut group, lines, |line| line.origin.name().into())?;
         group.close()?;
     }
     file.close()?;

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::Report;
 use crate::judge::{Row, Verdict};
 use crate::number::{short, with_unit};
-use crate::origin::Origin;
 use crate::work::Size;
 
 pub(super) fn table(report: &Report<'_>) -> String {
@@ -20,10 +19,7 @@ pub(super) fn table(report: &Report<'_>) -> String {
          All numbers of ours are {}; in brackets the least and the largest over the seeds.\n\n\
          | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
         report.command,
-        Origin::all(
-            [Origin::Simulated, Origin::Computed].into_iter().chain(rows.iter().map(|row| row.origin)),
-            report.machine
-        )
+        report.origins(&rows)
     );
     for row in &rows {
         let Row { row: id, experiment, what, paper, band, .. } = row;
@@ -48,7 +44,11 @@ pub(super) fn table(report: &Report<'_>) -> String {
 fn found(row: &Row) -> String {
     let Some(stat) = row.value else { return "\u{2013}".to_owned() };
     let mean = with_unit(stat.mean, &row.unit);
-    if stat.min == stat.max { mean } else { format!("{mean} ({} to {})", short(stat.min), short(stat.max)) }
+    let mark = row.origin.mark();
+    if stat.min == stat.max {
+        return mean + mark;
+    }
+    format!("{mean} ({} to {}){mark}", short(stat.min), short(stat.max))
 }
 
 /// A bar would end the cell.

@@ -41,6 +41,23 @@ pub fn refusal(text: &str) -> String {
     }
 }
 
+/// Why the experiment `text` is refused when it is read.
+pub fn misread(text: &str) -> String {
+    catalogue(text).expect_err(text)
+}
+
+/// What is wrong with `good` when in it this is replaced by that: each is one line, with the file, that has the third.
+#[track_caller]
+pub fn mistakes(good: &str, why: fn(&str) -> String, cases: &[(&str, &str, &str)]) {
+    for (from, to, expected) in cases {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "{from} is in the example");
+        let said = why(&text);
+        assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
+        assert!(said.contains("paper/figure/experiment.toml"), "{said}");
+    }
+}
+
 pub fn all(catalogue: &Catalogue, size: Size) -> Work<'_> {
     let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
     Work::new(selected, size, None).expect("every plan can be run")

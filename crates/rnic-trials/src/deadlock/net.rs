@@ -89,6 +89,8 @@ pub struct Net {
     pub ends: [Vec<End>; 2],
     /// Under way: to which NIC, on which connection.
     air: Vec<(usize, usize, Message)>,
+    /// Whether [`Self::sent`] is kept.
+    pub keeps_sent: bool,
     /// Every packet that left: from which NIC.
     pub sent: Vec<(usize, Packet)>,
 }
@@ -122,6 +124,7 @@ impl Net {
             nics: [Resources::new(world.resources), Resources::new(world.resources)],
             ends: [0, 1].map(|nic| (0..world.connections).map(|connection| end(nic, connection)).collect()),
             air: Vec::new(),
+            keeps_sent: true,
             sent: Vec::new(),
         }
     }
@@ -224,7 +227,9 @@ impl Net {
             payload_len: outgoing.payload_len,
             body,
         };
-        self.sent.push((nic, packet));
+        if self.keeps_sent {
+            self.sent.push((nic, packet));
+        }
         self.fly(1 - nic, connection, Message::Packet(packet));
     }
 

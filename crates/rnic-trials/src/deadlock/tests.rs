@@ -64,5 +64,5 @@ fn arguments_without_sense_are_one_line() {
         let said = TRIAL.cost(&arguments(&text)).expect_err(to);
         assert!(said.contains(expected) && !said.contains('\n'), "{to}: {said}");
     }
-    assert_eq!(TRIAL.cost(&arguments(SOUND)), Ok(20));
+    assert_eq!(TRIAL.cost(&arguments(SOUND)), Ok(20 * SCHEDULE_BYTES));
 }

@@ -13,37 +13,28 @@ use super::{BATCH, Load};
 
 /// Millions of events a second in the median batch, in the best of the rounds after one that is not counted.
 pub(super) fn of_engine<P: Program>(program: P, load: &Load, form: Form, seed: u64) -> Result<f64, String> {
-    let Load { connections, rounds, batches, .. } = *load;
+    let connections = load.connections;
     let config = ProcessorConfig { form, connections, line_rate: BitRate::gbps(200), mtu: 4_096 };
     let mut processor = Processor::new(program, &config).map_err(|error| error.to_string())?;
     let mut datapath = Datapath::new(connections, processor.first(), form, seed);
-    let mut best = f64::INFINITY;
-    for round in 0..=rounds {
-        // Every connection is met before anything counts.
-        let least = if round == 0 { (connections as usize).div_ceil(BATCH) } else { 0 };
-        let batches = least.max(batches as usize);
-        let mut spent = Vec::with_capacity(batches);
-        for _ in 0..batches {
-            datapath.make_events();
-            let mut place = 0;
-            let responses = &mut datapath.responses;
-            let begin = Instant::now();
-            processor.handle_all(black_box(&datapath.events), |response| {
-                responses[place] = response;
-                place += 1;
-            });
-            spent.push(begin.elapsed().as_secs_f64());
-            black_box(&datapath.responses);
-            datapath.take_responses();
-        }
-        if round > 0 {
-            best = best.min(median(&mut spent));
-        }
-    }
+    let best = best_batch(load, || {
+        datapath.make_events();
+        let mut place = 0;
+        let responses = &mut datapath.responses;
+        let begin = Instant::now();
+        processor.handle_all(black_box(&datapath.events), |response| {
+            responses[place] = response;
+            place += 1;
+        });
+        let spent = begin.elapsed().as_secs_f64();
+        black_box(&datapath.responses);
+        datapath.take_responses();
+        spent
+    });
     Ok(BATCH as f64 / best / 1e6)
 }
 
-/// Millions of states a second whose lines are fetched ahead and raised by one.
+/// Millions of states a second whose lines are fetched ahead and raised by one, in the same batches and rounds.
 pub(super) fn of_memory(load: &Load, seed: u64) -> Result<f64, String> {
     let (connections, lines) = (load.connections as usize, load.state as usize / LINE);
     let mut random = RandomStreams::new(seed).stream("memory");
@@ -54,24 +45,34 @@ pub(super) fn of_memory(load: &Load, seed: u64) -> Result<f64, String> {
     drop(table.advise(memmap2::Advice::HugePage));
     let table: &mut [[u64; 8]] = bytemuck::cast_slice_mut(&mut table);
     table.iter_mut().for_each(|line| line[0] = 1);
-    let mut best = f64::INFINITY;
-    for _ in 0..load.rounds {
-        let mut spent = Vec::with_capacity(load.batches as usize);
-        for _ in 0..load.batches {
-            let firsts: Vec<usize> = (0..BATCH).map(|_| random.below(connections as u64) as usize * lines).collect();
-            let begin = Instant::now();
-            for (index, first) in firsts.iter().copied().enumerate() {
-                if let Some(later) = firsts.get(index + AHEAD).copied() {
-                    (later..later + lines).for_each(|line| prefetch_index(&*table, line));
-                }
-                table[first..first + lines].iter_mut().for_each(|line| line[0] += 1);
+    let best = best_batch(load, || {
+        let firsts: Vec<usize> = (0..BATCH).map(|_| random.below(connections as u64) as usize * lines).collect();
+        let begin = Instant::now();
+        for (index, first) in firsts.iter().copied().enumerate() {
+            if let Some(later) = firsts.get(index + AHEAD).copied() {
+                (later..later + lines).for_each(|line| prefetch_index(&*table, line));
             }
-            spent.push(begin.elapsed().as_secs_f64());
+            table[first..first + lines].iter_mut().for_each(|line| line[0] += 1);
         }
-        best = best.min(median(&mut spent));
-    }
+        begin.elapsed().as_secs_f64()
+    });
     black_box(table);
     Ok(BATCH as f64 / best / 1e6)
+}
+
+/// Seconds of the median batch in the best of the rounds after one that is not counted, where `batch` does one and
+/// tells how long it took.
+fn best_batch(load: &Load, mut batch: impl FnMut() -> f64) -> f64 {
+    let mut best = f64::INFINITY;
+    for round in 0..=load.rounds {
+        // Every connection is met before anything counts.
+        let least = if round == 0 { (load.connections as usize).div_ceil(BATCH) } else { 0 };
+        let mut spent: Vec<f64> = (0..least.max(load.batches as usize)).map(|_| batch()).collect();
+        if round > 0 {
+            best = best.min(median(&mut spent));
+        }
+    }
+    best
 }
 
 fn median(spent: &mut [f64]) -> f64 {

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use rnic_policy::control::report::Ticks;
 use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, ControlView};
 use rnic_policy::{Control, ParamSpec, Params};
 use rnic_transports::control::swift::Swift;
@@ -15,7 +16,7 @@ macro_rules! wide {
         #[repr(C)]
         pub(super) struct $name {
             swift: Swift,
-            counters: [[u64; 8]; $lines],
+            counters: [[u64; BUCKETS]; $lines],
         }
 
         const _: () = assert!(size_of::<$name>() == $bytes);
@@ -27,7 +28,7 @@ macro_rules! wide {
 
             fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
                 let (swift, actions) = Swift::start(params, view);
-                (Self { swift, counters: [[0; 8]; $lines] }, actions)
+                (Self { swift, counters: [[0; BUCKETS]; $lines] }, actions)
             }
 
             fn interest(params: &Params) -> ControlInterest {
@@ -37,7 +38,7 @@ macro_rules! wide {
             #[inline(always)]
             fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
                 if let ControlEvent::Reported(report) = event {
-                    let bucket = (report.rtt().get() / 64 % 8) as usize;
+                    let bucket = bucket(report.rtt());
                     self.counters.iter_mut().for_each(|line| line[bucket] += 1);
                 }
                 self.swift.on_event(event, view, params)
@@ -53,7 +54,7 @@ macro_rules! wide {
             ) -> LaneSet {
                 let done = Swift::on_acks(&mut Narrow(&mut *states, PhantomData::<Self>), acks, set, params, answers);
                 for lane in (0..LANES).filter(|lane| done >> lane & 1 != 0) {
-                    let bucket = (acks.rtt[lane].get() / 64 % 8) as usize;
+                    let bucket = bucket(acks.rtt[lane]);
                     states.state(lane).counters.iter_mut().for_each(|line| line[bucket] += 1);
                 }
                 done
@@ -68,6 +69,17 @@ macro_rules! wide {
         }
     };
 }
+
+/// Which counter of a line an event raises.
+#[inline(always)]
+fn bucket(rtt: Ticks) -> usize {
+    (rtt.get() / BUCKET_TICKS) as usize % BUCKETS
+}
+
+/// Counters of a cache line.
+const BUCKETS: usize = 8;
+/// Round trips of the datapath, 120 to 380 ticks, fall into several of them.
+const BUCKET_TICKS: u32 = 64;
 
 /// Swift's part of wider states.
 struct Narrow<L, S>(L, PhantomData<S>);
