@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use byteorder::LittleEndian;
+use byteorder::BigEndian;
 use pcap_file::pcap::{PcapHeader, PcapPacket};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
@@ -53,7 +53,7 @@ impl<W: Write> Capture<W> {
     pub fn new(output: W) -> Result<Self, CaptureError> {
         let header = PcapHeader {
             datalink: DataLink::ETHERNET,
-            endianness: Endianness::Little,
+            endianness: Endianness::Big,
             ts_resolution: TsResolution::NanoSecond,
             snaplen: FRAME_MAX,
             ..PcapHeader::default()
@@ -99,7 +99,7 @@ impl<W: Write> Capture<W> {
             orig_len: self.frame.len() as u32,
             data: Cow::Borrowed(&self.frame),
         };
-        packet.write_to::<_, LittleEndian>(&mut self.record, TsResolution::NanoSecond, FRAME_MAX)?;
+        packet.write_to::<_, BigEndian>(&mut self.record, TsResolution::NanoSecond, FRAME_MAX)?;
         Ok(self.hand_on()?)
     }
 

@@ -148,7 +148,12 @@ impl Write for CaptureFile {
 
 impl Drop for CaptureFile {
     fn drop(&mut self) {
-        let _ = self.flush();
+        let mut part = self.part();
+        let _ = part.flush();
+        // A child has the same lock. Whoever writes out at this moment holds the file a little longer than its name.
+        if part.process == process::id() {
+            let _ = part.file.unlock();
+        }
     }
 }
 
