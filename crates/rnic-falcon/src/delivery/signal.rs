@@ -117,7 +117,7 @@ pub(crate) struct Path {
     pub(crate) t1: Timestamp,
     pub(crate) t2: Timestamp,
     pub(crate) t3: Timestamp,
-    /// The flow's last answer said the same of T1 and T2: T3 is when something else became ready to be answered.
+    /// An answer on the flow has echoed this packet before, or a later one: T3 is when something else became ready.
     pub(crate) again: bool,
     pub(crate) hops: u8,
     pub(crate) rx_level: u8,
