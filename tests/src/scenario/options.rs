@@ -69,6 +69,12 @@ impl Transport {
         self.with(TARGET, &target.to_string()).expect("100 ms are legal, and no network that is drawn takes as long")
     }
 
+    /// Whether it aims at a delay shorter than `round_trip`, which the network takes by itself.
+    pub(super) fn aims_below(&self, round_trip: Duration) -> bool {
+        let target = self.profile.options().find(|(spec, _)| spec.name == TARGET);
+        target.is_some_and(|(_, target)| Duration::from_ps(target) < round_trip)
+    }
+
     /// In which order it completes requests, if it is Falcon.
     pub fn ordering(&self) -> Option<&str> {
         self.options.iter().find(|(name, _)| *name == "ordering").map(|(_, value)| value.as_str())
