@@ -222,36 +222,33 @@ impl Held {
     }
 }
 
-/// What is held for one packet, as short as an entry of a ring wants it.
+/// What is held for one packet, as short as an entry of a ring wants it: buffers and one; 0 when nothing is held.
 #[derive(Debug)]
-pub(crate) struct Room {
-    buffers: u16,
-    is_held: bool,
-}
+pub(crate) struct Room(u16);
 
 impl Room {
     /// Nothing.
-    pub(crate) const NONE: Self = Self { buffers: 0, is_held: false };
+    pub(crate) const NONE: Self = Self(0);
 
     /// Keeps `held`, which is of one packet no longer than any there is.
     #[inline]
     pub(crate) fn of(held: Held) -> Self {
         let Amount { packets, buffers } = held.amount;
         assert!(packets == 1 && buffers <= BUFFERS_OF_PACKET_MAX, "{held:?} is more than one packet's");
-        Self { buffers: buffers as u16, is_held: true }
+        Self(buffers as u16 + 1)
     }
 
     /// Gives it out as `part`'s, which it was taken of; none when there is none (any more).
     #[inline]
     pub(crate) fn take(&mut self, part: Part) -> Option<Held> {
-        let held = self.is_held.then(|| Held { part, amount: Amount::packet(self.buffers.into()) });
-        self.is_held = false;
-        held
+        let buffers = self.0.checked_sub(1)?;
+        self.0 = 0;
+        Some(Held { part, amount: Amount::packet(buffers.into()) })
     }
 }
 
-/// The length of a transaction has 16 bits.
-const BUFFERS_OF_PACKET_MAX: u32 = 0xffff;
+/// The length of a transaction has 16 bits, and is a multiple of four.
+const BUFFERS_OF_PACKET_MAX: u32 = 0xfffe;
 
 /// All resources of a NIC.
 #[derive(Debug)]

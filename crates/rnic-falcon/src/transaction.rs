@@ -94,8 +94,9 @@ pub struct Submission {
     pub length: u16,
     /// Payload bytes of the request's own packet, behind the upper layer's headers: none for a Pull.
     pub payload_len: u32,
-    /// The upper layer's headers.
-    pub ulp: Ulp,
+    /// The upper layer's headers, to be kept until they are not needed; without, it is asked for them
+    /// ([`UpperLayer::headers`]) when a packet leaves.
+    pub ulp: Option<Ulp>,
     /// Comes back with the completion.
     pub tag: u64,
     /// It goes on with what the peer's upper layer takes in: when all before it is acknowledged, it is not put off
@@ -117,7 +118,7 @@ pub enum SubmitError {
         /// What is agreed.
         mtu: u16,
     },
-    /// A Pull without a byte to pull, or a Pull Request with payload.
+    /// Nothing to move, a Pull Request with payload, or more payload than the whole is long.
     #[error("the request makes no sense")]
     Senseless,
     /// It has failed for good.
@@ -266,7 +267,8 @@ impl Transactions {
         if submission.length > self.config.mtu {
             return Err(SubmitError::TooLong { length: submission.length, mtu: self.config.mtu });
         }
-        if submission.kind == Kind::Pull && submission.payload_len != 0 {
+        let payload_max = if submission.kind == Kind::Pull { 0 } else { u32::from(submission.length) };
+        if submission.length == 0 || submission.payload_len > payload_max {
             return Err(SubmitError::Senseless);
         }
         if self.paused(resources) {

@@ -13,18 +13,39 @@ use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::Arrival;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::transaction::ulp::PulledData;
 use rnic_falcon::transaction::{
     Answer, Completion, Kind, Ordering, PullReply, PushReply, Request, Submission, TransactionConfig, UpperLayer,
 };
 use rnic_policy::{Configured, Params};
+use rnic_wire::Qpn;
+use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
 use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, RnrTimer, Rsn, Ulp, UlpProtocol};
 use two_ends::config_of;
 
 const TRANSACTIONS: u64 = 300;
 
+/// Headers of the request `rsn`, or of its answer: no two are the same.
+fn headers_of(rsn: Rsn, is_answer: bool) -> Ulp {
+    Ulp::Rdma(Header {
+        dest_qpn: Qpn::new(7),
+        sn: rsn,
+        solicited: is_answer,
+        complete_in_error: false,
+        operation: Operation::AtomicResponse { original: u64::from(rsn.value()), sink: SinkTag::default() },
+    })
+}
+
+/// Whether the transaction with this tag is handed in with its headers; of the others the upper layer is asked.
+fn comes_with_headers(tag: u64) -> bool {
+    tag % 3 == 1
+}
+
 /// An upper layer that takes everything, but is not ready now and then.
 struct Taking {
     random: RandomStream,
+    /// The number of its first request.
+    first: Rsn,
     requests: Vec<Rsn>,
     pulls: Vec<(Rsn, u16)>,
     completions: Vec<Completion>,
@@ -35,17 +56,32 @@ impl UpperLayer for Taking {
         if self.random.below(20) == 0 {
             return PushReply::NotReady(RnrTimer::from_code(1));
         }
+        assert_eq!(request.ulp, headers_of(request.rsn, false), "a Push has its own headers, however often it is sent");
         self.requests.push(request.rsn);
         PushReply::Done
     }
 
+    fn headers(&self, tag: u64) -> Ulp {
+        assert!(!comes_with_headers(tag), "those of {tag} are known");
+        headers_of(self.first.plus(tag as u32), false)
+    }
+
+    fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
+        assert_eq!(data.ulp, headers_of(self.first.plus(tag as u32), true), "the headers of the answer to {tag}");
+    }
+
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
+        assert_eq!(request.ulp, headers_of(request.rsn, false), "a Pull has its own headers");
         self.requests.push(request.rsn);
         self.pulls.push((request.rsn, request.length));
         PullReply::Later
     }
 
     fn complete(&mut self, _: Time, completion: &Completion) {
+        if let Some(data) = completion.data {
+            let kept = if comes_with_headers(completion.tag) { headers_of(completion.rsn, true) } else { Ulp::None };
+            assert_eq!(data.ulp, kept, "those of data are kept where those of the request were");
+        }
         self.completions.push(*completion);
     }
 }
@@ -66,7 +102,7 @@ impl End {
         let Self { connection, resources, adaptive, ulp, .. } = self;
         while let Some((rsn, length)) = ulp.pulls.first().copied() {
             let length = u32::from(length);
-            let answer = Answer { payload_len: length, length, ulp: Ulp::None };
+            let answer = Answer { payload_len: length, length, ulp: headers_of(rsn, true) };
             if connection.answer(resources, rsn, &answer).is_err() {
                 break;
             }
@@ -84,8 +120,9 @@ impl End {
             let kind = if self.ulp.random.below(2) == 0 { Kind::Push } else { Kind::Pull };
             let length = self.ulp.random.between(1, 4_096) as u16;
             let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-            let submission =
-                Submission { kind, length, payload_len, ulp: Ulp::None, tag: self.submitted, continues: false };
+            let tag = self.submitted;
+            let ulp = comes_with_headers(tag).then(|| headers_of(self.ulp.first.plus(tag as u32), false));
+            let submission = Submission { kind, length, payload_len, ulp, tag, continues: false };
             if self.connection.submit(&mut self.resources, &submission).is_err() {
                 return;
             }
@@ -205,7 +242,8 @@ fn end(seed: u64, variant: Variant, ours: u32, theirs: u32) -> End {
     let config = ConnectionConfig { transactions, delivery, first_rsn };
     let connection = Connection::new(&config, &mut adaptive, 7).expect("there is room");
     let random = RandomStreams::new(seed).stream(if ours > theirs { "left" } else { "right" });
-    let ulp = Taking { random, requests: Vec::new(), pulls: Vec::new(), completions: Vec::new() };
+    let first = first_rsn[0];
+    let ulp = Taking { random, first, requests: Vec::new(), pulls: Vec::new(), completions: Vec::new() };
     let resources = Resources::new(ResourceConfig::GBPS_200);
     End { connection, resources, adaptive, ulp, submitted: 0, busy_until: Time::ZERO }
 }

@@ -17,7 +17,7 @@ use rnic_policy::control::ControlInterest;
 use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, Ulp, UlpProtocol};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
 use two_ends::upper::Counting;
 use two_ends::{config, micros};
 
@@ -187,7 +187,7 @@ fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
     let mut connection = Connection::new(&config, &mut engine, 0).expect("there is room");
     let label = connection.delivery().label(0);
     for tag in 0..10 {
-        let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: Ulp::None, tag, continues: false };
+        let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: None, tag, continues: false };
         connection.submit(&mut resources, &push).expect("there is room");
     }
     let sent = connection.transmit(SENT, &mut resources, &mut Idle).expect("a window is open");

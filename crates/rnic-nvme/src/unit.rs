@@ -31,7 +31,7 @@ pub(crate) const fn submission(kind: Kind, base: Base, operation: Operation, mov
         Kind::Push => (ulp.request_len(moved), moved),
         Kind::Pull => (write_data(base).request_len(moved), 0),
     };
-    Submission { kind, length: length as u16, payload_len, ulp, tag, continues: false }
+    Submission { kind, length: length as u16, payload_len, ulp: Some(ulp), tag, continues: false }
 }
 
 const fn write_data(base: Base) -> Ulp {

@@ -212,7 +212,7 @@ fn pulls_beyond_all_reason_are_answered_once_there_is_room_again() {
     let (mut net, base) = with_request(Write);
     let ulp = Ulp::Nvme(Header { base, operation: Operation::WriteDataRequest });
     let length = Ulp::Nvme(Header { base, operation: Operation::WriteData }).request_len(4096) as u16;
-    let pull = Submission { kind: Kind::Pull, length, payload_len: 0, ulp, tag: 1 << 63, continues: false };
+    let pull = Submission { kind: Kind::Pull, length, payload_len: 0, ulp: Some(ulp), tag: 1 << 63, continues: false };
     let full = net.fill(HOST);
     (0..=WORLD.initiator.units).for_each(|_| net.submit(0, TARGET, &pull).expect("room for Pulls"));
     net.run_for(Duration::from_us(100));

@@ -8,8 +8,8 @@ use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
-use rnic_wire::falcon::{CompletionCode, ResyncCode, Ulp};
-use rnic_wire::{NakCode, Position};
+use rnic_wire::falcon::{CompletionCode, ResyncCode};
+use rnic_wire::{NakCode, Position, Reth};
 
 use super::header;
 use super::{Lack, Mapping, Nic};
@@ -26,6 +26,8 @@ use crate::wr::{SendFlags, Sge};
 /// How far an entry of the send queue has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
+    /// The number (SN) of its first packet; the others' follow.
+    first_sn: u32,
     /// Transactions that have ended.
     done: u32,
     /// How the first of them ended that did not end well.
@@ -70,6 +72,10 @@ impl Requests {
             watch: Deadline::NEVER,
             silent_periods: 0,
         }
+    }
+
+    fn progress_of(&self, counter: u32) -> Progress {
+        self.progress[counter as usize & (self.progress.len() - 1)]
     }
 
     fn of(&mut self, counter: u32) -> &mut Progress {
@@ -153,14 +159,15 @@ impl Qp {
                 break;
             }
             if starts {
-                *mapping.requests.of(counter) = Progress::default();
+                let first_sn = mapping.requests.next_sn;
+                *mapping.requests.of(counter) = Progress { first_sn, ..Progress::default() };
                 self.start_falcon_entry(counter);
                 connection.expect(self.requester.queue.get(counter).packets);
                 mapping.requests.is_sound = self.check_entry(core, counter);
             }
             // What was sound as a whole is so in each part, until some region changes.
             let is_sound = mapping.requests.is_sound == Some(core.mrs.version());
-            let Some(submission) = self.submission(core, counter, mapping.requests.next_sn, is_sound) else {
+            let Some(submission) = self.submission(core, counter, is_sound) else {
                 self.fail_entry(core, mapping, counter, WcStatus::LocalProtection);
                 break;
             };
@@ -231,35 +238,54 @@ impl Qp {
     }
 
     /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is
-    /// not looked at when it `is_sound`.
+    /// not looked at when it `is_sound`. Its headers are asked for when it leaves.
     #[inline(always)]
-    fn submission(&self, core: &mut Core, counter: u32, sn: u32, is_sound: bool) -> Option<Submission> {
+    fn submission(&self, core: &mut Core, counter: u32, is_sound: bool) -> Option<Submission> {
         let wqe = self.requester.queue.get(counter);
-        let (index, mtu) = (self.requester.sent_of_next, self.mtu());
-        let offset = index * mtu;
-        let part = (wqe.length - offset).min(mtu);
-        let payload_len = if wqe.op.is_fetch() { 0 } else { part };
-        if !is_sound && !self.gather_payload(core, counter, offset, payload_len) {
+        let index = self.requester.sent_of_next;
+        let place = self.place_of(wqe, index);
+        let payload_len = if wqe.op.is_fetch() { 0 } else { place.part };
+        if !is_sound && !self.gather_payload(core, counter, place.offset, payload_len) {
             return None;
         }
-        let place = header::Place { position: Position::of(index, wqe.packets), offset, part };
-        let first = self.requester.queue.sges(counter).first();
-        let solicited = place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
-        let ulp = Ulp::Rdma(Header {
-            dest_qpn: self.dest_qpn,
-            sn: rnic_base::Serial::new(sn),
-            solicited,
-            complete_in_error: false,
-            operation: header::operation(wqe, first, &place),
-        });
         let (kind, length) = if wqe.op.is_fetch() {
-            (Kind::Pull, answer_len(wqe.op, part))
+            (Kind::Pull, answer_len(wqe.op, place.part))
         } else {
-            (Kind::Push, ulp.request_len(payload_len))
+            (Kind::Push, whole_len(header::operation(wqe, None, &place), payload_len))
         };
         // The receive that a Send needs is its first packet's.
         let continues = index > 0 && wqe.op.is_send();
-        Some(Submission { kind, length: length as u16, payload_len, ulp, tag: tag(counter, index), continues })
+        Some(Submission { kind, length: length as u16, payload_len, ulp: None, tag: tag(counter, index), continues })
+    }
+
+    /// What the transaction called `tag` says, whenever its packet leaves; of an entry that is no more, nothing that
+    /// makes sense: a Pull may be sent again when its data is here, and its target goes by its number.
+    #[inline(always)]
+    pub(super) fn headers(&self, mapping: &Mapping, tag: u64) -> Header {
+        let (counter, index) = untag(tag);
+        let sn = rnic_base::Serial::new(mapping.requests.progress_of(counter).first_sn.wrapping_add(index));
+        if !self.owns(counter) {
+            let (reth, sink) = (Reth::default(), SinkTag::default());
+            let operation = Operation::ReadRequest { reth, rmsn: rnic_base::Serial::new(0), sink };
+            return Header { dest_qpn: self.dest_qpn, sn, solicited: false, complete_in_error: false, operation };
+        }
+        let wqe = self.requester.queue.get(counter);
+        let place = self.place_of(wqe, index);
+        Header {
+            dest_qpn: self.dest_qpn,
+            sn,
+            solicited: place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
+            complete_in_error: false,
+            operation: header::operation(wqe, self.requester.queue.sges(counter).first(), &place),
+        }
+    }
+
+    /// Where in its message transaction `index` of `wqe` is.
+    #[inline(always)]
+    fn place_of(&self, wqe: &SendWqe, index: u32) -> header::Place {
+        let mtu = self.mtu();
+        let offset = index * mtu;
+        header::Place { position: Position::of(index, wqe.packets), offset, part: (wqe.length - offset).min(mtu) }
     }
 
     /// A transaction of ours has ended.
@@ -404,11 +430,16 @@ impl Qp {
 
 /// Bytes of the answer to a Pull: what its request asks for.
 fn answer_len(op: WqeOp, part: u32) -> u32 {
-    let (operation, payload_len) = if op.is_atomic() {
-        (Operation::AtomicResponse { original: 0, sink: SinkTag::default() }, 0)
+    if op.is_atomic() {
+        whole_len(Operation::AtomicResponse { original: 0, sink: SinkTag::default() }, 0)
     } else {
-        (Operation::ReadResponse { position: Position::Only, sink: SinkTag::default() }, part)
-    };
+        whole_len(Operation::ReadResponse { position: Position::Only, sink: SinkTag::default() }, part)
+    }
+}
+
+/// Bytes of a packet's headers, payload and padding.
+#[inline(always)]
+fn whole_len(operation: Operation, payload_len: u32) -> u32 {
     operation.headers_len() + payload_len.next_multiple_of(4)
 }
 

@@ -47,6 +47,11 @@ impl<D: Dma> UpperLayer for Verbs<'_, D> {
         PullReply::Later
     }
 
+    #[inline]
+    fn headers(&self, tag: u64) -> Ulp {
+        Ulp::Rdma(self.qp.headers(self.mapping, tag))
+    }
+
     fn complete(&mut self, _: Time, completion: &Completion) {
         self.qp.end_transaction(self.core, self.mapping, completion);
     }

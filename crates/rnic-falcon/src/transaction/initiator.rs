@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Duration, Psn32, Seq, Time};
+use rnic_base::{Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, CompletionCode, NackCode, Packet, PacketType, ResyncCode, Rsn, Ulp};
 
 use super::ring::{Blank, Ring};
@@ -32,12 +32,10 @@ pub(super) struct Surroundings<'a, U> {
 
 #[derive(Debug)]
 struct Entry {
-    /// The headers of the request; once its data has come, those of the data, for nobody sends the request then.
-    ulp: Ulp,
     tag: u64,
     deadline: Time,
     /// Of the request's packet; once its data has come, of that.
-    payload_len: u32,
+    payload_len: u16,
     length: u16,
     /// Until the packet is acknowledged.
     tx: Room,
@@ -57,12 +55,11 @@ struct Entry {
     resync: Option<ResyncCode>,
 }
 
-// There is one for each transaction under way.
-const _: () = assert!(size_of::<Entry>() <= 112);
+// There is one for each transaction under way: two lie in a cache line.
+const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
     const EMPTY: Self = Self {
-        ulp: Ulp::None,
         tag: 0,
         deadline: Time::ZERO,
         payload_len: 0,
@@ -116,8 +113,9 @@ const fn packet_type(kind: Kind) -> PacketType {
 #[derive(Debug)]
 pub(super) struct Initiator {
     ordering: Ordering,
-    timeout: Duration,
     ring: Ring<Entry>,
+    /// Made with the first that is handed in with headers: an upper layer that is asked when packets leave needs none.
+    headers: Option<Box<Headers>>,
     /// The next number (NRSN).
     next: Seq,
     /// On ordered connections: the next completion's.
@@ -137,13 +135,20 @@ struct Queues {
     pushes: VecDeque<Seq>,
 }
 
+/// Headers, by the place of their transaction, of those that were handed in with some: the request's; once its data has
+/// come, those of the data, for nobody sends the request then.
+#[derive(Debug)]
+struct Headers {
+    by_place: Box<[Option<Ulp>]>,
+}
+
 impl Initiator {
     pub(super) fn new(config: &TransactionConfig, first: Rsn) -> Self {
         let first = Seq::start(first);
         Self {
             ordering: config.ordering,
-            timeout: config.timeout,
             ring: Ring::new(config.outstanding, first),
+            headers: None,
             next: first,
             untold: first,
             unsent: first,
@@ -231,13 +236,15 @@ impl Initiator {
         self.ring[seq] = Entry {
             kind: Some(what.kind),
             length: what.length,
-            payload_len: what.payload_len,
-            ulp: what.ulp,
+            payload_len: what.payload_len as u16,
             tag: what.tag,
             tx: Room::of(tx),
             rx: Room::of(rx),
             ..Entry::EMPTY
         };
+        if what.ulp.is_some() || self.headers.is_some() {
+            self.keep_headers(seq, what.ulp);
+        }
         if let Some(queues) = &mut self.queues {
             match what.kind {
                 Kind::Push => queues.pushes.push_back(seq),
@@ -274,9 +281,9 @@ impl Initiator {
         if pulls_first { pull.or(push) } else { push.or(pull) }
     }
 
-    /// Sends the oldest request of `kind`; gives its number.
+    /// Sends the oldest request of `kind`, which ends in error at `deadline`; gives its number.
     #[inline]
-    pub(super) fn send(&mut self, now: Time, kind: Kind) -> Seq {
+    pub(super) fn send(&mut self, deadline: Time, kind: Kind) -> Seq {
         let seq = match (&mut self.queues, kind) {
             (None, _) => {
                 self.unsent += 1;
@@ -286,40 +293,53 @@ impl Initiator {
             (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("it was found sendable"),
             (Some(queues), Kind::Pull) => queues.pulls.pop_front().expect("it was found sendable"),
         };
-        let deadline = now + self.timeout;
         let entry = &mut self.ring[seq];
         (entry.sent, entry.deadline) = (true, deadline);
         self.next_deadline = self.next_deadline.min(deadline);
         seq
     }
 
+    /// Keeps `headers` for `seq`, or that it has none.
+    #[cold]
+    fn keep_headers(&mut self, seq: Seq, headers: Option<Ulp>) {
+        let (place, places) = (self.ring.slot(seq) as usize, self.ring.places());
+        let none_yet = || Box::new(Headers { by_place: vec![None; places].into_boxed_slice() });
+        self.headers.get_or_insert_with(none_yet).by_place[place] = headers;
+    }
+
+    /// The headers that are kept for `seq`, if any are.
+    #[inline]
+    fn kept_headers(&self, seq: Seq) -> Option<Ulp> {
+        self.headers.as_ref().and_then(|headers| headers.by_place[self.ring.slot(seq) as usize])
+    }
+
     /// Writes what the packet of `seq` says, which leaves for the first time.
     #[inline]
-    pub(super) fn put(&self, seq: Seq, packet: &mut Packet) {
+    pub(super) fn put<U: UpperLayer>(&self, seq: Seq, packet: &mut Packet, upper: &U) {
         let entry = &self.ring[seq];
-        let (psn, rsn, length, ulp) = (Psn32::default(), seq.wire(), entry.length, entry.ulp);
+        let (psn, rsn, length) = (Psn32::default(), seq.wire(), entry.length);
         if entry.kind == Some(Kind::Push) && entry.resync.is_none() {
+            let ulp = self.kept_headers(seq).unwrap_or_else(|| upper.headers(entry.tag));
             packet.body = Body::PushData { psn, rsn, length, ulp };
-            packet.payload_len = entry.payload_len;
+            packet.payload_len = entry.payload_len.into();
         } else {
-            (packet.body, packet.payload_len) = self.packet(seq);
+            (packet.body, packet.payload_len) = self.packet(seq, upper);
         }
     }
 
     /// What the packet of `seq` says, and its payload bytes.
-    pub(super) fn packet(&self, seq: Seq) -> (Body, u32) {
+    pub(super) fn packet<U: UpperLayer>(&self, seq: Seq, upper: &U) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());
         let kind = entry.kind.expect("only what is there is sent");
         if let Some(code) = entry.resync {
             return (Body::Resync { psn, rsn, code, of: packet_type(kind), vendor: 0 }, 0);
         }
-        // Of a request whose data is here, these are the data's headers. Nobody sends it again; its target would know
-        // it by its number.
-        let ulp = entry.ulp;
+        // Of a request whose data is here, what is kept are the data's headers. Its target knows it by its number.
+        let ulp = self.kept_headers(seq).unwrap_or_else(|| upper.headers(entry.tag));
         match kind {
             Kind::Pull => (Body::PullRequest { psn, rsn, length: entry.length, ulp }, 0),
-            Kind::Push => (Body::PushData { psn, rsn, length: entry.length, ulp }, entry.payload_len),
+            Kind::Push => (Body::PushData { psn, rsn, length: entry.length, ulp }, entry.payload_len.into()),
         }
     }
 
@@ -399,6 +419,7 @@ impl Initiator {
         if seq < self.ring.base() {
             return Verdict::Accepted { acknowledged: true };
         }
+        let slot = self.ring.slot(seq) as usize;
         let entry = &mut self.ring[seq];
         if !entry.sent {
             // Nobody has asked yet.
@@ -412,7 +433,10 @@ impl Initiator {
                 }
                 Body::PullData { ulp, .. } if packet.payload_len <= u32::from(entry.length) => {
                     let data = PulledData { payload_len: packet.payload_len, ulp };
-                    (entry.ulp, entry.payload_len, entry.has_data) = (data.ulp, data.payload_len, true);
+                    (entry.payload_len, entry.has_data) = (data.payload_len as u16, true);
+                    if let Some(kept) = self.headers.as_mut().and_then(|headers| headers.by_place[slot].as_mut()) {
+                        *kept = ulp;
+                    }
                     with.ulp.pulled(with.now, entry.tag, &data);
                     CompletionCode::Ack
                 }
@@ -452,6 +476,7 @@ impl Initiator {
 
     #[inline]
     fn hand_over<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+        let ulp = self.kept_headers(seq).unwrap_or(Ulp::None);
         let entry = &mut self.ring[seq];
         if entry.told {
             return;
@@ -462,7 +487,7 @@ impl Initiator {
             with.resources.release(rx);
         }
         let code = entry.outcome.expect("nothing is handed over before it has ended");
-        let data = entry.has_data.then_some(PulledData { payload_len: entry.payload_len, ulp: entry.ulp });
+        let data = entry.has_data.then_some(PulledData { payload_len: entry.payload_len.into(), ulp });
         let completion = Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data };
         with.stats.completed += 1;
         with.stats.completed_in_error += u64::from(code != CompletionCode::Ack);

@@ -77,7 +77,7 @@ impl<U: UpperLayer> Layer<'_, U> {
         if is_data(context) {
             connection.target.packet(connection.target.seq_at(slot_of_data(context)))
         } else {
-            connection.initiator.packet(connection.initiator.seq_at(context.0))
+            connection.initiator.packet(connection.initiator.seq_at(context.0), &*self.ulp)
         }
     }
 
@@ -101,7 +101,7 @@ impl<U: UpperLayer> Layer<'_, U> {
             }
             (_, Some(kind)) => {
                 connection.turn = if kind == Kind::Pull { 2 } else { 0 };
-                let seq = connection.initiator.send(now, kind);
+                let seq = connection.initiator.send(now + connection.config.timeout, kind);
                 Some(Context(connection.initiator.slot(seq)))
             }
             (_, None) => None,
@@ -126,7 +126,7 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
         if is_data(context) {
             (packet.body, packet.payload_len) = self.body(context);
         } else {
-            self.transactions.initiator.put(self.transactions.initiator.seq_at(context.0), packet);
+            self.transactions.initiator.put(self.transactions.initiator.seq_at(context.0), packet, &*self.ulp);
         }
         Some(context)
     }

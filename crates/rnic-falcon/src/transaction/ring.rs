@@ -59,6 +59,12 @@ impl<T: Blank> Ring<T> {
         self.base + self.entries.len() as u64
     }
 
+    /// Numbers that have a place at once.
+    #[inline]
+    pub(super) fn places(&self) -> usize {
+        self.mask as usize + 1
+    }
+
     /// Whether `seq` has a place.
     #[inline]
     pub(super) fn covers(&self, seq: Seq) -> bool {

@@ -81,7 +81,8 @@ pub struct Completion {
 pub struct PulledData {
     /// Payload bytes.
     pub payload_len: u32,
-    /// The upper layer's headers.
+    /// The upper layer's headers. In a completion, [`Ulp::None`] when the submission came without its own: whoever is
+    /// asked for headers has seen these in [`UpperLayer::pulled`].
     pub ulp: Ulp,
 }
 
@@ -96,6 +97,14 @@ pub trait UpperLayer {
     /// find no room because of Pulls that wait would fill the window that those answers need (`tests/deadlock.rs` finds
     /// it). RDMA keeps to that by bounding outstanding Reads at their initiator (RDMA over Falcon, section 6.5).
     fn pull(&mut self, now: Time, request: &Request) -> PullReply;
+
+    /// What the packet of its own request says that was submitted with `tag` and without headers
+    /// ([`super::Submission::ulp`]): asked each time that the packet leaves, so nothing of it is kept below. A Pull's
+    /// may leave again when its data is here and its completion handed over; its target goes by its number then.
+    fn headers(&self, tag: u64) -> Ulp {
+        let _ = tag;
+        Ulp::None
+    }
 
     /// One of its own transactions has ended. Exactly once for each that was taken.
     fn complete(&mut self, now: Time, completion: &Completion);

@@ -10,7 +10,7 @@ use rnic_falcon::transaction::{
     Completion, Kind, Layer, Ordering, PullReply, PushReply, Request, Settled, Submission, TransactionConfig,
     Transactions, UpperLayer,
 };
-use rnic_wire::falcon::{NackCode, Packet, Rsn, Ulp, UlpProtocol};
+use rnic_wire::falcon::{NackCode, Packet, Rsn, UlpProtocol};
 
 /// Bytes of a Push.
 pub const LENGTH: u16 = 4_096;
@@ -83,7 +83,7 @@ impl super::link::Above for Host {
         while self.to_send > 0 {
             let (kind, payload_len) = (Kind::Push, u32::from(LENGTH));
             let submission =
-                Submission { kind, length: LENGTH, payload_len, ulp: Ulp::None, tag: self.to_send, continues: false };
+                Submission { kind, length: LENGTH, payload_len, ulp: None, tag: self.to_send, continues: false };
             if self.transactions.submit(&mut self.resources, &submission).is_err() {
                 break;
             }

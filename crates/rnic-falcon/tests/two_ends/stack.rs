@@ -112,8 +112,7 @@ impl Stack {
             let kind = if self.verbs.random.below(2) == 0 { Kind::Push } else { Kind::Pull };
             let length = self.verbs.random.between(1, 4_096) as u16;
             let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-            let submission =
-                Submission { kind, length, payload_len, ulp: Ulp::None, tag: self.submitted, continues: false };
+            let submission = Submission { kind, length, payload_len, ulp: None, tag: self.submitted, continues: false };
             if self.transactions.submit(&mut self.resources, &submission).is_err() {
                 break;
             }

@@ -143,7 +143,7 @@ impl Net {
         let continues = what == Announced::GoesOn;
         let end = &mut self.ends[nic][connection];
         let payload_len = if kind == Kind::Push { u32::from(length) } else { 0 };
-        let submission = Submission { kind, length, payload_len, ulp: Ulp::None, tag: end.next_tag, continues };
+        let submission = Submission { kind, length, payload_len, ulp: None, tag: end.next_tag, continues };
         end.transactions.submit(&mut self.nics[nic], &submission)?;
         if kind == Kind::Pull {
             end.pulls.push(end.next_tag);
