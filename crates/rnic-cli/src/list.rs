@@ -221,6 +221,11 @@ const WORKLOADS: &[[&str; 3]] = &[
         "the same, but messages come at random, whatever became of those before",
     ],
     [
+        "collective",
+        "collective, bytes, ranks, count, connections, shuffle, op",
+        "all-reduce, all-gather, reduce-scatter or all-to-all: steps that wait for each other",
+    ],
+    [
         "nvme",
         "op, message, depth, duration, from, clients, to, drive",
         "hosts use a drive of another host, over Falcon",

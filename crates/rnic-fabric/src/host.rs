@@ -13,6 +13,7 @@ pub mod memory;
 pub mod nic;
 mod nvme;
 mod pace;
+mod rank;
 mod recoveries;
 mod session;
 pub(crate) mod slow;
@@ -38,6 +39,7 @@ pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub(crate) use nvme::{NvmeParts, NvmeSide};
 pub(crate) use pace::Pace;
+pub(crate) use rank::Rank;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 pub use slow::SlowHostPlan;
@@ -224,6 +226,11 @@ impl Host {
     /// Memory that flows hold: all but what was allocated by hand.
     pub(crate) fn memory_of_flows(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.used() - self.memory_by_hand)
+    }
+
+    /// When it had all of each collective that it has a part in.
+    pub(crate) fn finished(&self) -> Option<&[Time]> {
+        self.sessions.rank.as_deref().map(Rank::finished)
     }
 
     fn start_next(&mut self, now: Time) {

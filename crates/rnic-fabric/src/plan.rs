@@ -94,6 +94,7 @@
 //! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
 //! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `jitter` (0), and which hosts, as below |
 //! | `open-loop` | `op`, `message`, `depth` (1), `load`, `duration`, and which hosts, as below |
+//! | `collective` | `collective`, `bytes`, `ranks` (all hosts), `count` (1), `connections` (1), `shuffle` (false), `op` (write-imm) |
 //! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
@@ -110,6 +111,11 @@
 //! is host `from + i % clients`'s, and its server `to + i / clients % servers`. In a closed loop all begin together, or
 //! at chance times within its `jitter`. In an open loop messages come at random, whether those before them are done or
 //! not, until `duration` is over; `load` is what all queue pairs offer together, of the rate of one host's link.
+//!
+//! A `collective` is an `all-reduce`, `all-gather` or `reduce-scatter` around a ring, or an `all-to-all`, of buffers of
+//! `bytes` at each of the first `ranks` hosts, `count` of them one after the other: a rank sends the message of a step
+//! when those of the step before have come, divided among its `connections` to each peer. Neighbours in the ring are
+//! neighbours in the topology, unless they `shuffle`. `rct_us` has the time of each, until the last rank is done.
 //!
 //! With `nvme`, hosts read or write a drive of host `to` over Falcon (`ordering = "unordered"`, packets of 4096 bytes),
 //! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",
@@ -128,6 +134,7 @@
 //! Directions are called `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`. One of
 //! four spines is cut by `links = "leaf-*>spine-1, spine-1>leaf-*"`; switches go on to choose it.
 
+mod collective;
 mod derived;
 mod error;
 mod faults;

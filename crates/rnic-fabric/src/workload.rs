@@ -8,6 +8,7 @@
 //! [`WorkloadPlan`], its keys in `plan/raw.rs` and
 //! `plan/workloads.rs`.
 
+pub mod collective;
 pub mod distribution;
 mod incast;
 mod loops;
@@ -215,6 +216,8 @@ pub enum WorkloadPlan {
         /// Bytes of each message, and so on; none comes after its end.
         traffic: Traffic,
     },
+    /// Hosts exchange data in steps, each when what it needs of the step before has come.
+    Collective(collective::CollectivePlan),
     /// Hosts read and write a drive of another host.
     Nvme(nvme::NvmePlan),
     /// Flows as listed.
@@ -272,6 +275,7 @@ impl WorkloadPlan {
             Self::OpenLoop { between, load_ppm, traffic } => {
                 Box::new(List::new(loops::open(between, rate, *load_ppm, traffic, streams)))
             }
+            Self::Collective(plan) => Box::new(List::new(plan.flows(streams))),
             Self::Trace(lines) => {
                 let flow = |line: &TraceFlow| FlowSpec {
                     start: line.start,

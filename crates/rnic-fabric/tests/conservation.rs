@@ -32,7 +32,7 @@ const SWITCHES: [&str; 5] = [
 ];
 
 /// Any two hosts are there in every topology.
-const WORKLOADS: [&str; 10] = [
+const WORKLOADS: [&str; 12] = [
     "{ kind = \"closed-loop\", op = \"write\", message = \"9KB\", depth = 8, count = 30, queue_pairs = 3 }",
     "{ kind = \"closed-loop\", op = \"write-imm\", message = 1, depth = 16, count = 60 }",
     "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, queue_pairs = 2 }",
@@ -45,6 +45,8 @@ const WORKLOADS: [&str; 10] = [
        queue_pairs = 4 }",
     "{ kind = \"incast\", senders = 1, bytes = \"60KB\", repeats = 2, interval = \"40us\", \
        background = { load = \"30%\", sizes = \"uniform:1KB-20KB\" } }",
+    "{ kind = \"collective\", collective = \"all-reduce\", bytes = \"60KB\", count = 3 }",
+    "{ kind = \"collective\", collective = \"all-to-all\", bytes = \"40KB\", count = 4, connections = 2 }",
 ];
 
 const FAULTS: [&str; 9] = [

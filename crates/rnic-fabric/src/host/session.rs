@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::memory::{Block, Memory};
 use super::pace::Pace;
+use super::rank::Rank;
 use crate::check::{Ledger, Violations};
 use crate::slots::Slots;
 use crate::workload::{Arrivals, Operation, Traffic};
@@ -47,6 +48,8 @@ pub(crate) struct Sender {
     pub(crate) completed: u32,
     /// Messages in all; fewer when the time is over before.
     pub(crate) messages: u32,
+    /// Of these, so many may be posted: all, but in a collective.
+    released: u32,
     /// When the messages under way were posted, or came, by slot, where latencies are wanted.
     posted_at: Box<[Time]>,
     /// Messages that come at their own times.
@@ -104,6 +107,8 @@ pub(crate) struct Sessions {
     pub(crate) steady_bytes: u64,
     /// How fast the senders were that have ended.
     paces: Vec<Pace>,
+    /// Its part in a collective, where hosts do such.
+    pub(crate) rank: Option<Box<Rank>>,
     /// Queue pairs with new work, one entry a request, where the NIC has to fetch it.
     pub(crate) doorbells: Option<Vec<Qpn>>,
 }
@@ -136,6 +141,7 @@ impl Sender {
             posted: 0,
             completed: 0,
             messages,
+            released: u32::MAX,
             posted_at: vec![Time::ZERO; depth as usize].into_boxed_slice(),
             backlog: None,
             pace: Pace::default(),
@@ -147,16 +153,19 @@ impl Sender {
         self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
     }
 
-    /// Whether it has waited for the end of a message since `then`: one whose messages come at their own times may have
-    /// nothing to wait for.
+    /// Whether it has waited for the end of a message since `then`: one whose messages come at their own times, or when
+    /// others' have come, may have nothing to wait for.
     pub(crate) fn waits_since(&self, then: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
-        self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
+        self.backlog.is_none() && self.released == u32::MAX
+            || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
     }
 
     /// Whether a message waits to be posted.
     fn has_more(&self) -> bool {
-        self.backlog.as_ref().map_or(self.posted < self.messages, |backlog| !backlog.waiting.is_empty())
+        self.backlog
+            .as_ref()
+            .map_or(self.posted < self.messages.min(self.released), |backlog| !backlog.waiting.is_empty())
     }
 
     fn request_op(&self, index: u32) -> SendOp {
@@ -205,6 +214,10 @@ impl Sessions {
     pub(crate) fn add_sender(&mut self, sender: Sender) -> u32 {
         let slot = self.senders.insert(sender);
         self.sends.open(slot);
+        if let Some(rank) = &mut self.rank {
+            rank.senders.push(slot);
+            self.senders.get_mut(slot).released = rank.released();
+        }
         slot
     }
 
@@ -268,7 +281,7 @@ impl Sessions {
             }
             return next;
         }
-        for _ in 0..sender.messages.min(sender.traffic.depth) {
+        for _ in 0..sender.messages.min(sender.traffic.depth).min(sender.released) {
             self.post_send(now, slot, engine, memory.as_deref_mut());
         }
         None
@@ -394,7 +407,27 @@ impl Sessions {
         } else if receiver.posted < receiver.messages {
             self.post_receive(slot, engine);
         }
+        if self.rank.as_mut().is_some_and(|rank| rank.arrive(now, index)) {
+            self.send_released(now, engine, memory);
+        }
         verdict
+    }
+
+    /// The next step of a collective has begun at this rank.
+    fn send_released(&mut self, now: Time, engine: &mut Engine, mut memory: Option<&mut Memory>) {
+        let Some(mut rank) = self.rank.take() else { return };
+        for &slot in &rank.senders {
+            let sender = self.senders.get_mut(slot);
+            sender.released = rank.released();
+            if sender.has_more() && sender.posted - sender.completed < sender.traffic.depth {
+                self.post_send(now, slot, engine, memory.as_deref_mut());
+            }
+        }
+        if rank.is_at_last_step() {
+            // Each ends by itself now.
+            rank.senders.clear();
+        }
+        self.rank = Some(rank);
     }
 }
 

@@ -292,6 +292,7 @@ pub(super) enum WorkloadKind {
     Permutation,
     ClosedLoop,
     OpenLoop,
+    Collective,
     Nvme,
     Trace,
 }
@@ -306,6 +307,7 @@ impl WorkloadKind {
             Self::Permutation => "permutation",
             Self::ClosedLoop => "closed-loop",
             Self::OpenLoop => "open-loop",
+            Self::Collective => "collective",
             Self::Nvme => "nvme",
             Self::Trace => "trace",
         }
@@ -337,6 +339,9 @@ pub(super) struct Workload {
     pub(super) clients: Option<u32>,
     pub(super) servers: Option<u32>,
     pub(super) count: Option<u32>,
+    pub(super) collective: Option<String>,
+    pub(super) ranks: Option<u32>,
+    pub(super) shuffle: Option<bool>,
     pub(super) file: Option<String>,
     pub(super) drive: Option<super::nvme::Drive>,
 }

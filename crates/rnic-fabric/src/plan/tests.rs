@@ -347,6 +347,33 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("transport.name", "falcon", "; transport=NAME replaces the plan's options of `transport` as well"),
     ("workload.clients", "2", "workload.clients: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
+    ("workload", r#"{ kind = "collective", bytes = 9 }"#, "workload.collective: is missing"),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "gather", bytes = 9 }"#,
+        "unknown collective `gather`; there are",
+    ),
+    ("workload", r#"{ kind = "collective", collective = "all-reduce" }"#, "workload.bytes: is missing"),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "all-reduce", bytes = 9, ranks = 1 }"#,
+        "workload.ranks: must be 2 to",
+    ),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "all-reduce", bytes = 9, op = "write" }"#,
+        "workload.op: a rank must hear of what comes: use write-imm or send",
+    ),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "all-to-all", bytes = 9, connections = 4000000 }"#,
+        "workload.connections: must be 1 or more, and at most 131072 of each host",
+    ),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "all-reduce", bytes = 9, count = 0 }"#,
+        "workload.count: must be",
+    ),
     (
         "workload",
         r#"{ kind = "permutation", bytes = 9, connections = 10 }"#,

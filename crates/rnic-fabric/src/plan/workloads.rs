@@ -7,7 +7,7 @@ use rnic_base::{Duration, Probability, Time};
 use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
-use super::{FileReader, Plan, PlanError, nvme};
+use super::{FileReader, Plan, PlanError, collective, nvme};
 use crate::workload::distribution::{Distribution, SHIPPED};
 use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
 
@@ -43,6 +43,7 @@ pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>
         }
         Kind::ClosedLoop => closed_loop(&raw),
         Kind::OpenLoop => open_loop(&raw),
+        Kind::Collective => Ok(WorkloadPlan::Collective(collective::resolve(&raw, hosts)?)),
         Kind::Nvme => Ok(WorkloadPlan::Nvme(nvme::resolve(&raw)?)),
         Kind::Trace => {
             let name = need!(raw.file);
@@ -105,7 +106,7 @@ fn background(
     Ok(Background { load_ppm: load_ppm(raw.load.0), sizes, duration })
 }
 
-fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
+pub(super) fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
     let Some(name) = &raw.op else {
         return default.ok_or_else(|| PlanError::value("workload.op", "is missing"));
     };
@@ -171,14 +172,14 @@ fn between(raw: &raw::Workload) -> Between {
 
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
-    use Kind::{ClosedLoop, Incast, Nvme, OpenLoop, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 23] = [
+    use Kind::{ClosedLoop, Collective, Incast, Nvme, OpenLoop, Permutation, Poisson, Trace};
+    let keys: [(&'static str, bool, &[Kind]); 26] = [
         ("workload.load", raw.load.is_some(), &[Poisson, OpenLoop]),
         ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
         ("workload.size", raw.size.is_some(), &[Poisson]),
         ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop, Nvme]),
         ("workload.senders", raw.senders.is_some(), &[Incast]),
-        ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation]),
+        ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation, Collective]),
         ("workload.from", raw.from.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
         ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop, Nvme]),
         ("workload.jitter", raw.jitter.is_some(), &[Incast, ClosedLoop]),
@@ -186,14 +187,17 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
         ("workload.interval", raw.interval.is_some(), &[Incast]),
         ("workload.start", raw.start.is_some(), &[Incast]),
         ("workload.background", raw.background.is_some(), &[Incast]),
-        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop, Collective, Nvme]),
         ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
         ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
         ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop, OpenLoop]),
-        ("workload.connections", raw.connections.is_some(), &[Permutation]),
+        ("workload.connections", raw.connections.is_some(), &[Permutation, Collective]),
         ("workload.clients", raw.clients.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
         ("workload.servers", raw.servers.is_some(), &[ClosedLoop, OpenLoop]),
-        ("workload.count", raw.count.is_some(), &[ClosedLoop]),
+        ("workload.count", raw.count.is_some(), &[ClosedLoop, Collective]),
+        ("workload.collective", raw.collective.is_some(), &[Collective]),
+        ("workload.ranks", raw.ranks.is_some(), &[Collective]),
+        ("workload.shuffle", raw.shuffle.is_some(), &[Collective]),
         ("workload.file", raw.file.is_some(), &[Trace]),
         ("workload.drive", raw.drive.is_some(), &[Nvme]),
     ];
@@ -215,6 +219,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     match &plan.workload {
         WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
+        WorkloadPlan::Collective(collective) => collective::check(collective, plan),
         WorkloadPlan::Nvme(drive) => nvme::check(drive, plan),
         WorkloadPlan::Poisson { load_ppm, .. } => load("workload.load", *load_ppm),
         WorkloadPlan::Incast { senders, bytes, to, background, .. } => {
@@ -295,7 +300,7 @@ fn message(key: &'static str, bytes: u64) -> Result<(), PlanError> {
     Err(PlanError::value(key, format!("a message has at most {MESSAGE_BYTES_MAX} bytes")))
 }
 
-fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
+pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
     message("workload.message", traffic.message_bytes)?;
     if !(1..=WORK_REQUESTS_MAX).contains(&traffic.depth) {
         return Err(PlanError::value("workload.depth", format!("must be 1 to {WORK_REQUESTS_MAX}")));
@@ -318,5 +323,5 @@ fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
 /// Memory of one end of a flow whose bytes are checked.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
 
-/// Of a host, in a permutation: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and more.
-const CONNECTIONS_MAX: u32 = 1 << 17;
+/// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and more.
+pub(super) const CONNECTIONS_MAX: u32 = 1 << 17;

@@ -121,6 +121,9 @@ impl<'b> Builder<'b> {
             let memory = self.slow_host(host).map(SlowMemory::new);
             node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
         }
+        if let WorkloadPlan::Collective(collective) = &self.plan.workload {
+            node.sessions.rank = Some(Box::new(collective.rank()));
+        }
         if let Some(side) = self.nvme(host) {
             node.set_nvme(side);
         }

@@ -8,6 +8,7 @@ use crate::host::{Host, NvmeSide, Pace, Recoveries};
 use crate::ideal::{Family, ideal_time};
 use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
+use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;
 
 impl Simulation {
@@ -42,7 +43,10 @@ impl Simulation {
         report.packets_dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
         let data_lost = report.drops.buffer + report.drops.fault - report.drops.acks;
         report.drop_rate = data_lost as f64 / (report.packets_sent + report.packets_retransmitted).max(1) as f64;
-        self.sum_up_requests(&mut report);
+        match &self.plan.workload {
+            WorkloadPlan::Collective(collective) => self.sum_up_collectives(collective, &mut report),
+            _ => self.sum_up_requests(&mut report),
+        }
         report.summarise(Time::ZERO + self.plan.run.warmup, u64::from(self.plan.mtu));
         let mut violations = self.violations.take();
         violations.extend(self.parts.hosts_mut().flat_map(|host| host.violations.take()));
@@ -112,6 +116,18 @@ impl Simulation {
         let done = times().filter_map(|(start, end)| end.map(|end| end.since(*start).as_us_f64()));
         report.rct_us = Spread::of(&mut done.collect::<Vec<_>>());
         report.requests_unfinished = times().filter(|(_, end)| end.is_none()).count() as u64;
+    }
+
+    /// How long each collective took after the one before: until the last rank had all of it.
+    fn sum_up_collectives(&self, collective: &CollectivePlan, report: &mut Report) {
+        let ranks: Vec<&[Time]> =
+            self.parts.hosts().take(collective.ranks as usize).filter_map(Host::finished).collect();
+        let done = ranks.iter().map(|finished| finished.len()).min().unwrap_or(0);
+        let ends = (0..done).map(|index| ranks.iter().map(|finished| finished[index]).max().unwrap_or_default());
+        let mut before = Time::ZERO;
+        let mut times: Vec<f64> = ends.map(|end| end.since(core::mem::replace(&mut before, end)).as_us_f64()).collect();
+        report.rct_us = Spread::of(&mut times);
+        report.requests_unfinished = u64::from(collective.count) - done as u64;
     }
 
     fn count_hosts(&mut self, report: &mut Report) {
