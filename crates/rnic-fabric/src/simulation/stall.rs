@@ -5,7 +5,7 @@ use core::fmt::Write;
 use rnic_base::{Duration, Time};
 
 use super::Simulation;
-use super::connect::Flow;
+use super::connect::{Flow, Live};
 
 /// Notices when nothing useful happens any more.
 #[derive(Debug)]
@@ -47,10 +47,15 @@ impl Simulation {
         true
     }
 
-    /// Which flows are not done, and what they wait for.
+    /// Which flows are not done, and what they wait for: first those that have posted something.
     pub(super) fn describe_stuck(&self) -> String {
-        let mut text = format!("{} flows are not done", self.live.len());
-        for live in self.live.iter().take(STUCK_SHOWN) {
+        let has_posted = |live: &&Live| {
+            let sender = self.parts.host(self.flows[live.flow as usize].src).sessions.sender(live.sender);
+            sender.posted > sender.completed
+        };
+        let (posted, others): (Vec<&Live>, Vec<&Live>) = self.live.iter().partition(has_posted);
+        let mut text = format!("{} flows are not done, of {} something is under way", self.live.len(), posted.len());
+        for live in posted.into_iter().chain(others).take(STUCK_SHOWN) {
             let flow = &self.flows[live.flow as usize];
             let _ = write!(text, "; flow {} from host {} to {}, {} bytes", live.flow, flow.src, flow.dst, flow.bytes);
             let (src, dst) = (self.parts.host(flow.src), self.parts.host(flow.dst));
