@@ -94,7 +94,7 @@
 //! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
 //! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `jitter` (0), and which hosts, as below |
 //! | `open-loop` | `op`, `message`, `depth` (1), `load`, `duration`, and which hosts, as below |
-//! | `collective` | `collective`, `bytes`, `ranks` (all hosts), `count` (1), `connections` (1), `shuffle` (false), `op` (write-imm) |
+//! | `collective` | `collective`, `bytes`, `ranks` (all), `count` (1), `connections` (1), `shuffle`, `op` (write-imm) |
 //! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |

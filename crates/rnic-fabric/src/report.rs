@@ -115,7 +115,8 @@ pub struct Report {
     /// The upper tail of the same: from 90 % to 99.9 % of them (IRN's figure 8).
     pub single_packet_tail: Vec<TailPoint>,
     /// Completion times of requests, where the workload has any: from the start of the first flow of a request to the
-    /// end of its last one; of collectives, from the end of the one before to the last rank's end. Those that were not done when the run ended are missing.
+    /// end of its last one; of collectives, from the end of the one before to the last rank's end. Those that
+    /// were not done when the run ended are missing.
     pub rct_us: Option<Spread>,
     /// Requests that were not done when the run ended.
     pub requests_unfinished: u64,

@@ -323,5 +323,6 @@ pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanEr
 /// Memory of one end of a flow whose bytes are checked.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
 
-/// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and more.
+/// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and
+/// more.
 pub(super) const CONNECTIONS_MAX: u32 = 1 << 17;

@@ -4,8 +4,9 @@
 //! Sources: ring algorithms as Patarasuk and Yuan describe them (J. Parallel Distrib. Comput. 69, 2009); the set-up is
 //! ours for Falcon's figures 3 and 15 to 18, whose text is lost (`experiments/falcon/collective`).
 //!
-//! Deviations: ranks compute nothing, so what arrives can be sent on at once; a buffer is cut into equal parts, the last
-//! one filled up; one collective follows the other at each rank without a barrier between them, as far as data allows.
+//! Deviations: ranks compute nothing, so what arrives can be sent on at once; a buffer is cut into equal parts, the
+//! last one filled up; one collective follows the other at each rank without a barrier between them, as far as data
+//! allows.
 
 use std::sync::Arc;
 
