@@ -104,8 +104,9 @@ impl Scenario {
         let slowest = troubles.iter().map(Trouble::latest).max().unwrap_or_default();
         let transport = if place == Place::Sockets { transport.aiming_beyond(slowest + slowest) } else { transport };
         // Such senders end at their least window whatever they do, and stay there: a few packets show it, and each of
-        // them takes a hundred round trips.
-        let crawls = transport.aims_below(slowest + slowest + wiring.delay + wiring.delay);
+        // them takes a hundred round trips. What comes late now and then is not counted.
+        let certain = troubles.iter().map(|trouble| trouble.delay).max().unwrap_or_default();
+        let crawls = transport.aims_below((certain + wiring.least_delay(place)) * 2);
         let packets = if crawls { packets.min(CRAWLING_PACKETS) } else { packets };
         let mix = Mix::draw(place, &mut streams.stream("scenario/mix"));
         let links = (0..pick(random, &[1, 1, 2, 3, 4, 8]))

@@ -94,7 +94,7 @@
 //! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
 //! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `jitter` (0), and which hosts, as below |
 //! | `open-loop` | `op`, `message`, `depth` (1), `load`, `duration`, and which hosts, as below |
-//! | `collective` | `collective`, `bytes`, `ranks` (all), `count` (1), `connections` (1), `shuffle`, `op` (write-imm) |
+//! | `collective` | `collective`, `bytes`, `ranks` (all), `count` (1), `connections` (1), `shuffle` (no), `op` |
 //! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
@@ -115,7 +115,9 @@
 //! A `collective` is an `all-reduce`, `all-gather` or `reduce-scatter` around a ring, or an `all-to-all`, of buffers of
 //! `bytes` at each of the first `ranks` hosts, `count` of them one after the other: a rank sends the message of a step
 //! when those of the step before have come, divided among its `connections` to each peer. Neighbours in the ring are
-//! neighbours in the topology, unless they `shuffle`. `rct_us` has the time of each, until the last rank is done.
+//! neighbours in the topology, unless they `shuffle`. `rct_us` has the time of each, until the last rank is done, but
+//! not of those that began in the warm-up. `op` is `write-imm`, or `send`. Flows are the connections, from the first
+//! collective to the last: their slowdown says little.
 //!
 //! With `nvme`, hosts read or write a drive of host `to` over Falcon (`ordering = "unordered"`, packets of 4096 bytes),
 //! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",

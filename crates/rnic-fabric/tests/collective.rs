@@ -70,13 +70,51 @@ fn several_connections_carry_the_same_and_runs_repeat() {
     }
 }
 
+/// Who sends to whom.
+fn pairs(report: &Report) -> Vec<(u32, u32)> {
+    let mut pairs: Vec<_> = report.records.iter().map(|flow| (flow.src, flow.dst)).collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+/// A ring goes from host to host, or over all of them in another order: one ring in any case.
+#[test]
+fn rings_are_as_one_asks() {
+    let in_order: Vec<_> = (0..8).map(|host| (host, (host + 1) % 8)).collect();
+    assert_eq!(pairs(&collective(r#"collective = "all-gather""#, &[])), in_order);
+    let shuffled = pairs(&collective(r#"collective = "all-gather", shuffle = true"#, &[]));
+    assert_ne!(shuffled, in_order);
+    let (mut at, mut seen) = (0, Vec::new());
+    for _ in 0..8 {
+        seen.push(at);
+        at = shuffled.iter().find(|(src, _)| *src == at).expect("each sends").1;
+    }
+    seen.sort_unstable();
+    assert!(at == 0 && seen.into_iter().eq(0..8), "{shuffled:?} is not one ring");
+}
+
+/// A collective is over when the last rank is done, whoever that is; those that begin in the warm-up do not count.
+#[test]
+fn the_last_rank_counts() {
+    let late = ("fault", r#"[{ kind = "delay", links = "*>host-5", delay = "300us" }]"#);
+    let all = collective(r#"collective = "all-to-all", count = 2"#, &[late]);
+    let end = all.records.iter().map(|flow| flow.start + flow.fct).max().expect("there are flows");
+    let times = all.rct_us.expect("they are timed");
+    // The last acknowledgements come later than the last data.
+    let whole = times.avg * 2.0;
+    assert!((0.0..5.0).contains(&(end.as_ps() as f64 * 1e-6 - whole)), "{whole} us, the flows end at {end}");
+    let warm = collective(r#"collective = "all-to-all", count = 2"#, &[late, ("run.warmup", "1us")]);
+    assert_eq!(warm.rct_us.expect("one counts").count, 1);
+}
+
 /// A network that loses packets delays a collective, and takes nothing from it.
 #[test]
 fn a_collective_survives_loss() {
     let loss = ("fault", r#"[{ kind = "drop", probability = "1%" }]"#);
-    for transport in [r#"{ name = "falcon" }"#, TRANSPORTS[0], r#"{ name = "tcp" }"#] {
+    let falcon = [r#"{ name = "falcon" }"#, r#"{ name = "falcon", ordering = "weak", flows = 2 }"#];
+    for transport in falcon.into_iter().chain([TRANSPORTS[0], r#"{ name = "tcp" }"#]) {
         let lossy = collective(
-            r#"collective = "all-reduce", count = 2"#,
+            r#"collective = "all-reduce", count = 2, connections = 3"#,
             &[loss, ("transport", transport), ("payload", "checked")],
         );
         assert!(lossy.packets_retransmitted > 0 && lossy.requests_unfinished == 0, "{transport}");

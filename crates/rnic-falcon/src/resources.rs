@@ -247,7 +247,7 @@ impl Room {
     }
 }
 
-/// The length of a transaction has 16 bits, and is a multiple of four.
+/// As many as there are of one byte in the longest transaction but one, whose length has 16 bits.
 const BUFFERS_OF_PACKET_MAX: u32 = 0xfffe;
 
 /// All resources of a NIC.

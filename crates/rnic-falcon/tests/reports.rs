@@ -17,7 +17,7 @@ use rnic_policy::control::ControlInterest;
 use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, Ulp, UlpProtocol};
 use two_ends::upper::Counting;
 use two_ends::{config, micros};
 
@@ -157,6 +157,10 @@ impl UpperLayer for Idle {
 
     fn pull(&mut self, _: Time, _: &Request) -> PullReply {
         PullReply::Later
+    }
+
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
     }
 
     fn complete(&mut self, _: Time, _: &Completion) {}

@@ -631,6 +631,11 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
         PullReply::Later
     }
 
+    /// Not asked for: units are handed in with theirs.
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
+    }
+
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
         self.end.ended(completion);
     }

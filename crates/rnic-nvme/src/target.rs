@@ -428,6 +428,11 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         PullReply::Later
     }
 
+    /// Not asked for: units are handed in with theirs.
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
+    }
+
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
         if completion.tag & OF_PULL == 0 {
             self.end.delivered(completion.tag as u32, completion.code);

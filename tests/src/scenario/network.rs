@@ -49,6 +49,17 @@ impl Wiring {
         }
     }
 
+    /// How long a packet takes to hosts that are far from each other, at least.
+    pub(super) fn least_delay(&self, place: Place) -> Duration {
+        let links = match (place, self.switch_buffer, self.is_tree) {
+            (Place::Engines | Place::Sockets, ..) => 0,
+            (Place::Fabric, None, _) => 1,
+            (Place::Fabric, Some(_), false) => 2,
+            (Place::Fabric, Some(_), true) => 6,
+        };
+        self.delay * links
+    }
+
     /// A smaller MTU where a full packet would not fit into the buffers.
     pub(super) fn mtu_at_most(&self, mtu: u32) -> u32 {
         if self.receive_buffer < 64 << 10 { mtu.min(1_024) } else { mtu }

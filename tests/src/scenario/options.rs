@@ -69,10 +69,12 @@ impl Transport {
         self.with(TARGET, &target.to_string()).expect("100 ms are legal, and no network that is drawn takes as long")
     }
 
-    /// Whether it aims at a delay shorter than `round_trip`, which the network takes by itself.
+    /// Whether it aims at a delay shorter than `round_trip`, which the network takes by itself, however small its
+    /// windows are.
     pub(super) fn aims_below(&self, round_trip: Duration) -> bool {
-        let target = self.profile.options().find(|(spec, _)| spec.name == TARGET);
-        target.is_some_and(|(_, target)| Duration::from_ps(target) < round_trip)
+        let of = |name: &str| self.profile.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value);
+        let highest = of(TARGET).map(|target| target + of(TARGET_SCALING).unwrap_or(0));
+        highest.is_some_and(|highest| Duration::from_ps(highest) < round_trip)
     }
 
     /// In which order it completes requests, if it is Falcon.
@@ -80,6 +82,9 @@ impl Transport {
         self.options.iter().find(|(name, _)| *name == "ordering").map(|(_, value)| value.as_str())
     }
 }
+
+/// How much longer that is with small windows, at most.
+const TARGET_SCALING: &str = "scaling_range";
 
 /// The delay that Swift aims at.
 const TARGET: &str = "base_target";

@@ -258,22 +258,23 @@ impl Qp {
         Some(Submission { kind, length: length as u16, payload_len, ulp: None, tag: tag(counter, index), continues })
     }
 
-    /// What the transaction called `tag` says, whenever its packet leaves; of an entry that is no more, nothing that
-    /// makes sense: a Pull may be sent again when its data is here, and its target goes by its number.
+    /// What the transaction called `tag` says, whenever its packet leaves. Of an entry that is no more, nothing that
+    /// makes sense: a Pull may be sent again when its data is here, and its target goes by its number; and in the place
+    /// of a Push of a queue pair that has failed and lingers a Resync leaves, whatever this says (`drive.rs`).
     #[inline(always)]
     pub(super) fn headers(&self, mapping: &Mapping, tag: u64) -> Header {
         let (counter, index) = untag(tag);
-        let sn = rnic_base::Serial::new(mapping.requests.progress_of(counter).first_sn.wrapping_add(index));
         if !self.owns(counter) {
-            let (reth, sink) = (Reth::default(), SinkTag::default());
-            let operation = Operation::ReadRequest { reth, rmsn: rnic_base::Serial::new(0), sink };
-            return Header { dest_qpn: self.dest_qpn, sn, solicited: false, complete_in_error: false, operation };
+            let (reth, sink, none) = (Reth::default(), SinkTag::default(), rnic_base::Serial::new(0));
+            let operation = Operation::ReadRequest { reth, rmsn: none, sink };
+            return Header { dest_qpn: self.dest_qpn, sn: none, solicited: false, complete_in_error: false, operation };
         }
+        let sn = mapping.requests.progress_of(counter).first_sn.wrapping_add(index);
         let wqe = self.requester.queue.get(counter);
         let place = self.place_of(wqe, index);
         Header {
             dest_qpn: self.dest_qpn,
-            sn,
+            sn: rnic_base::Serial::new(sn),
             solicited: place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
             complete_in_error: false,
             operation: header::operation(wqe, self.requester.queue.sges(counter).first(), &place),

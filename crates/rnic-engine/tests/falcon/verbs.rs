@@ -1,7 +1,11 @@
 //! Each verb does what it says.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
+use rnic_wire::falcon::{Body, Ulp};
 
 use crate::common::{BASE, DELIVERED, INBOX, MEMORY, MTU, Pair, Setup, bad};
 
@@ -27,6 +31,58 @@ fn pairs() -> impl Iterator<Item = (String, bool, Pair)> {
 
 fn finish(pair: &mut Pair) {
     pair.run_for(Duration::from_ms(200));
+}
+
+/// Requests are numbered one by one, through messages of several packets and those that found no room at first; and
+/// what leaves again says what it said, although nothing of it was kept.
+#[test]
+fn what_leaves_again_says_what_it_said() {
+    for options in ORDERS {
+        let options: Vec<_> = options.iter().copied().chain([("resources", "1"), ("isolation", "none")]).collect();
+        let unordered = options.contains(&("ordering", "unordered"));
+        let mut pair = Pair::new(&Setup::new(&options), bad(RandomStreams::new(4).stream("wire"), 150, 0, 0));
+        pair.keeps_log = true;
+        let remote = pair.remote(0, INBOX);
+        for wr_id in 0..60 {
+            pair.ends[1].post_recv(1_000 + wr_id, INBOX + 400_000, 3 * MTU);
+            let (op, len) = match wr_id % 4 {
+                0 => (SendOp::Write { remote, immediate: None }, 3 * MTU),
+                1 => (SendOp::Read { remote }, 2 * MTU + 1),
+                2 => (SendOp::Send { immediate: None }, if unordered { MTU } else { 3 * MTU }),
+                _ => (SendOp::FetchAdd { remote, add: 1 }, 8),
+            };
+            pair.ends[0].post(wr_id, op, BASE, len);
+        }
+        pair.run_for(Duration::from_ms(2_000));
+        let done = pair.ends[0].take();
+        assert!(
+            done.len() == 60 && done.iter().all(|(_, status)| *status == WcStatus::Success),
+            "{options:?}: {done:?}"
+        );
+        let (mut said, mut pushes_again) = (BTreeMap::new(), 0);
+        for sent in pair.log.iter().filter(|sent| sent.from == 0) {
+            let (Body::PushData { rsn, ulp, .. } | Body::PullRequest { rsn, ulp, .. }) = sent.packet.body else {
+                continue;
+            };
+            let Ulp::Rdma(header) = ulp else { panic!("{ulp:?} is not RDMA's") };
+            match said.entry(rsn.value()) {
+                Entry::Vacant(place) => drop(place.insert(header)),
+                Entry::Occupied(first) if matches!(sent.packet.body, Body::PushData { .. }) => {
+                    assert_eq!(*first.get(), header, "{options:?}: {rsn} again");
+                    pushes_again += 1;
+                }
+                // A Pull may leave again when its data is here and its request is gone.
+                Entry::Occupied(first) => {
+                    assert!(header == *first.get() || header.sn.value() == 0, "{options:?}: {rsn}");
+                }
+            }
+        }
+        assert!(pushes_again > 5, "{options:?}: {pushes_again}");
+        let first = *said.keys().next().expect("something was said");
+        let numbers: Vec<_> = said.iter().map(|(rsn, header)| (rsn - first, header.sn.value())).collect();
+        let expected: Vec<_> = (0..said.len() as u32).map(|nth| (nth, nth + 1)).collect();
+        assert_eq!(numbers, expected, "{options:?}");
+    }
 }
 
 #[test]

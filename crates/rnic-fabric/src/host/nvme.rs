@@ -28,7 +28,7 @@ use rnic_nvme::{
 };
 use rnic_policy::{FalconShape, Profile};
 use rnic_wire::Qpn;
-use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, Ulp, UlpProtocol};
 
 use super::turn::Steps;
 use super::{Host, Sessions};
@@ -145,6 +145,13 @@ impl UpperLayer for Above<'_> {
         match self {
             Self::Initiator(end) => end.pull(now, request),
             Self::Target(end) => end.pull(now, request),
+        }
+    }
+
+    fn headers(&self, tag: u64) -> Ulp {
+        match self {
+            Self::Initiator(end) => end.headers(tag),
+            Self::Target(end) => end.headers(tag),
         }
     }
 

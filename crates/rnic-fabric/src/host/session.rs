@@ -153,12 +153,11 @@ impl Sender {
         self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
     }
 
-    /// Whether it has waited for the end of a message since `then`: one whose messages come at their own times, or when
-    /// others' have come, may have nothing to wait for.
+    /// Whether it has waited for the end of a message since `then`: one whose messages come at their own times may have
+    /// nothing to wait for.
     pub(crate) fn waits_since(&self, then: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
-        self.backlog.is_none() && self.released == u32::MAX
-            || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
+        self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
     }
 
     /// Whether a message waits to be posted.

@@ -1,5 +1,7 @@
 //! The workload `collective`: from what is written to what is meant.
 
+use rnic_base::limits::MESSAGE_BYTES_MAX;
+
 use super::raw::{self, Unit};
 use super::workloads::{CONNECTIONS_MAX, check_traffic, operation};
 use super::{Plan, PlanError};
@@ -32,20 +34,37 @@ pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), Plan
     if !(2..=hosts).contains(&collective.ranks) {
         return wrong("workload.ranks", format!("must be 2 to {hosts}, one for each host"));
     }
-    if collective.bytes == 0 {
-        return wrong("workload.bytes", "must be above zero".to_owned());
-    }
     if !(1..=COUNT_MAX).contains(&collective.count) {
         return wrong("workload.count", format!("must be 1 to {COUNT_MAX}"));
-    }
-    if collective.connections == 0 || collective.connections_of_rank() > u64::from(CONNECTIONS_MAX) {
-        return wrong("workload.connections", format!("must be 1 or more, and at most {CONNECTIONS_MAX} of each host"));
     }
     if !collective.op.consumes_receive() {
         return wrong("workload.op", "a rank must hear of what comes: use write-imm or send".to_owned());
     }
-    check_traffic(&collective.traffic(), plan)
+    if collective.connections == 0 || collective.connections_of_rank() > u64::from(CONNECTIONS_MAX) {
+        return wrong("workload.connections", format!("must be 1 or more, and at most {CONNECTIONS_MAX} of each host"));
+    }
+    let parts = u64::from(collective.ranks) * u64::from(collective.connections);
+    let all = u64::from(collective.ranks) * collective.connections_of_rank();
+    if all > ALL_CONNECTIONS_MAX {
+        return wrong("workload.ranks", format!("{all} connections in all are more than {ALL_CONNECTIONS_MAX}"));
+    }
+    if collective.bytes < parts {
+        return wrong("workload.bytes", format!("must be {parts} at least, one for each rank and connection"));
+    }
+    if collective.message_bytes() > MESSAGE_BYTES_MAX {
+        return wrong(
+            "workload.bytes",
+            format!("a rank's part must have at most {MESSAGE_BYTES_MAX} bytes a connection"),
+        );
+    }
+    check_traffic(&collective.traffic(), plan).or_else(|_| {
+        let what = "messages of so many bytes, four under way on each connection, are more than can be checked";
+        wrong("workload.bytes", what.to_owned())
+    })
 }
+
+/// Connections of a run: what makes them is kept for all.
+const ALL_CONNECTIONS_MAX: u64 = 1 << 24;
 
 /// Collectives of a run. Times the steps of the longest ring of hosts, they have a number.
 const COUNT_MAX: u32 = 10_000;

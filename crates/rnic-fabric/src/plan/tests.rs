@@ -371,6 +371,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "workload",
+        r#"{ kind = "collective", collective = "all-reduce", bytes = 9, connections = 2 }"#,
+        "workload.bytes: must be",
+    ),
+    (
+        "workload",
+        r#"{ kind = "collective", collective = "all-reduce", bytes = "100GB", ranks = 2 }"#,
+        "workload.bytes: a rank's part must have at most",
+    ),
+    (
+        "workload",
         r#"{ kind = "collective", collective = "all-reduce", bytes = 9, count = 0 }"#,
         "workload.count: must be",
     ),

@@ -118,14 +118,17 @@ impl Simulation {
         report.requests_unfinished = times().filter(|(_, end)| end.is_none()).count() as u64;
     }
 
-    /// How long each collective took after the one before: until the last rank had all of it.
+    /// How long each collective took after the one before: until the last rank had all of it. As with flows, those that
+    /// began in the warm-up do not count.
     fn sum_up_collectives(&self, collective: &CollectivePlan, report: &mut Report) {
         let ranks: Vec<&[Time]> =
             self.parts.hosts().take(collective.ranks as usize).filter_map(Host::finished).collect();
         let done = ranks.iter().map(|finished| finished.len()).min().unwrap_or(0);
         let ends = (0..done).map(|index| ranks.iter().map(|finished| finished[index]).max().unwrap_or_default());
         let mut before = Time::ZERO;
-        let mut times: Vec<f64> = ends.map(|end| end.since(core::mem::replace(&mut before, end)).as_us_f64()).collect();
+        let spans = ends.map(|end| (core::mem::replace(&mut before, end), end));
+        let counted = spans.filter(|(start, _)| *start >= Time::ZERO + self.plan.run.warmup);
+        let mut times: Vec<f64> = counted.map(|(start, end)| end.since(start).as_us_f64()).collect();
         report.rct_us = Spread::of(&mut times);
         report.requests_unfinished = u64::from(collective.count) - done as u64;
     }

@@ -135,7 +135,8 @@ struct Queues {
     pushes: VecDeque<Seq>,
 }
 
-/// Headers, by the place of their transaction, of those that were handed in with some: the request's; once its data has
+/// Headers, by the place of their transaction (of all that there may be), of those that were handed in with some: the
+/// request's; once its data has
 /// come, those of the data, for nobody sends the request then.
 #[derive(Debug)]
 struct Headers {
@@ -300,7 +301,6 @@ impl Initiator {
     }
 
     /// Keeps `headers` for `seq`, or that it has none.
-    #[cold]
     fn keep_headers(&mut self, seq: Seq, headers: Option<Ulp>) {
         let (place, places) = (self.ring.slot(seq) as usize, self.ring.places());
         let none_yet = || Box::new(Headers { by_place: vec![None; places].into_boxed_slice() });

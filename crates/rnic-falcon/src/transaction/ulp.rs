@@ -101,10 +101,7 @@ pub trait UpperLayer {
     /// What the packet of its own request says that was submitted with `tag` and without headers
     /// ([`super::Submission::ulp`]): asked each time that the packet leaves, so nothing of it is kept below. A Pull's
     /// may leave again when its data is here and its completion handed over; its target goes by its number then.
-    fn headers(&self, tag: u64) -> Ulp {
-        let _ = tag;
-        Ulp::None
-    }
+    fn headers(&self, tag: u64) -> Ulp;
 
     /// One of its own transactions has ended. Exactly once for each that was taken.
     fn complete(&mut self, now: Time, completion: &Completion);

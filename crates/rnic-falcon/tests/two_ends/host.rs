@@ -10,7 +10,7 @@ use rnic_falcon::transaction::{
     Completion, Kind, Layer, Ordering, PullReply, PushReply, Request, Settled, Submission, TransactionConfig,
     Transactions, UpperLayer,
 };
-use rnic_wire::falcon::{NackCode, Packet, Rsn, UlpProtocol};
+use rnic_wire::falcon::{NackCode, Packet, Rsn, Ulp, UlpProtocol};
 
 /// Bytes of a Push.
 pub const LENGTH: u16 = 4_096;
@@ -39,6 +39,10 @@ impl UpperLayer for Doorway {
 
     fn pull(&mut self, _: Time, _: &Request) -> PullReply {
         panic!("nobody pulls here")
+    }
+
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
     }
 
     fn complete(&mut self, _: Time, _: &Completion) {

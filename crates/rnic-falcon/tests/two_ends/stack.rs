@@ -51,6 +51,10 @@ impl UpperLayer for Verbs {
         PullReply::Later
     }
 
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
+    }
+
     fn complete(&mut self, _: Time, completion: &Completion) {
         self.completions.push(*completion);
     }

@@ -24,7 +24,7 @@ use rnic_nvme::{Attached, Device, DeviceConfig, Extent, HostMemory, Initiator, I
 use rnic_nvme::{Layout, Media, Span, Target, TargetConfig};
 use rnic_policy::{Configured, Params};
 use rnic_transports::{control, paths, recovery};
-use rnic_wire::falcon::{Cid, FlowLabel, Packet, PacketType, Rsn, UlpProtocol};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, PacketType, Rsn, Ulp, UlpProtocol};
 
 /// The initiator's end of a connection, and the target's.
 pub const HOST: usize = 0;
@@ -182,6 +182,13 @@ impl UpperLayer for Above<'_> {
         match self {
             Self::Host(end) => end.pull(now, request),
             Self::Target(end) => end.pull(now, request),
+        }
+    }
+
+    fn headers(&self, tag: u64) -> Ulp {
+        match self {
+            Self::Host(end) => end.headers(tag),
+            Self::Target(end) => end.headers(tag),
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rnic_base::{RandomStream, Time};
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
-use rnic_wire::falcon::{RnrTimer, Rsn};
+use rnic_wire::falcon::{RnrTimer, Rsn, Ulp};
 
 use super::net::FIRST;
 
@@ -202,6 +202,10 @@ impl UpperLayer for Recorder {
         self.requests.push(request.rsn);
         self.pulls.push_back((request.rsn, request.length));
         PullReply::Later
+    }
+
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
     }
 
     fn complete(&mut self, _: Time, completion: &Completion) {
