@@ -66,5 +66,5 @@ pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), Plan
 /// Connections of a run: what makes them is kept for all.
 const ALL_CONNECTIONS_MAX: u64 = 1 << 24;
 
-/// Collectives of a run. Times the steps of the longest ring of hosts, they have a number.
+/// Collectives of a run: the steps of so many, around the longest ring of hosts, are counted with 32 bits.
 const COUNT_MAX: u32 = 10_000;
