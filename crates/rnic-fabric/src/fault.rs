@@ -255,6 +255,15 @@ impl FaultChain {
         fate
     }
 
+    /// Damages `packet`, whose bytes `bytes_of` it are. One that is damaged stays as it is: its bits might be put right
+    /// again, which a run without bytes could not know.
+    pub(crate) fn damage<'b>(&mut self, packet: &mut Entry, bytes_of: impl FnOnce(&Entry) -> &'b mut [u8]) {
+        if !packet.has(Flags::CORRUPT) {
+            packet.set(Flags::CORRUPT);
+            self.flip_bits(bytes_of(packet));
+        }
+    }
+
     /// Flips one to three bits of a datagram: few enough for a 32-bit CRC to find them always.
     pub(crate) fn flip_bits(&mut self, datagram: &mut [u8]) {
         if datagram.len() <= UNPROTECTED_BYTE {

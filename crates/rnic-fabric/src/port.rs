@@ -137,8 +137,7 @@ impl Port {
             // Copies follow each other as fast as the link allows.
             let arrival = arrival + fate.delay + gap * u64::from(copy);
             if fate.corrupt {
-                packet.set(Flags::CORRUPT);
-                faults.flip_bits(network.bytes_mut(&packet));
+                faults.damage(&mut packet, |packet| network.bytes_mut(packet));
             }
             network.carry_by_time(self.end, arrival, packet);
         }

@@ -113,6 +113,19 @@ fn a_chain_asks_in_order_and_stops_at_a_loss() {
     assert_eq!(chain.judge(Time::ZERO, Time::from_us(5), &data), Fate { lost: true, ..Fate::default() });
 }
 
+/// Bits that are flipped twice are as they were, and the packet was whole again: a run with bytes and one without them
+/// parted.
+#[test]
+fn what_is_damaged_is_not_damaged_again() {
+    let mut chain = FaultChain::new(Vec::new(), stream("flips"));
+    let (mut packet, mut datagram) = (Entry::new(1, 2, 3, 4, 1_000, Flags::NONE), vec![0u8; 60]);
+    chain.damage(&mut packet, |_| &mut datagram);
+    let once = datagram.clone();
+    assert!(packet.has(Flags::CORRUPT) && once.iter().any(|byte| *byte != 0));
+    (0..50).for_each(|_| chain.damage(&mut packet, |_| &mut datagram));
+    assert_eq!(datagram, once);
+}
+
 #[test]
 fn flipped_bits_are_one_to_three_and_protected() {
     let mut chain = FaultChain::new(Vec::new(), stream("flips"));
