@@ -21,6 +21,16 @@ fn run(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
     TRANSPORTS.iter().map(|transport| run(transport).unwrap_or_else(|what| panic!("{what}"))).collect()
 }
 
+/// Senders that aim at less than their network takes by itself send a packet in a hundred round trips, for ever: a few
+/// must do. Of the others none is cut short.
+#[test]
+fn who_aims_below_the_network_sends_little() {
+    let packets = |seed| Scenario::draw(Place::Fabric, "falcon", seed, 40_000).packets;
+    assert!(packets(2_780_000_083) <= 500, "100 us on the way, and a target of 25");
+    let all: Vec<u64> = (0..200).map(packets).collect();
+    assert!(all.iter().filter(|packets| **packets >= 10_000).count() > 50, "{all:?}");
+}
+
 #[test]
 fn the_fabric_keeps_what_verbs_promise() {
     let summaries = run(Place::Fabric, 5_000, 60);

@@ -247,7 +247,7 @@ impl Room {
     }
 }
 
-/// As many as there are of one byte in the longest transaction but one, whose length has 16 bits.
+/// What a [`Room`] can say. A transaction has less than 64 KB, so that buffers would have to be of one byte to be more.
 const BUFFERS_OF_PACKET_MAX: u32 = 0xfffe;
 
 /// All resources of a NIC.

@@ -74,13 +74,18 @@ impl Requests {
         }
     }
 
-    fn progress_of(&self, counter: u32) -> Progress {
-        self.progress[counter as usize & (self.progress.len() - 1)]
+    fn place(&self, counter: u32) -> usize {
+        counter as usize & (self.progress.len() - 1)
     }
 
     fn of(&mut self, counter: u32) -> &mut Progress {
-        let mask = self.progress.len() - 1;
-        &mut self.progress[counter as usize & mask]
+        let place = self.place(counter);
+        &mut self.progress[place]
+    }
+
+    /// The number (SN) of the first packet of entry `counter`.
+    fn first_sn(&self, counter: u32) -> u32 {
+        self.progress[self.place(counter)].first_sn
     }
 
     /// The peer lives.
@@ -251,7 +256,7 @@ impl Qp {
         let (kind, length) = if wqe.op.is_fetch() {
             (Kind::Pull, answer_len(wqe.op, place.part))
         } else {
-            (Kind::Push, whole_len(header::operation(wqe, None, &place), payload_len))
+            (Kind::Push, header::operation(wqe, None, &place).request_len(payload_len))
         };
         // The receive that a Send needs is its first packet's.
         let continues = index > 0 && wqe.op.is_send();
@@ -269,7 +274,7 @@ impl Qp {
             let operation = Operation::ReadRequest { reth, rmsn: none, sink };
             return Header { dest_qpn: self.dest_qpn, sn: none, solicited: false, complete_in_error: false, operation };
         }
-        let sn = mapping.requests.progress_of(counter).first_sn.wrapping_add(index);
+        let sn = mapping.requests.first_sn(counter).wrapping_add(index);
         let wqe = self.requester.queue.get(counter);
         let place = self.place_of(wqe, index);
         Header {
@@ -432,16 +437,10 @@ impl Qp {
 /// Bytes of the answer to a Pull: what its request asks for.
 fn answer_len(op: WqeOp, part: u32) -> u32 {
     if op.is_atomic() {
-        whole_len(Operation::AtomicResponse { original: 0, sink: SinkTag::default() }, 0)
+        Operation::AtomicResponse { original: 0, sink: SinkTag::default() }.request_len(0)
     } else {
-        whole_len(Operation::ReadResponse { position: Position::Only, sink: SinkTag::default() }, part)
+        Operation::ReadResponse { position: Position::Only, sink: SinkTag::default() }.request_len(part)
     }
-}
-
-/// Bytes of a packet's headers, payload and padding.
-#[inline(always)]
-fn whole_len(operation: Operation, payload_len: u32) -> u32 {
-    operation.headers_len() + payload_len.next_multiple_of(4)
 }
 
 /// Whether the peer said so, and can go on.

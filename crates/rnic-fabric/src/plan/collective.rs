@@ -3,7 +3,7 @@
 use rnic_base::limits::MESSAGE_BYTES_MAX;
 
 use super::raw::{self, Unit};
-use super::workloads::{CONNECTIONS_MAX, check_traffic, operation};
+use super::workloads::{CONNECTIONS_MAX, check_traffic, named, operation};
 use super::{Plan, PlanError};
 use crate::workload::Operation;
 use crate::workload::collective::{CollectiveKind, CollectivePlan};
@@ -11,11 +11,7 @@ use crate::workload::collective::{CollectiveKind, CollectivePlan};
 pub(super) fn resolve(raw: &raw::Workload, hosts: u32) -> Result<CollectivePlan, PlanError> {
     let missing = |key| PlanError::value(key, "is missing");
     let name = raw.collective.as_deref().ok_or_else(|| missing("workload.collective"))?;
-    let kind = CollectiveKind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
-    let kind = kind.ok_or_else(|| {
-        let known = CollectiveKind::ALL.map(|(name, _)| name).join(", ");
-        PlanError::value("workload.collective", format!("unknown collective `{name}`; there are {known}"))
-    })?;
+    let kind = named("workload.collective", "collective", name, &CollectiveKind::ALL)?;
     Ok(CollectivePlan {
         kind,
         ranks: raw.ranks.unwrap_or(hosts),

@@ -110,10 +110,19 @@ pub(super) fn operation(raw: &raw::Workload, default: Option<Operation>) -> Resu
     let Some(name) = &raw.op else {
         return default.ok_or_else(|| PlanError::value("workload.op", "is missing"));
     };
-    let found = Operation::ALL.iter().find(|(known, _)| known == name);
-    found.map(|(_, op)| *op).ok_or_else(|| {
-        let known: Vec<&str> = Operation::ALL.iter().map(|(name, _)| *name).collect();
-        PlanError::value("workload.op", format!("unknown operation `{name}`; there are {}", known.join(", ")))
+    named("workload.op", "operation", name, &Operation::ALL)
+}
+
+/// The one of `all` that is called `name`.
+pub(super) fn named<T: Copy>(
+    key: &'static str,
+    what: &str,
+    name: &str,
+    all: &[(&'static str, T)],
+) -> Result<T, PlanError> {
+    all.iter().find(|(known, _)| *known == name).map(|(_, found)| *found).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        PlanError::value(key, format!("unknown {what} `{name}`; there are {}", known.join(", ")))
     })
 }
 

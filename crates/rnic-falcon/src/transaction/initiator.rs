@@ -313,13 +313,19 @@ impl Initiator {
         self.headers.as_ref().and_then(|headers| headers.by_place[self.ring.slot(seq) as usize])
     }
 
+    /// What is kept for `seq`, or what `upper` says.
+    #[inline]
+    fn headers_of<U: UpperLayer>(&self, seq: Seq, upper: &U) -> Ulp {
+        self.kept_headers(seq).unwrap_or_else(|| upper.headers(self.ring[seq].tag))
+    }
+
     /// Writes what the packet of `seq` says, which leaves for the first time.
     #[inline]
     pub(super) fn put<U: UpperLayer>(&self, seq: Seq, packet: &mut Packet, upper: &U) {
         let entry = &self.ring[seq];
         let (psn, rsn, length) = (Psn32::default(), seq.wire(), entry.length);
         if entry.kind == Some(Kind::Push) && entry.resync.is_none() {
-            let ulp = self.kept_headers(seq).unwrap_or_else(|| upper.headers(entry.tag));
+            let ulp = self.headers_of(seq, upper);
             packet.body = Body::PushData { psn, rsn, length, ulp };
             packet.payload_len = entry.payload_len.into();
         } else {
@@ -336,7 +342,7 @@ impl Initiator {
             return (Body::Resync { psn, rsn, code, of: packet_type(kind), vendor: 0 }, 0);
         }
         // Of a request whose data is here, what is kept are the data's headers. Its target knows it by its number.
-        let ulp = self.kept_headers(seq).unwrap_or_else(|| upper.headers(entry.tag));
+        let ulp = self.headers_of(seq, upper);
         match kind {
             Kind::Pull => (Body::PullRequest { psn, rsn, length: entry.length, ulp }, 0),
             Kind::Push => (Body::PushData { psn, rsn, length: entry.length, ulp }, entry.payload_len.into()),

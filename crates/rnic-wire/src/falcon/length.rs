@@ -54,6 +54,18 @@ impl rdma::Operation {
         }
     }
 
+    /// Bytes of headers, payload and padding: [`Ulp::request_len`] of such headers.
+    #[inline(always)]
+    pub const fn request_len(&self, payload_len: u32) -> u32 {
+        self.headers_len() + payload_len + Self::pad_len(payload_len)
+    }
+
+    /// Bytes of padding behind a payload of `payload_len` bytes: words are filled.
+    #[inline]
+    const fn pad_len(payload_len: u32) -> u32 {
+        payload_len.wrapping_neg() & 3
+    }
+
     /// Bytes of the headers, with RBTH.
     #[inline]
     pub const fn headers_len(&self) -> u32 {
@@ -149,7 +161,7 @@ impl Ulp {
     #[inline]
     pub const fn pad_len(&self, payload_len: u32) -> u32 {
         match self {
-            Self::Rdma(_) => payload_len.wrapping_neg() & 3,
+            Self::Rdma(_) => rdma::Operation::pad_len(payload_len),
             Self::None | Self::Nvme(_) => 0,
         }
     }
