@@ -136,8 +136,8 @@ struct Queues {
 }
 
 /// Headers, by the place of their transaction (of all that there may be), of those that were handed in with some: the
-/// request's; once its data has
-/// come, those of the data, for nobody sends the request then.
+/// request's; once its data has come, those of the data. Should the request leave once more, its target goes by its
+/// number.
 #[derive(Debug)]
 struct Headers {
     by_place: Box<[Option<Ulp>]>,
