@@ -84,6 +84,7 @@
 //! limit = "10s"                  # simulated time after which the run is cut off (10s)
 //! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms)
 //! warmup = "0us"                 # flows that start before are left out of the averages (0)
+//! cooldown = "0us"               # of a workload with a duration: messages of its last so long are left out, too (0)
 //! slice = "1ms"                  # the report has goodput and queues of each host, slice by slice (no such thing)
 //! ```
 //!
@@ -226,6 +227,9 @@ pub struct RunPlan {
     pub stall_after: Duration,
     /// Flows that start before do not count in averages.
     pub warmup: Duration,
+    /// Of a workload that ends by the clock: what is posted in the last so long of its duration does not count in
+    /// latencies, and the steady goodput ends there. Others have stopped when such messages end, which makes them fast.
+    pub cooldown: Duration,
     /// What hosts get is reported by slices of this length.
     pub slice: Option<Duration>,
 }

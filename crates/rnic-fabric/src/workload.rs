@@ -249,6 +249,15 @@ pub struct TraceFlow {
 }
 
 impl WorkloadPlan {
+    /// When nothing more is posted, where the clock ends it.
+    pub(crate) fn until(&self) -> Option<Time> {
+        match self {
+            Self::ClosedLoop { traffic, .. } | Self::OpenLoop { traffic, .. } => traffic.until,
+            Self::Nvme(nvme) => Some(nvme.until),
+            _ => None,
+        }
+    }
+
     /// The flows, for `hosts` hosts whose links have `rate`.
     pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
         let one = || Arc::new(Traffic::ONE_MESSAGE);

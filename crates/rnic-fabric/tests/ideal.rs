@@ -128,6 +128,22 @@ fn messages_may_come_at_their_own_times() {
     assert!((48.0..52.0).contains(&goodput) && lossy.max > 100.0, "{goodput} {lossy:?}");
 }
 
+/// A loop with N messages of B bytes under way takes N times B by its goodput for each (Little's law); the last ones,
+/// beside which nothing new is posted, are faster, and count only where there is no cooldown.
+#[test]
+fn the_last_messages_of_a_loop_do_not_count_in_its_cooldown() {
+    let workload = r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 1, duration = "2ms" }"#;
+    let mean = |cooldown: &str| {
+        let with = [("workload", workload), ("workload.queue_pairs", "48"), ("run.warmup", "800us")];
+        let report = run(WIRE, &[&with[..], &[("run.cooldown", cooldown)]].concat(), 1);
+        let (latency, goodput) = (report.latency_us.expect("by the clock"), report.steady_goodput_gbps);
+        (latency, 48.0 * 64e3 * 8.0 / goodput.expect("by the clock") / 1e3)
+    };
+    let ((all, _), (steady, law)) = (mean("0us"), mean("400us"));
+    assert!((steady.avg / law - 1.0).abs() < 0.02, "{steady:?}, {law} by Little's law");
+    assert!(all.avg < steady.avg * 0.97 && all.count > steady.count, "{all:?} {steady:?}");
+}
+
 /// Twelve queue pairs share a link evenly: each gets a twelfth, give or take a message.
 #[test]
 fn goodput_is_told_by_queue_pair() {

@@ -124,18 +124,21 @@ pub const SPREAD_HEADS: [&str; 5] = ["per flow", "average", "p50", "p99", "p99.9
 /// How slowdown, completion times and latencies are spread.
 pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     let us = number::micros;
-    let mut rows = vec![
-        row("slowdown", [report.slowdown_avg, report.slowdown_p50, report.slowdown_p99].map(number::short), None),
-        row(
-            "completion time",
-            [report.fct_avg_us, report.fct_p50_us, report.fct_p99_us].map(us),
-            Some(us(report.fct_p999_us)),
-        ),
-    ];
+    let slowdowns = [report.slowdown_avg, report.slowdown_p50, report.slowdown_p99];
+    let times = [report.fct_avg_us, report.fct_p50_us, report.fct_p99_us];
+    // A flow that counts takes no less than its ideal time: without any there is nothing to tell.
+    let mut rows = if report.slowdown_avg == 0.0 {
+        Vec::new()
+    } else {
+        vec![
+            row("slowdown", slowdowns.map(number::short), None),
+            row("completion time", times.map(us), Some(us(report.fct_p999_us))),
+        ]
+    };
     let more = [
         ("of one packet", report.single_packet_fct_us),
         ("message latency", report.latency_us),
-        ("requests", report.rct_us),
+        ("requests, collectives", report.rct_us),
         ("beside requests", report.background.map(|background| background.fct_us)),
     ];
     for (name, spread) in more.into_iter().filter_map(|(name, spread)| Some((name, spread?))) {

@@ -365,8 +365,8 @@ impl Sessions {
         let sender = self.senders.get_mut(slot);
         let verdict = memory.as_deref().map_or(Ok(()), |memory| check_answer(sender, index, memory));
         if let Some(at) = sender.posted_at.get((index % sender.traffic.depth) as usize) {
-            // As with flows: what began in the warm-up does not count.
-            if self.steady.is_none_or(|(from, _)| *at >= from) {
+            // As with flows: what began in the warm-up does not count, nor in the cooldown.
+            if self.steady.is_none_or(|(from, until)| (from..until).contains(at)) {
                 self.latencies.push(now.since(*at));
             }
         }

@@ -28,7 +28,8 @@ pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
     let direction = match raw.op.as_deref() {
         Some("read") => Direction::Read,
         Some("write") => Direction::Write,
-        _ => return Err(PlanError::value("workload.op", "an NVMe command is a read or a write")),
+        None => return Err(PlanError::value("workload.op", "is missing: \"read\" or \"write\"")),
+        Some(_) => return Err(PlanError::value("workload.op", "an NVMe command is a read or a write")),
     };
     let drive = raw.drive.as_ref().ok_or_else(|| missing("workload.drive"))?;
     let service = |rate: &Unit<BitRate>, latency: &Unit<Duration>| Service { latency: latency.0, bandwidth: rate.0 };
@@ -70,6 +71,20 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     if !(1..=QUEUE_DEPTH_MAX).contains(&nvme.drive.queue_depth) {
         return wrong("workload.drive.queue_depth", format!("must be 1 to {QUEUE_DEPTH_MAX}"));
     }
+    let Service { latency: read_latency, bandwidth: read_rate } = nvme.drive.read;
+    let Service { latency: write_latency, bandwidth: write_rate } = nvme.drive.write;
+    for (key, rate) in [("workload.drive.read_rate", read_rate), ("workload.drive.write_rate", write_rate)] {
+        if rate.as_bps() < 1_000_000 {
+            return wrong(key, "must be at least 1Mbps".to_owned());
+        }
+    }
+    for (key, latency) in
+        [("workload.drive.read_latency", read_latency), ("workload.drive.write_latency", write_latency)]
+    {
+        if latency > LATENCY_MAX {
+            return wrong(key, format!("must be at most {LATENCY_MAX}"));
+        }
+    }
     let shape = plan.transport.protocol.falcon();
     if shape.is_none_or(|shape| shape.ordering != FalconOrdering::Unordered) {
         return wrong("transport.ordering", "NVMe needs Falcon, and has no order: `unordered`".to_owned());
@@ -87,5 +102,7 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// A drive that takes longer for a command has failed.
+const LATENCY_MAX: Duration = Duration::from_secs(1);
 /// Commands under way at once: what NVMe allows a queue.
 const DEPTH_MAX: u32 = QUEUE_DEPTH_MAX;

@@ -401,5 +401,6 @@ pub(super) struct Run {
     pub(super) limit: Option<Unit<Duration>>,
     pub(super) stall_after: Option<Unit<Duration>>,
     pub(super) warmup: Option<Unit<Duration>>,
+    pub(super) cooldown: Option<Unit<Duration>>,
     pub(super) slice: Option<Unit<Duration>>,
 }

@@ -85,6 +85,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         limit: Time::ZERO + raw.run.limit.map_or(Duration::from_secs(10), |limit| limit.0),
         stall_after: raw.run.stall_after.map_or(Duration::from_ms(50), |stall| stall.0),
         warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
+        cooldown: raw.run.cooldown.map_or(Duration::ZERO, |cooldown| cooldown.0),
         slice: raw.run.slice.map(|slice| slice.0),
     };
     let name = option_name(&raw.transport.0)?;
@@ -106,11 +107,28 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         run,
     };
     check_network(&plan)?;
+    check_cooldown(&plan)?;
     plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault, &plan)?;
     plan.transport = transport(name, &raw.transport.0, &plan)?;
     plan.nic = raw.nic.as_ref().map(|nic| nic::resolve(nic, &plan)).transpose()?.flatten();
     Ok(plan)
+}
+
+/// What is left out at either end leaves something, and there is an end.
+fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
+    let cooldown = plan.run.cooldown;
+    if cooldown == Duration::ZERO {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(PlanError::value("run.cooldown", what));
+    match plan.workload.until() {
+        None => wrong("this workload does not end by the clock: a cooldown takes a `duration`"),
+        Some(until) if Time::ZERO + plan.run.warmup + cooldown >= until => {
+            wrong("nothing is left between the warm-up and the cooldown: make `workload.duration` longer")
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {

@@ -118,8 +118,9 @@ fn a_transport_may_be_its_name() {
 fn every_number_of_a_switch_and_a_run_arrives() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
         ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" } }"#;
-    let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", slice = "400us" }"#;
-    let plan = read(&[("switch", switch), ("run", run)]).expect("sound");
+    let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", cooldown = "2ms", slice = "400us" }"#;
+    let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
+    let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("sound");
     let expected = SwitchPlan {
         buffer: BufferPlan::Shared { total: 2_000_000, alpha: Alpha { numerator: 3, denominator: 8 } },
         pfc: Some(PfcPlan {
@@ -139,9 +140,26 @@ fn every_number_of_a_switch_and_a_run_arrives() {
         limit: Time::ZERO + Duration::from_ms(3),
         stall_after: Duration::from_ms(2),
         warmup: Duration::from_ms(1),
+        cooldown: Duration::from_ms(2),
         slice: Some(Duration::from_us(400)),
     };
     assert_eq!(plan.run, run);
+}
+
+/// A cooldown has an end to come before, and leaves something.
+#[test]
+fn a_cooldown_fits_the_workload() {
+    let clock = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
+    let counted = r#"{ kind = "closed-loop", op = "write", message = "4KB", count = 9, from = 1, to = 0 }"#;
+    for (workload, run, what) in [
+        (clock, r#"{ warmup = "1ms", cooldown = "2999us" }"#, None),
+        (clock, r#"{ warmup = "1ms", cooldown = "3ms" }"#, Some("plan: run.cooldown: nothing is left")),
+        (counted, r#"{ cooldown = "1us" }"#, Some("plan: run.cooldown: this workload does not end by the clock")),
+    ] {
+        let said = read(&[("workload", workload), ("run", run)]).err().map(|error| error.to_string());
+        assert_eq!(said.is_some(), what.is_some(), "{run}: {said:?}");
+        assert!(said.is_none_or(|said| said.starts_with(what.unwrap_or_default())), "{run}");
+    }
 }
 
 #[test]
@@ -270,6 +288,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("workload.size", "4KB", "workload.sizes: give either"),
     ("workload.senders", "4", "workload.senders: means nothing for the workload `poisson`"),
     ("workload", r#"{ kind = "poisson", size = 4, duration = "1ms" }"#, "workload.load: is missing"),
+    (
+        "workload",
+        r#"{ kind = "poisson", size = 4, load = 1, duration = "0us" }"#,
+        "workload.duration: must be more than 0",
+    ),
     ("workload", r#"{ kind = "incast", senders = 54, bytes = 1 }"#, "workload.senders: must be 1 to 53"),
     ("workload", r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#, "workload.to: there is no host 54"),
     ("topology", r#"{ kind = "leaf-spine", spines = 2, leaves = 4 }"#, "topology.hosts_per_leaf: leaf-spine needs"),

@@ -20,6 +20,9 @@ macro_rules! need {
 
 pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>) -> Result<WorkloadPlan, PlanError> {
     refuse_strangers(&raw)?;
+    if raw.duration.as_ref().is_some_and(|duration| duration.0 == Duration::ZERO) {
+        return Err(PlanError::value("workload.duration", "must be more than 0: nothing would be sent"));
+    }
     match raw.kind {
         Kind::Manual => Ok(WorkloadPlan::Manual),
         Kind::Poisson => {

@@ -200,14 +200,10 @@ impl Simulation {
         }
     }
 
-    /// Between the warm-up and the end of a loop that ends by the clock.
+    /// Between the warm-up and the cooldown of a workload that ends by the clock.
     pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
-        let until = match &self.plan.workload {
-            WorkloadPlan::ClosedLoop { traffic, .. } | WorkloadPlan::OpenLoop { traffic, .. } => traffic.until,
-            WorkloadPlan::Nvme(nvme) => Some(nvme.until),
-            _ => None,
-        };
-        let (start, end) = (Time::ZERO + self.plan.run.warmup, until?);
+        let (run, until) = (&self.plan.run, self.plan.workload.until()?);
+        let (start, end) = (Time::ZERO + run.warmup, until - run.cooldown);
         (start < end).then_some((start, end))
     }
 

@@ -54,12 +54,12 @@ impl Out<'_, '_> {
             let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
             given += 1;
             self.add(now, &transmit);
-            self.link.stats.key_changes = self.falcon.key_changes;
             self.link.join_delayed(now, self.batch, acks);
             if given.is_multiple_of(PACKETS_A_LOOK) {
                 now = self.clock.now();
             }
         }
+        self.link.stats.key_changes = self.falcon.key_changes;
         given
     }
 

@@ -1,7 +1,7 @@
 //! RoCE's recovery decisions on hand-made windows.
 
 use rnic_base::{Psn, Seq, SeqRange, Time};
-use rnic_policy::{Params, RecoveryEvent, RecoveryPolicy, WindowView};
+use rnic_policy::{Params, Recovery, RecoveryEvent, RecoveryPolicy, WindowView};
 
 use crate::recovery::cx7_selective::Cx7Selective;
 use crate::recovery::timeout_only::TimeoutOnly;
@@ -39,6 +39,23 @@ fn selective_repeat_repairs_one_hole_per_place_and_goes_back_for_what_was_droppe
     assert_eq!(marks(RecoveryPolicy::of::<Cx7Selective>(), &events), expected);
     let events = [(2, kept(3)), (2, TIMED_OUT), (2, DROPPED)];
     assert_eq!(marks(RecoveryPolicy::of::<Cx7Selective>(), &events), [range(2, 3), range(2, 10), range(2, 10)]);
+}
+
+#[test]
+fn selective_repeat_repairs_again_for_a_nack_that_a_later_packet_has_drawn() {
+    let (policy, mut params) = (RecoveryPolicy::of::<Cx7Selective>(), Params::defaults(Cx7Selective::PARAMS));
+    // (next new packet, packet that drew the NACK): 10 is the first that leaves after the repair, 20 after the second.
+    let nacks = [(10, 3), (15, 9), (20, 10), (20, 19), (25, 20)];
+    let mut marks = |params: &Params| {
+        let mut state = (policy.start)(params);
+        nacks.map(|(next, drew)| {
+            let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None };
+            (policy.on_event)(&mut state, &kept(drew), &view, params).retransmit
+        })
+    };
+    assert_eq!(marks(&params), [range(2, 3), None, range(2, 3), None, range(2, 3)]);
+    params.set(Cx7Selective::PARAMS, "repair_again", "false").expect("it is an option");
+    assert_eq!(marks(&params), [range(2, 3), None, None, None, None]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Load {
         self.free.push(cookie as u32);
         self.done.push((posted, now.since(posted)));
         sessions.messages += 1;
-        if sessions.steady.is_none_or(|(from, _)| posted >= from) {
+        if sessions.steady.is_none_or(|(from, until)| (from..until).contains(&posted)) {
             sessions.latencies.push(now.since(posted));
         }
         if sessions.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
