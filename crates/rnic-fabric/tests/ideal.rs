@@ -132,7 +132,8 @@ fn messages_may_come_at_their_own_times() {
 /// beside which nothing new is posted, are faster, and count only where there is no cooldown.
 #[test]
 fn the_last_messages_of_a_loop_do_not_count_in_its_cooldown() {
-    let workload = r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 1, duration = "2ms" }"#;
+    let workload =
+        r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 1, duration = "2ms", jitter = "270us" }"#;
     let mean = |cooldown: &str| {
         let with = [("workload", workload), ("workload.queue_pairs", "48"), ("run.warmup", "800us")];
         let report = run(WIRE, &[&with[..], &[("run.cooldown", cooldown)]].concat(), 1);

@@ -130,7 +130,7 @@ fn plans_that_make_no_sense_say_why() {
         ("queue_depth = 128", "queue_depth = 0", "workload.drive.queue_depth"),
         (r#"read_rate = "26Gbps""#, r#"read_rate = "0""#, "workload.drive.read_rate"),
         (r#"write_rate = "12Gbps""#, r#"write_rate = "1bps""#, "workload.drive.write_rate"),
-        (r#"write_latency = "15us""#, r#"write_latency = "2s""#, "workload.drive.write_latency"),
+        (r#"write_latency = "15us""#, r#"write_latency = "61s""#, "workload.drive.write_latency"),
         (r#"op = "read""#, "", "workload.op: is missing"),
         ("mtu = 4096", "mtu = 4096\npayload = \"checked\"", "workload.kind"),
         ("mtu = 4096", "mtu = 4096\nrun = { slice = \"1ms\" }", "run.slice: is for flows"),
