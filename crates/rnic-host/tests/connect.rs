@@ -142,7 +142,7 @@ fn i27_transports_are_agreed_on_or_refused() {
         let error = right.nic.accept(id, &theirs).expect_err("nothing in common");
         assert!(matches!(error, ConnectError::NoCommonTransport { .. }), "{error}");
         let error = drive(&mut left, &mut right, |left, _| failure(left.event()));
-        let expected = format!("transport service not offered: this side has {}", to[0]);
+        let expected = format!("transport service not offered: the other side has {}", to[0]);
         assert!(error.to_string().contains(&expected), "{error}");
     }
 }

@@ -217,7 +217,7 @@ fn ends_that_differ_do_not_connect() {
         });
         let refused = refused.expect("the other end has refused").to_string();
         assert!(refused.contains(says), "{refused}");
-        assert!(error.to_string().contains("this side has falcon with ordering=ordered"), "{error}");
+        assert!(error.to_string().contains("the other side has falcon with ordering=ordered"), "{error}");
     }
 }
 

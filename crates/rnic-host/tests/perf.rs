@@ -320,11 +320,11 @@ fn a_server_with_a_key_serves_those_who_have_it() {
         assert!(error.contains("falcon with the same --key only"), "{error}");
     }
     let error = refused(Some(1), &plain, &falcon(Op::Write));
-    assert!(error.contains("this end has no --key"), "{error}");
+    assert!(error.contains("the other end has no --key"), "{error}");
     let error = refused(Some(1), &server, &quick(Op::Write));
     assert!(error.contains("packets of irn are not encrypted"), "{error}");
     let error = refused(Some(2), &server, &falcon(Op::Write));
-    assert!(error.contains("this side has falcon with") && error.contains("key "), "{error}");
+    assert!(error.contains("the other side has falcon with") && error.contains("key "), "{error}");
     let start = std::time::Instant::now();
     let mut nic = open_with_key("client", Some(1));
     let report = loop {

@@ -166,15 +166,15 @@ pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     }
 }
 
-/// The same, in words.
+/// The same, in words that the other side reads: what stands here is the other side there.
 pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> String {
     match error {
         ConnectError::NoCommonTransport { .. } => {
             let ours: Vec<&str> = config.transports.iter().map(|choice| choice.profile.name).collect();
-            format!("this side has {}", ours.join(", "))
+            format!("the other side has {}", ours.join(", "))
         }
-        ConnectError::OtherFalcon { ours, .. } => format!("this side has {ours}"),
-        ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("this side takes {mtu_bytes} bytes"),
+        ConnectError::OtherFalcon { ours, .. } => format!("the other side has {ours}"),
+        ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("the other side takes {mtu_bytes} bytes"),
         error => error.to_string(),
     }
 }
