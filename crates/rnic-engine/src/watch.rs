@@ -15,7 +15,9 @@ pub struct Traffic {
     pub packets_received: u64,
     /// Of these, early and kept.
     pub packets_early: u64,
-    /// Packets of the peer not used, those seen before included.
+    /// Packets of the peer that had come in before.
+    pub packets_duplicate: u64,
+    /// Packets of the peer not used for any other reason.
     pub packets_dropped: u64,
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     const NEW: Self = Self {
-        traffic: Traffic { packets_received: 0, packets_early: 0, packets_dropped: 0 },
+        traffic: Traffic { packets_received: 0, packets_early: 0, packets_duplicate: 0, packets_dropped: 0 },
         round_trip: RoundTrip::NEW,
     };
 }
@@ -78,7 +80,8 @@ impl Watch {
                 traffic.packets_received += 1;
                 traffic.packets_early += 1;
             }
-            RxOutcome::Duplicate | RxOutcome::Dropped(_) => traffic.packets_dropped += 1,
+            RxOutcome::Duplicate => traffic.packets_duplicate += 1,
+            RxOutcome::Dropped(_) => traffic.packets_dropped += 1,
         }
     }
 }

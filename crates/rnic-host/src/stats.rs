@@ -94,6 +94,8 @@ pub struct NicStats {
     pub bypass_lost: u64,
     /// Packets that came in through memory.
     pub bypass_received: u64,
+    /// Of these, bytes.
+    pub bypass_bytes_received: u64,
     /// Peers on this machine that wrote nonsense into memory that we share.
     pub bypass_broken: u64,
     /// Times that what leaves took another key, where Falcon's packets are protected.

@@ -87,6 +87,10 @@ fn natures(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, transport, wire, impairment, counters, .. } = snapshot;
         let mut parts = vec![format!("{}: {device}", process(snapshot)), transport.clone(), wire.clone()];
+        if counters.bytes_sent_by_memory > 0 {
+            let share = counters.bytes_sent_by_memory as f64 / counters.bytes_sent.max(1) as f64 * 100.0;
+            parts.push(format!("{} % through memory", number::short(share)));
+        }
         if !impairment.is_empty() {
             parts.extend(impairment.iter().cloned());
             parts.push(format!("{} lost on purpose", number::grouped(counters.impairment_lost)));
@@ -300,6 +304,16 @@ mod tests {
             queue_pairs: (0..4).map(pair).collect(),
             queue_pairs_omitted: 1_000_000,
         }
+    }
+
+    /// Who looks at UDP for what goes through memory would wonder.
+    #[test]
+    fn what_goes_through_memory_is_told() {
+        let mut now = snapshot(3_000_000, 201_000);
+        assert!(!rates(&[], &[now.clone()], 1, 120).contains("through memory"));
+        now.counters.bytes_sent_by_memory = now.counters.bytes_sent / 4;
+        let page = plain(&rates(&[], &[now], 1, 120));
+        assert!(page.contains("rnic0, irn, UDP, 25 % through memory, loss 1%"), "{page}");
     }
 
     #[test]

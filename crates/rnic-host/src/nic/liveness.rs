@@ -155,7 +155,8 @@ impl Nic {
         for view in self.engine.queue_pairs().filter(is_connected) {
             let traffic = &view.traffic;
             let count: &mut u64 = heard.entry(place_of(&view)).or_default();
-            *count = count.wrapping_add(traffic.packets_received).wrapping_add(traffic.packets_dropped);
+            let unused = traffic.packets_duplicate.wrapping_add(traffic.packets_dropped);
+            *count = count.wrapping_add(traffic.packets_received).wrapping_add(unused);
         }
         heard
     }

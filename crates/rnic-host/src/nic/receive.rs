@@ -100,6 +100,7 @@ impl Nic {
             let Some(record) = consumer.next()? else { break };
             let peer = link.peers.find(link.peer_at(*source), local.ip());
             let way = Way { source: *source, local, peer: peer.filter(|peer| link.peers.get(*peer).is_local) };
+            link.stats.bypass_bytes_received += record.bytes.len() as u64;
             if record.is_sealed || link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
                 if crate::falcon::is_falcon(&bytes) {

@@ -108,8 +108,11 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_packets_dropped_total", Kind::Counter, "Packets that came in and were not used.", |of| {
         count(of.packets_dropped)
     }),
-    ("rnic_sent_bytes_total", Kind::Counter, "UDP payload sent.", |of| count(of.bytes_sent)),
-    ("rnic_received_bytes_total", Kind::Counter, "UDP payload that came in.", |of| count(of.bytes_received)),
+    ("rnic_sent_bytes_total", Kind::Counter, "Bytes of packets sent, by UDP or memory.", |of| count(of.bytes_sent)),
+    ("rnic_received_bytes_total", Kind::Counter, "Bytes of packets that came in.", |of| count(of.bytes_received)),
+    ("rnic_sent_by_memory_bytes_total", Kind::Counter, "Bytes of packets sent through memory.", |of| {
+        count(of.bytes_sent_by_memory)
+    }),
     ("rnic_timeouts_total", Kind::Counter, "Timeouts on which something was sent again.", |of| count(of.timeouts)),
     ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements that came in.", |of| count(of.nacks)),
     ("rnic_rnr_naks_sent_total", Kind::Counter, "Times a peer was told that no receive is posted.", |of| {
@@ -138,6 +141,9 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     ("rnic_qp_packets_received_total", Kind::Counter, "Packets of the peer taken.", |of| count(of.packets_received)),
     ("rnic_qp_packets_out_of_order_total", Kind::Counter, "Packets of the peer that came early and were kept.", |of| {
         count(of.packets_out_of_order)
+    }),
+    ("rnic_qp_packets_duplicate_total", Kind::Counter, "Packets of the peer that had come in before.", |of| {
+        count(of.packets_duplicate)
     }),
     ("rnic_qp_packets_dropped_total", Kind::Counter, "Packets of the peer not used.", |of| count(of.packets_dropped)),
     ("rnic_qp_rnr_naks_total", Kind::Counter, "Times the peer had no receive posted.", |of| count(of.rnr_naks)),

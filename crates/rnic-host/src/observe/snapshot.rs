@@ -49,10 +49,12 @@ pub struct DeviceCounters {
     pub packets_duplicate: u64,
     /// Packets that came in and were not used, for any reason; duplicates are not among them.
     pub packets_dropped: u64,
-    /// UDP payload bytes sent.
+    /// Bytes of packets sent: UDP payload, and what went through memory.
     pub bytes_sent: u64,
-    /// UDP payload bytes that came in.
+    /// Bytes of packets that came in, likewise.
     pub bytes_received: u64,
+    /// Of those sent, the ones that went through memory to a process of this machine.
+    pub bytes_sent_by_memory: u64,
     /// Calls of the kernel that sent something.
     pub send_calls: u64,
     /// Calls of the kernel that received something.
@@ -99,7 +101,9 @@ pub struct QueuePairSnapshot {
     pub packets_received: u64,
     /// Of these, out of order and kept.
     pub packets_out_of_order: u64,
-    /// Packets of the peer not used: duplicates, and those that are not expected.
+    /// Packets of the peer that had come in before.
+    pub packets_duplicate: u64,
+    /// Packets of the peer not used for any other reason.
     pub packets_dropped: u64,
     /// Receiver-not-ready answers of the peer.
     pub rnr_naks: u64,
