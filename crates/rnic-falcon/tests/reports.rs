@@ -25,7 +25,7 @@ const SENT: Time = Time::from_us(2_000_000);
 
 /// Nobody asks: acknowledgements come 8 us after the first packet that they are for.
 fn silent() -> DeliveryConfig {
-    let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
     DeliveryConfig { ack_request, out_of_window: OutOfWindowRule::Drop, ..config() }
 }
 
