@@ -78,7 +78,6 @@ impl Connection {
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
-        let fcwnd = Cwnd::from_fixed((first.fcwnd.fixed() / u64::from(flows)).max(1));
         // Nothing was measured, so the recovery policy's timeout stands; who hears nothing for that long sends again,
         // and looks for losses no sooner.
         let rto = Ticks::of(connection.delivery.rto());
@@ -109,6 +108,7 @@ impl Connection {
     pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
         self.delivery.repeat_acknowledgements(now)
     }
+            let fcwnd = first.fcwnd.share(flow, flows);
 
     /// See [`Delivery::repeat_refusal`].
     pub fn repeat_refusal(&mut self) -> bool {

@@ -27,6 +27,8 @@ pub struct Cwnd(u64);
 impl Cwnd {
     /// One packet.
     pub const ONE: Self = Self(1 << 16);
+    /// Records have 10 fractional bits.
+    const STEP_LOG2: u32 = 6;
 
     /// `packets` whole packets.
     #[inline]
@@ -50,6 +52,16 @@ impl Cwnd {
     #[inline]
     pub fn as_packets_f64(self) -> f64 {
         self.0 as f64 / Self::ONE.0 as f64
+    }
+
+    /// What flow `flow` of `flows` has of this window when they share it: steps of 1/1024 packet, as records have them, of
+    /// which the first flows take one more where it cannot be divided. The shares add up to the window; but none has
+    /// less than a step.
+    #[inline]
+    pub const fn share(self, flow: u8, flows: u8) -> Self {
+        let (steps, flows) = (self.0 >> Self::STEP_LOG2, flows as u64);
+        let share = steps / flows + ((flow as u64) < steps % flows) as u64;
+        Self(if share == 0 { 1 } else { share } << Self::STEP_LOG2)
     }
 
     /// Whole packets that fit, at least one: a window below one packet is enforced by pacing, not by silence.
@@ -262,3 +274,17 @@ mod tests {
         assert_eq!(Cwnd::packets(110).whole_packets(), 110);
     }
 }
+
+    #[test]
+    fn shares_of_a_window_add_up_to_it() {
+        let shares = |window: Cwnd, flows| (0..flows).map(move |flow| window.share(flow, flows).fixed());
+        for (packets, flows) in [1, 2, 7, 8, 32, 64, 1_024].into_iter().flat_map(|n| (1..=8).map(move |of| (n, of))) {
+            let window = Cwnd::packets(packets);
+            assert_eq!(shares(window, flows).sum::<u64>(), window.fixed(), "{packets} packets, {flows} flows");
+            let (least, most) = (shares(window, flows).min(), shares(window, flows).max());
+            assert!(most <= least.map(|least| least + (1 << 6)), "{packets} packets, {flows} flows: evenly");
+            assert!(shares(window, flows).all(|share| share % (1 << 6) == 0), "as records have them");
+        }
+        assert!(shares(Cwnd::packets(32), 3).eq([10_923 << 6, 10_923 << 6, 10_922 << 6]), "the first take the rest");
+        assert!(shares(Cwnd::from_fixed(2 << 6), 4).eq([1 << 6; 4]), "nobody has none");
+    }

@@ -96,10 +96,9 @@ impl Flows {
         let index_bits = count.next_power_of_two().trailing_zeros();
         let view = PathView { now: Time::ZERO, flow_hash: config.flow_hash };
         let (choice, _) = (config.paths.policy.start)(&config.paths.params, &view);
-        let share = Cwnd::from_fixed(config.fcwnd.fixed() / count as u64);
         let fresh = |flow: usize| Flow {
             label: label_of(flow, index_bits, config.labels[flow].get()),
-            fcwnd: share,
+            fcwnd: config.fcwnd.share(flow as u8, config.flows),
             outstanding: 0,
             acknowledged: 0,
             probe: None,

@@ -226,6 +226,7 @@ impl Delivery {
             t1: ticks(t1),
             t2: ticks(t2),
             t3: ticks(path.t3),
+            flows: self.config.flows,
             t4: Ticks::at(now),
             hops: path.hops.min(HOPS_MAX),
             rx_level: path.rx_level,

@@ -244,6 +244,8 @@ pub struct FlowReport {
     pub t4: Ticks,
     /// Hops on the way there; stops at 15.
     pub hops: u8,
+    /// Flows of the connection, 1 to 8.
+    pub flows: u8,
     /// Occupancy of the receiver's buffers, 0 to 31.
     pub rx_level: u8,
     /// Packets that arrived marked, cumulative, 14 bits.
@@ -330,7 +332,7 @@ impl Times {
 }
 
 /// What a controller wants of such a datapath: for the flow of the report, or, as a first answer, for a connection
-/// whose flows share `fcwnd` evenly.
+/// whose flows share `fcwnd` evenly ([`Cwnd::share`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowActions {
     /// The flow's window: 11 bits of packets, 10 of a packet's fraction. The datapath bounds a connection by the sum of

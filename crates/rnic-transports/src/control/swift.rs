@@ -30,12 +30,13 @@
 //!   everybody uses, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
 //! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
-//!   64 bytes with them. Each of two such flows may fill the window, so with eight flows each counts twice in the
-//!   connection's; a report says which flow and not how many there are, so that is known from the first report of a
-//!   flow beyond the fourth. On one flow, all of it travels in the specification's fields. Of several each carries its
-//!   own; the window towards the NIC is in force for all, and comes back from there. The other flows' windows and
-//!   round trips do not travel: the specification's fields are of one flow. A connection's gap, timeout, shares and
-//!   rate of acknowledgements are then made of one flow's, whichever was answered last;
+//!   64 bytes with them. Each of two such flows may fill the window, so it counts twice in the connection's; how many
+//!   flows there are comes with each report. On one flow, all of it travels in the specification's fields. Of several
+//!   each carries its own; the window towards the NIC is in force for all, and comes back from there, its marker and
+//!   direction are the connection's. The other flows' windows and round trips do not travel: the specification's fields
+//!   are of one flow. A connection's gap, timeout, shares and rate of acknowledgements are then made of one flow's,
+//!   whichever was answered last. Where answers take time, events of other flows that left before one have not heard of
+//!   what it did to the window towards the NIC, and may change it in the same round trip;
 //! * `alpha` is 1 without congestion (code 3) and 1/2 after a retransmission, where the simulator has 1/8 and 1/16:
 //!   an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`);
 //! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
@@ -214,7 +215,6 @@ impl Swift {
     #[inline(always)]
     fn on_report(&mut self, report: &FlowReport, params: &Params) -> FlowActions {
         let index = usize::from(report.flow) % state::FLOWS;
-        self.hear_of(report.flow);
         let mut flow = self.flow(index);
         if flow.fcwnd == 0 {
             // The first report on this flow: the datapath says what its share of the first window was.
@@ -231,7 +231,8 @@ impl Swift {
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
-        let total = self.of_all(self.others(index).and(&flow));
+        let flows = report.flows.into();
+        let total = self.others(index, flows).and(&flow, index, flows);
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
         let (waits, before) = (waits_of(params), waits::before(&report.in_force));
