@@ -110,13 +110,16 @@ pub enum ControlEvent {
 /// What a controller sees, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlView {
-    /// Now.
+    /// Now. Falcon's adaptive engine has it from [`FlowReport::t4`]: when the event happened, in steps of 131 ns. On a
+    /// thread nothing else tells the time, and where the whole NIC hears nothing for 2.1 s or more, multiples of
+    /// 2.199 s are missing.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Packets outstanding: requests, and responses where they have numbers of their own.
+    /// Packets outstanding: requests, and responses where they have numbers of their own. Always zero in Falcon's
+    /// adaptive engine, whose events do not tell.
     pub in_flight: u64,
 }
 
@@ -127,7 +130,8 @@ pub struct ControlActions {
     pub window: Option<Cwnd>,
     /// The sending rate from now on, above zero and at most the line rate.
     pub rate: Option<BitRate>,
-    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish.
+    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish. A datapath with flows has no ticks, and
+    /// an answer to [`ControlEvent::Reported`] asks for none.
     pub tick_after: Option<Duration>,
     /// What a datapath with flows is to do from now on: in answer to every [`ControlEvent::Reported`], and as a first
     /// word for those that will report. A datapath without flows never looks at it.

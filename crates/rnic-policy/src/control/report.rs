@@ -46,7 +46,19 @@ impl Ticks {
     /// The instant `now`, as a clock with this resolution shows it.
     #[inline]
     pub const fn at(now: Time) -> Self {
-        Self::new((now.as_ps() >> Self::PS_LOG2) as u32)
+        Self::new(Self::count(now) as u32)
+    }
+
+    /// Whole ticks until the instant `now`, of a clock that does not wrap.
+    #[inline]
+    pub const fn count(now: Time) -> u64 {
+        now.as_ps() >> Self::PS_LOG2
+    }
+
+    /// The instant at which such a clock shows `count`.
+    #[inline]
+    pub const fn time(count: u64) -> Time {
+        Time::from_ps(count << Self::PS_LOG2)
     }
 
     /// The length nearest to `span`.

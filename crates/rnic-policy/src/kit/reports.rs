@@ -19,9 +19,10 @@ const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four")
 
 /// Drives `policy` through `steps` random reports from `seed`, on one flow and on several.
 ///
-/// Checks: the first answer and every answer to a report say what the flow is to do; equal reports give equal answers;
-/// windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent while a window is a
-/// packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives the same answers.
+/// Checks: the first answer and every answer to a report say what the flow is to do, and ask for no tick; equal reports
+/// give equal answers; windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent
+/// while a window is a packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives
+/// the same answers.
 ///
 /// # Errors
 /// The first violation, with what replays it.
@@ -74,6 +75,9 @@ impl<'a> Run<'a> {
         if actions != again || self.state != self.twin {
             return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
         }
+        if actions.tick_after.is_some() {
+            return Err(format!("{event:?} is answered with a wish for a tick, which never comes"));
+        }
         check_actions(&actions, self.view.line_rate).map_err(|what| format!("{event:?}: {what}"))?;
         let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
         check_flow(&flow).map_err(|what| format!("{event:?}: {what}"))?;
@@ -104,11 +108,11 @@ impl<'a> Run<'a> {
         let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
         self.ecn = (self.ecn + random.below(3) as u16) & 0x3fff;
         FlowReport {
+            flows: self.in_force.0.len() as u8,
             kind: match random.below(20) {
                 0 => ReportKind::Nacked { code: NACK_RESOURCES },
                 1 => ReportKind::Nacked { code: random.between(2, 8) as u8 },
                 2 => ReportKind::Retransmitted { count: random.between(1, 7) as u8, early: random.below(2) == 0 },
-            flows: self.in_force.0.len() as u8,
                 _ => ReportKind::Acked,
             },
             acked: if random.below(50) == 0 { 1_023 } else { random.below(12) as u16 },
@@ -161,11 +165,11 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
     FlowReport {
         kind: ReportKind::Acked,
         flow,
+        flows: flow + 1,
         acked: 0,
         t1: ago(there + wait + back),
         t2: ago(wait + back),
         t3: ago(back),
-        flows: flow + 1,
         t4: now,
         hops: 0,
         rx_level: 0,
