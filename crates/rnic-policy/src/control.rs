@@ -199,7 +199,8 @@ pub trait Control: Pod {
 
     /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
     /// the answer given with it lead to a state that decides the same. With the first event of a connection's second
-    /// flow, and of those that follow, nothing but zeros has travelled.
+    /// flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says of the window towards
+    /// the NIC: that is the connection's, and comes from the last answer to any flow.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }
@@ -277,7 +278,6 @@ mod tests {
         assert_eq!(Cwnd::from_fixed(Cwnd::ONE.fixed() / 100).whole_packets(), 1);
         assert_eq!(Cwnd::packets(110).whole_packets(), 110);
     }
-}
 
     #[test]
     fn shares_of_a_window_add_up_to_it() {
@@ -292,3 +292,4 @@ mod tests {
         assert!(shares(Cwnd::packets(32), 3).eq([10_923 << 6, 10_923 << 6, 10_922 << 6]), "the first take the rest");
         assert!(shares(Cwnd::from_fixed(2 << 6), 4).eq([1 << 6; 4]), "nobody has none");
     }
+}

@@ -387,9 +387,9 @@ pub struct Carried {
     pub metadata: u32,
     /// When the flow's window was last cut, or a round trip ago.
     pub fabric_marker: Ticks,
-    /// When the window towards the NIC last changed, or a round trip ago.
+    /// When the window towards the NIC last changed, or a round trip ago; the connection's.
     pub nic_marker: Ticks,
-    /// That was an increase.
+    /// That was an increase; the connection's.
     pub nic_grew: bool,
     /// The target delay before scaling.
     pub base_delay: Ticks,
