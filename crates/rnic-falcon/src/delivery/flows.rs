@@ -24,6 +24,8 @@ pub(crate) struct Flow {
     pub(crate) outstanding: u32,
     /// Packets acknowledged since the last report to the adaptive engine.
     pub(crate) acknowledged: u32,
+    /// Packets that arrived marked, as its last answer said.
+    pub(crate) ecn: u16,
     /// When to probe, as recovery said last.
     pub(crate) probe: Option<Duration>,
     /// RACK's timeout by the adaptive engine, instead of recovery's.
@@ -101,6 +103,7 @@ impl Flows {
             fcwnd: config.fcwnd.share(flow as u8, config.flows),
             outstanding: 0,
             acknowledged: 0,
+            ecn: 0,
             probe: None,
             rack_rto: None,
         };

@@ -244,6 +244,8 @@ pub struct FlowReport {
     pub kind: ReportKind,
     /// Index of the flow.
     pub flow: u8,
+    /// Flows of the connection, 1 to 8.
+    pub flows: u8,
     /// Packets of this flow acknowledged since the report before; stops at 1023.
     pub acked: u16,
     /// When the packet that drew the acknowledgement left (the sender's clock).
@@ -254,13 +256,12 @@ pub struct FlowReport {
     pub t3: Ticks,
     /// When it arrived (the sender's clock): now. In a report on a retransmission the time of that, and the only one.
     pub t4: Ticks,
-    /// Hops on the way there; stops at 15.
+    /// Hops on the way there; stops at 15. Zero in a report on a retransmission.
     pub hops: u8,
-    /// Flows of the connection, 1 to 8.
-    pub flows: u8,
-    /// Occupancy of the receiver's buffers, 0 to 31.
+    /// Occupancy of the receiver's buffers, 0 to 31. Zero in a report on a retransmission.
     pub rx_level: u8,
-    /// Packets that arrived marked, cumulative, 14 bits.
+    /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission says again what the
+    /// flow's last one said.
     pub ecn: u16,
     /// Congestion signal of the worst hop, where switches give one.
     pub csig: Option<u16>,
