@@ -109,7 +109,7 @@ impl Control for Swift {
         ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
         ParamSpec::count("initial_window", 32, 1, 1_024, "fcwnd in the beginning, in packets, all flows together"),
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
-        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it")
+        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32: ncwnd is off")
             .by_reports(),
         time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip").by_reports(),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never")
@@ -128,7 +128,8 @@ impl Control for Swift {
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
         let mut state = Self::zeroed();
-        state.set_nic(nic::NicWindow { packets: NCWND_INITIAL.min(window_max(params)), ..Default::default() });
+        let packets = if nic::is_off(rx_target(params)) { window_max(params) } else { initial_ncwnd(params) };
+        state.set_nic(nic::NicWindow { packets, ..Default::default() });
         let window = initial_window(params);
         let flow = FlowActions {
             fcwnd: cwnd(window),
@@ -278,7 +279,7 @@ fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, par
     let ready = Ready {
         target: target_delay(flow.fcwnd, report.hops.into(), params),
         moves: fabric::Moves::of(flow.fcwnd, acked, answer.delay, params.get(INCREASE)),
-        lowered: nic::lowered(nic.packets, level, params.get(RX_TARGET) as u32),
+        lowered: nic::lowered(nic.packets, level, rx_target(params)),
     };
     let refused = report.kind == (ReportKind::Nacked { code: NACK_RESOURCES });
     let repath = if report.kind == ReportKind::Acked {
@@ -311,10 +312,10 @@ fn on_sample<const ACKED: bool>(
     fabric::adapt(flow, &sample, window_min(params), window_max_fixed(params));
     let is_open = timers::is_gate_open(answer.now, nic.marker, flow.srtt);
     let times = nic::Times { now: answer.now, srtt: flow.srtt };
-    if !ACKED && refused {
+    if !ACKED && refused && !nic::is_off(rx_target(params)) {
         nic.on_refusal(times, is_open);
     } else {
-        let is_below = answer.level < params.get(RX_TARGET) as u32;
+        let is_below = answer.level < rx_target(params);
         nic.on_level(is_below, ready.lowered, times, is_open, window_max(params));
     }
     repath
@@ -373,6 +374,18 @@ fn window_in_force(report: &FlowReport, params: &Params) -> u32 {
     fcwnd.clamp(window_min(params), window_max_fixed(params))
 }
 
+#[inline(always)]
+fn rx_target(params: &Params) -> u32 {
+    params.get(RX_TARGET) as u32
+}
+
+/// In packets.
+#[inline(always)]
+fn initial_ncwnd(params: &Params) -> u32 {
+    NCWND_INITIAL.min(window_max(params))
+}
+
+#[inline(always)]
 fn initial_window(params: &Params) -> u32 {
     (params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE).min(window_max_fixed(params))
 }

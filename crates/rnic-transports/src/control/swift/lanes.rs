@@ -13,10 +13,10 @@ use rnic_policy::control::report::{Gap, Ticks};
 
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
-use super::{Answer, INCREASE, RX_TARGET, Ready, Swift};
+use super::{Answer, INCREASE, Ready, Swift};
 use super::timers;
 use super::waits::UNMEASURED;
-use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay};
+use super::{ack_rate, alpha, fabric, nic, on_sample, rx_target, target_delay};
 
 type Lanes = [u32; LANES];
 
@@ -203,7 +203,7 @@ impl Prepared {
             };
             (self.up[lane], self.inverse[lane]) = (moves.up, moves.inverse);
         }
-        let target = params.get(RX_TARGET) as u32;
+        let target = rx_target(params);
         for lane in 0..LANES {
             self.lowered[lane] = nic::lowered(kept.ncwnd[lane], acks.rx_level[lane], target);
         }

@@ -232,6 +232,52 @@ fn f16_the_two_windows_answer_to_their_own_signal_alone() {
     assert_eq!(blind.last.ncwnd, 256, "with ncwnd switched off the level means nothing");
 }
 
+/// A target of 32 is no window at all: neither levels nor refusals move it, and it begins where it ends. The least
+/// target that there is besides, 31, listens to both.
+#[test]
+fn f18_ncwnd_can_be_switched_off_altogether() {
+    let refuse = |driver: &mut Driver| {
+        driver.now += 1_000;
+        driver.tell(driver.report(0, ReportKind::Nacked { code: NACK_RESOURCES }, 0, 100, 0))
+    };
+    let mut deaf = Driver::new(&[("rx_target", "32")]);
+    assert_eq!(deaf.last.ncwnd, 256, "as wide as windows may be");
+    for _ in 0..100 {
+        assert_eq!((refuse(&mut deaf).ncwnd, deaf.level(1_000, 31)), (256, 256));
+        assert_eq!(deaf.again(1_000, 0, 1, true).ncwnd, 256);
+    }
+    let mut listens = Driver::new(&[("rx_target", "31")]);
+    assert_eq!((listens.last.ncwnd, refuse(&mut listens).ncwnd), (64, 32), "a refusal halves");
+    assert_eq!(listens.level(1, 30), 33);
+}
+
+/// A connection with the largest windows that it may have is as uncongested as one can be, however small those are, and
+/// wherever the first window is said to be.
+#[test]
+fn f36_a_share_goes_by_the_windows_that_a_connection_begins_with() {
+    for options in [[("window_max", "8"), ("initial_window", "32")], [("window_max", "256"), ("initial_window", "1024")]] {
+        let mut driver = Driver::new(&options);
+        let calm = driver.ack(500, 1, 100);
+        assert_eq!([calm.alpha_requests, calm.alpha_responses], [Alpha::code(3); 2], "{options:?}");
+        for _ in 0..40 {
+            driver.ack(5_000, 0, 2_000);
+        }
+        assert!(driver.last.alpha_requests >= Alpha::code(8), "{options:?}: and lower when they close");
+    }
+}
+
+/// A probe is two round trips and 8 us away, a timeout two round trips and 250 us at least: beyond 121 us it is the
+/// timeout that comes first. Both are the sources' formulas.
+#[test]
+fn f12_probes_come_before_timeouts_up_to_121_us_of_round_trip() {
+    let times = |us: u64| {
+        let actions = Driver::new(&[]).ack(5_000, 1, Ticks::of(Duration::from_us(us)).get());
+        (actions.tlp, actions.rto)
+    };
+    assert!([1, 10, 50, 120].map(times).iter().all(|(tlp, rto)| tlp < rto));
+    assert!([122, 200, 1_000].map(times).iter().all(|(tlp, rto)| tlp > rto));
+}
+
 #[test]
 fn f17_a_coalesced_acknowledgement_does_not_look_like_congestion() {
     let mut prompt = Driver::new(&[]);
@@ -285,6 +331,7 @@ fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
 fn f40_each_flow_carries_its_own_state() {
     for (flow, flows) in [(0, 1), (0, 5), (2, 4), (5, 6), (5, 8)] {
         let (mut driver, mut carried) = (Driver::new(&[]), Carried::default());
+        driver.flows = flows;
         for step in 0..300 {
             driver.now += 37;
             let kind = if step % 50 == 49 {
@@ -331,7 +378,6 @@ fn no_time_wraps() {
 }
 
 #[test]
-        driver.flows = flows;
 fn f23_every_result_comes_with_every_answer() {
     let mut driver = Driver::new(&[]);
     let calm = driver.ack(500, 3, 100);
@@ -430,6 +476,7 @@ fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
 fn probe9_all_flows_are_paced_by_what_all_may_send() {
     let gap_of = |flows: u8| {
         let mut driver = Driver::new(&[]);
+        driver.flows = flows;
         for turn in 0..8 * 40u32 {
             driver.now += 20_000;
             let report = driver.report((turn % u32::from(flows)) as u8, ReportKind::Acked, 0, 10_000, 0);
@@ -476,7 +523,6 @@ fn from_round_trips_alone_it_regulates_a_transport_without_reports() {
 }
 
 #[test]
-        driver.flows = flows;
 fn no_window_is_smaller_than_it_may_be() {
     for (text, least) in [("10", 10), ("4096", 4_096)] {
         let mut driver = Driver::new(&[("window_min", text), ("plb_rounds", "0")]);
