@@ -10,8 +10,8 @@
 //!   which the simulator has behind the retransmission timeout. So do we: 512;
 //! * signals and results that only the paper (table 3) and later generations have stand in reserved bits, with the
 //!   later generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1,
-//!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of requests 4, of responses 4, ACK-request
-//!   rate 4, flow 3. All other reserved bits are zero;
+//!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of
+//!   requests 4, of responses 4, ACK-request rate 4, flow 3. All other reserved bits are zero;
 //! * counters that do not fit stop at their largest value: packets acknowledged, retransmissions, hops;
 //! * *first* says that a connection's number is new, and that a table has nothing on it.
 

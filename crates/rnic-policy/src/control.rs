@@ -54,8 +54,8 @@ impl Cwnd {
         self.0 as f64 / Self::ONE.0 as f64
     }
 
-    /// What flow `flow` of `flows` has of this window when they share it: steps of 1/1024 packet, as records have them, of
-    /// which the first flows take one more where it cannot be divided. The shares add up to the window; but none has
+    /// What flow `flow` of `flows` has of this window when they share it: steps of 1/1024 packet, as records have them,
+    /// of which the first flows take one more where it cannot be divided. The shares add up to the window; but none has
     /// less than a step.
     #[inline]
     pub const fn share(self, flow: u8, flows: u8) -> Self {
@@ -199,8 +199,8 @@ pub trait Control: Pod {
 
     /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
     /// the answer given with it lead to a state that decides the same. With the first event of a connection's second
-    /// flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says of the window towards
-    /// the NIC: that is the connection's, and comes from the last answer to any flow.
+    /// flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says of the window
+    /// towards the NIC: that is the connection's, and comes from the last answer to any flow.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }

@@ -43,8 +43,8 @@ impl OpenWindows {
     }
 }
 
-/// What a path policy hears; each variant says from which protocols. Nobody tells it of acknowledgements: on Falcon what
-/// paths are like shows in the windows that come with [`PathEvent::Choosing`].
+/// What a path policy hears; each variant says from which protocols. Nobody tells it of acknowledgements: on Falcon,
+/// what paths are like shows in the windows that come with [`PathEvent::Choosing`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathEvent {
     /// A packet is about to leave: choose a label. The RoCE family sends it, only to policies that answer `true` to

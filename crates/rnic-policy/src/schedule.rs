@@ -4,8 +4,8 @@
 //! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and
 //! receiver.
 //!
-//! The RoCE family asks it. Falcon's connections have a ring of their own, in which each sends a packet in turn; there a
-//! scheduler means nothing, and cannot be chosen.
+//! The RoCE family asks it. Falcon's connections have a ring of their own, in which each sends a packet in turn; there
+//! a scheduler means nothing, and cannot be chosen.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};

@@ -29,8 +29,8 @@ impl AckRequestRule {
 
     /// What an adaptive engine asks for: two packets of so many. It has looked at the windows itself.
     ///
-    /// Frequent asking goes by the nearest 256th, as the defaults do. For rarer rates that is too coarse: 3 % off for code
-    /// 5, and no packet at all from code 10 on.
+    /// Frequent asking goes by the nearest 256th, as the defaults do. For rarer rates that is too coarse: 3 % off for
+    /// code 5, and no packet at all from code 10 on.
     pub fn of_rate(rate: AckRate) -> Self {
         let (threshold, packets) = (Cwnd::from_fixed(0), rate.packets_per_two());
         if rate.get() <= FREQUENT_CODE_MAX {

@@ -255,7 +255,8 @@ fn f18_ncwnd_can_be_switched_off_altogether() {
 /// wherever the first window is said to be.
 #[test]
 fn f36_a_share_goes_by_the_windows_that_a_connection_begins_with() {
-    for options in [[("window_max", "8"), ("initial_window", "32")], [("window_max", "256"), ("initial_window", "1024")]] {
+    for (most, first) in [("8", "32"), ("256", "1024")] {
+        let options = [("window_max", most), ("initial_window", first)];
         let mut driver = Driver::new(&options);
         let calm = driver.ack(500, 1, 100);
         assert_eq!([calm.alpha_requests, calm.alpha_responses], [Alpha::code(3); 2], "{options:?}");
