@@ -30,7 +30,8 @@ struct Transport {
     recovery: &'static str,
     control: &'static str,
     paths: &'static str,
-    schedule: &'static str,
+    /// None where it means nothing.
+    schedule: Option<&'static str>,
     options: Vec<OptionSpec>,
     /// Options that are otherwise over UDP, where software answers: name and value.
     over_udp: Vec<(&'static str, String)>,
@@ -100,7 +101,7 @@ fn transport(profile: &Profile) -> Transport {
         recovery: profile.recovery.policy.name,
         control: profile.control.policy.name,
         paths: profile.paths.policy.name,
-        schedule: profile.schedule.policy.name,
+        schedule: profile.asks_scheduler().then_some(profile.schedule.policy.name),
         options: profile.options().map(|(spec, value)| option(spec, value)).collect(),
         over_udp: over_udp(profile),
     }
@@ -156,7 +157,8 @@ fn text(catalogue: &Catalogue) -> String {
     for transport in &catalogue.transports {
         let Transport { name, summary, recovery, control, paths, schedule, options, over_udp } = transport;
         text += &format!("\n  {name}: {summary}\n");
-        text += &format!("    recovery={recovery} control={control} paths={paths} schedule={schedule}\n");
+        let schedule = schedule.map_or(String::new(), |name| format!(" schedule={name}"));
+        text += &format!("    recovery={recovery} control={control} paths={paths}{schedule}\n");
         text += &table::explained(3, options.iter().map(option_row).collect());
         if !over_udp.is_empty() {
             let pairs: Vec<String> = over_udp.iter().map(|(name, value)| format!("{name} {value}")).collect();

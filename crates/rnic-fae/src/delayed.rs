@@ -126,7 +126,7 @@ impl<P: Program> Delayed<P> {
             }
             let begins = self.begins(arrival);
             self.busy_until = begins + self.latency.work;
-            let response = self.processor.handle(&event);
+            let response = self.processor.handle_at(begins, &event);
             self.on_the_way.push_back((begins + self.answer_time(), response));
         }
     }

@@ -76,7 +76,7 @@ pub enum FaeError {
 pub struct Processor<P: Program> {
     program: P,
     view: ControlView,
-    /// Now, in ticks that do not wrap: what the 24 bits of events are made into.
+    /// When the latest event happened, in ticks that do not wrap: what the 24 bits of events are made into.
     ticks: u64,
     first: FlowActions,
     fresh: P::State,
@@ -157,12 +157,29 @@ impl<P: Program> Processor<P> {
         &self.first
     }
 
-    /// The response to `event`.
+    /// The response to `event`, where nobody knows the time but from events: of what passes between two, multiples of
+    /// 2.199 s are lost.
     ///
     /// # Panics
     /// When its connection is none of the configured ones, or the program breaks its contract.
     #[inline]
     pub fn handle(&mut self, event: &EventRecord) -> ResponseRecord {
+        self.advance(event.now());
+        self.respond_to(event)
+    }
+
+    /// The response to `event`, which happened `now` or less than 2.199 s before.
+    ///
+    /// # Panics
+    /// As [`Processor::handle`].
+    #[inline]
+    pub fn handle_at(&mut self, now: Time, event: &EventRecord) -> ResponseRecord {
+        self.advance_to(now, event.now());
+        self.respond_to(event)
+    }
+
+    #[inline]
+    fn respond_to(&mut self, event: &EventRecord) -> ResponseRecord {
         if self.is_stateless { self.handle_carried(event) } else { self.handle_kept(event) }
     }
 
@@ -173,7 +190,6 @@ impl<P: Program> Processor<P> {
     #[inline(never)]
     fn handle_kept(&mut self, event: &EventRecord) -> ResponseRecord {
         let (report, connection) = (event.report(), event.connection() as usize);
-        self.advance(report.t4);
         if event.is_first() {
             *self.table.get_mut(connection) = self.fresh;
         }
@@ -183,12 +199,13 @@ impl<P: Program> Processor<P> {
     }
 
     /// The response to `event`, which nobody else is to see, without a record of either: the same as that of
-    /// [`Processor::handle`], unpacked.
+    /// [`Processor::handle_at`], unpacked.
     ///
     /// # Panics
     /// As [`Processor::handle`].
     #[inline]
-    pub fn answer(&mut self, event: &Event) -> Response {
+    pub fn answer(&mut self, now: Time, event: &Event) -> Response {
+        self.advance_to(now, event.report.t4);
         if self.is_stateless {
             self.handle_carried(&EventRecord::pack(event, false)).unpack()
         } else {
@@ -199,7 +216,6 @@ impl<P: Program> Processor<P> {
     #[inline(never)]
     fn answer_kept(&mut self, event: &Event) -> Response {
         let report = record::as_recorded(&event.report);
-        self.advance(report.t4);
         let state = self.table.get_mut::<P::State>(event.connection as usize);
         if event.first {
             *state = self.fresh;
@@ -215,7 +231,6 @@ impl<P: Program> Processor<P> {
     #[inline(never)]
     fn handle_carried(&mut self, event: &EventRecord) -> ResponseRecord {
         let report = event.report();
-        self.advance(report.t4);
         let restored = if event.is_first() { None } else { self.program.restore(&event.carried(), &report) };
         let mut state = restored.unwrap_or(self.fresh);
         let actions = self.program.on_event(&mut state, &ControlEvent::Reported(report), &self.view);
@@ -227,7 +242,7 @@ impl<P: Program> Processor<P> {
     #[inline]
     pub fn handle_all(&mut self, events: &[EventRecord], mut respond: impl FnMut(ResponseRecord)) {
         if self.is_stateless {
-            events.iter().for_each(|event| respond(self.handle_carried(event)));
+            events.iter().for_each(|event| respond(self.handle(event)));
             return;
         }
         let ahead = self.ahead.map_or(events.len(), |ahead| if self.has_lanes { ahead.max(LANES) } else { ahead });
@@ -245,7 +260,7 @@ impl<P: Program> Processor<P> {
             if let Some(later) = events.get(done + index + ahead) {
                 self.fetch(later);
             }
-            respond(self.handle_kept(event));
+            respond(self.handle(event));
         }
     }
 
@@ -271,7 +286,7 @@ impl<P: Program> Processor<P> {
                 self.advance(event.now());
                 respond(responses[lane]);
             } else {
-                respond(self.handle_kept(event));
+                respond(self.handle(event));
             }
         }
     }
@@ -313,14 +328,33 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Brings the time forward to instant `now`; never back.
+    /// Brings the time forward to the next instant that looks like `event`; never back. Events of several datapaths, or
+    /// of one that held some of them back, may be a little out of order: what seems to be nearly a whole circle ahead
+    /// is behind.
     #[inline]
-    fn advance(&mut self, now: Ticks) {
-        let step = now.since_or_zero(Ticks::new(self.ticks as u32));
-        self.ticks += u64::from(step.get());
-        self.view.now = Time::from_ps(self.ticks << 17);
+    fn advance(&mut self, event: Ticks) {
+        let step = event.since(Ticks::new(self.ticks as u32)).get();
+        let is_behind = step > Ticks::MAX.get() - BEHIND_MAX;
+        self.set_ticks(self.ticks + if is_behind { 0 } else { u64::from(step) });
+    }
+
+    /// Brings the time forward to the last instant that looks like `event`, when it is `now`; never back.
+    #[inline]
+    fn advance_to(&mut self, now: Time, event: Ticks) {
+        let ago = Ticks::at(now).since(event).get();
+        let happened = Ticks::count(now).saturating_sub(u64::from(ago));
+        self.set_ticks(self.ticks.max(happened));
+    }
+
+    #[inline]
+    fn set_ticks(&mut self, ticks: u64) {
+        self.ticks = ticks;
+        self.view.now = Ticks::time(ticks);
     }
 }
+
+/// Events are behind each other by so many ticks at most, 137 ms: many times what they wait in any queue.
+const BEHIND_MAX: u32 = 1 << 20;
 
 /// The states of a batch's connections.
 struct TableLanes<'a> {

@@ -10,8 +10,8 @@
 //!   which the simulator has behind the retransmission timeout. So do we: 512;
 //! * signals and results that only the paper (table 3) and later generations have stand in reserved bits, with the
 //!   later generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1,
-//!   and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of requests 4, of responses 4, ACK-request
-//!   rate 4, flow 3. All other reserved bits are zero;
+//!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of
+//!   requests 4, of responses 4, ACK-request rate 4, flow 3. All other reserved bits are zero;
 //! * counters that do not fit stop at their largest value: packets acknowledged, retransmissions, hops;
 //! * *first* says that a connection's number is new, and that a table has nothing on it.
 
@@ -86,6 +86,7 @@ pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
     FlowReport {
         kind,
         flow: report.flow & 7,
+        flows: (report.flows.wrapping_sub(1) & 7) + 1,
         acked: report.acked.min(1_023),
         hops: report.hops.min(15),
         rx_level: report.rx_level.min(31),
@@ -158,6 +159,7 @@ impl EventRecord {
         put::<416, 16>(&mut words, report.csig.unwrap_or(0).into());
         put::<432, 1>(&mut words, report.csig.is_some().into());
         put::<433, 1>(&mut words, event.first.into());
+        put::<434, 3>(&mut words, report.flows.wrapping_sub(1).into());
         put::<448, 20>(&mut words, report.label.into());
         put::<511, 1>(&mut words, generation.into());
         Self(words)
@@ -223,6 +225,7 @@ impl EventRecord {
                 _ => ReportKind::Acked,
             },
             flow: get::<404, 3>(words) as u8,
+            flows: get::<434, 3>(words) as u8 + 1,
             acked: get::<243, 10>(words) as u16,
             t1: ticks(get::<26, 24>(words)),
             t2: ticks(get::<50, 24>(words)),
@@ -289,6 +292,7 @@ pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
         acks.rx_level[lane] = get_short::<138, 5>(words);
         acks.acked[lane] = get_short::<243, 10>(words);
         acks.flow[lane] = get_short::<404, 3>(words);
+        acks.flows[lane] = get_short::<434, 3>(words) + 1;
         select[lane] = get_short::<265, 2>(words);
     }
     for lane in 0..LANES {

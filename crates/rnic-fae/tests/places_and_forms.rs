@@ -3,17 +3,18 @@
 
 mod common;
 
+use bytemuck::{Pod, Zeroable};
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
 use rnic_fae::{
     Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
     thread,
 };
-use rnic_policy::control::Cwnd;
 use rnic_policy::control::report::{Carried, FlowReport, ReportKind, Ticks};
+use rnic_policy::control::{ControlInterest, Cwnd};
 use rnic_policy::kit::report;
 use rnic_policy::profile::Configured;
-use rnic_policy::{Control, FlowActions, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, FlowActions, ParamSpec, Params};
 use rnic_transports::control::fixed_window::FixedWindow;
 use rnic_transports::control::swift::Swift;
 
@@ -80,7 +81,7 @@ fn f40_without_a_record_it_decides_the_same() {
                     _ => event.first |= index % 5 == 0,
                 }
                 let recorded = with.handle(&EventRecord::pack(&event, false)).unpack();
-                let answer = without.answer(&event);
+                let answer = without.answer(Time::from_ps(u64::from(event.report.t4.get()) << 17), &event);
                 assert_eq!(answer, recorded, "{form:?}, {flows} flows: {event:?}");
             }
         }
@@ -204,6 +205,70 @@ fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
     for form in [Form::Table, Form::Stateless] {
         assert_eq!(run(form, true), run(form, false), "{form:?}");
     }
+}
+
+/// Answers what time it is: the low 24 bits as a timeout, the others as a window.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Clock(u64);
+
+impl Control for Clock {
+    const NAME: &'static str = "clock";
+    const SUMMARY: &'static str = "says what time it is";
+    const PARAMS: &'static [ParamSpec] = &[];
+
+    fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
+        (Self(0), FixedWindow::start(&Params::defaults(FixedWindow::PARAMS), view).1)
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { reports: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, _: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        let (first, count) = (Self::start(params, view).1, Ticks::count(view.now));
+        let said = |flow| FlowActions { rto: Ticks::new(count as u32), ncwnd: (count >> Ticks::BITS) as u16, ..flow };
+        ControlActions { flow: first.flow.map(said), ..first }
+    }
+}
+
+/// What a program is told of the time, in ticks, by an engine to which `ask` hands events that happen so.
+fn told_at(times: &[Time], mut ask: impl FnMut(&mut Processor<Typed<Clock>>, Time, &Event) -> Response) -> Vec<u64> {
+    let program = Typed::<Clock>::new(Params::defaults(&[]));
+    let mut processor = Processor::new(program, &config(Form::Table, 1)).expect("legal");
+    let in_force = processor.first().in_force();
+    let mut tell = |at: &Time| {
+        let report = report(0, Ticks::at(*at), [100, 0, 100], in_force);
+        let event = Event { connection: 0, first: false, queue: 0, report, carried: Carried::default() };
+        let actions = ask(&mut processor, *at, &event).actions;
+        u64::from(actions.rto.get()) | u64::from(actions.ncwnd) << Ticks::BITS
+    };
+    times.iter().map(&mut tell).collect()
+}
+
+/// Whether the first event comes late or early on the circle of 24 bits, and however long nothing happens.
+#[test]
+fn a_program_is_told_when_its_event_happened() {
+    let times = [1_500_000, 1_500_010, 2_900_000, 2_900_001, 9_000_000, 60_000_000, 60_000_001].map(Time::from_us);
+    let ticks = times.map(Ticks::count);
+    assert_eq!(told_at(&times, |engine, at, event| engine.answer(at, event)), ticks);
+    let recorded = |event: &Event| EventRecord::pack(event, false);
+    let waited = |engine: &mut Processor<_>, at, event: &Event| engine.handle_at(at, &recorded(event)).unpack();
+    assert_eq!(told_at(&times, waited), ticks);
+    let late = |engine: &mut Processor<_>, at, event: &Event| {
+        engine.handle_at(at + Duration::from_ms(700), &recorded(event)).unpack()
+    };
+    assert_eq!(told_at(&times, late), ticks, "when it happened, and not when its turn came");
+    // Events alone tell the time where they come often enough; beyond that, whole circles are missing.
+    let alone = |engine: &mut Processor<_>, _, event: &Event| engine.handle(&recorded(event)).unpack();
+    assert_eq!(told_at(&times[..4], alone), ticks[..4]);
+    let long = told_at(&times[3..5], alone);
+    assert_eq!((ticks[4] - ticks[3]) - (long[1] - (ticks[3] & 0xff_ffff)), 2 << Ticks::BITS, "6.1 s seem to be 1.7");
+    // What is a little older than the event before it brings nobody back, and nobody a circle ahead.
+    let disorder = [1_500_000, 1_400_000, 1_500_001].map(Time::from_us);
+    let (first, last) = (Ticks::count(disorder[0]), Ticks::count(disorder[2]));
+    assert_eq!(told_at(&disorder, alone), [first, first, last]);
+    assert_eq!(told_at(&disorder, |engine, at, event| engine.answer(at, event)), [first, first, last]);
 }
 
 /// Two connections of one engine, one of them behind a queue: its shares fall, with its window. The other's answers are

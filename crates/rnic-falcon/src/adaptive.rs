@@ -189,7 +189,7 @@ impl AdaptiveEngine {
         let offered = match &mut self.place {
             Place::Inline(processor) => {
                 self.counts.entered += 1;
-                return Ok(Some(processor.answer(event)));
+                return Ok(Some(processor.answer(now, event)));
             }
             Place::Delayed(delayed) => delayed.offer(now, gate, event),
             Place::Thread(thread) => thread.offer(now, gate, event),

@@ -40,11 +40,37 @@ pub struct Connection {
     number: u32,
     /// The adaptive engine has not heard of it.
     is_fresh: bool,
-    /// By flow, where the adaptive engine keeps nothing: what the last answer brought, for the next event to take
-    /// along. Nowhere else is there memory for it.
-    carried: Option<Box<PerFlow<Carried>>>,
+    /// Where the adaptive engine keeps nothing. Nowhere else is there memory for it.
+    carried: Option<Box<Travelling>>,
     /// Requests whose payload was kept when it died.
     kept: RareQueue<Rsn>,
+}
+
+/// What the last answers brought, for the next event to take along.
+#[derive(Debug)]
+struct Travelling {
+    flows: PerFlow<Carried>,
+    /// The window towards the NIC is the connection's, and so is when it last changed and in which direction: of
+    /// `flows` it does not count. Would each flow know that of its own answers alone, each would change the window
+    /// once a round trip.
+    nic_marker: Ticks,
+    nic_grew: bool,
+}
+
+impl Travelling {
+    fn new(flows: usize) -> Self {
+        Self { flows: PerFlow::new(flows, |_| Carried::default()), nic_marker: Ticks::ZERO, nic_grew: false }
+    }
+
+    /// What the next event of `flow` takes along.
+    fn of(&self, flow: u8) -> Carried {
+        Carried { nic_marker: self.nic_marker, nic_grew: self.nic_grew, ..self.flows[flow] }
+    }
+
+    fn keep(&mut self, flow: u8, carried: Carried) {
+        self.flows[flow] = carried;
+        (self.nic_marker, self.nic_grew) = (carried.nic_marker, carried.nic_grew);
+    }
 }
 
 /// What a connection is made with.
@@ -73,16 +99,16 @@ impl Connection {
             gates: PerFlow::new(flows, |_| FlowGate::default()),
             number,
             is_fresh: true,
-            carried: adaptive.is_stateless().then(|| Box::new(PerFlow::new(flows, |_| Carried::default()))),
+            carried: adaptive.is_stateless().then(|| Box::new(Travelling::new(flows))),
             kept: RareQueue::new(),
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
-        let fcwnd = Cwnd::from_fixed((first.fcwnd.fixed() / u64::from(flows)).max(1));
         // Nothing was measured, so the recovery policy's timeout stands; who hears nothing for that long sends again,
         // and looks for losses no sooner.
         let rto = Ticks::of(connection.delivery.rto());
         for flow in 0..flows {
+            let fcwnd = first.fcwnd.share(flow, flows);
             connection.take_actions(flow, &FlowActions { fcwnd, rto, rack: rto, tlp: rto, ..*first });
         }
         Ok(connection)
@@ -334,7 +360,7 @@ impl Connection {
                 // Its windows are state too, and of several reports that come together the later ones were made
                 // before the first was answered.
                 (event.report.in_force.fcwnd, event.report.in_force.ncwnd) = self.delivery.windows(flow);
-                event.carried = carried[flow];
+                event.carried = carried.of(flow);
             }
             let Ok(answer) = adaptive.offer(now, &mut self.gates[flow], &event) else { continue };
             self.is_fresh = false;
@@ -353,7 +379,7 @@ impl Connection {
     #[inline]
     fn heed(&mut self, flow: u8, response: &Response) {
         if let Some(carried) = &mut self.carried {
-            carried[flow] = response.carried;
+            carried.keep(flow, response.carried);
         }
         self.take_actions(flow, &response.actions);
     }

@@ -18,7 +18,7 @@ const PACKETS: u32 = 20_000;
 
 /// The window fills the round trip, and nobody asks: acknowledgements come by ten, or when a gap is filled.
 fn shared(mut config: DeliveryConfig) -> DeliveryConfig {
-    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
     (config.fcwnd, config.ncwnd) = (Cwnd::packets(64), 64);
     config
 }

@@ -25,7 +25,7 @@ const SENT: Time = Time::from_us(2_000_000);
 
 /// Nobody asks: acknowledgements come 8 us after the first packet that they are for.
 fn silent() -> DeliveryConfig {
-    let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
     DeliveryConfig { ack_request, out_of_window: OutOfWindowRule::Drop, ..config() }
 }
 
@@ -89,6 +89,32 @@ fn f17_f22_a_report_says_what_the_latest_packet_met() {
     };
     let report = report_of(Duration::ZERO, &[1], far);
     assert_eq!((report.acked, report.extended, report.window_drop), (0, true, true), "dropped beyond the window");
+}
+
+/// A count of marks does not begin anew when a packet times out, and each flow has its own.
+#[test]
+fn f22_a_timeout_repeats_the_count_of_marks() {
+    let config = DeliveryConfig { flows: 2, accept_stale: true, ..two_ends::config_of("rack-tlp", "spray") };
+    let (mut sender, mut upper) = (Delivery::new(config), Counting::new());
+    upper.pushes(4);
+    let mut left: Vec<Departure> = Vec::new();
+    (0..4).for_each(|nth| send_one(&mut sender, &mut upper, SENT + micros(nth), &mut left));
+    let (t1, t2) = (Timestamp::at(SENT), Timestamp::at(SENT + micros(10)));
+    let told = Acknowledgement { t1, t2, ecn: 5_000, ..Acknowledgement::default() };
+    let mut answer = Packet { body: Body::Ack(told), payload_len: 0, timestamp: t2, ..left[0].packet };
+    answer.bases.data = Psn32::new(1);
+    let arrival = Arrival { packet: &answer, label: left[0].label, marked: false, hops: 1 };
+    sender.receive(SENT + micros(20), &arrival, &mut upper);
+    let report = sender.signal().expect("an acknowledgement is reported");
+    assert_eq!((report.kind, report.flow, report.flows, report.ecn), (ReportKind::Acked, 0, 2, 5_000));
+    for _ in 0..4 {
+        let due = sender.expiry().expect("packets are under way");
+        sender.expire(due, &mut upper);
+    }
+    let marks: Vec<_> = std::iter::from_fn(|| sender.signal()).map(|report| (report.kind, report.ecn)).collect();
+    let again = |ecn| (ReportKind::Retransmitted { count: 1, early: false }, ecn);
+    assert!(marks.contains(&again(5_000)) && marks.contains(&again(0)), "{marks:?}");
+    assert!(marks.iter().all(|(_, ecn)| [0, 5_000].contains(ecn)), "{marks:?}");
 }
 
 /// Says in its window how full the NIC is, and something else in everything else that it can say.

@@ -25,7 +25,7 @@ fn psn(departure: &Departure) -> u32 {
 
 /// Nothing asks for acknowledgements; they come by count or time.
 fn silent(mut config: DeliveryConfig) -> DeliveryConfig {
-    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0 };
+    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
     config
 }
 

@@ -27,6 +27,8 @@ pub struct Cwnd(u64);
 impl Cwnd {
     /// One packet.
     pub const ONE: Self = Self(1 << 16);
+    /// Records have 10 fractional bits.
+    const STEP_LOG2: u32 = 6;
 
     /// `packets` whole packets.
     #[inline]
@@ -50,6 +52,16 @@ impl Cwnd {
     #[inline]
     pub fn as_packets_f64(self) -> f64 {
         self.0 as f64 / Self::ONE.0 as f64
+    }
+
+    /// What flow `flow` of `flows` has of this window when they share it: steps of 1/1024 packet, as records have them,
+    /// of which the first flows take one more where it cannot be divided. The shares add up to the window; but none has
+    /// less than a step.
+    #[inline]
+    pub const fn share(self, flow: u8, flows: u8) -> Self {
+        let (steps, flows) = (self.0 >> Self::STEP_LOG2, flows as u64);
+        let share = steps / flows + ((flow as u64) < steps % flows) as u64;
+        Self(if share == 0 { 1 } else { share } << Self::STEP_LOG2)
     }
 
     /// Whole packets that fit, at least one: a window below one packet is enforced by pacing, not by silence.
@@ -98,13 +110,16 @@ pub enum ControlEvent {
 /// What a controller sees, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlView {
-    /// Now.
+    /// Now. Falcon's adaptive engine has it from [`FlowReport::t4`]: when the event happened, in steps of 131 ns. On a
+    /// thread nothing else tells the time, and where the whole NIC hears nothing for 2.1 s or more, multiples of
+    /// 2.199 s are missing.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Packets outstanding: requests, and responses where they have numbers of their own.
+    /// Packets outstanding: requests, and responses where they have numbers of their own. Always zero in Falcon's
+    /// adaptive engine, whose events do not tell.
     pub in_flight: u64,
 }
 
@@ -115,7 +130,8 @@ pub struct ControlActions {
     pub window: Option<Cwnd>,
     /// The sending rate from now on, above zero and at most the line rate.
     pub rate: Option<BitRate>,
-    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish.
+    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish. A datapath with flows has no ticks, and
+    /// an answer to [`ControlEvent::Reported`] asks for none.
     pub tick_after: Option<Duration>,
     /// What a datapath with flows is to do from now on: in answer to every [`ControlEvent::Reported`], and as a first
     /// word for those that will report. A datapath without flows never looks at it.
@@ -183,7 +199,8 @@ pub trait Control: Pod {
 
     /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
     /// the answer given with it lead to a state that decides the same. With the first event of a connection's second
-    /// flow, and of those that follow, nothing but zeros has travelled.
+    /// flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says of the window
+    /// towards the NIC: that is the connection's, and comes from the last answer to any flow.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }
@@ -260,5 +277,19 @@ mod tests {
     fn cwnd_below_one_still_lets_one_packet_out() {
         assert_eq!(Cwnd::from_fixed(Cwnd::ONE.fixed() / 100).whole_packets(), 1);
         assert_eq!(Cwnd::packets(110).whole_packets(), 110);
+    }
+
+    #[test]
+    fn shares_of_a_window_add_up_to_it() {
+        let shares = |window: Cwnd, flows| (0..flows).map(move |flow| window.share(flow, flows).fixed());
+        for (packets, flows) in [1, 2, 7, 8, 32, 64, 1_024].into_iter().flat_map(|n| (1..=8).map(move |of| (n, of))) {
+            let window = Cwnd::packets(packets);
+            assert_eq!(shares(window, flows).sum::<u64>(), window.fixed(), "{packets} packets, {flows} flows");
+            let (least, most) = (shares(window, flows).min(), shares(window, flows).max());
+            assert!(most <= least.map(|least| least + (1 << 6)), "{packets} packets, {flows} flows: evenly");
+            assert!(shares(window, flows).all(|share| share % (1 << 6) == 0), "as records have them");
+        }
+        assert!(shares(Cwnd::packets(32), 3).eq([10_923 << 6, 10_923 << 6, 10_922 << 6]), "the first take the rest");
+        assert!(shares(Cwnd::from_fixed(2 << 6), 4).eq([1 << 6; 4]), "nobody has none");
     }
 }

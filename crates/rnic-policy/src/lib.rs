@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | [`recovery`] | when acknowledgements, NACKs and timeouts come in | what to send again, how long to wait |
 //! | [`control`] | on acknowledgements, congestion marks, ticks | window and rate |
-//! | [`paths`] | before a packet leaves, and when paths answer | the label that switches hash |
+//! | [`paths`] | before a packet leaves, and when the timer runs out | the label that switches hash |
 //! | [`schedule`] | when queue pairs gain or lose work | how much each may send in a turn, and how fast |
 //!
 //! A [`profile::Profile`] composes one of each, under a name, into a transport.

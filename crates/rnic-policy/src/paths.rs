@@ -4,7 +4,7 @@
 //! that the simulated switches mix into their hash.
 
 use bytemuck::Pod;
-use rnic_base::{Duration, Time};
+use rnic_base::Time;
 
 use crate::params::{ParamSpec, Params};
 use crate::state::PolicyState;
@@ -43,28 +43,23 @@ impl OpenWindows {
     }
 }
 
-/// What a path policy hears.
+/// What a path policy hears; each variant says from which protocols. Nobody tells it of acknowledgements: on Falcon,
+/// what paths are like shows in the windows that come with [`PathEvent::Choosing`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathEvent {
-    /// A packet is about to leave: choose. Sent only to policies that answer `true` to [`Paths::per_packet`].
+    /// A packet is about to leave: choose a label. The RoCE family sends it, only to policies that answer `true` to
+    /// [`Paths::per_packet`].
     Sending {
         /// Whether it was sent before.
         retransmission: bool,
     },
-    /// A packet is about to leave on one of several flows that the connection keeps apart: choose one. The answer is
-    /// [`PathActions::flow`].
+    /// A packet is about to leave on one of several flows that the connection keeps apart: choose one. Falcon sends it
+    /// for every packet that leaves for the first time, and nothing else; the answer is [`PathActions::flow`].
     Choosing {
         /// How far each flow's window is open.
         open: OpenWindows,
     },
-    /// Packets sent with `label` were acknowledged.
-    Acked {
-        /// The label they carried.
-        label: PathLabel,
-        /// Round-trip time, when one was being timed.
-        rtt: Option<Duration>,
-    },
-    /// The retransmission timer ran out.
+    /// The retransmission timer ran out. The RoCE family sends it.
     TimedOut,
 }
 
@@ -82,7 +77,8 @@ pub struct PathView {
 pub struct PathActions {
     /// The label from this packet on; `None` keeps the last one.
     pub label: Option<PathLabel>,
-    /// The index of the flow for this packet, in answer to [`PathEvent::Choosing`]; `None` means flow 0.
+    /// The index of the flow for this packet, in answer to [`PathEvent::Choosing`]; `None` means flow 0. Who says
+    /// [`Paths::REORDERS`] names one; who does not is refused where a connection has several.
     pub flow: Option<u8>,
 }
 

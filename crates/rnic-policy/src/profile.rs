@@ -221,6 +221,17 @@ pub enum ProfileError {
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
+    /// Falcon's connections take turns in a ring that no scheduling policy is asked about.
+    #[error(
+        "transport `{0}`: its connections send a packet in turn, whatever the policy: `schedule` would mean nothing"
+    )]
+    NothingToSchedule(&'static str),
+    /// A flow that no packet takes never reports, and its share of the first window stays in the connection's.
+    #[error(
+        "transport `{0}`: paths `{1}` send every packet on the first flow, so flows={2} would mean nothing: choose \
+         paths that spread packets, such as largest-window, spray or scatter, or set flows=1"
+    )]
+    FlowsNeedChoice(&'static str, &'static str, u8),
     /// Falcon's receivers send no NACKs for gaps.
     #[error(
         "transport `{0}`: `{1}` waits for NACKs of gaps, which Falcon's receivers do not send; choose a recovery that \
@@ -294,7 +305,7 @@ impl Profile {
         let found = of_control && self.control.params.set(self.control.policy.params, name, text)?
             || of_recovery
             || of_paths && self.paths.params.set(self.paths.policy.params, name, text)?
-            || self.schedule.params.set(self.schedule.policy.params, name, text)?;
+            || self.asks_scheduler() && self.schedule.params.set(self.schedule.policy.params, name, text)?;
         if found {
             return Ok(());
         }
@@ -333,6 +344,11 @@ impl Profile {
         if self.protocol.falcon().is_some() { !spec.needs_labels } else { !spec.needs_reports }
     }
 
+    /// Whether the scheduling policy is asked: connections of Falcon send a packet in turn, in a ring of their own.
+    pub fn asks_scheduler(&self) -> bool {
+        self.protocol.falcon().is_none()
+    }
+
     /// Whether the recovery policy has a parameter called as `spec`.
     fn is_of_recovery(&self, spec: &ParamSpec) -> bool {
         self.recovery.policy.params.iter().any(|own| own.name == spec.name)
@@ -369,7 +385,7 @@ impl Profile {
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
-            .chain(of(self.schedule.policy.params, self.schedule.params))
+            .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.asks_scheduler()))
     }
 
     /// Refuses combinations that cannot be right.
@@ -392,6 +408,9 @@ impl Profile {
             self.check_adaptive(shape)?;
             if !recovery.policy.times_packets {
                 return Err(ProfileError::RecoveryByNacks(self.name, recovery.policy.name));
+            }
+            if shape.flows > 1 && !self.paths.policy.reorders {
+                return Err(ProfileError::FlowsNeedChoice(self.name, self.paths.policy.name, shape.flows));
             }
             let has_shares = shape.isolation == FalconIsolation::Static;
             if !has_shares && shape.isolation_packets != FalconShape::DEFAULT.isolation_packets {

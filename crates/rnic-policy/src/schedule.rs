@@ -3,6 +3,9 @@
 //! The engine serves the queue pairs that can send in a ring, one turn each. A policy sets the length of a turn and, as
 //! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and
 //! receiver.
+//!
+//! The RoCE family asks it. Falcon's connections have a ring of their own, in which each sends a packet in turn; there
+//! a scheduler means nothing, and cannot be chosen.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};

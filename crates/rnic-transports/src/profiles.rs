@@ -90,6 +90,9 @@ pub fn select<'o>(
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
     // Parts first, whatever the order in the plan: their parameters do not exist before.
     for (option, value) in options.clone() {
+        if option == "schedule" && !profile.asks_scheduler() {
+            return Err(ProfileError::NothingToSchedule(profile.name).into());
+        }
         exchange_part(&mut profile, option, value)?;
     }
     for (option, value) in options {

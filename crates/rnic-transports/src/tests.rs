@@ -1,6 +1,6 @@
 //! Every registered policy passes the contract kit; every profile composes; options do what they say.
 
-use rnic_policy::{Placement, ProfileError, kit};
+use rnic_policy::{Placement, ProfileError, RecoveryPolicy, kit};
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 11] = [
+    let refused: [Case; 16] = [
         ("irn", &[("recovery", "rack-tlp")], "only Falcon's windows"),
         ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
@@ -79,12 +79,29 @@ fn select_refuses_with_one_clear_line() {
         ("irn", &[("ack_every_packets", "64")], "acknowledges every packet"),
         ("falcon", &[("isolation_packets", "9")], "isolation_packets 9 would mean nothing without isolation=static"),
         ("falcon", &[("paths", "spray"), ("spray_paths", "8")], "unknown parameter `spray_paths`"),
+        ("falcon", &[("schedule", "round-robin")], "`schedule` would mean nothing"),
+        ("falcon", &[("turn_packets", "1")], "unknown parameter `turn_packets`"),
+        ("falcon", &[("turn_packets", "256")], "unknown parameter `turn_packets`"),
+        ("falcon", &[("flows", "4"), ("paths", "ecmp")], "paths `ecmp` send every packet on the first flow"),
+        ("falcon", &[("paths", "ecmp"), ("flows", "2")], "largest-window, spray or scatter"),
         ("falcon", &[("ordering", "weakly")], "`weakly` is not one of ordered, weak, unordered"),
     ];
     for (name, options, says) in refused {
         let error = select(name, options.iter().copied()).expect_err(says).to_string();
         assert!(error.contains(says) && error.lines().count() == 1, "{error}");
     }
+}
+
+/// What is refused there when somebody says it, nobody has said here.
+#[test]
+fn falcon_has_one_flow_with_any_paths_and_no_options_of_schedulers() {
+    for policy in paths::ALL {
+        let profile = select("falcon", [("paths", policy.name)]).expect("one flow needs no choice");
+        assert!(profile.options().all(|(spec, _)| spec.name != "turn_packets"), "{}", policy.name);
+        assert_eq!(select("falcon", [("paths", policy.name), ("flows", "8")]).is_ok(), policy.reorders);
+    }
+    let turns = select("irn", [("schedule", "round-robin"), ("turn_packets", "256")]).expect("IRN's take turns");
+    assert!(turns.options().any(|(spec, value)| (spec.name, value) == ("turn_packets", 256)));
 }
 
 /// The adaptive engine computes RACK's and TLP's times in place of the recovery policy.
@@ -114,10 +131,12 @@ fn what_recovery_and_the_adaptive_engine_share_is_set_in_both() {
 /// Falcon's windows call no recovery with NACKs of gaps: one that lives by them would be the same as any other.
 #[test]
 fn falcon_takes_no_recovery_that_waits_for_nacks() {
-    let names = recovery::ALL.iter().map(|policy| policy.name);
-    let (taken, refused): (Vec<_>, Vec<_>) = names.partition(|name| select("falcon", [("recovery", *name)]).is_ok());
-    assert_eq!(taken, ["rack-tlp", "ooo-distance"]);
-    for name in refused {
+    let (timed, others): (Vec<&RecoveryPolicy>, Vec<_>) = recovery::ALL.iter().partition(|policy| policy.times_packets);
+    assert!(timed.len() > 1 && !others.is_empty(), "there are both kinds");
+    for policy in timed {
+        assert!(select("falcon", [("recovery", policy.name)]).is_ok(), "{}", policy.name);
+    }
+    for name in others.iter().map(|policy| policy.name) {
         let error = select("falcon", [("recovery", name)]).expect_err(name).to_string();
         assert!(error.contains(name) && error.contains("rack-tlp") && error.lines().count() == 1, "{error}");
     }

@@ -9,6 +9,7 @@ const EVENT: Event = Event {
     report: FlowReport {
         kind: ReportKind::Retransmitted { count: 5, early: true },
         flow: 3,
+        flows: 6,
         acked: 1_000,
         t1: Ticks::new(0x12_3456),
         t2: Ticks::new(0x9a_bcde),
@@ -120,7 +121,8 @@ fn f22_an_event_is_its_table_bit_for_bit() {
         (16, 0xbeef),    // CSIG
         (1, 1),          // CSIG is valid
         (1, 1),          // first of the connection
-        (14, 0),         // nothing
+        (3, 5),          // flows of the connection, less one
+        (11, 0),         // nothing
         (20, 0xa_5a5a),  // flow label
         (43, 0),         // nothing
         (1, 1),          // gen

@@ -24,6 +24,8 @@ pub(crate) struct Flow {
     pub(crate) outstanding: u32,
     /// Packets acknowledged since the last report to the adaptive engine.
     pub(crate) acknowledged: u32,
+    /// Packets that arrived marked, as its last answer said.
+    pub(crate) ecn: u16,
     /// When to probe, as recovery said last.
     pub(crate) probe: Option<Duration>,
     /// RACK's timeout by the adaptive engine, instead of recovery's.
@@ -96,12 +98,12 @@ impl Flows {
         let index_bits = count.next_power_of_two().trailing_zeros();
         let view = PathView { now: Time::ZERO, flow_hash: config.flow_hash };
         let (choice, _) = (config.paths.policy.start)(&config.paths.params, &view);
-        let share = Cwnd::from_fixed(config.fcwnd.fixed() / count as u64);
         let fresh = |flow: usize| Flow {
             label: label_of(flow, index_bits, config.labels[flow].get()),
-            fcwnd: share,
+            fcwnd: config.fcwnd.share(flow as u8, config.flows),
             outstanding: 0,
             acknowledged: 0,
+            ecn: 0,
             probe: None,
             rack_rto: None,
         };

@@ -210,6 +210,10 @@ impl Delivery {
         let told = self.flows.get_mut(flow);
         let acked = told.acknowledged.min(ACKED_MAX) as u16;
         told.acknowledged = 0;
+        // A timeout brings no news of marks: the count is what it was.
+        if !matches!(kind, ReportKind::Retransmitted { .. }) {
+            told.ecn = path.ecn;
+        }
         let in_force = InForce {
             fcwnd,
             ncwnd,
@@ -222,6 +226,7 @@ impl Delivery {
         self.signals.push(FlowReport {
             kind,
             flow,
+            flows: self.config.flows,
             acked,
             t1: ticks(t1),
             t2: ticks(t2),
@@ -229,7 +234,7 @@ impl Delivery {
             t4: Ticks::at(now),
             hops: path.hops.min(HOPS_MAX),
             rx_level: path.rx_level,
-            ecn: path.ecn,
+            ecn: told.ecn,
             csig: None,
             occupancy: 0,
             label: told.label.get(),

@@ -27,6 +27,8 @@ const _: () = assert!(LANES <= LaneSet::BITS as usize);
 pub struct Acks {
     /// See [`FlowReport::flow`](FlowReport::flow).
     pub flow: [u32; LANES],
+    /// See [`FlowReport::flows`](FlowReport::flows).
+    pub flows: [u32; LANES],
     /// See [`FlowReport::acked`](FlowReport::acked).
     pub acked: [u32; LANES],
     /// Now: [`FlowReport::t4`](FlowReport::t4).
@@ -45,6 +47,7 @@ impl Acks {
     /// Puts the fields of `report` into lane `lane`.
     pub fn put(&mut self, lane: usize, report: &FlowReport) {
         self.flow[lane] = report.flow.into();
+        self.flows[lane] = report.flows.into();
         self.acked[lane] = report.acked.into();
         self.now[lane] = report.t4;
         self.rtt[lane] = report.rtt();

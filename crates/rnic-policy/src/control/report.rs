@@ -46,7 +46,19 @@ impl Ticks {
     /// The instant `now`, as a clock with this resolution shows it.
     #[inline]
     pub const fn at(now: Time) -> Self {
-        Self::new((now.as_ps() >> Self::PS_LOG2) as u32)
+        Self::new(Self::count(now) as u32)
+    }
+
+    /// Whole ticks until the instant `now`, of a clock that does not wrap.
+    #[inline]
+    pub const fn count(now: Time) -> u64 {
+        now.as_ps() >> Self::PS_LOG2
+    }
+
+    /// The instant at which such a clock shows `count`.
+    #[inline]
+    pub const fn time(count: u64) -> Time {
+        Time::from_ps(count << Self::PS_LOG2)
     }
 
     /// The length nearest to `span`.
@@ -232,6 +244,8 @@ pub struct FlowReport {
     pub kind: ReportKind,
     /// Index of the flow.
     pub flow: u8,
+    /// Flows of the connection, 1 to 8.
+    pub flows: u8,
     /// Packets of this flow acknowledged since the report before; stops at 1023.
     pub acked: u16,
     /// When the packet that drew the acknowledgement left (the sender's clock).
@@ -242,11 +256,12 @@ pub struct FlowReport {
     pub t3: Ticks,
     /// When it arrived (the sender's clock): now. In a report on a retransmission the time of that, and the only one.
     pub t4: Ticks,
-    /// Hops on the way there; stops at 15.
+    /// Hops on the way there; stops at 15. Zero in a report on a retransmission.
     pub hops: u8,
-    /// Occupancy of the receiver's buffers, 0 to 31.
+    /// Occupancy of the receiver's buffers, 0 to 31. Zero in a report on a retransmission.
     pub rx_level: u8,
-    /// Packets that arrived marked, cumulative, 14 bits.
+    /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission says again what the
+    /// flow's last one said.
     pub ecn: u16,
     /// Congestion signal of the worst hop, where switches give one.
     pub csig: Option<u16>,
@@ -330,7 +345,7 @@ impl Times {
 }
 
 /// What a controller wants of such a datapath: for the flow of the report, or, as a first answer, for a connection
-/// whose flows share `fcwnd` evenly.
+/// whose flows share `fcwnd` evenly ([`Cwnd::share`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowActions {
     /// The flow's window: 11 bits of packets, 10 of a packet's fraction. The datapath bounds a connection by the sum of
@@ -373,9 +388,9 @@ pub struct Carried {
     pub metadata: u32,
     /// When the flow's window was last cut, or a round trip ago.
     pub fabric_marker: Ticks,
-    /// When the window towards the NIC last changed, or a round trip ago.
+    /// When the window towards the NIC last changed, or a round trip ago; the connection's.
     pub nic_marker: Ticks,
-    /// That was an increase.
+    /// That was an increase; the connection's.
     pub nic_grew: bool,
     /// The target delay before scaling.
     pub base_delay: Ticks,

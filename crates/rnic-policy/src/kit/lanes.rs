@@ -11,7 +11,8 @@ use crate::params::Params;
 use crate::state::PolicyState;
 
 /// Flows of a connection, with the name of what is random then.
-const FLOWS: [(u64, &str); 3] = [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (8, "kit/lanes/eight")];
+const FLOWS: [(u64, &str); 4] =
+    [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (5, "kit/lanes/five"), (8, "kit/lanes/eight")];
 
 /// Drives [`LANES`] connections through `steps` reports each.
 ///

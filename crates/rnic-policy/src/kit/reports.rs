@@ -14,21 +14,22 @@ use crate::state::PolicyState;
 /// The widest windows of a record: 11 bits of packets, and 10 of a packet's fraction.
 const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
 const NCWND_MAX: u16 = (1 << 11) - 1;
-/// Flows of a connection in every other run.
-const FLOWS: u64 = 4;
+/// Flows of a connection, and the stream that its events come from.
+const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
 
-/// Drives `policy` through `steps` random reports from `seed`, on one flow and on four.
+/// Drives `policy` through `steps` random reports from `seed`, on one flow and on several.
 ///
-/// Checks: the first answer and every answer to a report say what the flow is to do; equal reports give equal answers;
-/// windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent while a window is a
-/// packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives the same answers.
+/// Checks: the first answer and every answer to a report say what the flow is to do, and ask for no tick; equal reports
+/// give equal answers; windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent
+/// while a window is a packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives
+/// the same answers.
 ///
 /// # Errors
 /// The first violation, with what replays it.
 pub(super) fn check_reports(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
     let streams = RandomStreams::new(seed);
-    for flows in [1, FLOWS] {
-        let mut random = streams.stream(if flows == 1 { "kit/reports/one" } else { "kit/reports/four" });
+    for (flows, name) in FLOWS {
+        let mut random = streams.stream(name);
         let mut run = Run::start(policy, params, flows).map_err(|what| violation(policy, seed, 0, what))?;
         for step in 1..=steps {
             run.step(&mut random).map_err(|what| violation(policy, seed, step, what))?;
@@ -74,6 +75,9 @@ impl<'a> Run<'a> {
         if actions != again || self.state != self.twin {
             return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
         }
+        if actions.tick_after.is_some() {
+            return Err(format!("{event:?} is answered with a wish for a tick, which never comes"));
+        }
         check_actions(&actions, self.view.line_rate).map_err(|what| format!("{event:?}: {what}"))?;
         let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
         check_flow(&flow).map_err(|what| format!("{event:?}: {what}"))?;
@@ -104,6 +108,7 @@ impl<'a> Run<'a> {
         let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
         self.ecn = (self.ecn + random.below(3) as u16) & 0x3fff;
         FlowReport {
+            flows: self.in_force.0.len() as u8,
             kind: match random.below(20) {
                 0 => ReportKind::Nacked { code: NACK_RESOURCES },
                 1 => ReportKind::Nacked { code: random.between(2, 8) as u8 },
@@ -134,9 +139,8 @@ pub struct Flows(Vec<InForce>);
 impl Flows {
     /// In the beginning: `count` flows share the window of `first`.
     pub fn new(first: &FlowActions, count: usize) -> Self {
-        // Half of what a record can tell of is none.
-        let share = Cwnd::from_fixed((first.fcwnd.fixed() / count as u64).max(1 << 6));
-        Self(vec![InForce { fcwnd: share, ..first.in_force() }; count])
+        let share = |flow| first.fcwnd.share(flow, count as u8);
+        Self((0..count as u8).map(|flow| InForce { fcwnd: share(flow), ..first.in_force() }).collect())
     }
 
     /// What is in force on flow `index`.
@@ -155,12 +159,13 @@ impl Flows {
 }
 
 /// A report that an acknowledgement came in `now`, which says nothing but times: the packet took `there` ticks, its
-/// acknowledgement waited `wait`, and took `back`. Both ends have the same clock.
+/// acknowledgement waited `wait`, and took `back`. Both ends have the same clock, and there is no flow beyond this one.
 pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InForce) -> FlowReport {
     let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
     FlowReport {
         kind: ReportKind::Acked,
         flow,
+        flows: flow + 1,
         acked: 0,
         t1: ago(there + wait + back),
         t2: ago(wait + back),

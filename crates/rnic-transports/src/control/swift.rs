@@ -30,12 +30,13 @@
 //!   everybody uses, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
 //! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
-//!   64 bytes with them. Each of two such flows may fill the window, so with eight flows each counts twice in the
-//!   connection's; a report says which flow and not how many there are, so that is known from the first report of a
-//!   flow beyond the fourth. On one flow, all of it travels in the specification's fields. Of several each carries its
-//!   own; the window towards the NIC is in force for all, and comes back from there. The other flows' windows and
-//!   round trips do not travel: the specification's fields are of one flow. A connection's gap, timeout, shares and
-//!   rate of acknowledgements are then made of one flow's, whichever was answered last;
+//!   64 bytes with them. Each of two such flows may fill the window, so it counts twice in the connection's; how many
+//!   flows there are comes with each report. On one flow, all of it travels in the specification's fields. Of several
+//!   each carries its own; the window towards the NIC is in force for all, and comes back from there, its marker and
+//!   direction are the connection's. The other flows' windows and round trips do not travel: the specification's fields
+//!   are of one flow. A connection's gap, timeout, shares and rate of acknowledgements are then made of one flow's,
+//!   whichever was answered last. Where answers take time, events of other flows that left before one have not heard of
+//!   what it did to the window towards the NIC, and may change it in the same round trip;
 //! * `alpha` is 1 without congestion (code 3) and 1/2 after a retransmission, where the simulator has 1/8 and 1/16:
 //!   an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`);
 //! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
@@ -108,7 +109,7 @@ impl Control for Swift {
         ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
         ParamSpec::count("initial_window", 32, 1, 1_024, "fcwnd in the beginning, in packets, all flows together"),
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
-        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32 ignores it")
+        ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32: ncwnd is off")
             .by_reports(),
         time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip").by_reports(),
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never")
@@ -127,7 +128,8 @@ impl Control for Swift {
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
         let mut state = Self::zeroed();
-        state.set_nic(nic::NicWindow { packets: NCWND_INITIAL.min(window_max(params)), ..Default::default() });
+        let packets = if nic::is_off(rx_target(params)) { window_max(params) } else { initial_ncwnd(params) };
+        state.set_nic(nic::NicWindow { packets, ..Default::default() });
         let window = initial_window(params);
         let flow = FlowActions {
             fcwnd: cwnd(window),
@@ -214,7 +216,6 @@ impl Swift {
     #[inline(always)]
     fn on_report(&mut self, report: &FlowReport, params: &Params) -> FlowActions {
         let index = usize::from(report.flow) % state::FLOWS;
-        self.hear_of(report.flow);
         let mut flow = self.flow(index);
         if flow.fcwnd == 0 {
             // The first report on this flow: the datapath says what its share of the first window was.
@@ -231,7 +232,8 @@ impl Swift {
         };
         self.set_flow(index, flow);
         self.set_nic(nic);
-        let total = self.of_all(self.others(index).and(&flow));
+        let flows = report.flows.into();
+        let total = self.others(index, flows).and(&flow, index, flows);
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
         let (waits, before) = (waits_of(params), waits::before(&report.in_force));
@@ -277,7 +279,7 @@ fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, par
     let ready = Ready {
         target: target_delay(flow.fcwnd, report.hops.into(), params),
         moves: fabric::Moves::of(flow.fcwnd, acked, answer.delay, params.get(INCREASE)),
-        lowered: nic::lowered(nic.packets, level, params.get(RX_TARGET) as u32),
+        lowered: nic::lowered(nic.packets, level, rx_target(params)),
     };
     let refused = report.kind == (ReportKind::Nacked { code: NACK_RESOURCES });
     let repath = if report.kind == ReportKind::Acked {
@@ -310,10 +312,10 @@ fn on_sample<const ACKED: bool>(
     fabric::adapt(flow, &sample, window_min(params), window_max_fixed(params));
     let is_open = timers::is_gate_open(answer.now, nic.marker, flow.srtt);
     let times = nic::Times { now: answer.now, srtt: flow.srtt };
-    if !ACKED && refused {
+    if !ACKED && refused && !nic::is_off(rx_target(params)) {
         nic.on_refusal(times, is_open);
     } else {
-        let is_below = answer.level < params.get(RX_TARGET) as u32;
+        let is_below = answer.level < rx_target(params);
         nic.on_level(is_below, ready.lowered, times, is_open, window_max(params));
     }
     repath
@@ -372,6 +374,18 @@ fn window_in_force(report: &FlowReport, params: &Params) -> u32 {
     fcwnd.clamp(window_min(params), window_max_fixed(params))
 }
 
+#[inline(always)]
+fn rx_target(params: &Params) -> u32 {
+    params.get(RX_TARGET) as u32
+}
+
+/// In packets.
+#[inline(always)]
+fn initial_ncwnd(params: &Params) -> u32 {
+    NCWND_INITIAL.min(window_max(params))
+}
+
+#[inline(always)]
 fn initial_window(params: &Params) -> u32 {
     (params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE).min(window_max_fixed(params))
 }

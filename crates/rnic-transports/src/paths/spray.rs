@@ -48,7 +48,7 @@ impl Paths for Spray {
                 self.index = flow + 1;
                 PathActions { flow: Some(flow as u8), ..PathActions::default() }
             }
-            PathEvent::Acked { .. } | PathEvent::TimedOut => PathActions::default(),
+            PathEvent::TimedOut => PathActions::default(),
         }
     }
 }

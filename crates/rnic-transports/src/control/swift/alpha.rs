@@ -14,8 +14,7 @@ use core::hint::select_unpredictable;
 use rnic_policy::control::report::{Alpha, Ticks};
 use rnic_policy::Params;
 
-use super::state::WINDOW_ONE;
-use super::{ALPHA, INITIAL_WINDOW, NCWND_INITIAL, RX_TARGET};
+use super::{ALPHA, initial_ncwnd, initial_window, rx_target};
 
 /// The largest code.
 const CODE_MAX: u32 = 15;
@@ -40,7 +39,7 @@ impl Alphas {
     pub(super) fn measured(delay: Ticks, target: Ticks, level: u32, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32;
         let by_delay = halvings(delay.get(), target.get());
-        let by_level = halvings(level, params.get(RX_TARGET) as u32);
+        let by_level = halvings(level, rx_target(params));
         Self { requests: code + by_delay.max(by_level), responses: code + by_delay, is_fixed: false }
     }
 
@@ -58,8 +57,8 @@ impl Alphas {
             return self;
         }
         let code = params.get(ALPHA) as u32;
-        let by_fabric = halvings(params.get(INITIAL_WINDOW) as u32 * WINDOW_ONE, fcwnd);
-        let by_nic = halvings(NCWND_INITIAL, ncwnd);
+        let by_fabric = halvings(initial_window(params), fcwnd);
+        let by_nic = halvings(initial_ncwnd(params), ncwnd);
         Self {
             requests: self.requests.max(code + by_fabric.max(by_nic)),
             responses: self.responses.max(code + by_fabric),

@@ -3,8 +3,8 @@
 //! Our choice; no source has it. The rules are those of [`super`], called for lane after lane in loops that do one kind
 //! of work each: state from memory; the target delay; quotients; what follows, without a branch; the gap, which needs a
 //! division where a window is below one; timeouts; state back to memory. The compiler does several lanes of most of
-//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report, and the
-//! first of one beyond the fourth, are left to the ordinary way.
+//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report is left to the
+//! ordinary way.
 
 use multiversion::multiversion;
 use rnic_policy::Params;
@@ -13,10 +13,10 @@ use rnic_policy::control::report::{Gap, Ticks};
 
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
-use super::{Answer, INCREASE, RX_TARGET, Ready, Swift};
+use super::{Answer, INCREASE, Ready, Swift};
 use super::timers;
 use super::waits::UNMEASURED;
-use super::{ack_rate, alpha, fabric, nic, on_sample, target_delay};
+use super::{ack_rate, alpha, fabric, nic, on_sample, rx_target, target_delay};
 
 type Lanes = [u32; LANES];
 
@@ -74,7 +74,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
     let mut done = 0;
     for lane in 0..LANES {
         let state = states.state(lane);
-        let is_known = kept.read(lane, state, index(acks, lane)) & !state.is_news(acks.flow[lane]);
+        let is_known = kept.read(lane, state, index(acks, lane), acks.flows[lane]);
         done |= LaneSet::from(is_known) << lane;
     }
     let mut prepared = Prepared::default();
@@ -88,7 +88,8 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         let (mut flow, mut nic) = (kept.flow(lane), kept.nic(lane));
         let (answer, ready) = (answer(acks, lane), prepared.ready(lane));
         let repath = on_sample::<true>(&mut flow, &mut nic, &answer, &ready, false, params);
-        let total = Totals { fcwnd: kept.others[lane], srtt: kept.slowest[lane] }.and(&flow).of_all(kept.nic[lane]);
+        let others = Totals { fcwnd: kept.others[lane], srtt: kept.slowest[lane] };
+        let total = others.and(&flow, index(acks, lane), acks.flows[lane]);
         (totals.fcwnd[lane], totals.srtt[lane]) = (total.fcwnd, total.srtt);
         let alphas = alpha::Alphas::measured(answer.delay, ready.target, answer.level, params);
         let alphas = alphas.for_windows(total.fcwnd, nic.packets, params);
@@ -135,10 +136,10 @@ fn answer(acks: &Acks, lane: usize) -> Answer {
 }
 
 impl Kept {
-    /// Takes in `state`; answers whether its flow `index` has reported before.
+    /// Takes in `state` of a connection with `flows` flows; answers whether its flow `index` has reported before.
     #[inline(always)]
-    fn read(&mut self, lane: usize, state: &Swift, index: usize) -> bool {
-        let (words, nic, others) = (state.words(index), state.nic_words(), state.others(index));
+    fn read(&mut self, lane: usize, state: &Swift, index: usize, flows: u32) -> bool {
+        let (words, nic, others) = (state.words(index), state.nic_words(), state.others(index, flows));
         self.window[lane] = words.window;
         self.rtt[lane] = words.rtt;
         self.marker[lane] = words.marker;
@@ -202,7 +203,7 @@ impl Prepared {
             };
             (self.up[lane], self.inverse[lane]) = (moves.up, moves.inverse);
         }
-        let target = params.get(RX_TARGET) as u32;
+        let target = rx_target(params);
         for lane in 0..LANES {
             self.lowered[lane] = nic::lowered(kept.ncwnd[lane], acks.rx_level[lane], target);
         }

@@ -5,6 +5,9 @@
 //! `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for want of resources cuts
 //! by `max_nic_md`, once a round trip or right after an increase.
 //!
+//! Addition: a target above every level ([`is_off`]) switches all of that off, NACKs too: the window begins at its most
+//! and stays there.
+//!
 //! Deviation: the specification moves the marker to now whenever the window stands at its least or most. With more than
 //! one acknowledgement a round trip the gate would then never open at the most, and a full receiver would never be
 //! spared. Here the marker moves when the window *could not go on* in the direction that the level asks for.
@@ -20,6 +23,8 @@ const DECREASE_TENTHS: u32 = 8;
 /// max_nic_md is 0.5.
 const DECREASE_MAX_LOG2: u32 = 1;
 const NCWND_MIN: u32 = 1;
+/// Levels have 5 bits.
+const LEVEL_MAX: u32 = 31;
 
 /// The window and when it last changed.
 #[derive(Clone, Copy, Default)]
@@ -36,6 +41,12 @@ pub(super) struct NicWindow {
 pub(super) struct Times {
     pub(super) now: Ticks,
     pub(super) srtt: Ticks,
+}
+
+/// Whether there is no window towards the NIC, as far as one can do without.
+#[inline(always)]
+pub(super) const fn is_off(target: u32) -> bool {
+    target > LEVEL_MAX
 }
 
 /// What a window of `packets` is cut to when the buffers stand at `level`, at or above `target`; anything below it.

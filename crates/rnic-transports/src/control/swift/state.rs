@@ -31,8 +31,7 @@ pub struct Swift {
     ncwnd: u16,
     /// Packets acknowledged since the last sample, where samples come alone.
     pub(super) waiting: u16,
-    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of flows seen, 3 bits of timeouts in a row, and one
-    /// for eight flows.
+    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of states seen, and 3 bits of timeouts in a row.
     nic: u32,
 }
 
@@ -64,7 +63,7 @@ pub(super) struct Flow {
 /// All flows together.
 #[derive(Clone, Copy)]
 pub(super) struct Totals {
-    /// The sum of their windows; with eight flows, each state's counts twice.
+    /// The sum of their windows; where two flows have one state, it counts twice.
     pub(super) fcwnd: u32,
     /// The longest of their round trips.
     pub(super) srtt: Ticks,
@@ -74,7 +73,6 @@ const GREW: u32 = 1 << 24;
 const SEEN_SHIFT: u32 = 25;
 const TIMEOUTS_SHIFT: u32 = 28;
 const THREE_BITS: u32 = 7;
-const EIGHT_SHIFT: u32 = 31;
 
 impl Swift {
     #[inline(always)]
@@ -142,52 +140,34 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
-    /// Whether flow `flow` of the datapath is the first known of those beyond the fourth: a connection has one, two,
-    /// four or eight, and who hears of a fifth knows that there are eight.
+    /// Of a connection with `flows` flows, those of all states but number `index` together.
     #[inline(always)]
-    pub(super) fn is_news(&self, flow: u32) -> bool {
-        flow as usize >= FLOWS && self.nic >> EIGHT_SHIFT == 0
-    }
-
-    /// From now on, there are eight flows if `flow` is beyond the fourth.
-    #[inline(always)]
-    pub(super) fn hear_of(&mut self, flow: u8) {
-        self.nic |= u32::from(usize::from(flow) >= FLOWS) << EIGHT_SHIFT;
-    }
-
-    /// What all flows have, when `totals` is what all states have.
-    #[inline(always)]
-    pub(super) fn of_all(&self, totals: Totals) -> Totals {
-        totals.of_all(self.nic)
-    }
-
-    /// All states but number `index` together.
-    #[inline(always)]
-    pub(super) fn others(&self, index: usize) -> Totals {
+    pub(super) fn others(&self, index: usize, flows: u32) -> Totals {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
         let none = Totals { fcwnd: 0, srtt: Ticks::ZERO };
         if seen <= 1 && index == 0 {
             return none;
         }
         let others = self.flows.iter().take(seen).enumerate().filter(|(other, _)| *other != index);
-        others.fold(none, |sum, (_, flow)| Totals {
-            fcwnd: sum.fcwnd + (flow.window & WINDOW_MAX),
+        others.fold(none, |sum, (other, flow)| Totals {
+            fcwnd: sum.fcwnd + of_state(flow.window & WINDOW_MAX, other, flows),
             srtt: sum.srtt.max(Ticks::new(flow.rtt)),
         })
     }
 }
 
-impl Totals {
-    /// With `flow` too.
-    #[inline(always)]
-    pub(super) fn and(self, flow: &Flow) -> Self {
-        Self { fcwnd: self.fcwnd + flow.fcwnd, srtt: self.srtt.max(flow.srtt) }
-    }
+/// What the flows of state `index` may send, each of them `fcwnd`: two of them, where a connection with `flows` flows
+/// has one four above.
+#[inline(always)]
+fn of_state(fcwnd: u32, index: usize, flows: u32) -> u32 {
+    fcwnd << u32::from(index + FLOWS < flows as usize)
+}
 
-    /// What all flows have, when this is what all states have; `bits` are those of [`NicWords`].
+impl Totals {
+    /// With those of state `index` too, of which `flow` is one; a connection with `flows` flows.
     #[inline(always)]
-    pub(super) fn of_all(self, bits: u32) -> Self {
-        Self { fcwnd: self.fcwnd << (bits >> EIGHT_SHIFT), ..self }
+    pub(super) fn and(self, flow: &Flow, index: usize, flows: u32) -> Self {
+        Self { fcwnd: self.fcwnd + of_state(flow.fcwnd, index, flows), srtt: self.srtt.max(flow.srtt) }
     }
 }
 

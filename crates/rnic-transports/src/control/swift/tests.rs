@@ -14,6 +14,7 @@ struct Driver {
     params: Params,
     now: u32,
     fcwnd: [Cwnd; 8],
+    flows: u8,
     last: FlowActions,
 }
 
@@ -25,14 +26,14 @@ impl Driver {
         }
         let (swift, first) = Swift::start(&params, &VIEW);
         let last = first.flow.expect("a first word on flows");
-        Self { swift, params, now: 0, fcwnd: [last.fcwnd; 8], last }
+        Self { swift, params, now: 0, fcwnd: [last.fcwnd; 8], flows: 1, last }
     }
 
     /// A report on flow `flow`, whose packet took `delay` ticks in the fabric and waited `wait` at the receiver.
     fn report(&self, flow: u8, kind: ReportKind, acked: u16, delay: u32, wait: u32) -> FlowReport {
         let in_force = InForce { fcwnd: self.fcwnd[usize::from(flow)], ..self.last.in_force() };
         let times = [delay - delay / 2, wait, delay / 2];
-        FlowReport { kind, acked, ..report(flow, Ticks::new(self.now), times, in_force) }
+        FlowReport { kind, acked, flows: self.flows, ..report(flow, Ticks::new(self.now), times, in_force) }
     }
 
     fn tell(&mut self, report: FlowReport) -> FlowActions {
@@ -231,6 +232,53 @@ fn f16_the_two_windows_answer_to_their_own_signal_alone() {
     assert_eq!(blind.last.ncwnd, 256, "with ncwnd switched off the level means nothing");
 }
 
+/// A target of 32 is no window at all: neither levels nor refusals move it, and it begins where it ends. The least
+/// target that there is besides, 31, listens to both.
+#[test]
+fn f18_ncwnd_can_be_switched_off_altogether() {
+    let refuse = |driver: &mut Driver| {
+        driver.now += 1_000;
+        driver.tell(driver.report(0, ReportKind::Nacked { code: NACK_RESOURCES }, 0, 100, 0))
+    };
+    let mut deaf = Driver::new(&[("rx_target", "32")]);
+    assert_eq!(deaf.last.ncwnd, 256, "as wide as windows may be");
+    for _ in 0..100 {
+        assert_eq!((refuse(&mut deaf).ncwnd, deaf.level(1_000, 31)), (256, 256));
+        assert_eq!(deaf.again(1_000, 0, 1, true).ncwnd, 256);
+    }
+    let mut listens = Driver::new(&[("rx_target", "31")]);
+    assert_eq!((listens.last.ncwnd, refuse(&mut listens).ncwnd), (64, 32), "a refusal halves");
+    assert_eq!(listens.level(1, 30), 33);
+}
+
+/// A connection with the largest windows that it may have is as uncongested as one can be, however small those are, and
+/// wherever the first window is said to be.
+#[test]
+fn f36_a_share_goes_by_the_windows_that_a_connection_begins_with() {
+    for (most, first) in [("8", "32"), ("256", "1024")] {
+        let options = [("window_max", most), ("initial_window", first)];
+        let mut driver = Driver::new(&options);
+        let calm = driver.ack(500, 1, 100);
+        assert_eq!([calm.alpha_requests, calm.alpha_responses], [Alpha::code(3); 2], "{options:?}");
+        for _ in 0..40 {
+            driver.ack(5_000, 0, 2_000);
+        }
+        assert!(driver.last.alpha_requests >= Alpha::code(8), "{options:?}: and lower when they close");
+    }
+}
+
+/// A probe is two round trips and 8 us away, a timeout two round trips and 250 us at least: beyond 121 us it is the
+/// timeout that comes first. Both are the sources' formulas.
+#[test]
+fn f12_probes_come_before_timeouts_up_to_121_us_of_round_trip() {
+    let times = |us: u64| {
+        let actions = Driver::new(&[]).ack(5_000, 1, Ticks::of(Duration::from_us(us)).get());
+        (actions.tlp, actions.rto)
+    };
+    assert!([1, 10, 50, 120].map(times).iter().all(|(tlp, rto)| tlp < rto));
+    assert!([122, 200, 1_000].map(times).iter().all(|(tlp, rto)| tlp > rto));
+}
+
 #[test]
 fn f17_a_coalesced_acknowledgement_does_not_look_like_congestion() {
     let mut prompt = Driver::new(&[]);
@@ -282,8 +330,9 @@ fn f40_a_first_window_below_the_least_is_raised_where_state_travels_too() {
 /// Whichever flow it is, what travels is its own: the answers are those of a memory in which no other flow is.
 #[test]
 fn f40_each_flow_carries_its_own_state() {
-    for flow in [0, 2, 5] {
+    for (flow, flows) in [(0, 1), (0, 5), (2, 4), (5, 6), (5, 8)] {
         let (mut driver, mut carried) = (Driver::new(&[]), Carried::default());
+        driver.flows = flows;
         for step in 0..300 {
             driver.now += 37;
             let kind = if step % 50 == 49 {
@@ -295,7 +344,7 @@ fn f40_each_flow_carries_its_own_state() {
             let mut restored = Swift::restore(&carried, &report, &driver.params).expect("it can be restored");
             let stateless = restored.on_event(&ControlEvent::Reported(report), &VIEW, &driver.params).flow;
             carried = restored.carry().expect("it travels");
-            assert_eq!(stateless, Some(driver.tell(report)), "flow {flow}, step {step}");
+            assert_eq!(stateless, Some(driver.tell(report)), "flow {flow} of {flows}, step {step}");
         }
     }
 }
@@ -408,7 +457,7 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
 #[test]
 fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
     let mut driver = Driver::new(&[("plb_rounds", "0")]);
-    driver.fcwnd = [Cwnd::packets(8); 8];
+    (driver.fcwnd, driver.flows) = ([Cwnd::packets(8); 8], 4);
     for turn in 0..4_000u32 {
         driver.now += 100;
         let flow = (turn % 4) as u8;
@@ -420,14 +469,15 @@ fn probe9_flows_have_windows_of_their_own_and_share_the_rest() {
     assert!(slow < 2.0 && [a, b, d].iter().all(|window| *window > 30.0), "{:?}", driver.fcwnd);
     assert_eq!(driver.last.rto.get(), 2_000, "twice the longest round trip of the four");
     assert_eq!(driver.last.gap, Gap::NONE, "the sum of the windows is above one packet");
-    let total = f64::from(driver.swift.others(0).and(&driver.swift.flow(0)).fcwnd) / 1_024.0;
+    let total = f64::from(driver.swift.others(0, 4).and(&driver.swift.flow(0), 0, 4).fcwnd) / 1_024.0;
     assert!((total - (a + b + slow + d)).abs() < 1e-9);
 }
 
 #[test]
-fn probe9_eight_flows_are_paced_by_what_all_eight_may_send() {
+fn probe9_all_flows_are_paced_by_what_all_may_send() {
     let gap_of = |flows: u8| {
         let mut driver = Driver::new(&[]);
+        driver.flows = flows;
         for turn in 0..8 * 40u32 {
             driver.now += 20_000;
             let report = driver.report((turn % u32::from(flows)) as u8, ReportKind::Acked, 0, 10_000, 0);
@@ -441,7 +491,7 @@ fn probe9_eight_flows_are_paced_by_what_all_eight_may_send() {
         assert_eq!(driver.last.rto, waits.rto(Ticks::new(10_000), driver.last.gap, Ticks::ZERO), "{flows}");
         driver.last.gap.ticks()
     };
-    let gaps = [1, 2, 4, 8].map(gap_of);
+    let gaps = [1, 2, 3, 4, 5, 6, 7, 8].map(gap_of);
     assert!(gaps.is_sorted_by(|more, less| more > less), "{gaps:?}");
 }
 
