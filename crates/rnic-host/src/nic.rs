@@ -182,6 +182,7 @@ impl Nic {
     }
 
     /// Takes a notice, if there is one.
+    #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.link.notices.pop()
     }
