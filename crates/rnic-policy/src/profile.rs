@@ -5,7 +5,7 @@ use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
 use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconIsolation, FalconShape};
-use crate::params::{ParamError, ParamOwner, ParamSpec, Params};
+use crate::params::{FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
 use crate::schedule::SchedulePolicy;
@@ -370,6 +370,17 @@ impl Profile {
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
             .chain(of(self.schedule.policy.params, self.schedule.params))
+    }
+
+    /// What patience with a silent peer is counted in: the longest retransmission timeout; with Falcon, the floor under
+    /// what its adaptive engine computes, for the other is in force only until that has answered. `None` where there is
+    /// no timeout.
+    pub fn patience_timeout(&self) -> Option<Duration> {
+        let is_falcon = self.protocol.falcon().is_some();
+        let timeouts: Vec<_> = self.options().filter(|(spec, _)| spec.is_timeout()).collect();
+        let floor = timeouts.iter().find(|(spec, _)| is_falcon && spec.name == FLOOR).map(|(_, value)| *value);
+        let longest = timeouts.iter().map(|(_, value)| *value).max();
+        floor.or(longest).filter(|timeout| *timeout > 0).map(Duration::from_ps)
     }
 
     /// Refuses combinations that cannot be right.

@@ -1,6 +1,6 @@
 //! Every registered policy passes the contract kit; every profile composes; options do what they say.
 
-use rnic_policy::{Placement, ProfileError, kit};
+use rnic_policy::{Params, Placement, ProfileError, kit};
 
 use super::*;
 
@@ -53,6 +53,27 @@ fn every_profile_is_sound_and_its_option_names_are_unique() {
         names.dedup();
         assert_eq!(names.len(), count, "{}: an option name stands twice", profile.name);
     }
+}
+
+/// Whoever counts patience, or stretches timeouts, finds those of every recovery.
+#[test]
+fn every_recovery_with_a_timeout_says_which_option_it_is() {
+    for policy in recovery::ALL {
+        let defaults = Params::defaults(policy.params);
+        let Some(timeout) = (policy.initial_rto)(&defaults) else { continue };
+        let mut params = defaults;
+        for (index, _) in policy.params.iter().enumerate().filter(|(_, spec)| spec.is_timeout()) {
+            params = params.with(index, defaults.get(index) * 2);
+        }
+        assert_eq!((policy.initial_rto)(&params), Some(timeout.saturating_mul(2)), "{}", policy.name);
+    }
+    let patience = |name, options: &[(&str, &str)]| {
+        select(name, options.iter().copied()).expect("legal").patience_timeout().map(|timeout| timeout.as_ns() / 1_000)
+    };
+    assert_eq!(patience("irn", &[("rto_low", "1ms")]), Some(1_000), "the longest");
+    assert_eq!(patience("tcp", &[("rto_min", "2ms")]), Some(2_000));
+    assert_eq!(patience("falcon", &[("rto", "1s"), ("rto_min", "3ms")]), Some(3_000), "what its engine says");
+    assert_eq!(patience("roce-gbn", &[("rto", "0")]), None);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     /// How reliable connections deliver.
     pub(crate) transport: Arc<Transport>,
-    /// How long its longest timeout is: what patience is counted in.
+    /// What patience is counted in: [`rnic_policy::Profile::patience_timeout`].
     pub(crate) timeout: Duration,
     pub(crate) pds: Slab<Pd>,
     pub(crate) mrs: Slab<Mr>,
@@ -112,11 +112,9 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(nic: Nic, transport: Transport, settings: &Settings) -> Self {
-        let timeouts = transport.profile().options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
-        let longest = timeouts.map(|(_, value)| Duration::from_ps(value)).max();
         Self {
             nic,
-            timeout: longest.filter(|timeout| *timeout > Duration::ZERO).unwrap_or(TIMEOUT_UNKNOWN),
+            timeout: transport.profile().patience_timeout().unwrap_or(TIMEOUT_UNKNOWN),
             transport: Arc::new(transport),
             pds: Slab::new(),
             mrs: Slab::new(),
@@ -248,9 +246,6 @@ const POSTS_AT_ONCE: u32 = 4;
 
 /// Of longer rows, so many calls make one train: beyond, trains save nothing more.
 const POSTS_TOGETHER: u32 = 16;
-
-/// Options of transports that are timeouts.
-const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];
 
 /// What patience is counted in when the transport has no timeout of its own.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);
