@@ -272,7 +272,8 @@ impl Profile {
                 }
                 "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
                 "extra_header" => self.extra_header = value as u32,
-                _ => self.ack_every_packets = value as u32,
+                "ack_every_packets" => self.ack_every_packets = value as u32,
+                _ => unreachable!("`{name}` is declared in PROFILE_PARAMS and not set here"),
             }
             return Ok(());
         }
@@ -283,7 +284,8 @@ impl Profile {
             *match name {
                 "pool_units" => &mut shape.units,
                 "pool_blocks" => &mut shape.blocks,
-                _ => &mut shape.block_bits,
+                "pool_block_bits" => &mut shape.block_bits,
+                _ => unreachable!("`{name}` is declared in POOL_PARAMS and not set here"),
             } = value;
             return Ok(());
         }

@@ -55,6 +55,22 @@ fn every_profile_is_sound_and_its_option_names_are_unique() {
     }
 }
 
+#[test]
+fn each_option_sets_itself_and_nothing_else() {
+    let with_recoveries = recovery::ALL.iter().filter_map(|policy| select("irn", [("recovery", policy.name)]).ok());
+    for profile in profiles().into_iter().chain(with_recoveries) {
+        for (spec, value) in profile.options() {
+            let other = if value == spec.min { spec.max } else { spec.min };
+            let mut changed = profile.clone();
+            changed.set(spec.name, &spec.show(other)).expect("it is listed, and within its bounds");
+            let before = profile.options().map(|(spec, value)| (spec.name, value));
+            let after = changed.options().map(|(spec, value)| (spec.name, value));
+            let expected = before.map(|(name, value)| (name, if name == spec.name { other } else { value }));
+            assert!(after.eq(expected), "{}: {} = {}", profile.name, spec.name, spec.show(other));
+        }
+    }
+}
+
 /// Whoever counts patience, or stretches timeouts, finds those of every recovery.
 #[test]
 fn every_recovery_with_a_timeout_says_which_option_it_is() {
