@@ -21,7 +21,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut nic = Nic::open(NicConfig::at("192.0.2.1:4791".parse()?))?;
-//! let pd = nic.create_pd();
+//! let pd = nic.create_pd()?;
 //! let cq = nic.create_cq(256)?;
 //! let buffer = nic.register(pd, 4096, Access::LOCAL_WRITE)?;
 //! nic.bytes_mut(&buffer)[..5].copy_from_slice(b"hello");
