@@ -12,7 +12,7 @@
 //! to the smallest whatever the network does. Beyond 100 ms they do.
 
 use rnic_base::Duration;
-use rnic_policy::Profile;
+use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
 /// A transport to offer, and whether its timeouts may be adapted to the path.
@@ -35,6 +35,10 @@ impl TransportChoice {
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
         let profile = rnic_transports::select(name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
+        if let Some(option) = SIMULATED.into_iter().find(|option| is_given(option)) {
+            let source = ParamError::Unused { name: option, why: "packets on a wire are as long as they are" };
+            return Err(SelectError::Option { transport: profile.name, source });
+        }
         let adapts = !profile.options().any(|(spec, _)| spec.is_timeout() && is_given(spec.name));
         let aims = !is_given(TARGET);
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
@@ -139,6 +143,9 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
+/// Options that say something of simulated packets alone.
+const SIMULATED: [&str; 1] = ["extra_header"];
+
 /// The delay that Swift aims at.
 const TARGET: &str = "base_target";
 
@@ -188,6 +195,8 @@ mod tests {
     fn mistakes_are_errors() {
         assert!(TransportChoice::named("quic", &[]).is_err());
         assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
+        let said = TransportChoice::named("irn", &[("extra_header", "16B")]).expect_err("not on sockets").to_string();
+        assert!(said.contains("`extra_header` means nothing here"), "{said}");
     }
 
     #[test]

@@ -218,6 +218,14 @@ pub enum ParamError {
         /// What would do.
         expected: String,
     },
+    /// It changes nothing where the transport is to run.
+    #[error("parameter `{name}` means nothing here: {why}")]
+    Unused {
+        /// The parameter.
+        name: &'static str,
+        /// What is otherwise there.
+        why: &'static str,
+    },
     /// A legal quantity outside the bounds.
     #[error("parameter `{name}`: {value} is outside {min} to {max}")]
     OutOfBounds {
