@@ -65,7 +65,7 @@ pub enum AdaptivePlace {
     Thread,
 }
 
-/// See the module.
+/// The options of a Falcon connection, as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconShape {
     /// Order.
