@@ -72,8 +72,8 @@
 //!
 //! In `memory` (bytes that belong to programs), `sys` and what is below it (system calls), `carry` (processor
 //! instructions) and `bypass/ring` (memory that two processes share); and one block or two each in `nic` (adopting a
-//! program's memory, on the program's word), `background` (signals) and `observe/credentials` (who is at the other end of
-//! a socket). Every piece has its reason beside it; `rnic-check` holds that.
+//! program's memory, on the program's word), `background` (signals) and `observe/credentials` (who is at the other end
+//! of a socket). Every piece has its reason beside it; `rnic-check` holds that.
 //!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
