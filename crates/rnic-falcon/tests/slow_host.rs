@@ -138,7 +138,7 @@ fn time_to_finish(packets: u32, lost: u64) -> u64 {
 }
 
 /// 50 us at 200 Gbit/s are 1.25 MB (paper, section 5.2). What connections are given is a multiple of the public
-/// simulator's NIC, `resources` percent of it, whose receive buffers for responses are 2.1 MB and those for requests 2.9.
+/// simulator's NIC, `resources` percent of it, with receive buffers of 2.1 MB for responses and 2.9 MB for requests.
 #[test]
 fn f37_receive_buffers_hold_one_to_three_bandwidth_delay_products() {
     for (gbps, resources_percent) in [(200, 100), (400, 200), (800, 400)] {

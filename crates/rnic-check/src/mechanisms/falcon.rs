@@ -64,7 +64,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "5.2",
         what: "the packet buffer holds a bandwidth-delay product; beyond it things get slower, not worse",
-        left_out: "a size by rate and round trip: `resources` is in percent of the public simulator's NIC of 200 Gbit/s; \
+        left_out: "a size by rate and round trip: `resources` is in percent of the simulator's NIC of 200 Gbit/s; \
                    overflow into memory of the NIC: ours refuses and repairs",
     },
     Mechanism {
