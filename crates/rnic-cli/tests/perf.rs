@@ -191,7 +191,7 @@ fn a_capture_that_ends_early_is_said_with_its_reason_and_the_figures_stand() {
 
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 29] = [
+    let cases: [(&[&str], &[&str]); 30] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -199,6 +199,7 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--set", "rto_high=1KB"], &["rto_high", "1KB", "100us"]),
         (&["--set", "rto_high"], &["KEY=VALUE"]),
         (&["--set", "recovery=luck"], &["luck", "go-back-n"]),
+        (&["--set", "extra_header=16B"], &["extra_header", "means nothing here"]),
         (&["--size", "64us"], &["64us", "64KiB"]),
         (&["--size", "2GiB"], &["2GiB", "1GiB"]),
         (&["--loss", "200%"], &["200%", "1%"]),
