@@ -32,6 +32,10 @@ pub const READS_IN_PROGRESS_MAX: u32 = 128;
 /// Queue pairs of one engine: what 24-bit numbers can name, less the two reserved management ones.
 pub const QUEUE_PAIRS_MAX: u32 = (1 << 24) - 2;
 
+/// Protection domains of one engine, completion queues, and shared receive queues: each as many. A program has a few of
+/// each; what a device offers, it keeps a table for.
+pub const QUEUES_MAX: u32 = 1 << 16;
+
 /// Memory regions of one engine: 24 bits of a key select the region, 8 bits are its generation.
 pub const MEMORY_REGIONS_MAX: u32 = 1 << 24;
 

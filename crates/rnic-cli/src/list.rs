@@ -1,5 +1,6 @@
 //! `rnic list`: what there is to choose from, as declared by the rooms that hold it.
 
+use rnic_fabric::plan::workload_keys;
 use rnic_fabric::workload::Operation;
 use rnic_fabric::workload::distribution::SHIPPED;
 use rnic_policy::{ParamSpec, ParamUnit, Profile};
@@ -62,10 +63,10 @@ struct OptionSpec {
 }
 
 /// A kind of topology, workload or fault that plans can name; the plan's reader has the last word.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Kind {
     name: &'static str,
-    keys: &'static str,
+    keys: String,
     help: &'static str,
 }
 
@@ -78,7 +79,7 @@ pub fn run(args: &ListArgs) -> Result<(), Failure> {
         transports: profiles().iter().map(transport).collect(),
         policies: policies(),
         topologies: kinds(TOPOLOGIES),
-        workloads: kinds(WORKLOADS),
+        workloads: workloads(),
         faults: kinds(FAULTS),
         operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
         sizes: SHIPPED.iter().map(|(name, _)| *name).collect(),
@@ -91,7 +92,12 @@ pub fn run(args: &ListArgs) -> Result<(), Failure> {
 }
 
 fn kinds(rows: &[[&'static str; 3]]) -> Vec<Kind> {
-    rows.iter().map(|[name, keys, help]| Kind { name, keys, help }).collect()
+    rows.iter().map(|[name, keys, help]| Kind { name, keys: (*keys).to_owned(), help }).collect()
+}
+
+fn workloads() -> Vec<Kind> {
+    let keys = |name| workload_keys(name).collect::<Vec<_>>().join(", ");
+    WORKLOADS.iter().map(|[name, help]| Kind { name, keys: keys(name), help }).collect()
 }
 
 fn transport(profile: &Profile) -> Transport {
@@ -180,7 +186,7 @@ fn text(catalogue: &Catalogue) -> String {
         ("Faults (kind of a [[fault]] of a plan; each also takes links and packets)", &catalogue.faults),
     ] {
         text += &format!("\n{head}\n\n");
-        let row = |kind: &Kind| [kind.name, kind.keys, kind.help].map(str::to_owned).to_vec();
+        let row = |kind: &Kind| [kind.name, &kind.keys, kind.help].map(str::to_owned).to_vec();
         text += &table::explained(1, kinds.iter().map(row).collect());
     }
     text += &format!("\nOperations of workloads: {}\n", catalogue.operations.join(", "));
@@ -204,36 +210,20 @@ const TOPOLOGIES: &[[&str; 3]] = &[
     ["leaf-spine", "spines, leaves, hosts_per_leaf", "every leaf linked to every spine, ECMP on the hash of the flow"],
 ];
 
-const WORKLOADS: &[[&str; 3]] = &[
-    ["poisson", "load, sizes or size, duration", "flows arrive at random, to random hosts"],
-    [
-        "incast",
-        "senders, bytes, to, jitter, repeats, interval, background",
-        "many hosts send to one at once, beside other flows if asked for",
-    ],
-    ["permutation", "bytes, connections, op, message, depth", "every host sends to one other, or to several"],
+/// Their keys are those that the reader of plans takes.
+const WORKLOADS: &[[&str; 2]] = &[
+    ["poisson", "flows arrive at random, to random hosts; sizes or size"],
+    ["incast", "many hosts send to one at once, beside other flows if asked for"],
+    ["permutation", "every host sends to one other, or to several"],
     [
         "closed-loop",
-        "op, message, depth, count or duration, queue_pairs, from, clients, to, servers",
-        "messages between hosts, or clients and servers, so many under way all the time",
+        "messages between hosts, or clients and servers, so many under way all the time; count or duration",
     ],
-    [
-        "open-loop",
-        "op, message, depth, load, duration, queue_pairs, from, clients, to, servers",
-        "the same, but messages come at random, whatever became of those before",
-    ],
-    [
-        "collective",
-        "collective, bytes, ranks, count, connections, shuffle, op",
-        "all-reduce, all-gather, reduce-scatter or all-to-all: steps that wait for each other",
-    ],
-    [
-        "nvme",
-        "op, message, depth, duration, from, clients, to, drive",
-        "hosts use a drive of another host, over Falcon",
-    ],
-    ["trace", "file", "flows as listed in a file of lines start,src,dst,bytes"],
-    ["manual", "", "nothing by itself: programs post work"],
+    ["open-loop", "the same, but messages come at random, whatever became of those before"],
+    ["collective", "all-reduce, all-gather, reduce-scatter or all-to-all: steps that wait for each other"],
+    ["nvme", "hosts use a drive of another host, over Falcon"],
+    ["trace", "flows as listed in a file of lines start,src,dst,bytes"],
+    ["manual", "nothing by itself: programs post work"],
 ];
 
 /// Names and values on a line that fits a terminal.

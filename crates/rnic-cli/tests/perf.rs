@@ -165,9 +165,33 @@ fn both_wires_write_captures() {
     }
 }
 
+/// A capture of which no more than so many half kilobytes can be written, as if the disk were full.
+#[test]
+fn a_capture_that_ends_early_is_said_with_its_reason_and_the_figures_stand() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("a.pcap");
+    let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" perf --size 64KiB --count 20 --json --pcap \"$1\"";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_rnic")]).arg(&path);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = common::finish(shell.spawn().expect("there is a shell"));
+    assert_eq!(said.status.code(), Some(2), "{said:#?}");
+    let report: Value = serde_json::from_str(&said.out).expect("what was measured stands");
+    assert_whole(&report);
+    let notices = report["notices"].as_array().expect("a list");
+    assert_eq!(notices.len(), 1, "{report}");
+    let reason = notices[0].as_str().expect("text");
+    assert!(reason.starts_with("the capture has ended: ") && reason.contains("File too large"), "{reason}");
+    assert!(said.err.contains(&format!("Notice: {reason}.")), "{said:#?}");
+    let last = said.err.lines().last().expect("a line");
+    assert!(last.starts_with("rnic: ") && last.contains("a.pcap") && last.contains(reason), "{said:#?}");
+    let report = rnic(&["perf", "--count", "20", "--json"]).json();
+    assert_eq!(report["notices"], Value::Array(Vec::new()), "nothing to tell: {report}");
+}
+
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 29] = [
+    let cases: [(&[&str], &[&str]); 30] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -175,6 +199,7 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--set", "rto_high=1KB"], &["rto_high", "1KB", "100us"]),
         (&["--set", "rto_high"], &["KEY=VALUE"]),
         (&["--set", "recovery=luck"], &["luck", "go-back-n"]),
+        (&["--set", "extra_header=16B"], &["extra_header", "means nothing here"]),
         (&["--size", "64us"], &["64us", "64KiB"]),
         (&["--size", "2GiB"], &["2GiB", "1GiB"]),
         (&["--loss", "200%"], &["200%", "1%"]),

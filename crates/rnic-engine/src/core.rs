@@ -102,7 +102,7 @@ pub(crate) struct Core {
     pub(crate) now: Time,
     /// The packet at hand met congestion, and its acknowledgement shall say so.
     pub(crate) echo: bool,
-    /// The packet at hand, an acknowledgement, says that.
+    /// The acknowledgement at hand says that a packet of ours met congestion.
     pub(crate) echoed: bool,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: Vec<Option<Cq>>,

@@ -111,7 +111,7 @@ impl Transmit {
 pub struct Engine {
     core: Core,
     qps: QpTable,
-    pds: Vec<bool>,
+    pds: Vec<Option<()>>,
 }
 
 impl Engine {
@@ -146,7 +146,7 @@ impl Engine {
     /// # Errors
     /// When the queue is full or not there, or the request breaks a limit.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let queue = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut).ok_or(PostError::UnknownQp)?;
+        let queue = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut).ok_or(PostError::UnknownSrq)?;
         if queue.is_full() {
             return Err(PostError::QueueFull);
         }

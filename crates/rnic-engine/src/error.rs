@@ -13,13 +13,15 @@ use crate::transport::Service;
 /// Why a resource could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ResourceError {
-    /// The size is zero or above its limit.
-    #[error("{what}: {asked} is outside 1 to {limit}")]
+    /// The size is below the least or above its limit.
+    #[error("{what}: {asked} is outside {least} to {limit}")]
     Size {
         /// What was sized.
         what: &'static str,
         /// What was asked for.
         asked: u64,
+        /// The fewest there can be.
+        least: u64,
         /// The most there can be.
         limit: u64,
     },
@@ -96,6 +98,9 @@ pub enum PostError {
     /// No queue pair has this number.
     #[error("no such queue pair")]
     UnknownQp,
+    /// The identifier names no shared receive queue.
+    #[error("no such shared receive queue")]
+    UnknownSrq,
     /// The queue takes no work in this state.
     #[error("the queue pair takes no such work in state {0:?}")]
     State(QpState),
@@ -161,9 +166,9 @@ pub enum ModifyError {
     #[error("not for a queue pair of service {0:?}")]
     Service(Service),
     /// An attribute is out of range.
-    #[error("{what}: {asked} is outside {min} to {max}")]
+    #[error("{what}: {asked} is outside {min} to {max}{}", steps_of(*step))]
     Attribute {
-        /// Which.
+        /// The attribute.
         what: &'static str,
         /// What was asked for.
         asked: u64,
@@ -171,7 +176,13 @@ pub enum ModifyError {
         min: u64,
         /// Largest legal value.
         max: u64,
+        /// Legal values are multiples of it.
+        step: u64,
     },
+}
+
+fn steps_of(step: u64) -> String {
+    if step == 1 { String::new() } else { format!(" in steps of {step}") }
 }
 
 /// What became of a received packet.

@@ -31,7 +31,7 @@ pub struct Transport {
     pub(crate) format: Format,
     /// Later Write packets have FaSR's short addresses.
     pub(crate) short_addresses: bool,
-    /// Its headers are IRN's or FaSR's.
+    /// Its headers are not RoCE's alone: IRN's or FaSR's extensions. Set for Falcon too, where nothing asks.
     pub(crate) extended: bool,
     pub(crate) service: Service,
     /// What may be posted: a bit for each kind of send queue entry.
@@ -41,11 +41,12 @@ pub struct Transport {
     /// A request takes one number, whatever its answer is like: requests and responses have sequence spaces of their
     /// own, or responses are packets of the responder's.
     pub(crate) split: bool,
-    /// The latter: responses share the windows of the responder's own requests.
+    /// Responses are packets of the responder's own, in the windows of its requests (FaSR). Implies `split`.
     pub(crate) scheduled: bool,
     /// Early packets are placed, not dropped.
     pub(crate) places_early: bool,
-    /// But only Writes and responses, and acknowledgements do not say which.
+    /// Of early packets only Writes and Read responses are placed, and acknowledgements do not say which have come.
+    /// Implies `places_early`.
     pub(crate) places_writes_only: bool,
     /// Receivers report gaps.
     pub(crate) reports_gaps: bool,

@@ -1,10 +1,14 @@
 //! A host: an engine, its link, and what it is used for.
 //!
 //! The link pulls: whenever the port is free and not paused, the engine is asked for a packet, acknowledgements
-//! included; so nothing queues between the two, and a pause holds back everything. Received packets are taken in at
-//! once (no PCIe bus, no host that is slow).
+//! included; so nothing queues between the two, and a pause holds back everything.
 //!
-//! At the same instant a host first receives, then starts flows, then lets timers act, then sends.
+//! There are five kinds of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
+//! bus) or without, and those that do NVMe over Falcon. Without `[nic]` and `[slow_host]` in the plan, received packets
+//! are taken in at once.
+//!
+//! At the same instant a host first receives, then does what is its kind's own (work of its modelled NIC, of a slow
+//! host, of a drive), then starts flows, then lets timers act, then sends.
 
 mod ahead;
 mod carriage;
@@ -88,7 +92,7 @@ pub struct Host {
     pub(crate) trace: TraceHash,
     pub(crate) stats: HostStats,
     pub(crate) recoveries: Box<recoveries::Watch>,
-    /// Some of them last: kept here, beside what every packet needs.
+    /// Whether `recoveries` has any under way: kept here, beside what every packet needs.
     repairing: bool,
     /// What its NIC's memory costs, where that is modelled.
     pub(crate) nic: Option<Box<nic::Nic>>,
@@ -96,7 +100,8 @@ pub struct Host {
     falcon: Option<Box<FalconSide>>,
     /// What it has where it does NVMe.
     pub(crate) nvme: Option<Box<NvmeSide>>,
-    /// It has one of the three, and so a loop of its own.
+    /// Whether it has any of `nic`, `falcon` and `nvme`, and so a loop of its own: a copy, for one test a turn. Whoever
+    /// sets one of the three sets this.
     is_special: bool,
 }
 
@@ -115,7 +120,7 @@ impl Host {
         carriage: Carriage,
         checked: bool,
     ) -> Self {
-        let pd = engine.create_pd();
+        let pd = engine.create_pd().expect("a protection domain");
         let cq = engine.create_cq(COMPLETIONS).expect("a legal size");
         Self {
             node,

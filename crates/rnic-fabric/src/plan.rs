@@ -85,7 +85,7 @@
 //! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms)
 //! warmup = "0us"                 # flows that start before are left out of the averages (0)
 //! cooldown = "0us"               # of a workload with a duration: messages of its last so long are left out, too (0)
-//! slice = "1ms"                  # the report has goodput and queues of each host, slice by slice (no such thing)
+//! slice = "1ms"                  # the report has goodput and queues of each host, one row per slice (none)
 //! ```
 //!
 //! | workload | keys (default) |
@@ -160,6 +160,11 @@ use crate::topology::{self, Topology};
 use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
+
+/// Keys of a plan's `[workload]` that mean something for the workload `kind`, beside `kind` itself.
+pub fn workload_keys(kind: &str) -> impl Iterator<Item = &'static str> {
+    workloads::keys_of(kind)
+}
 
 /// What one kind of link is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

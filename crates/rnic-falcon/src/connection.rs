@@ -30,7 +30,7 @@ use crate::transaction::{
     Answer, AnswerError, Layer, Settled, Submission, SubmitError, TransactionConfig, Transactions, UpperLayer,
 };
 
-/// See the module.
+/// One Falcon connection: transaction layer, delivery layer, and the event gates of its flows.
 #[derive(Debug)]
 pub struct Connection {
     transactions: Transactions,

@@ -39,7 +39,6 @@ pub mod zone;
 mod tests;
 
 use level::Level;
-use rnic_base::{BitRate, Duration};
 use zone::{Zone, Zones};
 
 /// So many packets and buffers.
@@ -178,32 +177,10 @@ impl ResourceConfig {
         reserve: cost::Units { tx: TX_UNIT, rx: 256 }.push(TX_UNIT),
         units: cost::Units { tx: TX_UNIT, rx: 256 },
     };
-
-    /// [`Self::GBPS_200`] with receive buffers, for requests and for responses, of what is under way on a path of that
-    /// rate and round trip: 1.2 MB at 200 Gbit/s and 50 us (paper, section 5.2; F-37). Contexts grow with buffers. That
-    /// each of the two parts has it is our choice: the paper tells of one buffer.
-    pub fn of_path(rate: BitRate, round_trip: Duration) -> Self {
-        let like = Self::GBPS_200;
-        let buffers = rate.bytes_in(round_trip).div_ceil(u64::from(like.units.rx)).min(u64::from(BUFFERS_MAX)) as u32;
-        let scaled =
-            |amount: u32, of: Amount| (u64::from(amount) * u64::from(buffers)).div_ceil(of.buffers.into()) as u32;
-        let mut capacity = like.capacity;
-        for part in [Part::ResponseRx, Part::RequestRx] {
-            let of = like.capacity[part as usize];
-            capacity[part as usize] = Amount { packets: scaled(of.packets, of), buffers };
-        }
-        let of = like.capacity[Part::RequestRx as usize];
-        let green =
-            Amount { packets: scaled(like.zones.green.packets, of), buffers: scaled(like.zones.green.buffers, of) };
-        Self { capacity, zones: Zones { green, ..like.zones }, ..like }
-    }
 }
 
 /// Longer than any transaction.
 const TX_UNIT: u32 = 1 << 16;
-
-/// Buffers of a part, at most: 4 GB of them.
-const BUFFERS_MAX: u32 = 1 << 24;
 
 /// Room that somebody holds. It goes back with [`Resources::release`]; who forgets it has lost it, which
 /// [`Resources::is_idle`] tells.

@@ -261,7 +261,7 @@ impl Receiver {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("receiver");
-            let (pd, cq) = (nic.create_pd(), nic.create_cq(1_024).expect("a legal size"));
+            let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(1_024).expect("a legal size"));
             let region = nic.register(pd, WRITE_BYTES, Access::all()).expect("some memory");
             let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
             nic.listen(SERVICE, SENDERS).expect("a free service");
@@ -295,7 +295,7 @@ fn falcon() -> TransportChoice {
 /// Writes one after the other.
 fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     let mut nic = open("sender");
-    let (pd, cq) = (nic.create_pd(), nic.create_cq(64).expect("a legal size"));
+    let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(64).expect("a legal size"));
     let region = nic.register(pd, WRITE_BYTES, Access::LOCAL_WRITE).expect("some memory");
     let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
     let connection = nic.connect(receiver.address, SERVICE, &config).expect("it accepts");

@@ -101,7 +101,7 @@ struct Side {
 impl Side {
     fn open(config: &NicConfig, tell: &Sender<Card>, told: &Receiver<Card>) -> Self {
         let mut nic = Nic::open(config.clone()).expect("a free port");
-        let pd = nic.create_pd();
+        let pd = nic.create_pd().expect("a protection domain");
         let cq = nic.create_cq(4_096).expect("a legal size");
         let region = nic.register(pd, MEMORY, Access::all()).expect("memory");
         nic.bytes_mut(&region).fill(7);

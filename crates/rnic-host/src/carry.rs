@@ -12,8 +12,6 @@
 //! Why not `crc32fast`, which computes it elsewhere: it takes headers and odd ends byte by byte, 60 ns of each packet's
 //! 240, and does not copy. It does the work where the processor lacks the instruction. Where registers of 64 bytes
 //! multiply too, [`wide`] does it, several times as fast.
-//!
-//! Beside [`crate::memory`], [`crate::sys`] and [`crate::bypass`], the only place with `unsafe`.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;

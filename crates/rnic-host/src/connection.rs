@@ -150,7 +150,7 @@ pub enum ConnectionEvent {
     Established(Connection),
     /// There will be no connection.
     Failed {
-        /// Which.
+        /// The connection that was asked for.
         id: ConnectionId,
         /// Why.
         error: ConnectError,

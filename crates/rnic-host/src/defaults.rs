@@ -12,7 +12,7 @@
 //! to the smallest whatever the network does. Beyond 100 ms they do.
 
 use rnic_base::Duration;
-use rnic_policy::Profile;
+use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
 /// A transport to offer, and whether its timeouts may be adapted to the path.
@@ -35,7 +35,11 @@ impl TransportChoice {
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
         let profile = rnic_transports::select(name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
-        let adapts = !TIMEOUTS.iter().any(|timeout| is_given(timeout));
+        if let Some(option) = SIMULATED.into_iter().find(|option| is_given(option)) {
+            let source = ParamError::Unused { name: option, why: "packets on a wire are as long as they are" };
+            return Err(SelectError::Option { transport: profile.name, source });
+        }
+        let adapts = !profile.options().any(|(spec, _)| spec.is_timeout() && is_given(spec.name));
         let aims = !is_given(TARGET);
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
     }
@@ -47,7 +51,7 @@ impl TransportChoice {
         let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
         for (spec, value) in self.profile.options() {
             let wanted = match spec.name {
-                name if TIMEOUTS.contains(&name) && self.adapts && value != 0 => least.as_ps(),
+                _ if spec.is_timeout() && self.adapts && value != 0 => least.as_ps(),
                 // Of the target, half at least is for queues: then it is what was measured, and all of the default.
                 TARGET if self.aims && round_trip.as_ps() > value / 2 => round_trip.as_ps().saturating_add(value),
                 _ => continue,
@@ -61,15 +65,9 @@ impl TransportChoice {
         choice
     }
 
-    /// What a give-up time is counted in, if there is anything: the longest timeout. Where an engine says how long one
-    /// is (Falcon's), the shortest that it says: the other is for a datapath that it says nothing to.
+    /// What a give-up time is counted in, if there is anything.
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        let is_falcon = self.profile.protocol.falcon().is_some();
-        let timeouts = self.profile.options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
-        let timeouts: Vec<_> = timeouts.map(|(spec, value)| (spec.name, Duration::from_ps(value))).collect();
-        let floor = timeouts.iter().find(|(name, _)| is_falcon && *name == "rto_min").map(|(_, value)| *value);
-        let longest = timeouts.iter().map(|(_, value)| *value).max();
-        floor.or(longest).filter(|timeout| *timeout > Duration::ZERO)
+        self.profile.patience_timeout()
     }
 }
 
@@ -145,11 +143,11 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
+/// Options that say something of simulated packets alone.
+const SIMULATED: [&str; 1] = ["extra_header"];
+
 /// The delay that Swift aims at.
 const TARGET: &str = "base_target";
-
-/// Options that are timeouts.
-const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", "rto_min"];
 
 /// Round trips of connection set-up in a timeout: the queues of a loaded path double its round trip, and then some.
 const TIMEOUT_ROUND_TRIPS: u64 = 4;
@@ -197,6 +195,8 @@ mod tests {
     fn mistakes_are_errors() {
         assert!(TransportChoice::named("quic", &[]).is_err());
         assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
+        let said = TransportChoice::named("irn", &[("extra_header", "16B")]).expect_err("not on sockets").to_string();
+        assert!(said.contains("`extra_header` means nothing here"), "{said}");
     }
 
     #[test]

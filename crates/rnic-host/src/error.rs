@@ -23,7 +23,7 @@ pub enum NicError {
     /// A setting has a value that it cannot have.
     #[error("{what} is `{found}`, expected {expected}")]
     Setting {
-        /// Which.
+        /// The setting.
         what: &'static str,
         /// Its value.
         found: String,

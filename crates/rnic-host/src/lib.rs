@@ -21,7 +21,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut nic = Nic::open(NicConfig::at("192.0.2.1:4791".parse()?))?;
-//! let pd = nic.create_pd();
+//! let pd = nic.create_pd()?;
 //! let cq = nic.create_cq(256)?;
 //! let buffer = nic.register(pd, 4096, Access::LOCAL_WRITE)?;
 //! nic.bytes_mut(&buffer)[..5].copy_from_slice(b"hello");
@@ -47,6 +47,33 @@
 //! name; peers are hosts ([`Nic::acquire_host`]), who tell each other nothing: both ends take wire MTU and window from
 //! the path and their own receive buffer. Between NICs of one user on one machine packets go through shared memory
 //! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Queue pairs of such a NIC: at most 4096.
+//!
+//! # The way of a packet
+//!
+//! ```text
+//!   program     post, poll, progress
+//!      |                                     aside, driven by the same progress:
+//!   nic         drives all of this             cm        connection manager, connections of nic/connect
+//!      |                                       credit    asks whether unacknowledged packets have been read
+//!   rnic-engine                                nic/liveness  asks whether a peer's process still lives
+//!   |       ^                                  observe   answers rnic top, from a thread
+//!   v       |
+//!   link/batch: headers, carry (payload copied with its ICRC), memory (what addresses stand for)
+//!   |       |   Falcon: falcon (guards, psp) instead, datagrams by datagram
+//!   impair  |   losses, delays and rates that somebody asked for
+//!   |       |
+//!   |   nic/receive -> codec, or falcon -> engine; grh in front of datagrams for programs
+//!   v       ^
+//!   bypass: a ring of shared memory, within one machine
+//!   link/lane -> sys: sockets; ports (which), peer (whom), mtu and window (how much), capture (what it was)
+//! ```
+//!
+//! # Where `unsafe` is
+//!
+//! In `memory` (bytes that belong to programs), `sys` and what is below it (system calls), `carry` (processor
+//! instructions) and `bypass/ring` (memory that two processes share); and one block or two each in `nic` (adopting a
+//! program's memory, on the program's word), `background` (signals) and `observe/credentials` (who is at the other end
+//! of a socket). Every piece has its reason beside it; `rnic-check` holds that.
 //!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 

@@ -1,5 +1,4 @@
-//! Registered memory: what the engine's addresses stand for. Beside [`crate::sys`] and [`crate::carry`],
-//! the only place with `unsafe`.
+//! Registered memory: what the engine's addresses stand for.
 //!
 //! The engine speaks of *local* addresses. Here such an address is a slot number and an offset, and every use of one is
 //! checked against the slot's length: a mistake in the engine, or a peer that finds one, ends in a panic and not in

@@ -182,6 +182,7 @@ impl Nic {
     }
 
     /// Takes a notice, if there is one.
+    #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.link.notices.pop()
     }
@@ -369,7 +370,10 @@ impl Nic {
     /// The way to `address`: our and its address, and what the kernel knows of the path.
     pub(crate) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
         if self.config.shared {
-            return Err(NicError::Mode("shares its machine has hosts as peers, and no connection manager"));
+            return Err(NicError::Mode(
+                "shares its machine has hosts as peers (acquire_host) and no connection manager; one that has \
+                 an address of its own (NicConfig::at) has both",
+            ));
         }
         let local = self.local_addr();
         if local.is_ipv4() != address.is_ipv4() {

@@ -48,6 +48,7 @@ impl Notices {
         self.0.push_back(notice);
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Notice> {
         self.0.pop_front()
     }

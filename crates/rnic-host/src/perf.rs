@@ -222,7 +222,7 @@ pub enum PerfError {
     Operation {
         /// With whom.
         peer: SocketAddr,
-        /// How.
+        /// The status of its completion.
         status: WcStatus,
     },
     /// Nobody can listen.
@@ -231,7 +231,7 @@ pub enum PerfError {
     /// A file could not be read.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// The file.
         path: String,
         /// What the system says.
         error: std::io::Error,

@@ -48,7 +48,7 @@ pub struct Settings {
     pub segmentation: bool,
     /// Let the kernel hand over trains of packets, if it can.
     pub receive_offload: bool,
-    /// Do not say at the start what the device is.
+    /// Say neither at the start what the device is, nor later what a [`crate::Notice`] says.
     pub quiet: bool,
 }
 

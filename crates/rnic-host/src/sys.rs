@@ -1,4 +1,4 @@
-//! System calls on UDP sockets. Beside [`crate::memory`] and [`crate::carry`], the only place with `unsafe`.
+//! System calls on UDP sockets.
 //!
 //! Everything here is a thin, checked cover over one call of the kernel; what to send, to whom, and what an error means
 //! is decided elsewhere. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams per call

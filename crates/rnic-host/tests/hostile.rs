@@ -168,7 +168,7 @@ fn a_mad_peer_harms_its_own_connections_at_most() {
 #[test]
 fn an_icmp_error_from_everywhere_is_survived() {
     let mut nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
-    let pd = nic.create_pd();
+    let pd = nic.create_pd().expect("a protection domain");
     let cq = nic.create_cq(16).expect("a legal size");
     let config = rnic_host::ConnectionConfig::new(pd, cq);
     let mut failed = 0;

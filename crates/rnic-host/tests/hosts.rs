@@ -208,7 +208,7 @@ fn role() {
     let bypass = !is("RNIC_TEST_BYPASS", "off");
     let mut nic = Nic::open(NicConfig { bypass, real_roce_peers, receive_buffer_bytes, ..NicConfig::shared() })
         .expect("a free port");
-    let pd = nic.create_pd();
+    let pd = nic.create_pd().expect("a protection domain");
     let cq = nic.create_cq(1_024).expect("a legal size");
     let region = nic.register(pd, MEMORY, Access::all()).expect("memory");
     nic.bytes_mut(&region).iter_mut().enumerate().for_each(|(index, byte)| *byte = (index * 11 + index / 253) as u8);

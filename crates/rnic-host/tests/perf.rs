@@ -175,7 +175,7 @@ fn a_client_that_vanishes_leaves_the_server_serving() {
         let mut nic = open("client");
         let config = PerfConfig { length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
         // Gone without a word, with its control connection established.
-        let pd = nic.create_pd();
+        let pd = nic.create_pd().expect("a protection domain");
         let cq = nic.create_cq(64).expect("a legal size");
         let mut connection = rnic_host::ConnectionConfig::new(pd, cq);
         connection.private_data = [&b"C"[..], &[7; 12]].concat();
@@ -345,7 +345,7 @@ fn the_control_connection_reaches_no_memory() {
     for key in [None, Some(1)] {
         let server = Server::with_key(ServeConfig::default(), key);
         let mut nic = open_with_key("client", key);
-        let (pd, cq) = (nic.create_pd(), nic.create_cq(64).expect("a legal size"));
+        let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(64).expect("a legal size"));
         let region = nic.register(pd, 1 << 16, Access::LOCAL_WRITE).expect("memory");
         let mut config = ConnectionConfig::new(pd, cq);
         if key.is_some() {

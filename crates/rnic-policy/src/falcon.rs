@@ -65,7 +65,7 @@ pub enum AdaptivePlace {
     Thread,
 }
 
-/// See the module.
+/// The options of a Falcon connection, as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconShape {
     /// Order.
@@ -203,7 +203,8 @@ impl FalconShape {
                 self.fae_form =
                     [AdaptiveForm::Table, AdaptiveForm::Stateless, AdaptiveForm::Prefetching][value as usize];
             }
-            _ => self.fae_place = [AdaptivePlace::Datapath, AdaptivePlace::Thread][value as usize],
+            "fae_place" => self.fae_place = [AdaptivePlace::Datapath, AdaptivePlace::Thread][value as usize],
+            _ => unreachable!("`{name}` is declared in FALCON_PARAMS and not set here"),
         }
         Ok(true)
     }

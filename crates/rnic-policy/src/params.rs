@@ -133,6 +133,13 @@ impl ParamSpec {
         Self { needs_labels: true, ..self }
     }
 
+    /// Whether it is a retransmission timeout: how long nothing need be heard from a peer that lives. What counts
+    /// patience in timeouts, and what stretches them for a slow path, goes by this. Policies call theirs so; a test of
+    /// the registry holds every recovery with a timeout to that.
+    pub fn is_timeout(&self) -> bool {
+        TIMEOUTS.contains(&self.name)
+    }
+
     /// `value` the way people write it.
     pub fn show(&self, value: u64) -> String {
         match self.unit {
@@ -176,6 +183,12 @@ impl ParamSpec {
     }
 }
 
+/// What retransmission timeouts are called. A floor or a first value is one; a bound for doubling (`rto_max`) is none.
+const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", FLOOR];
+
+/// The least timeout, where one is computed.
+pub(crate) const FLOOR: &str = "rto_min";
+
 /// Why a parameter could not be set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamError {
@@ -204,6 +217,14 @@ pub enum ParamError {
         text: String,
         /// What would do.
         expected: String,
+    },
+    /// It changes nothing where the transport is to run.
+    #[error("parameter `{name}` means nothing here: {why}")]
+    Unused {
+        /// The parameter.
+        name: &'static str,
+        /// What is otherwise there.
+        why: &'static str,
     },
     /// A legal quantity outside the bounds.
     #[error("parameter `{name}`: {value} is outside {min} to {max}")]

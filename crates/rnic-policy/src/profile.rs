@@ -5,7 +5,7 @@ use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
 use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconIsolation, FalconShape};
-use crate::params::{ParamError, ParamOwner, ParamSpec, Params};
+use crate::params::{FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
 use crate::schedule::SchedulePolicy;
@@ -283,7 +283,8 @@ impl Profile {
                 }
                 "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
                 "extra_header" => self.extra_header = value as u32,
-                _ => self.ack_every_packets = value as u32,
+                "ack_every_packets" => self.ack_every_packets = value as u32,
+                _ => unreachable!("`{name}` is declared in PROFILE_PARAMS and not set here"),
             }
             return Ok(());
         }
@@ -294,7 +295,8 @@ impl Profile {
             *match name {
                 "pool_units" => &mut shape.units,
                 "pool_blocks" => &mut shape.blocks,
-                _ => &mut shape.block_bits,
+                "pool_block_bits" => &mut shape.block_bits,
+                _ => unreachable!("`{name}` is declared in POOL_PARAMS and not set here"),
             } = value;
             return Ok(());
         }
@@ -386,6 +388,17 @@ impl Profile {
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
             .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.asks_scheduler()))
+    }
+
+    /// What patience with a silent peer is counted in: the longest retransmission timeout; with Falcon, the floor under
+    /// what its adaptive engine computes, for the other is in force only until that has answered. `None` where there is
+    /// no timeout.
+    pub fn patience_timeout(&self) -> Option<Duration> {
+        let is_falcon = self.protocol.falcon().is_some();
+        let timeouts: Vec<_> = self.options().filter(|(spec, _)| spec.is_timeout()).collect();
+        let floor = timeouts.iter().find(|(spec, _)| is_falcon && spec.name == FLOOR).map(|(_, value)| *value);
+        let longest = timeouts.iter().map(|(_, value)| *value).max();
+        floor.or(longest).filter(|timeout| *timeout > 0).map(Duration::from_ps)
     }
 
     /// Refuses combinations that cannot be right.

@@ -95,12 +95,6 @@ impl WindowView<'_> {
         self.next.since(self.una)
     }
 
-    /// Whether `seq` is acknowledged, cumulatively or selectively.
-    pub fn is_acked(&self, seq: Seq) -> bool {
-        let offset = u32::try_from(seq.since(self.una)).unwrap_or(u32::MAX);
-        seq < self.una || self.sacked.is_some_and(|ring| ring.test(offset))
-    }
-
     /// Everything outstanding.
     #[inline]
     pub fn outstanding(&self) -> SeqRange {

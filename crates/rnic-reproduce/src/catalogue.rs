@@ -18,7 +18,7 @@ pub enum CatalogueError {
     /// A file or folder that cannot be read.
     #[error("{path}: {what}")]
     File {
-        /// Which.
+        /// The file or folder.
         path: String,
         /// What the system says.
         what: String,
@@ -89,7 +89,7 @@ impl Catalogue {
 /// An experiment that is asked for.
 #[derive(Clone, Debug)]
 pub struct Selected<'c> {
-    /// Which.
+    /// The experiment.
     pub experiment: &'c Experiment,
     /// The rows; all when empty.
     pub rows: Vec<String>,

@@ -1,6 +1,6 @@
 //! Every registered policy passes the contract kit; every profile composes; options do what they say.
 
-use rnic_policy::{Placement, ProfileError, RecoveryPolicy, kit};
+use rnic_policy::{Params, Placement, ProfileError, RecoveryPolicy, kit};
 
 use super::*;
 
@@ -53,6 +53,43 @@ fn every_profile_is_sound_and_its_option_names_are_unique() {
         names.dedup();
         assert_eq!(names.len(), count, "{}: an option name stands twice", profile.name);
     }
+}
+
+#[test]
+fn each_option_sets_itself_and_nothing_else() {
+    let with_recoveries = recovery::ALL.iter().filter_map(|policy| select("irn", [("recovery", policy.name)]).ok());
+    for profile in profiles().into_iter().chain(with_recoveries) {
+        for (spec, value) in profile.options() {
+            let other = if value == spec.min { spec.max } else { spec.min };
+            let mut changed = profile.clone();
+            changed.set(spec.name, &spec.show(other)).expect("it is listed, and within its bounds");
+            let before = profile.options().map(|(spec, value)| (spec.name, value));
+            let after = changed.options().map(|(spec, value)| (spec.name, value));
+            let expected = before.map(|(name, value)| (name, if name == spec.name { other } else { value }));
+            assert!(after.eq(expected), "{}: {} = {}", profile.name, spec.name, spec.show(other));
+        }
+    }
+}
+
+/// Whoever counts patience, or stretches timeouts, finds those of every recovery.
+#[test]
+fn every_recovery_with_a_timeout_says_which_option_it_is() {
+    for policy in recovery::ALL {
+        let defaults = Params::defaults(policy.params);
+        let Some(timeout) = (policy.initial_rto)(&defaults) else { continue };
+        let mut params = defaults;
+        for (index, _) in policy.params.iter().enumerate().filter(|(_, spec)| spec.is_timeout()) {
+            params = params.with(index, defaults.get(index) * 2);
+        }
+        assert_eq!((policy.initial_rto)(&params), Some(timeout.saturating_mul(2)), "{}", policy.name);
+    }
+    let patience = |name, options: &[(&str, &str)]| {
+        select(name, options.iter().copied()).expect("legal").patience_timeout().map(|timeout| timeout.as_ns() / 1_000)
+    };
+    assert_eq!(patience("irn", &[("rto_low", "1ms")]), Some(1_000), "the longest");
+    assert_eq!(patience("tcp", &[("rto_min", "2ms")]), Some(2_000));
+    assert_eq!(patience("falcon", &[("rto", "1s"), ("rto_min", "3ms")]), Some(3_000), "what its engine says");
+    assert_eq!(patience("roce-gbn", &[("rto", "0")]), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::abi::*;
 use crate::core::{Ah, Core};
-use crate::device::{self, PORT};
+use crate::device::{self, ADDRESS_HANDLES_MAX, PORT};
 use crate::errno::{Errno, Result, number, pointer};
 use crate::object::{self, AhObject};
 use crate::wire;
@@ -30,6 +30,9 @@ pub(crate) fn way(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
 
 fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
     let (remote, local) = way(core, attr)?;
+    if core.ahs.len() >= ADDRESS_HANDLES_MAX as usize {
+        return Err(Errno::NO_MEMORY);
+    }
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     core.pds.get_mut(pd).ok_or(Errno::INVALID)?.address_handles += 1;
     Ok(core.ahs.insert(Ah { peer, pd }))

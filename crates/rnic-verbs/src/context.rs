@@ -165,7 +165,7 @@ impl Context {
         let events = Arc::new(EventQueue::new()?);
         // A descriptor that can be polled, to stand where programs expect that of the command channel.
         let command = OwnedFd::from(File::open("/dev/null").map_err(|_| Errno::last())?);
-        let core = Core::new(nic, transport, settings.lids_are_loopback);
+        let core = Core::new(nic, transport, &settings);
         let driven = Driven { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;

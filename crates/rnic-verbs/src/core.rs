@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use rnic_base::Duration;
 use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SrqId, Transport};
-use rnic_host::{Nic, Region};
+use rnic_host::{Nic, Region, Settings};
 use rnic_wire::Qpn;
 
 use crate::abi::*;
 use crate::event::EventQueue;
 use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 use crate::slab::Slab;
+use crate::watch;
 
 /// An asynchronous event that waits for `ibv_get_async_event`.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +87,7 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     /// How reliable connections deliver.
     pub(crate) transport: Arc<Transport>,
-    /// How long its longest timeout is: what patience is counted in.
+    /// What patience is counted in: [`rnic_policy::Profile::patience_timeout`].
     pub(crate) timeout: Duration,
     pub(crate) pds: Slab<Pd>,
     pub(crate) mrs: Slab<Mr>,
@@ -100,6 +101,8 @@ pub(crate) struct Core {
     posts_in_a_row: u32,
     /// An address without a GID is this host.
     pub(crate) lids_are_loopback: bool,
+    /// Notices are not said.
+    is_quiet: bool,
     /// All that was posted has been offered to the network.
     has_left: bool,
     /// Handles by number. Never iterated.
@@ -108,12 +111,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(nic: Nic, transport: Transport, lids_are_loopback: bool) -> Self {
-        let timeouts = transport.profile().options().filter(|(spec, _)| TIMEOUTS.contains(&spec.name));
-        let longest = timeouts.map(|(_, value)| Duration::from_ps(value)).max();
+    pub(crate) fn new(nic: Nic, transport: Transport, settings: &Settings) -> Self {
         Self {
             nic,
-            timeout: longest.filter(|timeout| *timeout > Duration::ZERO).unwrap_or(TIMEOUT_UNKNOWN),
+            timeout: transport.profile().patience_timeout().unwrap_or(TIMEOUT_UNKNOWN),
             transport: Arc::new(transport),
             pds: Slab::new(),
             mrs: Slab::new(),
@@ -123,7 +124,8 @@ impl Core {
             qps: Slab::new(),
             retired: Vec::new(),
             posts_in_a_row: 0,
-            lids_are_loopback,
+            lids_are_loopback: settings.lids_are_loopback,
+            is_quiet: settings.quiet,
             has_left: true,
             by_qpn: HashMap::new(),
             by_cq: HashMap::new(),
@@ -177,9 +179,14 @@ impl Core {
         }
     }
 
-    /// Hands the NIC's notices to whoever waits for them.
+    /// Hands the NIC's events to whoever waits for them, and its notices to the people who run the program.
     #[inline]
     pub(crate) fn deliver(&mut self, events: &EventQueue<Waiting>) {
+        while let Some(notice) = self.nic.poll_notice() {
+            if !self.is_quiet {
+                watch::tell(&notice);
+            }
+        }
         while let Some(event) = self.nic.poll_event() {
             self.deliver_one(event, events);
         }
@@ -239,9 +246,6 @@ const POSTS_AT_ONCE: u32 = 4;
 
 /// Of longer rows, so many calls make one train: beyond, trains save nothing more.
 const POSTS_TOGETHER: u32 = 16;
-
-/// Options of transports that are timeouts.
-const TIMEOUTS: [&str; 3] = ["rto_low", "rto_high", "rto"];
 
 /// What patience is counted in when the transport has no timeout of its own.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

@@ -6,7 +6,8 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use rnic_base::limits::{
-    COMPLETIONS_MAX, MEMORY_REGIONS_MAX, MESSAGE_BYTES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX,
+    COMPLETIONS_MAX, MEMORY_REGIONS_MAX, MESSAGE_BYTES_MAX, QUEUES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX,
+    WORK_REQUESTS_MAX,
 };
 use rnic_host::Settings;
 
@@ -47,8 +48,8 @@ pub(crate) const PARTITION_KEY: u16 = 0xffff;
 pub(crate) const INLINE_MAX: u32 = 4_096;
 /// Queue pairs: as many as the numbers of one port can tell apart.
 pub(crate) const QUEUE_PAIRS_MAX: c_int = 4_000;
-/// Shared receive queues and completion queues: what a C program's `int` and our tables hold without effort.
-const QUEUES_MAX: c_int = 1 << 16;
+/// Address handles: as many as the engine takes protection domains, completion queues and shared receive queues each.
+pub(crate) const ADDRESS_HANDLES_MAX: u32 = QUEUES_MAX;
 
 impl Device {
     /// The device of this process.
@@ -151,10 +152,10 @@ pub(crate) fn attributes() -> ibv_device_attr {
         device_cap_flags: CAPABILITIES,
         max_sge: SGE_MAX as c_int,
         max_sge_rd: SGE_MAX as c_int,
-        max_cq: QUEUES_MAX,
+        max_cq: QUEUES_MAX as c_int,
         max_cqe: COMPLETIONS_MAX as c_int,
         max_mr: MEMORY_REGIONS_MAX as c_int - 1,
-        max_pd: QUEUES_MAX,
+        max_pd: QUEUES_MAX as c_int,
         max_qp_rd_atom: reads,
         max_ee_rd_atom: 0,
         max_res_rd_atom: QUEUE_PAIRS_MAX * reads,
@@ -169,10 +170,10 @@ pub(crate) fn attributes() -> ibv_device_attr {
         max_mcast_grp: 0,
         max_mcast_qp_attach: 0,
         max_total_mcast_qp_attach: 0,
-        max_ah: QUEUES_MAX,
+        max_ah: ADDRESS_HANDLES_MAX as c_int,
         max_fmr: 0,
         max_map_per_fmr: 0,
-        max_srq: QUEUES_MAX,
+        max_srq: QUEUES_MAX as c_int,
         max_srq_wr: WORK_REQUESTS_MAX as c_int,
         max_srq_sge: SGE_MAX as c_int,
         max_pkeys: 1,

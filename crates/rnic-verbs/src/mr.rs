@@ -18,10 +18,10 @@ use crate::object::{self, MrObject, PdObject};
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the caller's promise.
     let guard = unsafe { object::context(context) }.shared.enter();
-    pointer(guard.map(|mut core| {
-        let id = core.nic.create_pd();
+    pointer(guard.and_then(|mut core| {
+        let id = core.nic.create_pd()?;
         let handle = core.pds.insert(Pd { id, address_handles: 0 });
-        Box::into_raw(Box::new(PdObject { c: ibv_pd { context, handle } })).cast()
+        Ok(Box::into_raw(Box::new(PdObject { c: ibv_pd { context, handle } })).cast())
     }))
 }
 

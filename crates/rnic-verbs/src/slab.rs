@@ -26,6 +26,10 @@ impl<T> Slab<T> {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn remove(&mut self, handle: u32) -> Option<T> {
         let value = self.slots.get_mut(handle as usize)?.take()?;
         self.free.push(handle);

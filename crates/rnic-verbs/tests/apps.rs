@@ -118,6 +118,39 @@ fn the_device_says_once_what_it_is() {
     }
 }
 
+/// A capture of which no more than so many half kilobytes can be written, as if the disk were full.
+#[test]
+fn a_capture_that_ends_early_is_said_once_unless_quiet() {
+    let program = "ib_write_bw -d rnic0 -n 200 -q 2";
+    if !common::is_installed("ib_write_bw") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let capture = folder.path().join("a.pcap");
+    for quiet in ["off", "on"] {
+        let limited = format!("trap '' XFSZ; ulimit -f 64; exec {program} \"$@\"");
+        let port = free_port();
+        let mut server = common::command(&["ib_write_bw", "-d", "rnic0", "-n", "200", "-q", "2", "-p", &port], SECONDS);
+        let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) starts");
+        let line = ["sh", "-c", &limited, "sh", "-p", &port, "127.0.0.1"];
+        let client = loop {
+            let mut client = common::command(&line, SECONDS);
+            client.env("RNIC_PCAP", &capture).env("RNIC_QUIET", quiet);
+            let client = client.output().expect("timeout(1) starts");
+            if !String::from_utf8_lossy(&client.stderr).contains("Couldn't connect") {
+                break client;
+            }
+            assert!(server.try_wait().expect("a child").is_none(), "{}", common::said(&client));
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let _ = server.wait();
+        let said = String::from_utf8_lossy(&client.stderr).into_owned();
+        let told = said.matches("rnic: the capture has ended: cannot write the capture: File too large").count();
+        assert!(client.status.success(), "it goes on: {}", common::said(&client));
+        assert_eq!(told, usize::from(quiet == "off"), "{}", common::said(&client));
+    }
+}
+
 #[test]
 fn pingpongs_check_their_data() {
     pairs(&[

@@ -35,7 +35,7 @@ pub struct Capture<W: Write> {
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file, pipe or socket behind it failed.
-    #[error("cannot write the capture: {0}")]
+    #[error("cannot write the capture: {}", reason(.0))]
     Output(#[from] PcapError),
     /// No UDP datagram is that long.
     #[error("a datagram of {bytes} bytes does not fit IP")]
@@ -43,6 +43,14 @@ pub enum CaptureError {
         /// Its length.
         bytes: usize,
     },
+}
+
+/// What the system says: `pcap-file` calls every failure of a file "reading bytes".
+fn reason(error: &PcapError) -> &dyn core::fmt::Display {
+    match error {
+        PcapError::IoError(error) => error,
+        error => error,
+    }
 }
 
 impl<W: Write> Capture<W> {

@@ -73,13 +73,16 @@ const REGION_STRIDE: u64 = 1 << 32;
 
 impl Engines {
     /// The hosts of `scenario`.
+    ///
+    /// # Panics
+    /// Never: a new engine has room for a protection domain.
     pub fn new(scenario: &Scenario) -> Self {
         let streams = RandomStreams::new(scenario.seed);
         let rate = BitRate::gbps(scenario.wiring.rate_gbps);
         let hosts = scenario.troubles.iter().enumerate().map(|(host, trouble)| {
             let secret = scenario.seed.wrapping_mul(31).wrapping_add(host as u64);
             let mut engine = Engine::new(EngineConfig { line_rate: rate, secret, ..EngineConfig::default() });
-            let pd = engine.create_pd();
+            let pd = engine.create_pd().expect("a protection domain");
             Host {
                 engine,
                 pd,

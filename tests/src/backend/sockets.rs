@@ -36,7 +36,7 @@ impl Sockets {
         let mut hosts = Vec::new();
         for config in configs {
             let mut nic = Nic::open(config)?;
-            let pd = nic.create_pd();
+            let pd = nic.create_pd()?;
             hosts.push(Host { nic, pd, regions: Vec::new(), peers: Vec::new() });
         }
         let addresses: Vec<SocketAddr> = hosts.iter().map(|host| host.nic.local_addr()).collect();

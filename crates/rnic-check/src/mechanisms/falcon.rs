@@ -63,8 +63,9 @@ const MECHANISMS: &[Mechanism] = &[
     tested("4.6", "shares shrink with a connection's windows and grow with nobody else's congestion"),
     Mechanism {
         section: "5.2",
-        what: "the packet buffer is a bandwidth-delay product; beyond it things get slower, not worse",
-        left_out: "overflow into memory of the NIC; ours refuses and repairs",
+        what: "the packet buffer holds a bandwidth-delay product; beyond it things get slower, not worse",
+        left_out: "a size by rate and round trip: `resources` is in percent of the simulator's NIC of 200 Gbit/s; \
+                   overflow into memory of the NIC: ours refuses and repairs",
     },
     Mechanism {
         section: "5.2",

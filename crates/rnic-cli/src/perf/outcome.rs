@@ -66,8 +66,13 @@ pub struct Outcome {
     /// Fingerprint of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
+    /// What the NIC had to tell meanwhile: a path that became too narrow, a capture that ended; nothing on `sim`.
+    pub notices: Vec<String>,
     /// Where it ran.
     pub machine: Machine,
+    /// Why the capture that was asked for is not whole.
+    #[serde(skip)]
+    pub capture_failure: Option<Failure>,
 }
 
 /// Latencies in microseconds.
@@ -119,7 +124,9 @@ impl Outcome {
             ops_verified: 0,
             ops_wrong: 0,
             trace_hash: None,
+            notices: Vec::new(),
             machine,
+            capture_failure: None,
         }
     }
 
@@ -151,6 +158,9 @@ impl Outcome {
         if self.latency_kind == "half-round-trip" {
             text += "Latencies are half of a round trip.\n";
         }
+        for notice in &self.notices {
+            text += &format!("Notice: {notice}.\n");
+        }
         text + &self.origin()
     }
 
@@ -172,13 +182,13 @@ impl Outcome {
         format!("Software on {}: not figures of RDMA hardware.\n", self.machine.summary())
     }
 
-    /// Whether what arrived was right.
+    /// Whether what arrived was right, and what was to be written is there.
     ///
     /// # Errors
-    /// When operations have brought wrong data.
+    /// When operations have brought wrong data, or the capture is not whole.
     pub fn check(&self) -> Result<(), Failure> {
         match self.ops_wrong {
-            0 => Ok(()),
+            0 => self.capture_failure.clone().map_or(Ok(()), Err),
             wrong => Err(Failure::Check(format!("check failed: {wrong} operations brought wrong data"))),
         }
     }

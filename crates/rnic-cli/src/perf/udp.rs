@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_base::Duration;
 use rnic_host::perf::{self, Length, PerfConfig, PerfReport};
-use rnic_host::{Impairment, Nic};
+use rnic_host::{Impairment, Nic, Notice};
 
 use super::neighbour::Neighbour;
 use super::{Outcome, address, listen, size_bytes};
@@ -35,9 +35,12 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let result = rounds(&mut nic, far, args);
     spinner.finish_and_clear();
     drop(neighbour);
-    end_capture(&mut nic, args)?;
-    let (measured, compared) = result?;
-    Ok(Outcome::of_sockets(args, &measured, compared.as_ref(), machine))
+    let notices = notices(&mut nic);
+    let capture_failure = end_capture(&mut nic, args, &notices).err();
+    let notices: Vec<String> = notices.iter().map(Notice::to_string).collect();
+    let say_all = |_: &Failure| notices.iter().for_each(|notice| console::line(&format!("rnic: {notice}")));
+    let (measured, compared) = result.inspect_err(say_all)?;
+    Ok(Outcome { notices, capture_failure, ..Outcome::of_sockets(args, &measured, compared.as_ref(), machine) })
 }
 
 /// Measures; then, unless that has been done on the way, looks at every byte of some operations through the same
@@ -117,10 +120,24 @@ fn config(args: &PerfArgs) -> PerfConfig {
     }
 }
 
-fn end_capture(nic: &mut Nic, args: &PerfArgs) -> Result<(), Failure> {
+/// What the NIC had to tell, each once: a path may become narrow and wide again many times.
+fn notices(nic: &mut Nic) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    while let Some(notice) = nic.poll_notice() {
+        if !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+    notices
+}
+
+fn end_capture(nic: &mut Nic, args: &PerfArgs, notices: &[Notice]) -> Result<(), Failure> {
+    let reason = || notices.iter().find(|notice| matches!(notice, Notice::CaptureEnded(_)));
     match (nic.stop_capture(), &args.pcap) {
         (Some(mut output), Some(path)) => output.flush().map_err(|error| Failure::file(path, error)),
-        (None, Some(path)) => Err(Failure::file(path, "the capture could not be written to its end")),
+        (None, Some(path)) => {
+            Err(Failure::file(path, reason().map_or_else(|| "the capture has ended".to_owned(), Notice::to_string)))
+        }
         _ => Ok(()),
     }
 }

@@ -32,7 +32,7 @@ use crate::timer::Deadline;
 /// A Falcon packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct FalconArrival<'a> {
-    /// It. Its connection identifier is the number of the queue pair that it is for.
+    /// The packet. Its connection identifier is the number of the queue pair that it is for.
     pub packet: &'a falcon::Packet,
     /// Whom it came from.
     pub peer: PeerId,
@@ -47,7 +47,7 @@ pub struct FalconArrival<'a> {
 /// A Falcon packet to send. Its payload is [`Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct FalconTransmit {
-    /// It.
+    /// The packet.
     pub packet: falcon::Packet,
     /// Whom to send it to.
     pub peer: PeerId,

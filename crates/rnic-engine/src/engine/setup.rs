@@ -1,6 +1,8 @@
 //! Making, changing and ending resources: the slow path.
 
-use rnic_base::limits::{COMPLETIONS_MAX, MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
+use rnic_base::limits::{
+    COMPLETIONS_MAX, MTU_MAX, MTU_MIN, QUEUES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX,
+};
 use rnic_base::{Seq, Time};
 use rnic_policy::{AdaptivePlace, PathView};
 use rnic_wire::Qpn;
@@ -9,6 +11,7 @@ use super::Engine;
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::cq::{Cq, Notify};
 use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
+use crate::event::AsyncEvent;
 use crate::falcon::Nic;
 use crate::mr::{Access, Key, MemoryRegion};
 use crate::qp::extra::Extra;
@@ -24,7 +27,8 @@ pub(super) fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Re
     if (least..=limit).contains(&asked) {
         return Ok(asked);
     }
-    Err(ResourceError::Size { what, asked: u64::from(asked), limit: u64::from(limit) })
+    let [asked, least, limit] = [asked, least, limit].map(u64::from);
+    Err(ResourceError::Size { what, asked, least, limit })
 }
 
 /// Checks an attribute against its range.
@@ -32,24 +36,40 @@ fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), M
     if (min..=max).contains(&asked) {
         return Ok(());
     }
-    Err(ModifyError::Attribute { what, asked: u64::from(asked), min: u64::from(min), max: u64::from(max) })
+    let [asked, min, max] = [asked, min, max].map(u64::from);
+    Err(ModifyError::Attribute { what, asked, min, max, step: 1 })
 }
+
+/// Full packets are not padded: what RoCE's headers count is words of 4 bytes.
+const MTU_STEP: u32 = 4;
 
 /// Checks a path MTU.
 fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
-    attribute("path MTU", mtu, MTU_MIN, MTU_MAX)?;
-    if mtu.is_multiple_of(4) {
-        return Ok(());
+    let fits = (MTU_MIN..=MTU_MAX).contains(&mtu) && mtu.is_multiple_of(MTU_STEP);
+    let [asked, min, max, step] = [mtu, MTU_MIN, MTU_MAX, MTU_STEP].map(u64::from);
+    if fits { Ok(()) } else { Err(ModifyError::Attribute { what: "path MTU", asked, min, max, step }) }
+}
+
+/// Puts `value` into the first free slot of `table`; answers which.
+fn place<T>(table: &mut Vec<Option<T>>, what: &'static str, value: T) -> Result<usize, ResourceError> {
+    let index = table.iter().position(Option::is_none).unwrap_or(table.len());
+    if index == QUEUES_MAX as usize {
+        return Err(ResourceError::Exhausted { what, limit: u64::from(QUEUES_MAX) });
     }
-    let (asked, min, max) = (u64::from(mtu), u64::from(MTU_MIN), u64::from(MTU_MAX));
-    Err(ModifyError::Attribute { what: "path MTU (a multiple of 4)", asked, min, max })
+    if index == table.len() {
+        table.push(None);
+    }
+    table[index] = Some(value);
+    Ok(index)
 }
 
 impl Engine {
     /// Makes a protection domain.
-    pub fn create_pd(&mut self) -> PdId {
-        self.pds.push(true);
-        PdId(self.pds.len() as u32 - 1)
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
+        place(&mut self.pds, "protection domains", ()).map(|index| PdId(index as u32))
     }
 
     /// Ends a protection domain.
@@ -62,13 +82,16 @@ impl Engine {
         if self.core.mrs.in_use(pd) || has_srq || self.qps.iter_mut().any(|qp| qp.pd == pd) {
             return Err(ResourceError::Busy("protection domain"));
         }
-        self.pds[pd.0 as usize] = false;
+        self.pds[pd.0 as usize] = None;
         Ok(())
     }
 
     fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
-        let alive = self.pds.get(pd.0 as usize).copied().unwrap_or(false);
-        if alive { Ok(()) } else { Err(ResourceError::Unknown("protection domain")) }
+        if self.pds.get(pd.0 as usize).is_some_and(Option::is_some) {
+            Ok(())
+        } else {
+            Err(ResourceError::Unknown("protection domain"))
+        }
     }
 
     /// Registers memory: from now on, keys grant what `region` says.
@@ -90,16 +113,10 @@ impl Engine {
     /// Makes a completion queue for `capacity` completions.
     ///
     /// # Errors
-    /// When the capacity is out of range.
+    /// When the capacity is out of range or there are too many.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
         let cq = Cq::new(size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
-        let free = self.core.cqs.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.core.cqs.push(None);
-            self.core.cqs.len() - 1
-        });
-        self.core.cqs[index] = Some(cq);
-        Ok(CqId(index as u32))
+        place(&mut self.core.cqs, "completion queues", cq).map(|index| CqId(index as u32))
     }
 
     /// Takes the completions of `qpn` out of all completion queues: for one that is reset or destroyed, and whose
@@ -139,13 +156,12 @@ impl Engine {
     /// Makes a shared receive queue.
     ///
     /// # Errors
-    /// When a size is out of range or the protection domain does not exist.
+    /// When a size is out of range, the protection domain does not exist, or there are too many.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
         self.check_pd(pd)?;
         size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
         size("scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
-        self.core.srqs.push(Some(Srq::new(pd, max_wr, max_sge)));
-        Ok(SrqId::at(self.core.srqs.len() - 1))
+        place(&mut self.core.srqs, "shared receive queues", Srq::new(pd, max_wr, max_sge)).map(SrqId::at)
     }
 
     /// Ends a shared receive queue. What is posted to it is forgotten.
@@ -159,6 +175,8 @@ impl Engine {
             return Err(ResourceError::Busy("shared receive queue"));
         }
         *slot = None;
+        // Its number may be the next one's, whom they are not about.
+        self.core.events.retain(|event| *event != AsyncEvent::SrqLimitReached(srq));
         Ok(())
     }
 

@@ -144,8 +144,8 @@ impl Nic {
         Ok(())
     }
 
-    /// A queue pair with `shape`, which has been checked, shares this. The first has its resources; what is on its way
-    /// into the host's memory is told anew with what comes.
+    /// A queue pair with `shape`, which has been checked, shares this. The first one sizes the resources; the backlog
+    /// of the host's memory is lost by that, and the body reports it again with the next packet.
     pub(crate) fn join(&mut self, shape: &FalconShape) {
         if self.users == 0 && self.resources_percent != shape.resources_percent {
             self.resources_percent = shape.resources_percent;

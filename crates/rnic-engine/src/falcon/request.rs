@@ -39,7 +39,8 @@ pub(super) struct Progress {
 pub(super) struct Requests {
     /// The number of the next packet (SN); the first is 1.
     next_sn: u32,
-    /// The version of the table of regions by which the memory of the entry that is being handed in is sound.
+    /// Version of the table of memory regions at which the whole scatter/gather list of the entry that is being handed
+    /// in was found valid; while the table has that version, the entry's packets are not checked again.
     is_sound: Option<u64>,
     /// By entry of the send queue.
     pub(super) progress: Box<[Progress]>,

@@ -42,8 +42,8 @@ pub(super) struct Serving {
     turns: Box<[Turn]>,
     /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
     pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
-    /// In verbs' way of errors: the peer has given up a request, so its queue pair has failed, and the rest is nothing
-    /// to execute. Ours goes on until it finds out by itself.
+    /// With `errors=verbs`: the peer has sent a Resync for one of its requests, so its queue pair is in error. Nothing
+    /// more of it is executed; ours stays as it is until it notices by itself.
     abandoned: bool,
     /// The rest of the present message is refused as its first part was.
     refusing: Option<NakCode>,

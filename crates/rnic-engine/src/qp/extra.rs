@@ -8,7 +8,7 @@ use rnic_policy::PolicyState;
 
 use crate::falcon::FalconQp;
 
-/// See the module.
+/// State of a queue pair that most have not: a path policy's, or Falcon's part.
 #[derive(Debug, Default)]
 pub(crate) struct Extra(Option<Box<Kind>>);
 
@@ -40,7 +40,7 @@ impl Extra {
         }
     }
 
-    /// Has it brought near. What there is, is not asked: that would be waiting for it.
+    /// Prefetches it, without asking of which kind it is: reading that would wait for the memory.
     #[inline]
     pub(crate) fn touch(&self) {
         if let Some(kind) = self.0.as_deref() {

@@ -46,8 +46,8 @@ pub(crate) struct SendWindow {
     extended: bool,
     /// What the policy said last; see [`RecoveryActions::recovering`].
     recovering: bool,
-    /// Beside the send queue there are answers whose packets are to go through this window: where requests and
-    /// scheduled answers share it. Its owner's business; it stands here because here is room for it.
+    /// Read responses wait to go through this window, which they share with requests (FaSR). The requester sets and
+    /// reads it; it stands here because it takes no room beside the other flags.
     pub(crate) serves: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct Side<D> {
 impl<D> Side<D> {
     fn new(shape: &Shape, secret: u64, dma: D) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd();
+        let pd = engine.create_pd().expect("a protection domain");
         let cq = engine.create_cq(4_096).expect("a legal size");
         let numbers = (0..shape.queue_pairs).map(|_| {
             let attributes = QpAttributes {

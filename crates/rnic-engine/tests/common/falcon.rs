@@ -101,7 +101,7 @@ fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAttrib
 impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd();
+        let pd = engine.create_pd().expect("a protection domain");
         let cq = engine.create_cq(8_192).expect("a legal size");
         let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
         let qpn = engine.create_qp(&attributes(setup, pd, cq, srq)).expect("legal attributes");

@@ -187,7 +187,7 @@ impl Side {
         if setup.watched {
             engine.watch();
         }
-        let pd = engine.create_pd();
+        let pd = engine.create_pd().expect("a protection domain");
         let cq = engine.create_cq(setup.completions).expect("a legal size");
         let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
         let attributes = QpAttributes { srq, ..default_attributes(setup, pd, cq) };

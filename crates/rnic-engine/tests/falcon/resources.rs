@@ -83,7 +83,7 @@ fn what_is_refused_leaves_nothing() {
     assert_eq!(side.engine.destroy_srq(side.srq.expect("one was made")), Ok(()), "nobody else uses it");
 
     let mut engine = Engine::new(EngineConfig::default());
-    let (pd, cq) = (engine.create_pd(), engine.create_cq(16).expect("a legal size"));
+    let (pd, cq) = (engine.create_pd().expect("a protection domain"), engine.create_cq(16).expect("a legal size"));
     let other = |resources: &str| QpAttributes {
         pd,
         send_cq: cq,

@@ -67,7 +67,7 @@ impl Node {
 
     /// A new protection domain with its regions; answers its index.
     pub fn add_domain(&mut self) -> usize {
-        let pd = self.engine.create_pd();
+        let pd = self.engine.create_pd().expect("a protection domain");
         let first = self.domains.len() as u64 * 6;
         let regions = [0u64, 1, 2, 3, 4, 5].map(|index| {
             let local = (first + index) * 2 * REGION + 64;

@@ -102,7 +102,7 @@ fn a_key_stays_when_what_it_grants_changes() {
         assert_eq!(pair.right.memory[4_000..4_100], pair.left.memory[..100], "{transport}");
         let wraps = MemoryRegion { addr: u64::MAX, ..whole };
         assert!(matches!(pair.right.engine.reregister(key, wraps), Err(MemoryError::Wraps { .. })));
-        let other = pair.right.engine.create_pd();
+        let other = pair.right.engine.create_pd().expect("a protection domain");
         assert_eq!(pair.right.engine.reregister(key, MemoryRegion { pd: other, ..whole }), Ok(elsewhere));
         assert_eq!(pair.right.engine.destroy_pd(other), Err(ResourceError::Busy("protection domain")));
         write(&mut pair, 2, 100);

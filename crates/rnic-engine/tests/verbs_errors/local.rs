@@ -53,7 +53,7 @@ fn range_outside_the_region() {
 #[test]
 fn another_domain() {
     check_all(&|pair| {
-        let pd = pair.left.engine.create_pd();
+        let pd = pair.left.engine.create_pd().expect("a protection domain");
         let lkey = region(&mut pair.left, pd, 0, 8_192, Access::all());
         write_from(pair, &[Sge { addr: BASE, len: 100, lkey }]);
     });

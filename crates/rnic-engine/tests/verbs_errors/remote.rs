@@ -60,7 +60,7 @@ fn restricted(pair: &mut Pair, access: Access) -> RemoteMemory {
 
 /// Right memory of another protection domain.
 fn foreign(pair: &mut Pair) -> RemoteMemory {
-    let pd = pair.right.engine.create_pd();
+    let pd = pair.right.engine.create_pd().expect("a protection domain");
     let rkey = region(&mut pair.right, pd, 0, 8_192, Access::all());
     RemoteMemory { addr: BASE, rkey }
 }

@@ -43,7 +43,7 @@ use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
 use load::Load;
 
-/// See the module.
+/// The NVMe part of a host: an initiator, or the targets in front of its drive.
 #[derive(Debug)]
 pub(crate) struct NvmeSide {
     role: Role,

@@ -136,8 +136,13 @@ fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
     if raw.kind == TopologyKind::LeafSpine {
         return leaf_spine(raw);
     }
-    if raw.spines.or(raw.leaves).or(raw.hosts_per_leaf).is_some() {
-        return not_here("topology.spines", "spines, leaves and hosts_per_leaf belong to leaf-spine");
+    let of_leaf_spine = [
+        ("topology.spines", raw.spines),
+        ("topology.leaves", raw.leaves),
+        ("topology.hosts_per_leaf", raw.hosts_per_leaf),
+    ];
+    if let Some((key, _)) = of_leaf_spine.iter().find(|(_, given)| given.is_some()) {
+        return not_here(key, "spines, leaves and hosts_per_leaf belong to leaf-spine");
     }
     match (raw.kind, raw.hosts, raw.k) {
         (TopologyKind::PointToPoint, None, None) => Ok(TopologyPlan::PointToPoint),

@@ -184,40 +184,52 @@ fn between(raw: &raw::Workload) -> Between {
 
 /// Keys that mean nothing for this kind of workload.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
-    use Kind::{ClosedLoop, Collective, Incast, Nvme, OpenLoop, Permutation, Poisson, Trace};
-    let keys: [(&'static str, bool, &[Kind]); 26] = [
-        ("workload.load", raw.load.is_some(), &[Poisson, OpenLoop]),
-        ("workload.sizes", raw.sizes.is_some(), &[Poisson]),
-        ("workload.size", raw.size.is_some(), &[Poisson]),
-        ("workload.duration", raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop, Nvme]),
-        ("workload.senders", raw.senders.is_some(), &[Incast]),
-        ("workload.bytes", raw.bytes.is_some(), &[Incast, Permutation, Collective]),
-        ("workload.from", raw.from.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
-        ("workload.to", raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop, Nvme]),
-        ("workload.jitter", raw.jitter.is_some(), &[Incast, ClosedLoop]),
-        ("workload.repeats", raw.repeats.is_some(), &[Incast]),
-        ("workload.interval", raw.interval.is_some(), &[Incast]),
-        ("workload.start", raw.start.is_some(), &[Incast]),
-        ("workload.background", raw.background.is_some(), &[Incast]),
-        ("workload.op", raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop, Collective, Nvme]),
-        ("workload.message", raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
-        ("workload.depth", raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
-        ("workload.queue_pairs", raw.queue_pairs.is_some(), &[ClosedLoop, OpenLoop]),
-        ("workload.connections", raw.connections.is_some(), &[Permutation, Collective]),
-        ("workload.clients", raw.clients.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
-        ("workload.servers", raw.servers.is_some(), &[ClosedLoop, OpenLoop]),
-        ("workload.count", raw.count.is_some(), &[ClosedLoop, Collective]),
-        ("workload.collective", raw.collective.is_some(), &[Collective]),
-        ("workload.ranks", raw.ranks.is_some(), &[Collective]),
-        ("workload.shuffle", raw.shuffle.is_some(), &[Collective]),
-        ("workload.file", raw.file.is_some(), &[Trace]),
-        ("workload.drive", raw.drive.is_some(), &[Nvme]),
-    ];
-    match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
+    match KEYS.iter().find(|(_, is_given, kinds)| is_given(raw) && !kinds.contains(&raw.kind)) {
         Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{}`", raw.kind.name()))),
         None => Ok(()),
     }
 }
+
+/// What a plan may say of the workload `kind` beside its kind: keys of the table `workload`.
+pub(super) fn keys_of(kind: &str) -> impl Iterator<Item = &'static str> {
+    let rows = KEYS.iter().filter(move |(_, _, kinds)| kinds.iter().any(|of| of.name() == kind));
+    rows.map(|(key, ..)| key.strip_prefix("workload.").unwrap_or(key))
+}
+
+/// A key, whether a plan has it, and the workloads that it is for.
+type Key = (&'static str, fn(&raw::Workload) -> bool, &'static [Kind]);
+
+const KEYS: &[Key] = {
+    use Kind::{ClosedLoop, Collective, Incast, Nvme, OpenLoop, Permutation, Poisson, Trace};
+    &[
+        ("workload.load", |raw| raw.load.is_some(), &[Poisson, OpenLoop]),
+        ("workload.sizes", |raw| raw.sizes.is_some(), &[Poisson]),
+        ("workload.size", |raw| raw.size.is_some(), &[Poisson]),
+        ("workload.duration", |raw| raw.duration.is_some(), &[Poisson, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.senders", |raw| raw.senders.is_some(), &[Incast]),
+        ("workload.bytes", |raw| raw.bytes.is_some(), &[Incast, Permutation, Collective]),
+        ("workload.from", |raw| raw.from.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
+        ("workload.to", |raw| raw.to.is_some(), &[Incast, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.jitter", |raw| raw.jitter.is_some(), &[Incast, ClosedLoop]),
+        ("workload.repeats", |raw| raw.repeats.is_some(), &[Incast]),
+        ("workload.interval", |raw| raw.interval.is_some(), &[Incast]),
+        ("workload.start", |raw| raw.start.is_some(), &[Incast]),
+        ("workload.background", |raw| raw.background.is_some(), &[Incast]),
+        ("workload.op", |raw| raw.op.is_some(), &[Permutation, ClosedLoop, OpenLoop, Collective, Nvme]),
+        ("workload.message", |raw| raw.message.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.depth", |raw| raw.depth.is_some(), &[Permutation, ClosedLoop, OpenLoop, Nvme]),
+        ("workload.queue_pairs", |raw| raw.queue_pairs.is_some(), &[ClosedLoop, OpenLoop]),
+        ("workload.connections", |raw| raw.connections.is_some(), &[Permutation, Collective]),
+        ("workload.clients", |raw| raw.clients.is_some(), &[ClosedLoop, OpenLoop, Nvme]),
+        ("workload.servers", |raw| raw.servers.is_some(), &[ClosedLoop, OpenLoop]),
+        ("workload.count", |raw| raw.count.is_some(), &[ClosedLoop, Collective]),
+        ("workload.collective", |raw| raw.collective.is_some(), &[Collective]),
+        ("workload.ranks", |raw| raw.ranks.is_some(), &[Collective]),
+        ("workload.shuffle", |raw| raw.shuffle.is_some(), &[Collective]),
+        ("workload.file", |raw| raw.file.is_some(), &[Trace]),
+        ("workload.drive", |raw| raw.drive.is_some(), &[Nvme]),
+    ]
+};
 
 /// What must hold of a workload.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {

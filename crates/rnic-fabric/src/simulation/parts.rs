@@ -37,7 +37,7 @@ impl Crew for Alone {
     }
 }
 
-/// See the module.
+/// The parts of a network, and which node is where.
 pub(super) struct Parts {
     parts: Vec<Part>,
     /// Where each host is: its part, and its index there.

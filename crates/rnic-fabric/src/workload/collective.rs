@@ -58,7 +58,7 @@ impl CollectiveKind {
 /// Collectives of the same kind, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CollectivePlan {
-    /// Which.
+    /// The operation.
     pub kind: CollectiveKind,
     /// Hosts that take part: the first ones.
     pub ranks: u32,

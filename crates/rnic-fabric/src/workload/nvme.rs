@@ -7,7 +7,7 @@
 use rnic_base::{Duration, Time};
 use rnic_nvme::{DeviceConfig, Direction};
 
-/// See the module.
+/// The workload `nvme`: who uses whose drive, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmePlan {
     /// Reads, or writes.

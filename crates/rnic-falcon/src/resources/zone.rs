@@ -19,7 +19,7 @@ pub enum Zone {
 /// Where zones begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zones {
-    /// While so much or less is held, everybody is let in.
+    /// While less than this is held, of packets and of buffers, everybody is let in.
     pub green: Amount,
     /// Whether there is a red zone at all; without, whoever comes first is served, to show what that breaks.
     pub head_of_line_only: bool,

@@ -1,5 +1,4 @@
-//! A ring of packets in memory that two processes share: one writes, the other reads. Beside [`crate::memory`],
-//! [`crate::carry`] and [`crate::sys`], the only place with `unsafe`.
+//! A ring of packets in memory that two processes share: one writes, the other reads.
 //!
 //! ```text
 //!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping       each on its own cache line

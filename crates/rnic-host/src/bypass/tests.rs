@@ -87,7 +87,7 @@ fn noise(random: &mut rnic_base::RandomStream, to: u32) -> Vec<u8> {
 fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
     let mut nic = Nic::open(NicConfig::shared()).expect("a free port");
     nic.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
-    let pd = nic.create_pd();
+    let pd = nic.create_pd().expect("a protection domain");
     let cq = nic.create_cq(64).expect("legal");
     let attributes = crate::TransportChoice::named("irn", &[]).map(|choice| rnic_engine::QpAttributes {
         service: rnic_engine::Service::ReliableConnection,

@@ -12,7 +12,7 @@ use rnic_wire::{Addresses, Qpn};
 use super::Protection;
 use crate::stats::RxDrop;
 
-/// See the module.
+/// The guard of one Falcon queue pair: addresses and ports of its peer, and its keys.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// Its packets take several paths.

@@ -10,7 +10,7 @@
 
 use crate::nic::FLUSH_PACKETS;
 
-/// See the module.
+/// How many packets a Falcon NIC sends before it looks at what has come in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repairs {
     /// Packets sent again so far.

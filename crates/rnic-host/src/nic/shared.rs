@@ -35,7 +35,10 @@ impl Nic {
     /// When there is no way to it, `local` is not ours, there are too many peers, or this NIC has one address only.
     pub fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
         if !self.config.shared {
-            return Err(NicError::Mode("has one address has no hosts as peers"));
+            return Err(NicError::Mode(
+                "has one address knows peers by address and port (acquire_peer); one that shares its machine \
+                 (NicConfig::shared) has hosts as peers",
+            ));
         }
         let to = SocketAddr::new(remote.to_canonical(), UDP_PORT);
         let carrying = self.link.lanes.iter().find(|lane| lane.carries(to.ip())).map(|lane| lane.sender().local_addr());

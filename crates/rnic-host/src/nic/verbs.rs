@@ -12,7 +12,10 @@ use super::Nic;
 
 impl Nic {
     /// See [`rnic_engine::Engine::create_pd`].
-    pub fn create_pd(&mut self) -> PdId {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
         self.engine.create_pd()
     }
 

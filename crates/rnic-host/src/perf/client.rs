@@ -190,7 +190,7 @@ impl Session {
         let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
         nic.set_impairment(terms.impairment);
         let number = nic.draw_number();
-        let pd = nic.create_pd();
+        let pd = nic.create_pd().map_err(|error| PerfError::Nic(error.into()))?;
         let completions = wanted.queue.saturating_mul(2 * wanted.qps).clamp(64, rnic_base::limits::COMPLETIONS_MAX);
         let cq = make_cq(nic, completions)?;
         let region = nic.register(pd, local_bytes, Access::LOCAL_WRITE)?;

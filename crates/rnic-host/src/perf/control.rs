@@ -89,7 +89,7 @@ impl Control {
         timeout: Duration,
         connect: impl FnOnce(&mut Nic, ConnectionConfig) -> Result<Connection, ConnectError>,
     ) -> Result<Self, PerfError> {
-        let pd = nic.create_pd();
+        let pd = nic.create_pd().map_err(NicError::from)?;
         let cq = make_cq(nic, COMPLETIONS)?;
         let connected = Self::config(nic, pd, cq, timeout).and_then(|config| Ok(connect(nic, config)?));
         match connected.and_then(|connection| Ok(Self::new(nic, pd, cq, &connection)?)) {

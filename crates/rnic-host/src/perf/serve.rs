@@ -125,7 +125,14 @@ fn serve_session(
     }
     match Control::open(nic, config.patience, |nic, config| nic.accept(request.id, &config)) {
         Ok(control) => {
-            let pd = nic.create_pd();
+            let pd = match nic.create_pd() {
+                Ok(pd) => pd,
+                Err(error) => {
+                    control.close(nic);
+                    served.problem = Some(error.to_string());
+                    return served;
+                }
+            };
             let mut session = Session { pd, control, number, before, job: None, finished: false };
             let result = session.run(nic, config, go_on);
             served.problem = result.err().map(|error| error.to_string());

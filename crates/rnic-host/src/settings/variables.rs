@@ -237,7 +237,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "quiet",
         value: "on|off",
         default: "off",
-        meaning: "Do not say on standard error what the device is",
+        meaning: "Do not say on standard error what the device is, and what it has to put up with",
         read: |settings, text| switch(&mut settings.quiet, text),
     },
 ];

@@ -32,7 +32,7 @@ pub struct Side {
 impl Side {
     pub fn open(config: NicConfig) -> Self {
         let mut nic = Nic::open(config).expect("a free address");
-        let pd = nic.create_pd();
+        let pd = nic.create_pd().expect("a protection domain");
         let cq = nic.create_cq(1 << 14).expect("a legal size");
         let region = nic.register(pd, MEMORY, Access::all()).expect("a megabyte");
         for (index, byte) in nic.bytes_mut(&region).iter_mut().enumerate() {

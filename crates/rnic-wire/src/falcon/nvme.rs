@@ -73,7 +73,7 @@ pub enum Operation {
     WriteRequest {
         /// What to write where.
         command: Command,
-        /// How.
+        /// The directive that comes with the command.
         directive: Directive,
     },
     /// 1, a pull request of the target: asks for a unit's data.

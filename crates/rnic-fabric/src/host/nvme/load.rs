@@ -6,7 +6,7 @@ use rnic_nvme::initiator::Command;
 use crate::host::Sessions;
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
-/// See the module.
+/// The commands that a host posts and keeps under way.
 #[derive(Debug)]
 pub(super) struct Load {
     plan: NvmePlan,

@@ -22,7 +22,7 @@ fn loopback() -> SocketAddr {
 fn recorded_request() -> Vec<u8> {
     let far = std::net::UdpSocket::bind(loopback()).expect("a free port");
     let mut nic = Nic::open(NicConfig::at(loopback())).expect("a free port");
-    let (pd, cq) = (nic.create_pd(), nic.create_cq(16).expect("a legal size"));
+    let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(16).expect("a legal size"));
     let to = far.local_addr().expect("bound");
     nic.start_connect(to, SERVICE, &ConnectionConfig::new(pd, cq)).expect("a way there");
     while nic.progress() {}
