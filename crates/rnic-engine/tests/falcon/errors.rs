@@ -400,12 +400,13 @@ fn a_queue_pair_can_be_destroyed_with_traffic_under_way_and_its_slot_used_again(
                 pair.run_for(Duration::from_us(13 + 7 * round));
                 for end in [0, 1] {
                     let qpn = pair.ends[end].qpn;
+                    pair.ends[end].take();
                     pair.ends[end].engine.modify_to_reset(qpn).expect("it lives");
                 }
                 pair.poll();
                 pair.run_for(ms(1));
                 for end in &mut pair.ends {
-                    end.done.clear();
+                    assert_eq!(end.take(), [], "{name}, round {round}: what was posted is forgotten");
                     assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}, round {round}");
                 }
                 let numbers = [0, 1].map(|end| pair.ends[end].qpn);
