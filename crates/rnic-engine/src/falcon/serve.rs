@@ -42,8 +42,8 @@ pub(super) struct Serving {
     turns: Box<[Turn]>,
     /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
     pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
-    /// In verbs' way of errors: the peer has given up a request, so its queue pair has failed, and the rest is nothing
-    /// to execute. Ours goes on until it finds out by itself.
+    /// In verbs' way of errors: the peer has given up a request, so its queue pair has failed, and what is behind that
+    /// request is nothing to execute. Ours goes on until it finds out by itself.
     abandoned: bool,
     /// The rest of the present message is refused as its first part was.
     refusing: Option<NakCode>,
@@ -282,13 +282,16 @@ impl Qp {
 
     /// With weak order: executes everything whose turn has come.
     pub(super) fn take_turns<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, dma: &mut D) {
-        while self.state.receives() {
+        while self.state.receives() && !mapping.serving.abandoned {
             let seq = self.responder.window.expected;
             let rsn: Rsn = seq.wire();
             match std::mem::take(mapping.serving.turn(rsn)) {
                 Turn::Blank => return,
                 Turn::Quiet => {}
-                Turn::Passed => self.responder.message_start = seq + 1,
+                Turn::Passed => {
+                    mapping.serving.abandoned = mapping.errors == FalconErrors::Verbs;
+                    self.responder.message_start = seq + 1;
+                }
                 Turn::Pull { header, length } => {
                     let answer = self.answer_to(core, mapping, rsn, &header, length, dma);
                     mapping.serving.wait(rsn, answer);
@@ -555,22 +558,19 @@ impl Qp {
         true
     }
 
-    /// The peer has given up its request `rsn`.
+    /// The peer has given up its request `rsn`. On an ordered connection this is its turn.
     pub(super) fn skip_request<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
-        if mapping.errors == FalconErrors::Verbs {
-            mapping.serving.abandoned = true;
-            return;
-        }
-        match mapping.ordering {
-            FalconOrdering::Ordered if self.responder.message != Message::None => {
+        let expected = self.responder.window.expected;
+        match (mapping.ordering, mapping.errors) {
+            // What is before it may still be under way, and its peer waits for that to end well.
+            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(core, mapping, rsn, dma),
+            (_, FalconErrors::Verbs) => mapping.serving.abandoned = true,
+            (FalconOrdering::Ordered, _) if self.responder.message != Message::None => {
                 self.responder.message = Message::None;
                 mapping.serving.refusing = Some(NakCode::InvalidRequest);
                 self.unpark();
             }
-            FalconOrdering::Weak if rsn.extend(self.responder.window.expected) >= self.responder.window.expected => {
-                self.pass_turn(core, mapping, rsn, dma);
-            }
-            FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered => {}
+            (FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered, _) => {}
         }
     }
 }
