@@ -396,7 +396,7 @@ impl Qp {
             return Err(INVALID);
         }
         if let SendTail::Invalidate(rkey) = tail {
-            core.mrs.invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+            core.mrs.check_invalidate(self.pd, rkey).map_err(|_| DENIED)?;
         }
         let sges = self.responder.queue.sges(counter);
         let place = |at, segment| dma.place(at, segment);
@@ -407,7 +407,12 @@ impl Qp {
         let tail = match tail {
             SendTail::Plain => RecvTail::Send,
             SendTail::Immediate(word) => RecvTail::SendImm(word),
-            SendTail::Invalidate(rkey) => RecvTail::SendInvalidate(rkey),
+            SendTail::Invalidate(rkey) => {
+                // Not before the message is where it belongs: that may be the same memory, and one that is refused has
+                // not happened.
+                core.mrs.invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+                RecvTail::SendInvalidate(rkey)
+            }
         };
         self.complete_alone(core, counter, len, tail, solicited);
         Ok(())
