@@ -1,9 +1,10 @@
 //! What is posted to a queue pair that is reset or destroyed is forgotten, whatever is under way: nobody hears of it.
+//! One that has refused a request answers on, and holds nothing that others need.
 
 use rnic_base::Duration;
 use rnic_engine::*;
 
-use crate::common::{BASE, DELIVERED, INBOX, MTU, Pair, Setup};
+use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, MTU, Pair, Setup};
 
 const ORDERS: [&[(&str, &str)]; 4] = [
     &[],
@@ -84,6 +85,42 @@ fn a_queue_pair_that_ends_fills_nobodys_completion_queue() {
             let state = pair.ends[0].engine.query_qp(other).expect("it is there").state;
             assert_eq!(state, QpState::ReadyToSend, "{name}");
             assert_eq!(pair.ends[0].engine.cq_level(cq), Some((0, false)), "{name}");
+        }
+    }
+}
+
+/// Behind a hole that nobody fills any more, for the peer fails: what came early can only be refused, and so can what
+/// still comes. Whether a Write or a Read was refused, late, when others had come.
+#[test]
+fn who_has_refused_a_request_keeps_nothing_that_comes_early() {
+    for read in [false, true] {
+        let mut pair = Pair::new(&Setup::new(&[]), |sent| {
+            let place = sent.packet.body.rsn().map(|rsn| rsn.value().wrapping_sub(0xff_fffa));
+            match place.filter(|_| sent.from == 0) {
+                Some(0) => [Some(DELAY * 5), None],
+                Some(2) => LOST,
+                Some(5 | 10) => [Some(DELAY * 9), None],
+                _ => DELIVERED,
+            }
+        });
+        let remote = pair.remote(0, INBOX);
+        let nobodys = RemoteMemory { rkey: remote.rkey ^ 0x1357, ..remote };
+        let write = |remote| SendOp::Write { remote, immediate: None };
+        let refused = if read { SendOp::Read { remote: nobodys } } else { write(nobodys) };
+        pair.ends[0].post(0, refused, BASE, 10);
+        (1..9).for_each(|wr_id| pair.ends[0].post(wr_id, write(remote), BASE, 10));
+        (9..11).for_each(|wr_id| pair.ends[0].post(wr_id, SendOp::Read { remote }, BASE, 10));
+        pair.run_for(DELAY * 2);
+        assert_eq!((pair.ends[1].kept.len(), pair.ends[1].state()), (6, QpState::ReadyToSend), "read: {read}");
+        pair.run_for(DELAY * 4);
+        assert_eq!((pair.ends[1].kept.len(), pair.ends[1].state()), (0, QpState::Error), "read: {read}");
+        pair.run_for(Duration::from_ms(1_000));
+        let flushed = (1..11).map(|wr_id| (wr_id, WcStatus::WrFlushed));
+        let all: Vec<_> = [(0, WcStatus::RemoteAccess)].into_iter().chain(flushed).collect();
+        assert_eq!(pair.ends[0].take(), all, "read: {read}");
+        assert_eq!((pair.ends[1].kept.len(), pair.ends[1].kept_most), (0, 6), "read: {read}");
+        for end in &pair.ends {
+            assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "read: {read}");
         }
     }
 }
