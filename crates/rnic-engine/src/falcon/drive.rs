@@ -60,7 +60,7 @@ impl Qp {
         let packet = arrival.packet;
         let (now, rsn) = (core.now, packet.body.rsn());
         let Link { connection, mapping, .. } = link;
-        mapping.requests.hear();
+        mapping.requests.hear(now);
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let early_before = core.stats.packets_early;
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
