@@ -272,8 +272,8 @@ impl Connection {
         self.transactions.refuse_all(resources, code);
     }
 
-    /// Of a connection that is dead, or whose upper layer has failed: the requests whose payload was kept for their turn,
-    /// and is nothing to anybody any more; each once.
+    /// Of a connection that is dead, or whose upper layer has failed: the requests whose payload was kept for their
+    /// turn, and is nothing to anybody any more; each once.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
         core::iter::from_fn(|| self.kept.pop_front())
     }

@@ -434,8 +434,8 @@ impl Qp {
         (self.requester.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
     }
 
-    /// A peer owes us data, has acknowledged all else, and has been silent for long. The watch stays where it is when the
-    /// peer is heard: what is left of its patience then is seen when it runs out.
+    /// A peer owes us data, has acknowledged all else, and has been silent for long. The watch stays where it is when
+    /// the peer is heard: how long ago that was is asked when it runs out.
     pub(super) fn watch_target(&mut self, core: &mut Core, mapping: &mut Mapping, connection: &Connection) {
         let requests = &mut mapping.requests;
         if !requests.watch.is_due(core.now) {

@@ -317,8 +317,8 @@ fn a_peer_that_owes_data_and_has_failed_is_given_up() {
     assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded)]);
 }
 
-/// A peer that was just heard is not silent, whatever it still owes: its data leaves a few packets at a time, long after
-/// it has acknowledged what asked for it.
+/// A peer that was just heard is not silent, whatever it still owes: its data leaves a few packets at a time, long
+/// after it has acknowledged what asked for it.
 #[test]
 fn a_peer_that_owes_data_and_is_heard_is_not_given_up() {
     for options in VERBS.into_iter().chain(ALONE) {

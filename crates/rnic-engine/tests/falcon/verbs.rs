@@ -274,8 +274,8 @@ fn lists_of_memory_are_gathered_and_scattered() {
     }
 }
 
-/// A key is taken back when the message is where it belongs: that may be the memory behind it. One that is refused takes
-/// back none.
+/// A key is taken back when the message is where it belongs: that may be the memory behind it. One that is refused
+/// takes back none.
 #[test]
 fn a_key_is_taken_back_behind_the_data() {
     for options in ORDERS {
