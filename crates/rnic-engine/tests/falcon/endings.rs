@@ -3,6 +3,7 @@
 
 use rnic_base::Duration;
 use rnic_engine::*;
+use rnic_wire::falcon::Body;
 
 use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, MTU, Pair, Setup};
 
@@ -121,6 +122,28 @@ fn who_has_refused_a_request_keeps_nothing_that_comes_early() {
         assert_eq!((pair.ends[1].kept.len(), pair.ends[1].kept_most), (0, 6), "read: {read}");
         for end in &pair.ends {
             assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "read: {read}");
+        }
+    }
+}
+
+/// It has asked for data itself, which its peer, that has failed, never sends: nothing is held for it.
+#[test]
+fn who_has_refused_a_request_expects_nothing() {
+    for options in &ORDERS[..2] {
+        let mut pair = Pair::new(&Setup::new(options), |sent| match sent.packet.body {
+            Body::PullData { .. } => LOST,
+            _ => DELIVERED,
+        });
+        let remote = pair.remote(1, INBOX);
+        pair.ends[1].post(0, SendOp::Read { remote }, BASE, 4 * MTU);
+        pair.run_for(DELAY * 6);
+        let nobodys = RemoteMemory { rkey: 0x1357, ..pair.remote(0, INBOX) };
+        pair.ends[0].post(0, SendOp::Write { remote: nobodys, immediate: None }, BASE, 10);
+        pair.run_for(Duration::from_ms(2_000));
+        assert_eq!(pair.ends[0].take(), [(0, WcStatus::RemoteAccess)], "{options:?}");
+        assert_eq!(pair.ends[1].take(), [(0, WcStatus::WrFlushed)], "{options:?}");
+        for end in &pair.ends {
+            assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{options:?}");
         }
     }
 }
