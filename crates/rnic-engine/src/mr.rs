@@ -127,12 +127,15 @@ impl MrTable {
         self.version
     }
 
+    /// Whether the key may be taken back because a peer asks for it.
+    pub(crate) fn check_invalidate(&self, pd: PdId, key: u32) -> Result<(), Refused> {
+        let region = self.get(key).filter(|region| region.pd == pd).ok_or(Refused)?;
+        if region.access.contains(Access::REMOTE_INVALIDATE) { Ok(()) } else { Err(Refused) }
+    }
+
     /// Takes the key back because a peer asked for it.
     pub(crate) fn invalidate(&mut self, pd: PdId, key: u32) -> Result<(), Refused> {
-        let region = self.get(key).filter(|region| region.pd == pd).ok_or(Refused)?;
-        if !region.access.contains(Access::REMOTE_INVALIDATE) {
-            return Err(Refused);
-        }
+        self.check_invalidate(pd, key)?;
         self.deregister(Key(key)).map(|_| ()).map_err(|_| Refused)
     }
 

@@ -6,6 +6,9 @@ mod common;
 #[path = "falcon/verbs.rs"]
 mod verbs;
 
+#[path = "falcon/endings.rs"]
+mod endings;
+
 #[path = "falcon/errors.rs"]
 mod errors;
 

@@ -42,7 +42,7 @@ pub struct Connection {
     is_fresh: bool,
     /// Where the adaptive engine keeps nothing. Nowhere else is there memory for it.
     carried: Option<Box<Travelling>>,
-    /// Requests whose payload was kept when it died.
+    /// Requests whose payload was kept when it died, or when its upper layer failed.
     kept: RareQueue<Rsn>,
 }
 
@@ -292,7 +292,14 @@ impl Connection {
         }
     }
 
-    /// Of a connection that is dead: the requests whose payload was kept for their turn, which has not come; each once.
+    /// The upper layer has failed for good, see [`Transactions::refuse_all`].
+    pub fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
+        self.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
+        self.transactions.refuse_all(resources, code);
+    }
+
+    /// Of a connection that is dead, or whose upper layer has failed: the requests whose payload was kept for their
+    /// turn, and is nothing to anybody any more; each once.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
         core::iter::from_fn(|| self.kept.pop_front())
     }

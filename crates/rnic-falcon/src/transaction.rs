@@ -182,6 +182,8 @@ pub struct Transactions {
     /// Whose turn it is among queues that could all send (F-41).
     turn: u8,
     dead: bool,
+    /// The target's upper layer has failed: what is said of all that comes.
+    refuses: Option<NackCode>,
 }
 
 impl Transactions {
@@ -207,6 +209,7 @@ impl Transactions {
             stats: TransactionStats::default(),
             turn: 0,
             dead: false,
+            refuses: None,
         }
     }
 
@@ -293,6 +296,17 @@ impl Transactions {
     /// When no such Push waits for it.
     pub fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
         self.target.refuse(rsn, code)
+    }
+
+    /// The upper layer has failed for good: Pushes that wait for their turn, and those that come, are refused with
+    /// `code`. It still hears of Pulls, in their turn, to say so. No request holds room any more. Those that are here
+    /// are told nothing: their initiator has heard of another, or asks again. Nor is room held for what its own requests
+    /// would bring, which may never come; their packets hold theirs until they are acknowledged.
+    pub fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
+        if self.refuses.replace(code).is_none() {
+            self.target.refuse_all(resources, code);
+            self.initiator.expect_nothing(resources, &mut self.usage);
+        }
     }
 
     /// The target's upper layer answers the Pull `rsn`, which it had taken with [`PullReply::Later`].

@@ -8,7 +8,7 @@ use rnic_falcon::seam::Exhausted;
 use rnic_falcon::transaction::{Answer, Kind, Ordering, SubmitError, TransactionConfig};
 use rnic_trials::deadlock::net::{Net, World};
 use rnic_trials::deadlock::ulp::Manners;
-use rnic_wire::falcon::{CompletionCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
+use rnic_wire::falcon::{CompletionCode, NackCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
 const WORLD: World = World {
     resources: ResourceConfig::GBPS_200,
@@ -317,6 +317,29 @@ fn f33_a_request_that_is_skipped_leaves_its_room() {
     assert_eq!(net.nics[1].requests_held(), Amount::NONE);
     assert!(net.settle());
     assert_eq!(codes(&net), [CompletionCode::LocalTimeout; 2]);
+}
+
+/// An upper layer that has failed for good: what waits for its turn, and what still comes, holds nothing, is refused,
+/// and is handed over to nobody; but for Pulls, whose answers say so.
+#[test]
+fn f33_what_can_only_be_refused_holds_no_room() {
+    let mut net = Net::new(WORLD, 1);
+    submit(&mut net, &[Kind::Push, Kind::Push, Kind::Pull, Kind::Push, Kind::Pull, Kind::Push]);
+    while net.send(0, 0) {}
+    (1..3).for_each(|nth| net.deliver_rsn(1, nth));
+    assert_eq!(net.nics[1].requests_held().packets, 2);
+    let Net { ends, nics, .. } = &mut net;
+    ends[1][0].transactions.refuse_all(&mut nics[1], NackCode::NonRecoverable { ulp: 7 });
+    assert_eq!(nics[1].requests_held(), Amount::NONE, "what was kept");
+    (3..5).for_each(|nth| net.deliver_rsn(1, nth));
+    let target = &net.ends[1][0];
+    assert_eq!((net.nics[1].requests_held(), target.transactions.kept().count()), (Amount::NONE, 0), "what came since");
+    assert_eq!(target.ulp.offers, 0, "before its turn");
+    assert!(net.settle());
+    let refused = CompletionCode::TargetNonRecoverable;
+    let pulled = CompletionCode::Ack;
+    assert_eq!(codes(&net), [refused, refused, pulled, refused, pulled, refused]);
+    assert_eq!((net.ends[1][0].ulp.requests.len(), net.is_idle()), (2, true));
 }
 
 #[test]

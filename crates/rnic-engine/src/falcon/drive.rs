@@ -4,13 +4,15 @@
 //! on the way finds no connection to end, and that is made up for when everything is back in its place ([`Qp::rest`]).
 
 use rnic_base::Time;
+use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::transaction::AnswerError;
-use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode};
+use rnic_wire::NakCode;
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
-use super::{ALARMS_MAX, Lack, Link, Nic, SLOT};
+use super::{ALARMS_MAX, Lack, Link, Nic, SLOT, header};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconArrival, TransmitKind};
@@ -58,7 +60,7 @@ impl Qp {
         let packet = arrival.packet;
         let (now, rsn) = (core.now, packet.body.rsn());
         let Link { connection, mapping, .. } = link;
-        mapping.requests.hear();
+        mapping.requests.hear(now);
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let early_before = core.stats.packets_early;
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
@@ -78,6 +80,9 @@ impl Qp {
             if was_kept && !keeps {
                 dma.release(handle(slot, rsn));
             }
+        }
+        if let Some(code) = self.responder.refused {
+            refuse_the_rest(nic, connection, code, |rsn| dma.release(handle(slot, rsn)));
         }
         match reception {
             Reception::Kept if core.stats.packets_early > early_before => RxOutcome::Early,
@@ -386,6 +391,13 @@ impl Link {
             && !is_due(self.connection.expiry())
             && !self.mapping.requests.watch.is_due(now)
     }
+}
+
+/// A request was refused with `code`, and the queue pair has failed: what came before its turn can only be refused too.
+#[cold]
+fn refuse_the_rest(nic: &mut Nic, connection: &mut Connection, code: NakCode, release: impl FnMut(Rsn)) {
+    connection.refuse_all(&mut nic.resources, NackCode::NonRecoverable { ulp: header::code_of(code) });
+    connection.take_kept().for_each(release);
 }
 
 /// Takes what is new to the connection's adaptive engine; where that takes its time, the NIC wakes for the answer.

@@ -13,7 +13,7 @@ use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol, Window};
 use super::request::Requests;
 use super::room::Room;
 use super::serve::Serving;
-use super::upper::{Untouched, Verbs, handle};
+use super::upper::{Nobody, handle};
 use super::{ALARMS_MAX, Link, Mapping, Nic, TIMER_ENTRIES};
 use crate::core::Core;
 use crate::qp::{Qp, QpState};
@@ -175,15 +175,14 @@ impl Qp {
         core.falcon = Some(nic);
     }
 
-    /// Ends the connection: what it holds goes back, and nothing more is sent.
+    /// Ends the connection: what it holds goes back, nothing more is sent, and nothing completes.
     pub(super) fn end_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         let slot = self.slot;
         core.timers.expect_no_more(TIMER_ENTRIES);
         self.leave_room(core, &link);
-        let Link { connection, mapping, adaptive, .. } = &mut *link;
-        let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
-        connection.die(verbs.core.now, &mut nic.resources, &mut verbs);
+        let Link { connection, adaptive, .. } = &mut *link;
+        connection.die(core.now, &mut nic.resources, &mut Nobody);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
         nic.ended.add(connection.delivery());
         connection.leave(&mut nic.adaptives[*adaptive].1);

@@ -4,6 +4,7 @@
 //! resources, and by as many transactions as there may be under way. A transaction is named by its entry and its place
 //! in it. An entry is finished when all its transactions are; in order, or, without order, each as it comes.
 
+use rnic_base::Time;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
 use rnic_policy::{FalconErrors, FalconOrdering};
@@ -44,12 +45,16 @@ pub(super) struct Requests {
     is_sound: Option<u64>,
     /// By entry of the send queue.
     pub(super) progress: Box<[Progress]>,
-    /// The transaction that the peer was not ready for, and how often in a row.
-    refused: Option<(u64, u32)>,
+    /// The transaction that the peer was not ready for.
+    refused: u64,
+    /// How often in a row it was not; 0 when there is none.
+    times_refused: u32,
     /// When to wonder whether a peer that owes data is still there: what asked for it is acknowledged, so nothing else
     /// would tell.
     pub(super) watch: Deadline,
-    /// Times in a row that the watch has run out.
+    /// Since when a peer that owes data has said nothing.
+    silent_since: Time,
+    /// Times in a row that the watch has run out since.
     silent_periods: u32,
 }
 
@@ -69,8 +74,10 @@ impl Requests {
             next_sn: 1,
             is_sound: None,
             progress: vec![Progress::default(); entries.max(1).next_power_of_two() as usize].into_boxed_slice(),
-            refused: None,
+            refused: 0,
+            times_refused: 0,
             watch: Deadline::NEVER,
+            silent_since: Time::ZERO,
             silent_periods: 0,
         }
     }
@@ -89,10 +96,10 @@ impl Requests {
         self.progress[self.place(counter)].first_sn
     }
 
-    /// The peer lives.
+    /// The peer lives, or owes nothing before now.
     #[inline]
-    pub(super) fn hear(&mut self) {
-        self.silent_periods = 0;
+    pub(super) fn hear(&mut self, now: Time) {
+        (self.silent_since, self.silent_periods) = (now, 0);
     }
 }
 
@@ -187,8 +194,8 @@ impl Qp {
             }
             any = true;
             mapping.requests.next_sn = mapping.requests.next_sn.wrapping_add(1);
-            if self.requester.queue.get(counter).op.is_fetch() && !mapping.requests.watch.is_set() {
-                mapping.requests.watch = Deadline::after(core.now, self.transport.response_patience);
+            if self.requester.queue.get(counter).op.is_fetch() {
+                self.watch_fetch(core.now, &mut mapping.requests, starts);
             }
             self.requester.sent_of_next += 1;
             if self.requester.sent_of_next == self.requester.queue.get(counter).packets {
@@ -197,6 +204,16 @@ impl Qp {
             }
         }
         if any { Handed::Some } else { Handed::Nothing }
+    }
+
+    /// The peer will owe data; whether it is the first of its entry's.
+    fn watch_fetch(&self, now: Time, requests: &mut Requests, starts: bool) {
+        if starts && self.requester.fetches == 1 {
+            requests.hear(now);
+        }
+        if !requests.watch.is_set() {
+            requests.watch = Deadline::after(now, self.transport.response_patience);
+        }
     }
 
     /// Why an entry must not begin now, if so; without a reason when none may.
@@ -301,8 +318,8 @@ impl Qp {
         if !self.state.sends() || !self.owns(counter) {
             return;
         }
-        if mapping.requests.refused.is_some_and(|(refused, _)| refused == completion.tag) {
-            mapping.requests.refused = None;
+        if mapping.requests.refused == completion.tag {
+            mapping.requests.times_refused = 0;
         }
         mapping.requests.of(counter).done += 1;
         if completion.code != CompletionCode::Ack {
@@ -395,12 +412,14 @@ impl Qp {
         }
         let head = self.requester.queue.head;
         let age = |tag: u64| (untag(tag).0.wrapping_sub(head), untag(tag).1);
-        let times = match mapping.requests.refused {
-            Some((oldest, times)) if oldest == tag => times + 1,
-            Some((oldest, _)) if age(oldest) < age(tag) => return,
+        let requests = &mut mapping.requests;
+        let times = match requests.times_refused {
+            0 => 1,
+            times if requests.refused == tag => times + 1,
+            _ if age(requests.refused) < age(tag) => return,
             _ => 1,
         };
-        mapping.requests.refused = Some((tag, times));
+        (requests.refused, requests.times_refused) = (tag, times);
         if self.requester.rnr_retry.is_some_and(|limit| times > limit) {
             self.fail_entry(core, mapping, counter, WcStatus::RnrRetryExceeded);
         }
@@ -416,7 +435,8 @@ impl Qp {
         (self.requester.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
     }
 
-    /// A peer owes us data, has acknowledged all else, and has been silent for long.
+    /// A peer owes us data, has acknowledged all else, and has been silent for long. The watch stays where it is when
+    /// the peer is heard: how long ago that was is asked when it runs out.
     pub(super) fn watch_target(&mut self, core: &mut Core, mapping: &mut Mapping, connection: &Connection) {
         let requests = &mut mapping.requests;
         if !requests.watch.is_due(core.now) {
@@ -426,9 +446,14 @@ impl Qp {
             (requests.watch, requests.silent_periods) = (Deadline::NEVER, 0);
             return;
         }
+        let patience = self.transport.response_patience;
+        if core.now.since(requests.silent_since) < patience {
+            requests.watch = Deadline::after(requests.silent_since, patience);
+            return;
+        }
         let waits = connection.delivery().is_quiet();
         requests.silent_periods = if waits { requests.silent_periods + 1 } else { 0 };
-        requests.watch = Deadline::after(core.now, self.transport.response_patience);
+        requests.watch = Deadline::after(core.now, patience);
         if requests.silent_periods > self.requester.retry_count {
             self.fail_head(core, WcStatus::RetryExceeded);
         }

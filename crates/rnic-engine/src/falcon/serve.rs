@@ -43,7 +43,7 @@ pub(super) struct Serving {
     /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
     pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
     /// With `errors=verbs`: the peer has sent a Resync for one of its requests, so its queue pair is in error. Nothing
-    /// more of it is executed; ours stays as it is until it notices by itself.
+    /// behind that request is executed; ours stays as it is until it notices by itself.
     abandoned: bool,
     /// The rest of the present message is refused as its first part was.
     refusing: Option<NakCode>,
@@ -282,13 +282,16 @@ impl Qp {
 
     /// With weak order: executes everything whose turn has come.
     pub(super) fn take_turns<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, dma: &mut D) {
-        while self.state.receives() {
+        while self.state.receives() && !mapping.serving.abandoned {
             let seq = self.responder.window.expected;
             let rsn: Rsn = seq.wire();
             match std::mem::take(mapping.serving.turn(rsn)) {
                 Turn::Blank => return,
                 Turn::Quiet => {}
-                Turn::Passed => self.responder.message_start = seq + 1,
+                Turn::Passed => {
+                    mapping.serving.abandoned = mapping.errors == FalconErrors::Verbs;
+                    self.responder.message_start = seq + 1;
+                }
                 Turn::Pull { header, length } => {
                     let answer = self.answer_to(core, mapping, rsn, &header, length, dma);
                     mapping.serving.wait(rsn, answer);
@@ -393,7 +396,7 @@ impl Qp {
             return Err(INVALID);
         }
         if let SendTail::Invalidate(rkey) = tail {
-            core.mrs.invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+            core.mrs.check_invalidate(self.pd, rkey).map_err(|_| DENIED)?;
         }
         let sges = self.responder.queue.sges(counter);
         let place = |at, segment| dma.place(at, segment);
@@ -404,7 +407,12 @@ impl Qp {
         let tail = match tail {
             SendTail::Plain => RecvTail::Send,
             SendTail::Immediate(word) => RecvTail::SendImm(word),
-            SendTail::Invalidate(rkey) => RecvTail::SendInvalidate(rkey),
+            SendTail::Invalidate(rkey) => {
+                // Not before the message is where it belongs: that may be the same memory, and one that is refused has
+                // not happened.
+                core.mrs.invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+                RecvTail::SendInvalidate(rkey)
+            }
         };
         self.complete_alone(core, counter, len, tail, solicited);
         Ok(())
@@ -555,22 +563,19 @@ impl Qp {
         true
     }
 
-    /// The peer has given up its request `rsn`.
+    /// The peer has given up its request `rsn`. On an ordered connection this is its turn.
     pub(super) fn skip_request<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
-        if mapping.errors == FalconErrors::Verbs {
-            mapping.serving.abandoned = true;
-            return;
-        }
-        match mapping.ordering {
-            FalconOrdering::Ordered if self.responder.message != Message::None => {
+        let expected = self.responder.window.expected;
+        match (mapping.ordering, mapping.errors) {
+            // What is before it may still be under way, and its peer waits for that to end well.
+            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(core, mapping, rsn, dma),
+            (_, FalconErrors::Verbs) => mapping.serving.abandoned = true,
+            (FalconOrdering::Ordered, _) if self.responder.message != Message::None => {
                 self.responder.message = Message::None;
                 mapping.serving.refusing = Some(NakCode::InvalidRequest);
                 self.unpark();
             }
-            FalconOrdering::Weak if rsn.extend(self.responder.window.expected) >= self.responder.window.expected => {
-                self.pass_turn(core, mapping, rsn, dma);
-            }
-            FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered => {}
+            (FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered, _) => {}
         }
     }
 }

@@ -75,6 +75,26 @@ impl<D: Dma> UpperLayer for Verbs<'_, D> {
     }
 }
 
+/// Nobody: what ends with its connection completes nothing. Who fails has flushed what was posted, and who is reset or
+/// destroyed forgets it.
+pub(super) struct Nobody;
+
+impl UpperLayer for Nobody {
+    fn push(&mut self, _: Time, _: &Request) -> PushReply {
+        PushReply::InvalidCid
+    }
+
+    fn pull(&mut self, _: Time, _: &Request) -> PullReply {
+        PullReply::Later
+    }
+
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
+    }
+
+    fn complete(&mut self, _: Time, _: &Completion) {}
+}
+
 impl<D: Dma> Verbs<'_, D> {
     /// Puts the data of a Pull where its entry says, whatever its headers say about that.
     fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {

@@ -529,6 +529,18 @@ impl Initiator {
         }
     }
 
+    /// Nobody waits for completions any more: the room for them goes back.
+    pub(super) fn expect_nothing(&mut self, resources: &mut Resources, usage: &mut Usage) {
+        let mut seq = self.ring.base();
+        while seq < self.next {
+            if let Some(rx) = self.ring[seq].rx.take(Part::ResponseRx) {
+                usage.rx.subtract(rx.amount());
+                resources.release(rx);
+            }
+            seq += 1;
+        }
+    }
+
     /// See [`super::Transactions::known_failure`].
     pub(super) fn known_failure(&self, is_wanted: impl Fn(u64) -> bool) -> Option<Completion> {
         let oldest = self.ring.base();

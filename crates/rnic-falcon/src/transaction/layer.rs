@@ -173,12 +173,15 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
         if self.transactions.dead || packet.protocol != self.transactions.config.protocol {
             return Verdict::Dropped;
         }
+        let refuses = self.transactions.refuses;
         let (initiator, target, mut with) = self.halves(now);
         match packet.body {
             Body::PullData { .. } | Body::Resync { of: PacketType::PullData, .. } => {
                 initiator.answered(packet, &mut with)
             }
-            Body::PullRequest { .. } | Body::PushData { .. } | Body::Resync { .. } => target.offer(packet, &mut with),
+            Body::PullRequest { .. } | Body::PushData { .. } | Body::Resync { .. } => {
+                target.offer(packet, refuses, &mut with)
+            }
             Body::Ack(_) | Body::ExtendedAck(..) | Body::Nack(_) => Verdict::Dropped,
         }
     }

@@ -251,9 +251,15 @@ impl Target {
         self.ring[seq].resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
-    /// A request, or the Resync of one, that is not here yet; or the Resync of one that is.
+    /// A request, or the Resync of one, that is not here yet; or the Resync of one that is. With what is said of all
+    /// that comes, when the upper layer has failed.
     #[inline]
-    pub(super) fn offer<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
+    pub(super) fn offer<U: UpperLayer>(
+        &mut self,
+        packet: &Packet,
+        refuses: Option<NackCode>,
+        with: &mut Surroundings<'_, U>,
+    ) -> Verdict {
         let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
         if seq < self.ring.base() {
             // A Resync may come for what has ended meanwhile; anything else has used a number twice.
@@ -271,6 +277,11 @@ impl Target {
         };
         if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
             return Verdict::Dropped;
+        }
+        if let Some(says) = refuses {
+            let payload_len = packet.payload_len;
+            self.ring[seq] = Entry { kind, psn, length, payload_len, ulp, says, ..Entry::EMPTY };
+            return self.offer_in_vain(seq, with);
         }
         let units = with.resources.config().units;
         let need = match kind {
@@ -311,6 +322,17 @@ impl Target {
             }
             Some(_) => {}
         }
+        self.verdict(seq)
+    }
+
+    /// As [`Target::offer`], when the upper layer has failed: a Push is refused at once, and a Pull in its turn, by its
+    /// answer. Neither holds anything until then, for nobody may ever fill the holes before it.
+    #[cold]
+    fn offer_in_vain<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
+        let entry = &mut self.ring[seq];
+        entry.state = if entry.kind == Kind::Push { State::Refused } else { State::Kept };
+        self.note_arrival();
+        self.offer_turn(seq, Some(seq), with);
         self.verdict(seq)
     }
 
@@ -565,6 +587,23 @@ impl Target {
         (entry.state, entry.says) = (State::Refused, code);
         self.settled.push_back(Settled::Refused(self.ring[seq].received(), code));
         Ok(())
+    }
+
+    /// See [`super::Transactions::refuse_all`].
+    pub(super) fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
+        let mut seq = self.ring.base();
+        while seq < self.ring.end_of_entries() {
+            let entry = &mut self.ring[seq];
+            if matches!(entry.state, State::Kept | State::NotReady) {
+                if entry.kind == Kind::Push {
+                    (entry.state, entry.says) = (State::Refused, code);
+                }
+                if let Some(rx) = entry.rx.take(Part::RequestRx) {
+                    resources.release(rx);
+                }
+            }
+            seq += 1;
+        }
     }
 
     /// The upper layer answers a Pull.
