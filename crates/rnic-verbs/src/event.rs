@@ -49,8 +49,10 @@ impl<T> EventQueue<T> {
         unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 
-    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking.
-    pub(crate) fn pop(&self) -> Result<T> {
+    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking. `fetched` notes
+    /// that it is on its way to the program, before [`EventQueue::forget`] can look again: who destroys the event's
+    /// object finds either the event here or that note.
+    pub(crate) fn pop(&self, fetched: impl FnOnce(&T)) -> Result<T> {
         loop {
             let mut count = 0u64;
             // SAFETY: reads eight bytes into a local variable.
@@ -60,7 +62,9 @@ impl<T> EventQueue<T> {
             }
             let _busy = Busy::begin();
             // Empty when the event's object has been destroyed meanwhile.
-            if let Some(event) = lock(&self.waiting).pop_front() {
+            let mut waiting = lock(&self.waiting);
+            if let Some(event) = waiting.pop_front() {
+                fetched(&event);
                 return Ok(event);
             }
         }
@@ -126,12 +130,32 @@ mod tests {
         for event in [1, 2, 1, 3] {
             queue.push(event);
         }
-        assert_eq!(queue.pop(), Ok(1));
+        assert_eq!(queue.pop(|_| ()), Ok(1));
         queue.forget(|event| *event == 1);
-        assert_eq!(queue.pop(), Ok(2));
+        assert_eq!(queue.pop(|_| ()), Ok(2));
         assert!(is_readable(&queue));
-        assert_eq!(queue.pop(), Ok(3));
+        assert_eq!(queue.pop(|_| ()), Ok(3));
         assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn who_destroys_finds_the_event_or_its_count() {
+        let queue = EventQueue::new().expect("an eventfd");
+        let (events, about_to) = (Unacknowledged::default(), std::sync::Barrier::new(2));
+        queue.push(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slowly = |_: &u32| {
+                    about_to.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    events.fetched();
+                };
+                assert_eq!(queue.pop(slowly), Ok(1));
+            });
+            about_to.wait();
+            queue.forget(|_| true);
+            assert_eq!(*lock(&events.count), 1, "neither in the queue nor counted: its object would go");
+        });
     }
 
     #[test]

@@ -250,7 +250,8 @@ impl Cm {
 pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let events = channel::events(channel)?;
     loop {
-        let pending = events.pop()?;
+        // Counted below, where an identifier that has gone meanwhile is seen.
+        let pending = events.pop(|_| ())?;
         let place = {
             let mut cm = Cm::lock()?;
             // Gone, or moved to another channel, between the two.
