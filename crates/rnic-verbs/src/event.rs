@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use crate::cancel::{Uncancelled, read_cancellably};
 use crate::errno::{Errno, Result};
 use crate::heap::Busy;
 
@@ -43,6 +44,7 @@ impl<T> EventQueue<T> {
     pub(crate) fn push(&self, event: T) {
         // The signal handler delivers events too: it must not find the lock taken by the thread that it interrupts.
         let _busy = Busy::begin();
+        let _uncancelled = Uncancelled::begin();
         lock(&self.waiting).push_back(event);
         let one = 1u64;
         // SAFETY: writes eight bytes of a local variable. It can only fail when 2^64 events wait.
@@ -55,9 +57,7 @@ impl<T> EventQueue<T> {
     pub(crate) fn pop(&self, fetched: impl FnOnce(&T)) -> Result<T> {
         loop {
             let mut count = 0u64;
-            // SAFETY: reads eight bytes into a local variable.
-            let got = unsafe { libc::read(self.fd(), (&raw mut count).cast(), size_of::<u64>()) };
-            if got < 0 {
+            if read_cancellably(self.fd(), &mut count) < 0 {
                 return Err(Errno::last());
             }
             let _busy = Busy::begin();
@@ -73,6 +73,7 @@ impl<T> EventQueue<T> {
     /// Forgets the events of an object that goes.
     pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
         let _busy = Busy::begin();
+        let _uncancelled = Uncancelled::begin();
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
         waiting.retain(|event| !is_gone(event));

@@ -1,6 +1,7 @@
 //! Calls through the C interface, as a program makes them, with what must go wrong.
 
 mod bench;
+mod cancel;
 mod datagrams;
 mod errors;
 mod events;

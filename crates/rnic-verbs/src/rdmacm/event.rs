@@ -247,6 +247,8 @@ impl Cm {
 ///
 /// # Safety
 /// `channel` is living.
+// On its own, so that who is cancelled while it waits is unwound through it, and not out of a function of C.
+#[inline(never)]
 pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let events = channel::events(channel)?;
     loop {

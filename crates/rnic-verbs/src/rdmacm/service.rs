@@ -19,6 +19,7 @@ use rnic_wire::cm::ServiceId;
 
 use super::channel::Events;
 use super::id::Entry;
+use crate::cancel::Uncancelled;
 use crate::errno::{Errno, Result};
 use crate::fork::{self, Process};
 
@@ -71,6 +72,8 @@ pub(super) static ACKNOWLEDGED: Condvar = Condvar::new();
 pub(super) struct Guard {
     cm: Option<MutexGuard<'static, Option<Cm>>>,
     is_thread: bool,
+    /// Until what it has done has left.
+    _uncancelled: Uncancelled,
 }
 
 impl Deref for Guard {
@@ -110,8 +113,8 @@ impl Guard {
     pub(super) fn wait(mut self) -> Self {
         self.settle();
         let cm = self.cm.take().expect("a guard holds the lock");
-        let cm = ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner);
-        Self { cm: Some(cm), is_thread: self.is_thread }
+        self.cm = Some(ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner));
+        self
     }
 }
 
@@ -125,13 +128,14 @@ pub(super) fn now() -> Time {
 impl Cm {
     /// Takes the lock; the first to do so in a process starts the thread.
     pub(super) fn lock() -> Result<Guard> {
+        let uncancelled = Uncancelled::begin();
         let mut cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
         if cm.as_ref().is_none_or(|cm| !cm.process.is_current()) {
             // What a child has inherited is its parent's: its copies of the sockets are closed, nothing is said.
             *cm = Some(Self::new()?);
             spawn()?;
         }
-        Ok(Guard { cm: Some(cm), is_thread: false })
+        Ok(Guard { cm: Some(cm), is_thread: false, _uncancelled: uncancelled })
     }
 
     /// Makes sure that there is a thread.
@@ -356,8 +360,9 @@ fn run() {
 }
 
 fn lock_as_thread() -> Option<Guard> {
+    let uncancelled = Uncancelled::begin();
     let cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
-    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true })
+    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true, _uncancelled: uncancelled })
 }
 
 /// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
