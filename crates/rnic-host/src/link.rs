@@ -181,6 +181,11 @@ impl Link {
         self.line.next_due()
     }
 
+    /// Packets that are delayed are lost.
+    pub(crate) fn lose_delayed(&mut self) {
+        self.line.clear();
+    }
+
     /// Own address and port.
     #[inline]
     pub(crate) fn local_addr(&self) -> SocketAddr {

@@ -356,6 +356,11 @@ impl Nic {
         self.link.peers.impair_all(|number| make_impairment(&self.config, number));
     }
 
+    /// Loses the packets that are delayed: whom they were for is gone.
+    pub(crate) fn lose_delayed(&mut self) {
+        self.link.lose_delayed();
+    }
+
     /// A number that nobody can guess.
     pub(crate) fn draw_number(&mut self) -> u64 {
         self.random.bits()
