@@ -1,6 +1,7 @@
 //! Beside a program that does not know of us: threads, words on its standard error, its end.
 
 use std::io::{self, Write};
+use std::process;
 use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,9 +13,31 @@ use std::time::Duration;
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let quiet = move || {
         block_signals();
+        let _ends = PanicEnds::begin();
         work();
     };
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet)
+}
+
+/// A panic of the thread that has this ends the process, once it has said its message: what it left half done is used
+/// by threads that would not know, and whoever waits for what it was to do would wait for ever.
+#[derive(Debug)]
+#[must_use = "a panic ends the process while this lives"]
+pub struct PanicEnds(());
+
+impl PanicEnds {
+    /// From here until it is dropped.
+    pub fn begin() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for PanicEnds {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
 }
 
 /// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share. It runs

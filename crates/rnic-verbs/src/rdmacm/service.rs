@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_host::PanicEnds;
 use rnic_host::cm::{Binding, ConnectionId, Endpoint, Inbox};
 use rnic_wire::cm::ServiceId;
 
@@ -323,6 +324,7 @@ fn no_signals() -> libc::sigset_t {
 
 /// The thread.
 fn run() {
+    let _ends = PanicEnds::begin();
     let mut inbox = Inbox::default();
     let mut polls: Vec<libc::pollfd> = Vec::new();
     let mut ports: Vec<Key> = Vec::new();
