@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{Nic, NicConfig, RxDrop};
+use ring::PACKET_BYTES_MAX;
 use rnic_base::RandomStreams;
+use rnic_wire::ICRC_LEN;
 
 fn hello() -> Hello {
     let ip = |text: &str| text.parse().expect("an address");
@@ -108,7 +110,11 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
     let loopback = "127.0.0.1".parse().expect("an address");
     let hello = Hello { port: 992, source: SocketAddr::new(loopback, 4_791), to: loopback };
     let mut random = RandomStreams::new(5).stream("noise");
-    for _ in 0..20 {
+    for round in 0..20 {
+        // A capture gives what is not sealed an ICRC.
+        if round == 10 {
+            nic.start_capture(Box::new(std::io::sink())).expect("nothing is written");
+        }
         let mut producer = Producer::create().expect("memory");
         unix::send_letter(&named, &name_of(nic.port()), &hello.emit(), producer.file()).expect("room");
         for _ in 0..=LETTERS_EVERY {
@@ -126,9 +132,17 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
             producer.publish();
             nic.progress();
         }
-        // And then nonsense in the ring itself.
-        producer.corrupt(random.bits());
-        nic.progress();
+        // And then nonsense in the ring itself, or what would be no datagram with an ICRC.
+        if random.below(2) == 0 {
+            let too_long = PACKET_BYTES_MAX - random.below(ICRC_LEN as u64) as usize;
+            assert!(producer.begin(too_long, false).is_ok_and(|writer| writer.is_some()), "room");
+            producer.publish();
+        } else {
+            producer.corrupt(random.bits());
+        }
+        for _ in 0..64 {
+            nic.progress();
+        }
         assert_eq!(producer.state(), State::Closed, "it is read no more");
     }
     let stats = nic.stats();
