@@ -197,6 +197,16 @@ impl UdpSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
+    /// Whether half of the send buffer is free. What waits in the kernel until somebody says that he has its address
+    /// takes room for seconds.
+    pub fn is_half_free(&self) -> bool {
+        let mut waiting: c_int = 0;
+        // SAFETY: the call fills in an integer (udp(7), SIOCOUTQ, which is TIOCOUTQ).
+        let known = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) } == 0;
+        let granted = self.socket.send_buffer_size().unwrap_or(0);
+        known && usize::try_from(waiting).is_ok_and(|waiting| waiting <= granted / 2)
+    }
+
     /// Receives up to `wanted` datagrams or trains into `batch`; answers how many.
     ///
     /// # Errors
