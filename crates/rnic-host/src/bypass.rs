@@ -33,7 +33,10 @@ use rnic_engine::PeerId;
 use rnic_wire::Addresses;
 
 use crate::addresses::local_addresses;
-use crate::sys::unix::{self, Letter};
+use crate::sys::{
+    self,
+    unix::{self, Letter},
+};
 
 pub(crate) use ring::{Broken, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
@@ -367,12 +370,12 @@ impl Bypass {
     }
 }
 
-/// Whether a letter says what its sender may say.
+/// Whether a letter says what its sender may say. A signal handler asks too.
 fn is_credible(hello: &Hello, letter: &Letter) -> bool {
     letter.uid == Some(unix::own_uid())
         && letter.from.as_deref() == Some(&name_of(hello.port))
-        && is_own_address(hello.source.ip())
-        && is_own_address(hello.to)
+        && sys::is_own(hello.source.ip())
+        && sys::is_own(hello.to)
 }
 
 /// Whether `ip` is an address of this machine.

@@ -381,6 +381,18 @@ pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
     Ok(Route { mtu_bytes, source })
 }
 
+/// Whether `ip` is an address of this machine, link-local ones aside. Asks with calls of the kernel alone, so a signal
+/// handler may: the list of all addresses comes from the C library, with memory of the program's allocator.
+pub fn is_own(ip: IpAddr) -> bool {
+    let bind = SocketAddr::new(ip, 0);
+    let can_be = !ip.is_unspecified() && !ip.is_multicast();
+    let bound = || {
+        let socket = socket2::Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind(&bind.into())
+    };
+    can_be && bound().is_ok()
+}
+
 /// Buffers for what one call receives.
 pub struct ReceiveBatch {
     buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,

@@ -43,6 +43,17 @@ fn a_letter_is_believed_from_its_own_socket_user_and_addresses_only() {
     assert!(!is_credible(&Hello { source: foreign, ..hello() }, &letter(1_040)), "an address of another machine");
 }
 
+/// The kernel and the C library say the same of which addresses are ours.
+#[test]
+fn own_addresses_are_those_that_can_be_bound() {
+    for own in local_addresses().expect("the system tells") {
+        assert!(sys::is_own(own.ip), "{own:?}");
+    }
+    for foreign in ["192.0.2.1", "2001:db8::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
+        assert!(!sys::is_own(foreign.parse().expect("an address")), "{foreign}");
+    }
+}
+
 #[test]
 fn a_letterbox_survives_what_strangers_put_into_it() {
     let mut bypass = Bypass::open(1_008).expect("a name that nobody has: no NIC has a port this low");
