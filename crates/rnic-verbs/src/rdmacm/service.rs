@@ -23,6 +23,7 @@ use super::id::Entry;
 use crate::cancel::Uncancelled;
 use crate::errno::{Errno, Result};
 use crate::fork::{self, Process};
+use crate::heap::Busy;
 
 /// An identifier or a port. Never used again for another.
 pub(super) type Key = u64;
@@ -370,6 +371,8 @@ fn lock_as_thread() -> Option<Guard> {
 /// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
 /// `Endpoint::probe`.
 extern "C" fn say_goodbye() {
+    // No handler begins anything on a thread that ends.
+    let _busy = Busy::begin();
     let Some(mut cm) = rnic_host::lock_at_exit(&CM) else { return };
     let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
     let connections: Vec<(Key, ConnectionId)> = cm.owners.keys().copied().collect();
