@@ -26,6 +26,9 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use burn::this_thread;
+
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -84,6 +87,13 @@ struct Shared<M> {
     /// Wakes the worker: an `eventfd`.
     wake: thread::Wake,
     armed: Armed,
+}
+
+/// In a child: its one thread has another number than the parent's, and nothing of the parent's is driven here.
+/// Allowed after a fork: it neither locks nor allocates.
+pub(crate) fn forget_parent() {
+    burn::forget_this_thread();
+    signal::forget_targets();
 }
 
 impl<M: Machine> Driver<M> {
