@@ -163,6 +163,15 @@ impl Link {
         }
     }
 
+    /// No queue pair is connected to `target` any more: the ring there is given up, unless packets wait for room in it.
+    pub(crate) fn release_ring(&mut self, now: Time, target: (PeerId, u16)) {
+        if let Some(bypass) = &mut self.bypass
+            && !self.crowded.iter().any(|waiting| waiting.target == target)
+        {
+            bypass.release(now, target);
+        }
+    }
+
     /// Whether something is ready to leave that there was no room for.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {

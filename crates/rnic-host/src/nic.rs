@@ -398,7 +398,7 @@ impl Nic {
             if was_asleep {
                 self.link.lanes.iter_mut().for_each(Lane::wake);
             }
-            bypass.look_for_letters(was_asleep);
+            bypass.look_for_letters(now, was_asleep);
         }
         let away = now.since(std::mem::replace(&mut self.driven, now));
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
