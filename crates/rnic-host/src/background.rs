@@ -1,6 +1,8 @@
 //! Beside a program that does not know of us: threads, words on its standard error, its end.
 
 use std::io::{self, Write};
+use std::process;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,10 +13,35 @@ use std::time::Duration;
 /// When the system gives no thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let quiet = move || {
-        block_signals();
+        let _ends = PanicEnds::begin();
         work();
     };
-    thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet)
+    // A thread inherits what is blocked: one that did it itself could be interrupted before.
+    let before = set_blocked(&all_signals());
+    let started = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet);
+    set_blocked(&before);
+    started
+}
+
+/// A panic of the thread that has this ends the process, once it has said its message: what it left half done is used
+/// by threads that would not know, and whoever waits for what it was to do would wait for ever.
+#[derive(Debug)]
+#[must_use = "a panic ends the process while this lives"]
+pub struct PanicEnds(());
+
+impl PanicEnds {
+    /// From here until it is dropped.
+    pub fn begin() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for PanicEnds {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
 }
 
 /// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share. It runs
@@ -61,12 +88,22 @@ fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result
     })
 }
 
-fn block_signals() {
-    // SAFETY: a set of signals is plain bits, which the first call fills, and the second reads; both live here.
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: a set of signals is plain bits, and all zeros is one, which the call fills.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+        all
+    }
+}
+
+/// Blocks these signals, and no others, for the calling thread; answers what was blocked before.
+fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
+    // SAFETY: a set of signals is plain bits; the call reads one and fills the other.
+    unsafe {
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_SETMASK, ptr::from_ref(signals), &raw mut before);
+        before
     }
 }
 
@@ -89,6 +126,21 @@ mod tests {
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err() && mutex.is_poisoned());
         assert_eq!(lock_at_exit(&mutex).as_deref(), Some(&7));
+    }
+
+    #[test]
+    fn a_thread_of_ours_begins_with_all_signals_blocked() {
+        let is_blocked = |set: &libc::sigset_t| {
+            // SAFETY: reads a bit of a set.
+            unsafe { libc::sigismember(ptr::from_ref(set), libc::SIGUSR1) == 1 }
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = move || tell.send(is_blocked(&set_blocked(&all_signals()))).expect("the test waits");
+        spawn("rnic-test", work).expect("a thread").join().expect("it ends");
+        assert_eq!(told.recv(), Ok(true));
+        let here = set_blocked(&all_signals());
+        set_blocked(&here);
+        assert!(!is_blocked(&here), "the thread that started it hears them as before");
     }
 
     #[test]

@@ -33,7 +33,10 @@ use rnic_engine::PeerId;
 use rnic_wire::Addresses;
 
 use crate::addresses::local_addresses;
-use crate::sys::unix::{self, Letter};
+use crate::sys::{
+    self,
+    unix::{self, Letter},
+};
 
 pub(crate) use ring::{Broken, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
@@ -57,6 +60,8 @@ pub(crate) struct Bypass {
     is_asleep: bool,
     /// Turns until the letterbox is looked at.
     skipped: u32,
+    /// Of the rings that we read, whose writer is asked for next, and when.
+    visit: (usize, Time),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +99,14 @@ pub(crate) struct Incoming {
     pub(crate) is_fresh: bool,
 }
 
+impl Incoming {
+    /// Whether there is nothing to read and never will be: nobody has the letterbox of its writer.
+    fn is_abandoned(&self) -> bool {
+        let is_gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        self.consumer.is_empty() && unix::connect_letterbox(&name_of(self.port)).is_err_and(is_gone)
+    }
+}
+
 /// What became of a packet that was to take the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
@@ -123,6 +136,7 @@ impl Bypass {
             incoming: Vec::new(),
             is_asleep: false,
             skipped: 0,
+            visit: (0, Time::ZERO),
         })
     }
 
@@ -138,6 +152,10 @@ impl Bypass {
             Some(Target::Channel(_)) => return,
             Some(Target::Nobody(until)) if now < *until => return,
             _ => {}
+        }
+        if self.targets.len() >= CHANNELS_MAX {
+            // Where nobody was is worth a place while it keeps us from asking again.
+            self.targets.retain(|_, known| !matches!(known, Target::Nobody(until) if *until <= now));
         }
         let made = self.targets.len() < CHANNELS_MAX || self.targets.contains_key(&target);
         let offered = if made { self.offer(now, target, way).ok() } else { None };
@@ -288,6 +306,16 @@ impl Bypass {
         }
     }
 
+    /// No queue pair is connected to `target` any more: the ring goes as soon as it has been read. Datagrams that go
+    /// there make another.
+    pub(crate) fn release(&mut self, now: Time, target: (PeerId, u16)) {
+        self.publish(now);
+        if let Some(Target::Channel(index)) = self.targets.remove(&target) {
+            self.channels[index] = None;
+        }
+        self.latest = None;
+    }
+
     /// Nothing is sent to `peer` any more.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         self.targets.retain(|(known, _), _| *known != peer);
@@ -311,18 +339,21 @@ impl Bypass {
 
     /// Looks for letters, now and then, or now if `at_once`; answers whether there were any.
     #[inline]
-    pub(crate) fn look_for_letters(&mut self, at_once: bool) -> bool {
+    pub(crate) fn look_for_letters(&mut self, now: Time, at_once: bool) -> bool {
         self.skipped += 1;
         if !at_once && self.skipped < LETTERS_EVERY {
             return false;
         }
         self.skipped = 0;
-        self.read_letters()
+        self.read_letters(now)
     }
 
     #[cold]
-    fn read_letters(&mut self) -> bool {
+    fn read_letters(&mut self, now: Time) -> bool {
         self.incoming.retain(|incoming| !incoming.consumer.is_closed() || !incoming.consumer.is_empty());
+        if now >= self.visit.1 {
+            self.visit_writer(now);
+        }
         let mut any = false;
         for _ in 0..LETTERS_AT_ONCE {
             let mut bytes = [0; HELLO_BYTES + 1];
@@ -336,10 +367,29 @@ impl Bypass {
         any
     }
 
+    /// Looks whether the process that writes one of the rings is still there: one that was killed closes nothing.
+    fn visit_writer(&mut self, now: Time) {
+        let (turn, _) = self.visit;
+        self.visit = (turn.wrapping_add(1), now + VISIT_EVERY);
+        if !self.incoming.is_empty() {
+            let index = turn % self.incoming.len();
+            if self.incoming[index].is_abandoned() {
+                self.incoming.remove(index);
+            }
+        }
+    }
+
     fn attach(&mut self, hello: &Hello, letter: &Letter) {
         let (source, local, port) = (hello.source, hello.to, hello.port);
-        // A NIC that has gone may have been followed by another with the same port.
-        self.incoming.retain(|known| (known.port, known.source.ip(), known.local) != (port, source.ip(), local));
+        // A NIC that has gone may have been followed by another with the same port. One that has closed a ring and made
+        // another has had its reasons for what is left in the first.
+        self.incoming.retain(|known| {
+            let is_other = (known.port, known.source.ip(), known.local) != (port, source.ip(), local);
+            is_other || (known.consumer.is_closed() && !known.consumer.is_empty())
+        });
+        if self.incoming.len() >= CHANNELS_MAX {
+            self.incoming.retain(|known| !known.is_abandoned());
+        }
         if self.incoming.len() >= CHANNELS_MAX {
             return;
         }
@@ -367,12 +417,12 @@ impl Bypass {
     }
 }
 
-/// Whether a letter says what its sender may say.
+/// Whether a letter says what its sender may say. A signal handler asks too.
 fn is_credible(hello: &Hello, letter: &Letter) -> bool {
     letter.uid == Some(unix::own_uid())
         && letter.from.as_deref() == Some(&name_of(hello.port))
-        && is_own_address(hello.source.ip())
-        && is_own_address(hello.to)
+        && sys::is_own(hello.source.ip())
+        && sys::is_own(hello.to)
 }
 
 /// Whether `ip` is an address of this machine.
@@ -452,6 +502,9 @@ const PUBLISH_BYTES: u64 = 32 << 10;
 /// A reader that has not read anything for so long may have died: ticks of a busy machine, and no retry count is used
 /// up.
 const LOOK_AFTER: Duration = Duration::from_ms(20);
+
+/// How often one of the rings that we read is asked whether its writer is still there: a few calls of the kernel.
+const VISIT_EVERY: Duration = Duration::from_ms(10);
 
 /// A NIC that has no letterbox is not likely to get one.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);

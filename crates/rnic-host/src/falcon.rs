@@ -20,10 +20,13 @@ mod number;
 mod repair;
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Once;
 
 use rnic_base::{RandomStream, Time};
 use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
@@ -32,6 +35,7 @@ use rnic_wire::falcon::psp::{self, Cipher, Header};
 use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet, codec};
 use rnic_wire::{Addresses, IpVersion, Qpn};
 
+use crate::background;
 use crate::carry::{self, Carrier};
 use crate::memory::Memory;
 use crate::stats::RxDrop;
@@ -60,15 +64,37 @@ impl Protection {
     }
 
     /// AES-GCM with keys of 128 bits, made from the secret in the file at `path`: 32 random bytes, or 64 hexadecimal
-    /// digits.
+    /// digits. Where others may use the file as well, standard error is told, once a process.
     ///
     /// # Errors
     /// What is wrong with the file, and what would do.
     pub fn from_file(path: &Path) -> Result<Self, String> {
-        let bytes = fs::read(path).map_err(|error| format!("cannot read the secret: {error}"))?;
+        let (bytes, mode) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
         let secret = secret_of(&bytes).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
+        if let Some(warning) = exposure(path, mode) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| background::complain(warning));
+        }
         Ok(Self::new(Secret::new(secret), Cipher::Gcm128))
     }
+}
+
+/// What is in a file, as far as it can be a secret, and who may do what with it.
+fn read_secret(path: &Path) -> io::Result<(Vec<u8>, u32)> {
+    let file = File::open(path)?;
+    let mode = file.metadata()?.mode();
+    let mut bytes = Vec::new();
+    // One more shows that it is too long.
+    file.take(SECRET_TEXT_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes, mode))
+}
+
+/// What is to be said of a secret that others have: whoever reads it reads, and forges, every packet.
+fn exposure(path: &Path, mode: u32) -> Option<String> {
+    let (others, path) = (mode & 0o077, path.display());
+    (others != 0).then(|| {
+        format!("{path}: other users of this machine may use this secret (mode {:03o}): chmod 600 {path}", mode & 0o777)
+    })
 }
 
 fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
@@ -77,7 +103,7 @@ fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
     }
     let digits = bytes.trim_ascii();
     let mut secret = [0; MASTER_KEY_BYTES];
-    if digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if bytes.len() > SECRET_TEXT_MAX || digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
@@ -85,6 +111,9 @@ fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
     }
     Some(secret)
 }
+
+/// Digits of a secret with space around them, at most.
+const SECRET_TEXT_MAX: usize = 4 * MASTER_KEY_BYTES;
 
 /// What a NIC knows of its Falcon queue pairs, beside what the engine knows.
 #[derive(Debug)]

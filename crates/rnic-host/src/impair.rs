@@ -201,7 +201,7 @@ impl PeerImpairment {
     fn draw_jitter(&mut self) -> Duration {
         match self.config.jitter.as_ps() {
             0 => Duration::ZERO,
-            most => Duration::from_ps(self.jitter.below(most + 1)),
+            most => Duration::from_ps(self.jitter.between(0, most)),
         }
     }
 }

@@ -111,7 +111,7 @@ pub mod transfer;
 mod window;
 
 pub use addresses::{LocalAddress, local_addresses};
-pub use background::{complain, lock_at_exit};
+pub use background::{PanicEnds, complain, lock_at_exit};
 pub use cm::ConnectionId;
 pub use config::NicConfig;
 pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};

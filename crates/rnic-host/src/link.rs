@@ -163,6 +163,15 @@ impl Link {
         }
     }
 
+    /// No queue pair is connected to `target` any more: the ring there is given up, unless packets wait for room in it.
+    pub(crate) fn release_ring(&mut self, now: Time, target: (PeerId, u16)) {
+        if let Some(bypass) = &mut self.bypass
+            && !self.crowded.iter().any(|waiting| waiting.target == target)
+        {
+            bypass.release(now, target);
+        }
+    }
+
     /// Whether something is ready to leave that there was no room for.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
@@ -179,6 +188,11 @@ impl Link {
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.line.next_due()
+    }
+
+    /// Packets that are delayed are lost.
+    pub(crate) fn lose_delayed(&mut self) {
+        self.line.clear();
     }
 
     /// Own address and port.
@@ -273,17 +287,43 @@ impl Link {
     /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
-        let way = peer.map(|peer| Way { peer, port: addresses.dst().port(), path: 0 });
-        if let Some(way) = way
-            && !self.impair(now, way, bytes.len() as u32, |_, copy| {
-                copy.clear();
-                copy.extend_from_slice(bytes);
-            })
-        {
-            return;
+        let Some(peer) = peer else { return self.answer_stranger(now, addresses, bytes) };
+        let way = Way { peer, port: addresses.dst().port(), path: 0 };
+        let passes = self.impair(now, way, bytes.len() as u32, |_, copy| {
+            copy.clear();
+            copy.extend_from_slice(bytes);
+        });
+        if passes {
+            self.capture(now, addresses, bytes);
+            self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
         }
-        self.capture(now, addresses, bytes);
-        self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
+    }
+
+    /// Sends a datagram to somebody who is no peer, now or never: whoever asks in vain asks again. Questions may come
+    /// in other names than the asker's own, and the kernel keeps answers to hosts that are not there for seconds. So
+    /// nothing waits for room for them, and half of the socket's is left to peers.
+    #[cold]
+    fn answer_stranger(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
+        let to = addresses.dst().into();
+        let parts = [IoSlice::new(bytes)];
+        let message = Outgoing { to: &to, from: self.source_of(addresses), parts: &parts, segment: None };
+        let socket = self.lanes[self.lane_of(addresses.dst().ip())].sender();
+        let (mut is_sent, mut tries) = (false, 0);
+        while socket.is_half_free() && !is_sent && tries < LATE_ERRORS_MAX {
+            tries += 1;
+            match socket.send(&[message]) {
+                Ok(_) => is_sent = true,
+                // Perhaps about an earlier datagram.
+                Err(error) if Refusal::of(&error, false) == Refusal::Network => self.has_late_errors = true,
+                Err(_) => break,
+            }
+        }
+        if is_sent {
+            self.capture(now, addresses, bytes);
+            self.count_datagrams(1, bytes.len(), false);
+        } else {
+            self.stats.datagrams_refused += 1;
+        }
     }
 
     /// Counts a packet that nobody will acknowledge; one that cannot be lost any more has as good as arrived.

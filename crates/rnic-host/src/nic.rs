@@ -357,6 +357,11 @@ impl Nic {
         self.link.peers.impair_all(|number| make_impairment(&self.config, number));
     }
 
+    /// Loses the packets that are delayed: whom they were for is gone.
+    pub(crate) fn lose_delayed(&mut self) {
+        self.link.lose_delayed();
+    }
+
     /// A number that nobody can guess.
     pub(crate) fn draw_number(&mut self) -> u64 {
         self.random.bits()
@@ -397,7 +402,7 @@ impl Nic {
             if was_asleep {
                 self.link.lanes.iter_mut().for_each(Lane::wake);
             }
-            bypass.look_for_letters(was_asleep);
+            bypass.look_for_letters(now, was_asleep);
         }
         let away = now.since(std::mem::replace(&mut self.driven, now));
         if self.engine.next_timeout().is_some_and(|due| due <= now) {

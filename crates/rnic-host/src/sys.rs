@@ -197,6 +197,16 @@ impl UdpSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
+    /// Whether half of the send buffer is free. What waits in the kernel until somebody says that he has its address
+    /// takes room for seconds.
+    pub fn is_half_free(&self) -> bool {
+        let mut waiting: c_int = 0;
+        // SAFETY: the call fills in an integer (udp(7), SIOCOUTQ, which is TIOCOUTQ).
+        let known = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) } == 0;
+        let granted = self.socket.send_buffer_size().unwrap_or(0);
+        known && usize::try_from(waiting).is_ok_and(|waiting| waiting <= granted / 2)
+    }
+
     /// Receives up to `wanted` datagrams or trains into `batch`; answers how many.
     ///
     /// # Errors
@@ -369,6 +379,18 @@ pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
     let mtu_bytes = Raw(&socket).get(level, option)?.max(0).cast_unsigned();
     let source = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?.ip();
     Ok(Route { mtu_bytes, source })
+}
+
+/// Whether `ip` is an address of this machine, link-local ones aside. Asks with calls of the kernel alone, so a signal
+/// handler may: the list of all addresses comes from the C library, with memory of the program's allocator.
+pub fn is_own(ip: IpAddr) -> bool {
+    let bind = SocketAddr::new(ip, 0);
+    let can_be = !ip.is_unspecified() && !ip.is_multicast();
+    let bound = || {
+        let socket = socket2::Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind(&bind.into())
+    };
+    can_be && bound().is_ok()
 }
 
 /// Buffers for what one call receives.

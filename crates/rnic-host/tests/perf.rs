@@ -13,7 +13,9 @@ use rnic_engine::{
 };
 use rnic_host::perf::{LatencyKind, Length, Op, PerfConfig, PerfError, ServeConfig, Served, measure, serve};
 use rnic_host::transfer::{TransferConfig, send_bytes, send_file};
-use rnic_host::{ConnectError, ConnectionConfig, Impairment, Nic, NicConfig, Protection, TransportChoice};
+use rnic_host::{
+    ConnectError, Connection, ConnectionConfig, Impairment, Nic, NicConfig, Protection, Region, TransportChoice,
+};
 use rnic_psp::Secret;
 use rnic_wire::falcon::psp::Cipher;
 
@@ -339,11 +341,16 @@ fn a_server_with_a_key_serves_those_who_have_it() {
     plain.stop();
 }
 
-/// A control connection is told where memory is, and reaches none of it: it has a protection domain of its own.
-#[test]
-fn the_control_connection_reaches_no_memory() {
-    for key in [None, Some(1)] {
-        let server = Server::with_key(ServeConfig::default(), key);
+/// A client that says on its control connection what it likes.
+struct ByHand {
+    nic: Nic,
+    connection: Connection,
+    cq: CqId,
+    region: Region,
+}
+
+impl ByHand {
+    fn connect(server: &Server, key: Option<u8>) -> Self {
         let mut nic = open_with_key("client", key);
         let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(64).expect("a legal size"));
         let region = nic.register(pd, 1 << 16, Access::LOCAL_WRITE).expect("memory");
@@ -353,33 +360,75 @@ fn the_control_connection_reaches_no_memory() {
         }
         config.private_data = [&b"C"[..], &[7; 12]].concat();
         let connection = nic.connect(server.address, PerfConfig::default().port, &config).expect("it is served");
-        let sges = [region.sge(8_192, 4_096)];
-        nic.post_recv(connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
-        let order = r#"{"prepare":{"version":2,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
-            "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
-            "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
-            "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;
-        nic.bytes_mut(&region)[..order.len()].copy_from_slice(order.as_bytes());
-        let post = |nic: &mut Nic, op, sge: Sge| {
-            let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
-            nic.post_send(connection.qpn, &request).expect("room");
-        };
-        post(&mut nic, SendOp::Send { immediate: None }, region.sge(0, order.len() as u32));
-        let answer = await_completion(&mut nic, cq, WcOpcode::Recv);
+        Self { nic, connection, cq, region }
+    }
+
+    fn post(&mut self, op: SendOp, sge: Sge) {
+        let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
+        self.nic.post_send(self.connection.qpn, &request).expect("room");
+    }
+
+    /// What the server answers to `order`.
+    fn order(&mut self, order: &str) -> serde_json::Value {
+        let sges = [self.region.sge(8_192, 4_096)];
+        self.nic.post_recv(self.connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
+        self.nic.bytes_mut(&self.region)[..order.len()].copy_from_slice(order.as_bytes());
+        self.post(SendOp::Send { immediate: None }, self.region.sge(0, order.len() as u32));
+        let answer = await_completion(&mut self.nic, self.cq, WcOpcode::Recv);
         assert_eq!(answer.status, WcStatus::Success);
-        let answer = nic.bytes(&region)[8_192..8_192 + answer.byte_len as usize].to_vec();
-        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("an answer");
+        let answer = self.nic.bytes(&self.region)[8_192..8_192 + answer.byte_len as usize].to_vec();
+        serde_json::from_slice(&answer).expect("an answer")
+    }
+}
+
+/// Asks for one small Write.
+const PREPARE: &str = r#"{"prepare":{"version":2,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
+    "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
+    "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
+    "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;
+
+/// A control connection is told where memory is, and reaches none of it: it has a protection domain of its own.
+#[test]
+fn the_control_connection_reaches_no_memory() {
+    for key in [None, Some(1)] {
+        let server = Server::with_key(ServeConfig::default(), key);
+        let mut client = ByHand::connect(&server, key);
+        let answer = client.order(PREPARE);
         let memory = &answer["ready"]["memory"];
         let number = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("{name} in {answer}"));
         let remote = RemoteMemory { addr: number("addr"), rkey: number("rkey") as u32 };
-        post(&mut nic, SendOp::Write { remote, immediate: None }, region.sge(0, 8));
-        let written = await_completion(&mut nic, cq, WcOpcode::RdmaWrite);
+        client.post(SendOp::Write { remote, immediate: None }, client.region.sge(0, 8));
+        let written = await_completion(&mut client.nic, client.cq, WcOpcode::RdmaWrite);
         // The far end hangs up, which may be heard before its refusal.
         let is_refused = matches!(written.status, WcStatus::RemoteAccess | WcStatus::WrFlushed);
         assert!(is_refused, "with key {key:?}: {written:?}");
-        drop(nic);
+        drop(client);
         server.stop();
     }
+}
+
+/// Whoever may order a measurement may not end the server, nor have more of its memory than it gives.
+#[test]
+fn orders_that_would_harm_the_server_are_refused() {
+    let patience = Duration::from_ms(200);
+    let server = Server::start(ServeConfig { patience, ..ServeConfig::default() });
+    let mut client = ByHand::connect(&server, None);
+    assert!(client.order(PREPARE)["ready"].is_object());
+    let again = client.order(PREPARE);
+    assert!(again["refused"]["reason"].as_str().is_some_and(|reason| reason.contains("already")), "{again}");
+    drop(client);
+    for (field, value) in [("delay_ps", u64::MAX), ("jitter_ps", u64::MAX), ("reorder_hold_ps", 60_000_000_000_001)] {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let mut client = ByHand::connect(&server, None);
+        let order = PREPARE.replace(&format!("\"{field}\":0"), &format!("\"{field}\":{value}"));
+        let answer = client.order(&order);
+        let reason = answer["refused"]["reason"].as_str();
+        assert!(reason.is_some_and(|reason| reason.contains("60 s at most")), "{field}: {answer}");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let report = measure(&mut open("client"), server.address, &quick(Op::Write)).expect("the server serves");
+    assert!(report.verified, "{report:?}");
+    server.stop();
 }
 
 /// The next completion of this kind, or of a failure.

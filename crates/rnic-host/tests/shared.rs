@@ -91,6 +91,26 @@ fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: usize) {
     assert!(right.nic.bytes(&right.region)[HALF..HALF + len] == sent[..], "{len} bytes arrive as they were");
 }
 
+/// Memory between two NICs is there for as long as queue pairs of theirs are connected.
+#[test]
+fn a_ring_goes_with_the_last_queue_pair() {
+    let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
+    let pairs = [link(&mut left, &mut right, V4), link(&mut left, &mut right, V4)];
+    let lasting = left.nic.acquire_host(ip(V4), None).expect("loopback");
+    let is_made = |left: &mut Side, _: &mut Side| (left.nic.bypass_rings() == 1).then_some(());
+    drive(&mut left, &mut right, is_made);
+    write_and_check(&mut left, &mut right, pairs[0].0.qpn, 10_000);
+    left.nic.destroy_qp(pairs[0].0.qpn).expect("it exists");
+    write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
+    assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
+    left.nic.destroy_qp(pairs[1].0.qpn).expect("it exists");
+    assert_eq!(left.nic.bypass_rings(), 0);
+    let again = link(&mut left, &mut right, V4);
+    drive(&mut left, &mut right, is_made);
+    write_and_check(&mut left, &mut right, again.0.qpn, 10_000);
+    left.nic.release_peer(lasting);
+}
+
 #[test]
 fn numbers_name_the_port_and_are_unique() {
     let mut side = Side::open(NicConfig::shared());

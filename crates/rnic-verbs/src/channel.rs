@@ -4,9 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::abi::*;
+use crate::core::Waiting;
 use crate::errno::{Errno, Result, minus_one, number, pointer};
 use crate::event::EventQueue;
-use crate::object::{self, ChannelObject, CqObject, Element, QpObject, SrqObject};
+use crate::object::{self, ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 
 fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
     // SAFETY: a program hands over contexts that it has opened.
@@ -54,10 +55,12 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     // SAFETY: the caller's promise.
     let (events, context) = unsafe { (&object::channel(channel).events, object::context((*channel).context)) };
     context.shared.hand_over();
-    minus_one(events.pop().map(|of| {
-        // SAFETY: a completion queue takes its events out of the channel before it goes, and the caller lets us write.
+    // SAFETY: a completion queue takes its events out of the channel before it goes, for which it waits until this has
+    // been counted, and then for the acknowledgement.
+    let fetched = |of: &Ptr<CqObject>| unsafe { (*of.0).completions.fetched() };
+    minus_one(events.pop(fetched).map(|of| {
+        // SAFETY: as above, and the caller lets us write.
         unsafe {
-            (*of.0).completions.fetched();
             *cq = of.0.cast();
             *cq_context = (*of.0).c.cq.cq_context;
         }
@@ -82,16 +85,19 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller's promise.
     let events = &unsafe { object::context(context) }.shared.events;
-    minus_one(events.pop().map(|waiting| {
-        // SAFETY: an object takes its events out of the queue before it goes, and the caller lets us write.
-        unsafe {
-            match waiting.element {
-                Element::Qp(qp) => (*qp.0).events.fetched(),
-                Element::Cq(cq) => (*cq.0).events.fetched(),
-                Element::Srq(srq) => (*srq.0).events.fetched(),
-            }
-            ptr::write(event, ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type });
+    // SAFETY: an object takes its events out of the queue before it goes, for which it waits until this has been
+    // counted, and then for the acknowledgement.
+    let fetched = |waiting: &Waiting| unsafe {
+        match waiting.element {
+            Element::Qp(qp) => (*qp.0).events.fetched(),
+            Element::Cq(cq) => (*cq.0).events.fetched(),
+            Element::Srq(srq) => (*srq.0).events.fetched(),
         }
+    };
+    minus_one(events.pop(fetched).map(|waiting| {
+        let told = ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type };
+        // SAFETY: the caller lets us write.
+        unsafe { ptr::write(event, told) };
     }))
 }
 

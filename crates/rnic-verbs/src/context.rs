@@ -13,6 +13,7 @@ use rnic_host::observe::Observer;
 use rnic_host::{Settings, complain};
 
 use crate::abi::*;
+use crate::cancel::Uncancelled;
 use crate::core::{Core, Waiting};
 use crate::device::{self, Device};
 use crate::errno::{Errno, Result};
@@ -141,6 +142,7 @@ impl Context {
 
     /// Opens the device.
     pub(crate) fn open(device: &'static Device) -> Result<*mut ibv_context> {
+        let _uncancelled = Uncancelled::begin();
         fork::watch();
         let settings = Settings::from_environment().map_err(|error| {
             complain(&error);
@@ -182,6 +184,7 @@ impl Context {
     /// # Safety
     /// The pointer is from [`Context::open`], and the last use of it.
     pub(crate) unsafe fn close(pointer: *mut ibv_context) {
+        let _uncancelled = Uncancelled::begin();
         // SAFETY: `open` made a box of it, and the caller gives it up.
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
         if context.shared.process.is_current() {

@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use crate::cancel::{Uncancelled, read_cancellably};
 use crate::errno::{Errno, Result};
 use crate::heap::Busy;
 
@@ -43,24 +44,27 @@ impl<T> EventQueue<T> {
     pub(crate) fn push(&self, event: T) {
         // The signal handler delivers events too: it must not find the lock taken by the thread that it interrupts.
         let _busy = Busy::begin();
+        let _uncancelled = Uncancelled::begin();
         lock(&self.waiting).push_back(event);
         let one = 1u64;
         // SAFETY: writes eight bytes of a local variable. It can only fail when 2^64 events wait.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 
-    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking.
-    pub(crate) fn pop(&self) -> Result<T> {
+    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking. `fetched` notes
+    /// that it is on its way to the program, before [`EventQueue::forget`] can look again: who destroys the event's
+    /// object finds either the event here or that note.
+    pub(crate) fn pop(&self, fetched: impl FnOnce(&T)) -> Result<T> {
         loop {
             let mut count = 0u64;
-            // SAFETY: reads eight bytes into a local variable.
-            let got = unsafe { libc::read(self.fd(), (&raw mut count).cast(), size_of::<u64>()) };
-            if got < 0 {
+            if read_cancellably(self.fd(), &mut count) < 0 {
                 return Err(Errno::last());
             }
             let _busy = Busy::begin();
             // Empty when the event's object has been destroyed meanwhile.
-            if let Some(event) = lock(&self.waiting).pop_front() {
+            let mut waiting = lock(&self.waiting);
+            if let Some(event) = waiting.pop_front() {
+                fetched(&event);
                 return Ok(event);
             }
         }
@@ -69,6 +73,7 @@ impl<T> EventQueue<T> {
     /// Forgets the events of an object that goes.
     pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
         let _busy = Busy::begin();
+        let _uncancelled = Uncancelled::begin();
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
         waiting.retain(|event| !is_gone(event));
@@ -126,12 +131,32 @@ mod tests {
         for event in [1, 2, 1, 3] {
             queue.push(event);
         }
-        assert_eq!(queue.pop(), Ok(1));
+        assert_eq!(queue.pop(|_| ()), Ok(1));
         queue.forget(|event| *event == 1);
-        assert_eq!(queue.pop(), Ok(2));
+        assert_eq!(queue.pop(|_| ()), Ok(2));
         assert!(is_readable(&queue));
-        assert_eq!(queue.pop(), Ok(3));
+        assert_eq!(queue.pop(|_| ()), Ok(3));
         assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn who_destroys_finds_the_event_or_its_count() {
+        let queue = EventQueue::new().expect("an eventfd");
+        let (events, about_to) = (Unacknowledged::default(), std::sync::Barrier::new(2));
+        queue.push(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slowly = |_: &u32| {
+                    about_to.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    events.fetched();
+                };
+                assert_eq!(queue.pop(slowly), Ok(1));
+            });
+            about_to.wait();
+            queue.forget(|_| true);
+            assert_eq!(*lock(&events.count), 1, "neither in the queue nor counted: its object would go");
+        });
     }
 
     #[test]

@@ -7,12 +7,15 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::progress;
+
 /// Counts forks on the way from the first process to this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static WATCH: Once = Once::new();
 
 extern "C" fn in_child() {
+    progress::forget_parent();
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -37,7 +40,7 @@ impl Process {
 /// Begins to count forks.
 pub(crate) fn watch() {
     WATCH.call_once(|| {
-        // SAFETY: the handler only adds to an atomic number, which is allowed after a fork.
+        // SAFETY: the handler only changes atomic numbers and a word of the thread, which is allowed after a fork.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

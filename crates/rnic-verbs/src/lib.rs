@@ -17,6 +17,7 @@
 mod abi;
 
 mod ah;
+mod cancel;
 mod channel;
 mod context;
 mod convert;

@@ -26,6 +26,9 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use burn::this_thread;
+
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -33,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::cancel::Uncancelled;
 use rnic_host::Progress as Mode;
 use signal::Armed;
 use thread::Worker;
@@ -85,6 +89,13 @@ struct Shared<M> {
     armed: Armed,
 }
 
+/// In a child: its one thread has another number than the parent's, and nothing of the parent's is driven here.
+/// Allowed after a fork: it neither locks nor allocates.
+pub(crate) fn forget_parent() {
+    burn::forget_this_thread();
+    signal::forget_targets();
+}
+
 impl<M: Machine> Driver<M> {
     /// Puts `machine` behind its lock and starts its thread.
     ///
@@ -110,12 +121,14 @@ impl<M: Machine> Driver<M> {
 
     /// The machine, for a call of the program. When the guard goes, whatever others left undone is done.
     pub(crate) fn lock(&self) -> Guard<'_, M> {
+        let uncancelled = Uncancelled::begin();
         let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        Guard { shared: &self.shared, machine: Some(machine), asks: false }
+        Guard { shared: &self.shared, machine: Some(machine), asks: false, _uncancelled: uncancelled }
     }
 
     /// The machine, for somebody who only looks: to the others that is no call of the program.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
+        let _uncancelled = Uncancelled::begin();
         let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = look(&machine);
         drop(machine);
@@ -142,6 +155,7 @@ impl<M: Machine> Shared<M> {
 
     /// Drives the machine unless somebody has it; `None` then, and that somebody will look again.
     fn try_progress(&self) -> Option<bool> {
+        let _uncancelled = Uncancelled::begin();
         match self.machine.try_lock() {
             Ok(mut machine) => {
                 let moved = machine.progress();
@@ -193,6 +207,8 @@ pub(crate) struct Guard<'a, M: Machine> {
     shared: &'a Shared<M>,
     machine: Option<MutexGuard<'a, M>>,
     asks: bool,
+    /// Until all is done that `drop` does.
+    _uncancelled: Uncancelled,
 }
 
 impl<M: Machine> Guard<'_, M> {

@@ -37,4 +37,9 @@ mod service;
 mod unsupported;
 
 #[cfg(test)]
+pub(crate) use channel::{rdma_create_event_channel, rdma_destroy_event_channel};
+#[cfg(test)]
+pub(crate) use event::rdma_get_cm_event;
+
+#[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use rnic_host::{CaptureFile, Nic, Notice, Settings, complain};
 use crate::context::Shared;
 use crate::device;
 use crate::errno::{Errno, Result};
+use crate::heap::Busy;
 
 /// Begins the capture that was asked for, if one was.
 ///
@@ -30,6 +31,8 @@ pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
 
 /// Most programs close nothing before they end.
 extern "C" fn write_out() {
+    // A packet that comes now would have the signal handler write into the capture that this thread has locked.
+    let _busy = Busy::begin();
     CaptureFile::flush_all();
 }
 

@@ -6,6 +6,7 @@ use rnic_engine::PeerId;
 use rnic_host::{Nic, NicConfig, NicError, Settings};
 
 use crate::abi::ibv_gid;
+use crate::cancel::Uncancelled;
 
 /// An address of this host that a GID stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +53,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Nic, NicError> {
 
 /// Addresses of this host, in the order of the GID table.
 pub(crate) fn addresses() -> Vec<Address> {
+    let _uncancelled = Uncancelled::begin();
     let found = rnic_host::local_addresses().unwrap_or_default();
     found.into_iter().take(GIDS_MAX).map(|found| Address { ip: found.ip, interface: found.interface }).collect()
 }

@@ -17,6 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use rnic_wire::ICRC_LEN;
+
 use crate::memory::Arrived;
 use crate::sys::unix;
 
@@ -301,8 +303,10 @@ impl Consumer {
                 continue;
             }
             let len = (header & LEN_MASK) as usize;
-            let bytes = record_bytes(len.min(PACKET_BYTES_MAX));
-            if header & !(LEN_MASK | SEALED) != 0 || len > PACKET_BYTES_MAX || bytes > to_end || bytes as u64 > there {
+            // What is not sealed gets an ICRC where it is captured, and must still be a datagram.
+            let longest = PACKET_BYTES_MAX - if header & SEALED != 0 { 0 } else { ICRC_LEN };
+            let bytes = record_bytes(len.min(longest));
+            if header & !(LEN_MASK | SEALED) != 0 || len > longest || bytes > to_end || bytes as u64 > there {
                 return Err(Broken);
             }
             self.tail += bytes as u64;

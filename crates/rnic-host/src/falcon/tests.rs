@@ -219,3 +219,22 @@ fn secrets_are_bytes_or_digits() {
         assert_eq!(secret_of(wrong), None);
     }
 }
+
+#[test]
+fn a_secret_that_others_may_use_is_told_of() {
+    let said = |mode: u32| exposure(Path::new("/etc/secret"), 0o100_000 | mode);
+    assert_eq!([said(0o600), said(0o400), said(0o700)], [None, None, None]);
+    for mode in [0o644, 0o640, 0o660, 0o602] {
+        let text = said(mode).unwrap_or_default();
+        assert!(text.starts_with("/etc/secret: ") && text.contains("chmod 600 /etc/secret"), "{text}");
+        assert!(text.contains(&format!("{mode:03o}")) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn a_file_without_an_end_is_no_secret() {
+    let error = Protection::from_file(Path::new("/dev/zero")).expect_err("it is longer than any secret");
+    assert!(error.contains("64 hexadecimal digits"), "{error}");
+    let long = format!("{}{}", "00ff".repeat(16), " ".repeat(SECRET_TEXT_MAX));
+    assert_eq!(secret_of(long.as_bytes()), None);
+}

@@ -68,6 +68,12 @@ impl DelayLine {
         Some(datagram)
     }
 
+    /// Forgets everything that waits.
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+    }
+
     /// When the next one is.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {

@@ -44,6 +44,13 @@ fn nothing_asked_nothing_done() {
 }
 
 #[test]
+fn jitter_may_be_any_time() {
+    let config = Impairment { jitter: Duration::MAX, ..Impairment::default() };
+    let (fates, _) = judge_all(&config, "nic", 100);
+    assert!(fates.iter().all(|fate| fate.copies.len() == 1));
+}
+
+#[test]
 fn rates_are_as_asked() {
     let packets = 100_000;
     let config = Impairment {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
+use rnic_wire::header::bth;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
@@ -269,7 +270,8 @@ fn take_in_falcon(
 #[cold]
 fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
-    if !record.is_sealed {
+    // What is too short to have an ICRC is too short for anything.
+    if !record.is_sealed && bytes.len() >= bth::LEN {
         let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);
         let icrc = prefix.start(&bytes).finish();
         bytes.extend_from_slice(&icrc);

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use arrayvec::ArrayVec;
 use rnic_base::Duration;
 use rnic_base::limits::MTU_MIN;
-use rnic_engine::{PeerId, QpAttributes, ResourceError};
+use rnic_engine::{PeerId, QpAttributes, QpState, QpView, ResourceError, Service};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
@@ -158,6 +158,21 @@ impl Nic {
         }
     }
 
+    /// Where the far end of a queue pair lives, if it has been connected and may have a way through memory.
+    pub(super) fn ring_of(&self, qpn: Qpn) -> Option<(PeerId, u16)> {
+        self.link.bypass.as_ref()?;
+        self.engine.queue_pairs().find(|view| view.info.number == qpn).filter(has_far_end).map(|view| far_end(&view))
+    }
+
+    /// A queue pair with its far end at `target` is there no more: if it was the last one, so is the way through memory.
+    pub(super) fn leave_ring(&mut self, target: Option<(PeerId, u16)>) {
+        let Some(target) = target else { return };
+        if !self.engine.queue_pairs().any(|view| has_far_end(&view) && far_end(&view) == target) {
+            let now = self.clock.now();
+            self.link.release_ring(now, target);
+        }
+    }
+
     /// Divides what may be under way among all peers.
     fn share_windows(&mut self) {
         let Self { link, engine, receive_buffer_bytes, .. } = self;
@@ -170,6 +185,15 @@ impl Nic {
             engine.set_peer_limit(id, Some(u64::from(window)));
         }
     }
+}
+
+/// Whether a queue pair has been connected to another one, whatever has become of them.
+fn has_far_end(view: &QpView) -> bool {
+    !matches!(view.info.state, QpState::Reset | QpState::Init) && view.info.service != Service::UnreliableDatagram
+}
+
+fn far_end(view: &QpView) -> (PeerId, u16) {
+    (view.peer, port_of(view.info.dest_qpn))
 }
 
 /// The largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.

@@ -92,7 +92,10 @@ impl Nic {
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         self.say_last_words(qpn);
-        self.destroy_engine_qp(qpn)
+        let ring = self.ring_of(qpn);
+        self.destroy_engine_qp(qpn)?;
+        self.leave_ring(ring);
+        Ok(())
     }
 
     /// A queue pair is about to say nothing more: acknowledgements that are owed leave, the last one more than once.

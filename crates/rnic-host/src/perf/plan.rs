@@ -124,6 +124,12 @@ pub(crate) struct ImpairmentOrder {
 
 const ONE: u64 = 1_000_000_000_000;
 
+/// How long a queue, a delay, its variation or a packet that is overtaken may take: no path of this world comes near.
+const LATEST: Duration = Duration::from_secs(60);
+
+/// What goes into a queue that is nearly full: more than any packet.
+const PACKET_BYTES: u64 = 64 << 10;
+
 impl From<&Impairment> for ImpairmentOrder {
     fn from(impairment: &Impairment) -> Self {
         let parts = |probability: Probability| (probability.as_f64() * ONE as f64).round() as u64;
@@ -140,6 +146,18 @@ impl From<&Impairment> for ImpairmentOrder {
             rate_bps: impairment.rate.map(BitRate::as_bps),
             rate_queue_bytes: impairment.rate_queue_bytes,
         }
+    }
+}
+
+impl ImpairmentOrder {
+    /// Whether no packet is kept for longer than anybody waits. What is kept is memory of the end that obeys.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Impairment { delay, jitter, reorder_hold, rate, rate_queue_bytes, .. } = (*self).into();
+        let drains = |rate: BitRate| rate.bytes_in(LATEST) >= rate_queue_bytes.saturating_add(PACKET_BYTES);
+        if delay.max(jitter).max(reorder_hold) > LATEST || !rate.is_none_or(drains) {
+            return Err(format!("its network keeps packets for very long, this end for {LATEST} at most"));
+        }
+        Ok(())
     }
 }
 

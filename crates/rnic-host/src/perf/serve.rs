@@ -223,11 +223,16 @@ impl Session {
     fn obey(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
         match order {
             Order::Prepare { version, task, transport, impairment, round_trip_ps } => {
+                let sound = impairment.check();
                 let impairment = Impairment::from(impairment);
                 // What packets will take: those of this end have not been delayed yet.
                 let round_trip = Duration::from_ps(round_trip_ps.saturating_add(impairment.delay.as_ps()));
                 let job = match version {
-                    VERSION => Job::prepare(nic, self.pd, config, task, &transport).map(|job| job.on_path(round_trip)),
+                    // What it was to be for has its memory, which counts.
+                    VERSION if self.job.is_some() => Err("it has been prepared for already".to_owned()),
+                    VERSION => sound
+                        .and_then(|()| Job::prepare(nic, self.pd, config, task, &transport))
+                        .map(|job| job.on_path(round_trip)),
                     other => Err(format!("it speaks version {other}, this end {VERSION}")),
                 };
                 match job {
@@ -236,6 +241,8 @@ impl Session {
                         let memory = MemoryAt { addr: region.addr(), rkey: region.key().0, len: region.len() as u64 };
                         self.job = Some(job);
                         self.control.send(nic, &Answer::Ready { memory })?;
+                        // Of an earlier session: they would take room.
+                        nic.lose_delayed();
                         nic.set_impairment(impairment);
                         Ok(())
                     }
@@ -328,7 +335,13 @@ impl Job {
             // Hardware pins what is registered. Here pages come at the first touch, which shall not be a Write's.
             nic.bytes_mut(&region).fill(0);
         }
-        let cq = make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)).map_err(|error| error.to_string())?;
+        let cq = match make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)) {
+            Ok(cq) => cq,
+            Err(error) => {
+                nic.deregister(region);
+                return Err(error.to_string());
+            }
+        };
         let flows = vec![None; qps as usize];
         let job = Self { task, choice, layout, region, cq, flows, verified: 0, wrong: 0 };
         job.fill_for_reads(nic);

@@ -13,7 +13,7 @@ thread_local! {
 
 /// The kernel's number of the calling thread.
 #[inline]
-pub(super) fn this_thread() -> i32 {
+pub(crate) fn this_thread() -> i32 {
     let known = THIS_THREAD.get();
     if known != 0 {
         return known;
@@ -22,6 +22,11 @@ pub(super) fn this_thread() -> i32 {
     let number = unsafe { libc::gettid() };
     THIS_THREAD.set(number);
     number
+}
+
+/// The calling thread has another number from here on: it is the child of a fork.
+pub(super) fn forget_this_thread() {
+    THIS_THREAD.set(0);
 }
 
 /// Processor time that a thread of this process has used, if it lives.

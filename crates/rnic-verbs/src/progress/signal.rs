@@ -187,6 +187,15 @@ impl<M: Machine> Shared<M> {
     }
 }
 
+/// Takes all drivers out of the handler's view, in a child, which has no part in them; nor has it the handlers that
+/// looked at them on other threads.
+pub(super) fn forget_targets() {
+    for slot in &TARGETS {
+        slot.target.store(std::ptr::null_mut(), Ordering::SeqCst);
+        slot.users.store(0, Ordering::SeqCst);
+    }
+}
+
 /// Takes a driver out of the handler's view, and waits for handlers that look at it.
 fn release(inner: &mut Inner) {
     let Some(index) = inner.slot.take() else { return };

@@ -2,6 +2,7 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
@@ -64,6 +65,44 @@ fn the_thread_serves_a_program_that_sleeps() {
         assert!(sleep_until(|| seen.load(Ordering::Acquire) == count), "datagram {count} was not taken in");
     }
     drop(driver);
+}
+
+/// Panics when it is driven.
+struct Broken;
+
+impl Machine for Broken {
+    fn progress(&mut self) -> bool {
+        panic!("it is broken");
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        None
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors::new()
+    }
+}
+
+/// A thread that died alone would leave a program that sleeps to sleep for ever.
+#[test]
+fn a_panic_of_the_thread_ends_the_process() {
+    const INSIDE: &str = "RNIC_TEST_PANIC";
+    if std::env::var_os(INSIDE).is_some() {
+        let _driver = Driver::start(Broken, Mode::Thread).expect("a thread");
+        std::thread::sleep(Duration::from_secs(20));
+        return;
+    }
+    let this = std::env::current_exe().expect("a running test knows its file");
+    let name = "progress::tests::a_panic_of_the_thread_ends_the_process";
+    let process = std::process::Command::new(this).args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output();
+    let process = process.expect("it starts");
+    assert_eq!(process.status.signal(), Some(libc::SIGABRT), "{process:?}");
+    assert!(String::from_utf8_lossy(&process.stderr).contains("it is broken"), "{process:?}");
 }
 
 #[test]

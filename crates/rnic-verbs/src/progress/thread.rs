@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use rnic_host::PanicEnds;
 
 use super::burn::{Verdict, Watch};
 use super::{DESCRIPTORS_MAX, Machine, Mode, Shared};
@@ -29,7 +30,7 @@ impl Worker {
     }
 
     pub(super) fn join(self) {
-        // It does not panic: a panic ends the process.
+        // It has not panicked: a panic ends the process.
         let _ = self.0.join();
     }
 }
@@ -52,6 +53,7 @@ fn restore_signals(blocked: &libc::sigset_t) {
 }
 
 fn run<M: Machine>(shared: &Shared<M>) {
+    let _ends = PanicEnds::begin();
     let mut watch = Watch::default();
     let mut backoff = BACKOFF_MIN;
     while !shared.stop.load(Ordering::Acquire) {

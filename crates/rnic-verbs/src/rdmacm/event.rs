@@ -247,10 +247,13 @@ impl Cm {
 ///
 /// # Safety
 /// `channel` is living.
+// On its own, so that who is cancelled while it waits is unwound through it, and not out of a function of C.
+#[inline(never)]
 pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let events = channel::events(channel)?;
     loop {
-        let pending = events.pop()?;
+        // Counted below, where an identifier that has gone meanwhile is seen.
+        let pending = events.pop(|_| ())?;
         let place = {
             let mut cm = Cm::lock()?;
             // Gone, or moved to another channel, between the two.

@@ -14,13 +14,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_host::PanicEnds;
 use rnic_host::cm::{Binding, ConnectionId, Endpoint, Inbox};
 use rnic_wire::cm::ServiceId;
 
 use super::channel::Events;
 use super::id::Entry;
+use crate::cancel::Uncancelled;
 use crate::errno::{Errno, Result};
 use crate::fork::{self, Process};
+use crate::heap::Busy;
 
 /// An identifier or a port. Never used again for another.
 pub(super) type Key = u64;
@@ -71,6 +74,8 @@ pub(super) static ACKNOWLEDGED: Condvar = Condvar::new();
 pub(super) struct Guard {
     cm: Option<MutexGuard<'static, Option<Cm>>>,
     is_thread: bool,
+    /// Until what it has done has left.
+    _uncancelled: Uncancelled,
 }
 
 impl Deref for Guard {
@@ -110,8 +115,8 @@ impl Guard {
     pub(super) fn wait(mut self) -> Self {
         self.settle();
         let cm = self.cm.take().expect("a guard holds the lock");
-        let cm = ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner);
-        Self { cm: Some(cm), is_thread: self.is_thread }
+        self.cm = Some(ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner));
+        self
     }
 }
 
@@ -125,13 +130,14 @@ pub(super) fn now() -> Time {
 impl Cm {
     /// Takes the lock; the first to do so in a process starts the thread.
     pub(super) fn lock() -> Result<Guard> {
+        let uncancelled = Uncancelled::begin();
         let mut cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
         if cm.as_ref().is_none_or(|cm| !cm.process.is_current()) {
             // What a child has inherited is its parent's: its copies of the sockets are closed, nothing is said.
             *cm = Some(Self::new()?);
             spawn()?;
         }
-        Ok(Guard { cm: Some(cm), is_thread: false })
+        Ok(Guard { cm: Some(cm), is_thread: false, _uncancelled: uncancelled })
     }
 
     /// Makes sure that there is a thread.
@@ -319,6 +325,7 @@ fn no_signals() -> libc::sigset_t {
 
 /// The thread.
 fn run() {
+    let _ends = PanicEnds::begin();
     let mut inbox = Inbox::default();
     let mut polls: Vec<libc::pollfd> = Vec::new();
     let mut ports: Vec<Key> = Vec::new();
@@ -356,13 +363,16 @@ fn run() {
 }
 
 fn lock_as_thread() -> Option<Guard> {
+    let uncancelled = Uncancelled::begin();
     let cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
-    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true })
+    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true, _uncancelled: uncancelled })
 }
 
 /// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
 /// `Endpoint::probe`.
 extern "C" fn say_goodbye() {
+    // No handler begins anything on a thread that ends.
+    let _busy = Busy::begin();
     let Some(mut cm) = rnic_host::lock_at_exit(&CM) else { return };
     let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
     let connections: Vec<(Key, ConnectionId)> = cm.owners.keys().copied().collect();
