@@ -6,7 +6,7 @@
 mod two_ends;
 
 use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Time};
-use rnic_falcon::delivery::{Arrival, Delivery, OutOfWindowRule, Reception};
+use rnic_falcon::delivery::{Arrival, Delivery, ExtendedRule, OutOfWindowRule, Reception};
 use rnic_falcon::seam::Window;
 use rnic_policy::Cwnd;
 use rnic_wire::falcon::{
@@ -80,11 +80,15 @@ fn run(seed: u64) {
     let mut random = streams.stream("hostile");
     let first = random.bits() as u32;
     let flows = [1, 3, 8][random.below(3) as usize];
-    let mut config = config_of(["rack-tlp", "ooo-distance"][random.below(2) as usize], "ecmp");
+    let paths = if flows == 1 { "ecmp" } else { ["spray", "scatter"][random.below(2) as usize] };
+    let mut config = config_of(["rack-tlp", "ooo-distance"][random.below(2) as usize], paths);
     (config.flows, config.accept_stale) = (flows, random.below(2) == 0);
     config.first_sent = [Psn32::new(first); 2];
     config.first_received = [Psn32::new(first.wrapping_add(7)); 2];
     config.out_of_window = [OutOfWindowRule::Keep, OutOfWindowRule::Drop][random.below(2) as usize];
+    config.pause_after_out_of_window = random.below(2) == 0;
+    config.extended = [ExtendedRule::WhenReceived, ExtendedRule::WhenGap][random.below(2) as usize];
+    (config.request_window, config.data_window) = (64 << random.below(4), 64 << random.below(4));
     (config.fcwnd, config.ncwnd) = (Cwnd::packets(random.between(1, 400)), random.between(1, 400) as u32);
     config.attempts_max = u16::MAX;
     let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
@@ -129,6 +133,7 @@ fn run(seed: u64) {
             assert_eq!(reception, Reception::Dropped, "seed {seed}: {packet:?}");
         }
     }
+    assert!(delivery.flows().all(|flow| flow.counters.sent > 0), "seed {seed}: a flow never met the peer");
     assert!(upper.acked_count() > 0 && !upper.kept.is_empty(), "seed {seed}: it was hostile to no purpose");
 }
 

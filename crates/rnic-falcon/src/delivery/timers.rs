@@ -7,6 +7,13 @@
 //! through and it is set anew. A packet is due at, in this order: the end of its wait for a receiver that was not
 //! ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent; else the timeout
 //! after it was last sent. Only the last is a timeout that counts: the others are news of a peer that is alive.
+//!
+//! Of packets further from the base than the bitmaps reach nobody can tell whether they have arrived. While one before
+//! them is not acknowledged of which acknowledgements do tell, they wait as those do that have arrived: it is that
+//! one's timer that repairs what stands in the way, and finds a peer that is gone. Else a receiver that is not ready
+//! for the base, or a repair of it, would make them time out in vain, and end a connection whose peer lives. They come
+//! within reach when the base moves; so as not to look through all of them each time that it does, the contexts are
+//! looked through a timeout later at the latest.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -104,15 +111,22 @@ impl Delivery {
         let mut next = NEVER;
         let (base, span) = (self.tx[window].base, self.tx[window].span());
         let mut worst = [0u16; rnic_policy::paths::FLOWS_MAX];
+        let mut follows_told = false;
         for seq in (0..span).map(|offset| base + offset) {
             let tx = &self.tx[window];
             let sent = *tx.sent(seq);
-            if sent.acknowledged || tx.is_marked(seq) {
+            if sent.acknowledged {
                 continue;
             }
-            let (due, why) = self.due(window, seq, &sent);
+            let is_told = tx.is_told(seq);
+            follows_told |= is_told;
+            if tx.is_marked(seq) {
+                continue;
+            }
+            let waits_for_base = follows_told && !is_told;
+            let (due, why) = self.due(&sent, tx.has_arrived(seq) || waits_for_base);
             if due > now {
-                next = next.min(due);
+                next = next.min(if waits_for_base { due.min(now + self.waits.rto) } else { due });
                 continue;
             }
             if why == Due::TimedOut && !self.time_out(now, window, seq, upper) {
@@ -140,10 +154,11 @@ impl Delivery {
         }
     }
 
-    fn due(&self, window: usize, seq: Seq, sent: &Sent) -> (Time, Due) {
+    /// When and why a packet is due that has arrived, for all that anybody can know, or has not.
+    fn due(&self, sent: &Sent, has_arrived: bool) -> (Time, Due) {
         if sent.not_before > Time::ZERO {
             (sent.not_before, Due::NotReadyOver)
-        } else if self.tx[window].has_arrived(seq) {
+        } else if has_arrived {
             (sent.last + self.config.upper_timeout.max(self.waits.rto), Due::UpperLayerSilent)
         } else {
             (sent.last + self.waits.rto, Due::TimedOut)

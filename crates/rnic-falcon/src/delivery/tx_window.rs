@@ -249,6 +249,12 @@ impl TxWindow {
         })
     }
 
+    /// Whether acknowledgements reach as far as packet `seq`: what lies beyond is never known to have arrived.
+    #[inline]
+    pub(crate) fn is_told(&self, seq: Seq) -> bool {
+        seq.since(self.base) < u64::from(self.arrived.bits())
+    }
+
     /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
@@ -256,7 +262,7 @@ impl TxWindow {
             // It is the packet that has arrived, and not yet the Resync that takes its place.
             return;
         }
-        if offset < u64::from(self.arrived.bits()) && self.arrived.set(offset as u32) {
+        if self.is_told(seq) && self.arrived.set(offset as u32) {
             self.arrivals += 1;
             self.unhold(seq);
             // The peer lives.
