@@ -3,7 +3,7 @@
 mod two_ends;
 
 use rnic_base::{Duration, Psn32};
-use rnic_falcon::delivery::ControlSettings;
+use rnic_falcon::delivery::{AckRequestRule, ControlSettings, Departure};
 use rnic_policy::Cwnd;
 use rnic_wire::falcon::PacketType;
 use two_ends::link::{LOST, Link, after};
@@ -13,19 +13,80 @@ const DELAY: Duration = Duration::from_us(5);
 
 #[test]
 fn f16_the_smaller_window_holds_packets_back() {
-    for (fcwnd, ncwnd, expected) in [(8, 64, 8), (64, 5, 5), (200, 100, 100)] {
+    let pushes_first = [PacketType::PushData, PacketType::PullRequest];
+    let windows = [(8, 64, 8), (64, 5, 5), (200, 100, 100)];
+    let kinds = [&pushes_first[..], &pushes_first[1..]];
+    for ((fcwnd, ncwnd, expected), kinds) in windows.into_iter().flat_map(|window| kinds.map(|kinds| (window, kinds))) {
         let mut config = config();
         (config.fcwnd, config.ncwnd) = (Cwnd::packets(fcwnd), ncwnd);
         // Nothing comes back.
         let rule = |_, from, _: &_| if from == 1 { LOST } else { after(DELAY) };
         let mut link = Link::new(config, Box::new(rule));
-        link.ends[0].upper.pushes(300);
-        for _ in 0..300 {
-            link.ends[0].upper.pull();
+        for kind in kinds {
+            (0..300).for_each(|_| queue(&mut link, *kind));
         }
         link.run_for(micros(100));
-        assert_eq!(link.ends[0].left(PacketType::PushData).len(), expected, "fcwnd {fcwnd}, ncwnd {ncwnd}");
+        let left = link.ends[0].left(kinds[0]).len();
+        assert_eq!((left, link.ends[0].log.len()), (expected, expected), "fcwnd {fcwnd}, ncwnd {ncwnd}: {kinds:?}");
     }
+}
+
+fn queue(link: &mut Link<'_>, kind: PacketType) {
+    let upper = &mut link.ends[0].upper;
+    match kind {
+        PacketType::PullRequest => upper.pull(),
+        PacketType::PullData => upper.pull_data(Psn32::new(0)),
+        _ => upper.push(),
+    };
+}
+
+/// Ten packets are lost, and when they time out four requests may be under way a second time.
+#[test]
+fn f16_ncwnd_holds_back_what_leaves_again() {
+    let kinds = [(PacketType::PushData, 4), (PacketType::PullRequest, 4), (PacketType::PullData, 10)];
+    for (kind, expected) in kinds {
+        let mut config = config();
+        config.ack_request = AckRequestRule::ALWAYS;
+        let rule = |_, from, sent: &Departure| if from == 0 && !sent.again { LOST } else { after(DELAY) };
+        let mut link = Link::new(config, Box::new(rule));
+        link.ends[1].upper.answers = false;
+        (0..10).for_each(|_| queue(&mut link, kind));
+        link.run_for(micros(100));
+        assert_eq!(link.ends[0].log.len(), 10);
+        link.ends[0].delivery.apply(0, &ControlSettings { ncwnd: Some(4), ..Default::default() });
+        link.run_for(micros(1_100));
+        let again: Vec<_> = link.ends[0].log.iter().filter(|(_, sent)| sent.again).map(|(at, _)| *at).collect();
+        let at_once = again.iter().filter(|at| at.since(again[0]) < micros(10)).count();
+        assert_eq!((again.len(), at_once), (10, expected), "{kind:?}");
+        // One more for each that is acknowledged.
+        let second = again.iter().filter(|at| at.since(again[0]) < micros(20)).count();
+        assert_eq!(second, (2 * expected).min(10), "{kind:?}");
+        assert!(link.ends[0].upper.all_acked());
+    }
+}
+
+/// Nineteen repeats have arrived, and wait at the receiver for the twentieth, which was lost again; the window falls to
+/// ten meanwhile. What all of them wait for leaves.
+#[test]
+fn f16_what_has_arrived_holds_back_no_repeat() {
+    let mut config = config();
+    (config.ack_request, config.ncwnd) = (AckRequestRule::ALWAYS, 20);
+    let mut copies = 0;
+    let rule = move |_, from, sent: &Departure| {
+        let is_first = from == 0 && sent.packet.body.psn() == Some(Psn32::new(0));
+        copies += u32::from(is_first);
+        let lost = from == 0 && !sent.again || is_first && copies == 2;
+        if lost { LOST } else { after(DELAY) }
+    };
+    let mut link = Link::new(config, Box::new(rule));
+    link.ends[1].upper.acknowledging = Acknowledging::Never;
+    link.ends[0].upper.pushes(20);
+    link.run_for(micros(1_006));
+    assert_eq!(link.ends[0].left_again(), 20, "all have timed out");
+    link.ends[0].delivery.apply(0, &ControlSettings { ncwnd: Some(10), ..Default::default() });
+    link.run_for(micros(100));
+    assert_eq!(link.ends[1].upper.kept.len(), 20);
+    assert_eq!(link.ends[0].left_again(), 21);
 }
 
 #[test]

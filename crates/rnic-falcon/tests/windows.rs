@@ -373,6 +373,23 @@ fn probe2_edges_of_both_windows_under_the_specification() {
     }
 }
 
+/// What is dropped beyond a window is told of when the coalescing time is over, whatever it asks for.
+#[test]
+fn f21_what_is_dropped_beyond_a_window_is_not_answered_at_once() {
+    let mut config = silent(config());
+    config.out_of_window = OutOfWindowRule::Drop;
+    for beyond in [push_packet(128), pull_packet(64)] {
+        let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+        let now = Time::from_us(1_000);
+        let asking = Packet { ack_request: true, ..beyond };
+        assert_eq!(give(&mut delivery, &mut upper, now, asking), Reception::OutOfWindow);
+        for at in [now, now + micros(7)] {
+            assert_eq!(next_answer(&mut delivery, &mut upper, at), None);
+        }
+        assert!(next_answer(&mut delivery, &mut upper, now + micros(8)).is_some_and(|told| out_of_window(&told).any()));
+    }
+}
+
 #[test]
 fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     let mut config = silent(config());

@@ -84,7 +84,7 @@ pub(crate) struct TxWindow {
     marks: u32,
     /// Outstanding requests: ORC.
     pub(crate) outstanding: u32,
-    /// Of them, those sent again and not since found lost: ORRC.
+    /// Of them, those sent again that are neither found lost since nor have arrived: ORRC.
     pub(crate) outstanding_again: u32,
     /// Not later than the first timeout.
     pub(crate) timer: Time,
@@ -267,6 +267,7 @@ impl TxWindow {
             self.unhold(seq);
             // The peer lives.
             self.sent_mut(seq).timeouts = 0;
+            self.end_repeat(seq);
             if self.is_marked(seq) {
                 // No timer was kept for what was to leave anyway.
                 self.timer = Time::ZERO;
@@ -347,12 +348,17 @@ impl TxWindow {
             return false;
         }
         self.marks += 1;
+        self.end_repeat(seq);
+        true
+    }
+
+    /// If packet `seq` is under way again, it is no longer: it is lost, or has arrived. What has arrived would hold
+    /// back, where ncwnd has become smaller, the packet that it waits for at the receiver.
+    fn end_repeat(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
-        if sent.again {
-            sent.again = false;
+        if core::mem::replace(&mut sent.again, false) {
             self.outstanding_again -= u32::from(self.sent(seq).kind.is_request());
         }
-        true
     }
 
     pub(crate) fn unmark(&mut self, seq: Seq) {
