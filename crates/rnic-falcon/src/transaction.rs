@@ -300,8 +300,8 @@ impl Transactions {
 
     /// The upper layer has failed for good: Pushes that wait for their turn, and those that come, are refused with
     /// `code`. It still hears of Pulls, in their turn, to say so. No request holds room any more. Those that are here
-    /// are told nothing: their initiator has heard of another, or asks again. Nor is room held for what its own requests
-    /// would bring, which may never come; their packets hold theirs until they are acknowledged.
+    /// are told nothing: their initiator has heard of another, or asks again. Nor is room held for what our own
+    /// requests would bring, which may never come; their packets hold theirs until they are acknowledged.
     pub fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
         if self.refuses.replace(code).is_none() {
             self.target.refuse_all(resources, code);

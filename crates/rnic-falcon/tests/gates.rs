@@ -7,6 +7,7 @@ use rnic_falcon::delivery::{AckRequestRule, ControlSettings, Departure};
 use rnic_policy::Cwnd;
 use rnic_wire::falcon::PacketType;
 use two_ends::link::{LOST, Link, after};
+use two_ends::upper::Acknowledging;
 use two_ends::{config, micros};
 
 const DELAY: Duration = Duration::from_us(5);
