@@ -36,7 +36,7 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here, and is
+/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here; it is
 /// unwound up to the program: what has destructors on the way must not stand in a function of C.
 #[inline(never)]
 pub(crate) fn read_cancellably(fd: c_int, count: &mut u64) -> isize {

@@ -164,7 +164,7 @@ impl Nic {
         self.engine.queue_pairs().find(|view| view.info.number == qpn).filter(has_far_end).map(|view| far_end(&view))
     }
 
-    /// A queue pair with its far end at `target` is there no more: if it was the last one, so is the way through memory.
+    /// A queue pair with its far end at `target` is there no more: the last one takes the way through memory along.
     pub(super) fn leave_ring(&mut self, target: Option<(PeerId, u16)>) {
         let Some(target) = target else { return };
         if !self.engine.queue_pairs().any(|view| has_far_end(&view) && far_end(&view) == target) {
