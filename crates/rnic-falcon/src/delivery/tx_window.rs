@@ -356,7 +356,8 @@ impl TxWindow {
     /// back, where ncwnd has become smaller, the packet that it waits for at the receiver.
     fn end_repeat(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
-        if core::mem::replace(&mut sent.again, false) {
+        // What is acknowledged is off the counts.
+        if !sent.acknowledged && core::mem::replace(&mut sent.again, false) {
             self.outstanding_again -= u32::from(self.sent(seq).kind.is_request());
         }
     }
