@@ -27,8 +27,8 @@ pub(super) fn check_choice(nic: &Nic, choice: &TransportChoice) -> Result<(), Pe
 /// Compares the control connection that somebody asks for with what this end has.
 ///
 /// # Errors
-/// What is missing, for people at the other end, to whom this one is the other. Whether both have the *same* secret is for the connection manager: it
-/// compares fingerprints.
+/// What is missing, for people at the other end, to whom this one is the other. Whether both have the *same* secret is
+/// for the connection manager: it compares fingerprints.
 pub(super) fn check_request(nic: &Nic, request: &ConnectionRequest) -> Result<(), &'static str> {
     // Who has a secret asks for Falcon alone, who has none for something else.
     let is_sealed = request.transports.iter().all(|transport| transport == TRANSPORT);

@@ -73,7 +73,9 @@ impl Recovery for Cx7Selective {
             RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
                 return RecoveryActions::default();
             }
-            RecoveryEvent::Nacked { sack: Some(seq), .. } if says_nothing_new(*seq) => return RecoveryActions::default(),
+            RecoveryEvent::Nacked { sack: Some(seq), .. } if says_nothing_new(*seq) => {
+                return RecoveryActions::default();
+            }
             RecoveryEvent::Nacked { sack: Some(_), .. } => Some(SeqRange::one(view.una)),
             RecoveryEvent::Nacked { sack: None, .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
         };

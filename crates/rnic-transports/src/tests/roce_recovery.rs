@@ -46,7 +46,7 @@ fn selective_repeat_repairs_again_for_a_nack_that_a_later_packet_has_drawn() {
     let (policy, mut params) = (RecoveryPolicy::of::<Cx7Selective>(), Params::defaults(Cx7Selective::PARAMS));
     // (next new packet, packet that drew the NACK): 10 is the first that leaves after the repair, 20 after the second.
     let nacks = [(10, 3), (15, 9), (20, 10), (20, 19), (25, 20)];
-    let mut marks = |params: &Params| {
+    let marks = |params: &Params| {
         let mut state = (policy.start)(params);
         nacks.map(|(next, drew)| {
             let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None };

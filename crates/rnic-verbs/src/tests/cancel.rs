@@ -13,6 +13,7 @@ use crate::{channel, poll};
 /// A program's thread. Nothing in it has a destructor: it is unwound as C's is.
 type Body = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
+// SAFETY: the signatures are those of POSIX; what may be unwound by a cancellation says so.
 unsafe extern "C-unwind" {
     fn pthread_create(
         thread: *mut libc::pthread_t,
