@@ -47,7 +47,7 @@ fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     for (variable, value) in args.settings.given() {
         let value = match variable.option {
             // The program may change its folder before it opens the device.
-            "pcap" | "key" => absolute(Path::new(value))?.into_os_string(),
+            "pcap" | "key" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
             _ => value.into(),
         };
         variables.push((variable.name, value));

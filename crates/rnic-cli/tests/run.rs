@@ -104,6 +104,9 @@ fn what_it_sets_can_be_shown_and_used() {
     let said = run(libraries.path(), &["--loss", "1%", "--show"]).ok();
     assert!(said.out.lines().any(|line| line == "RNIC_LOSS=1%"), "{said:#?}");
     assert_eq!(said.out.lines().filter(|line| line.starts_with("LD_")).count(), 2, "{said:#?}");
+    // Whatever folder the program is in when it opens the device.
+    let said = run(libraries.path(), &["--transport", "falcon", "--key", "secret", "--show"]).ok();
+    assert!(said.out.lines().any(|line| line.starts_with("RNIC_KEY=/") && line.ends_with("/secret")), "{said:#?}");
 }
 
 #[test]

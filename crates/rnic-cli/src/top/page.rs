@@ -313,7 +313,7 @@ mod tests {
         assert!(!rates(&[], &[now.clone()], 1, 120).contains("through memory"));
         now.counters.bytes_sent_by_memory = now.counters.bytes_sent / 4;
         let page = plain(&rates(&[], &[now], 1, 120));
-        assert!(page.contains("rnic0, irn, UDP, 25 % through memory, loss 1%"), "{page}");
+        assert!(page.contains("rnic0, irn, UDP, 25.0 % through memory, loss 1%"), "{page}");
     }
 
     #[test]
