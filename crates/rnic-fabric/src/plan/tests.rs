@@ -297,7 +297,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("workload", r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#, "workload.to: there is no host 54"),
     ("topology", r#"{ kind = "leaf-spine", spines = 2, leaves = 4 }"#, "topology.hosts_per_leaf: leaf-spine needs"),
     ("topology", r#"{ kind = "leaf-spine", k = 4 }"#, "topology.k: k belongs to a fat-tree"),
-    ("topology", r#"{ kind = "star", hosts = 4, leaves = 4 }"#, "topology.spines: spines, leaves and hosts_per_leaf"),
+    ("topology", r#"{ kind = "star", hosts = 4, leaves = 4 }"#, "topology.leaves: spines, leaves and hosts_per_leaf"),
     (
         "topology",
         r#"{ kind = "leaf-spine", spines = 1, leaves = 1, hosts_per_leaf = 1 }"#,
