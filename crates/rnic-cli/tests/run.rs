@@ -104,8 +104,16 @@ fn what_it_sets_can_be_shown_and_used() {
     let said = run(libraries.path(), &["--loss", "1%", "--show"]).ok();
     assert!(said.out.lines().any(|line| line == "RNIC_LOSS=1%"), "{said:#?}");
     assert_eq!(said.out.lines().filter(|line| line.starts_with("LD_")).count(), 2, "{said:#?}");
-    // Whatever folder the program is in when it opens the device.
-    let said = run(libraries.path(), &["--transport", "falcon", "--key", "secret", "--show"]).ok();
+}
+
+/// Whatever folder the program is in when it opens the device.
+#[test]
+fn a_key_is_found_from_any_folder() {
+    let libraries = libraries();
+    std::fs::write(libraries.path().join("secret"), [7; 32]).expect("a file can be written");
+    let mut shown = command(&["run", "--transport", "falcon", "--key", "secret", "--show"]);
+    shown.current_dir(libraries.path()).env("RNIC_LIBRARY_DIR", libraries.path());
+    let said = finish(shown.spawn().expect("the command starts")).ok();
     assert!(said.out.lines().any(|line| line.starts_with("RNIC_KEY=/") && line.ends_with("/secret")), "{said:#?}");
 }
 
