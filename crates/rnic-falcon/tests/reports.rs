@@ -10,14 +10,13 @@ use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, OutOfWindowRule};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::transaction::{
-    Completion, Kind, Ordering, PullReply, PushReply, Request, Submission, TransactionConfig, UpperLayer,
-};
+use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, Ulp, UlpProtocol};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
+use two_ends::idle::Idle;
 use two_ends::upper::Counting;
 use two_ends::{config, micros};
 
@@ -171,25 +170,6 @@ impl Control for Teller {
     fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
         None
     }
-}
-
-/// An upper layer that nobody asks anything.
-struct Idle;
-
-impl UpperLayer for Idle {
-    fn push(&mut self, _: Time, _: &Request) -> PushReply {
-        PushReply::Done
-    }
-
-    fn pull(&mut self, _: Time, _: &Request) -> PullReply {
-        PullReply::Later
-    }
-
-    fn headers(&self, _: u64) -> Ulp {
-        Ulp::None
-    }
-
-    fn complete(&mut self, _: Time, _: &Completion) {}
 }
 
 #[test]

@@ -10,31 +10,11 @@ use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::Arrival;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::transaction::{
-    Completion, Kind, Ordering, PullReply, PushReply, Request, Submission, TransactionConfig, UpperLayer,
-};
+use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
 use rnic_policy::{Configured, Cwnd, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, Nack, NackCode, Packet, Timestamp, Ulp, UlpProtocol, Window};
+use rnic_wire::falcon::{Acknowledgement, Body, Nack, NackCode, Packet, Timestamp, UlpProtocol, Window};
+use two_ends::idle::Idle;
 use two_ends::{config_of, micros};
-
-/// An upper layer that nobody asks anything.
-struct Idle;
-
-impl UpperLayer for Idle {
-    fn push(&mut self, _: Time, _: &Request) -> PushReply {
-        PushReply::Done
-    }
-
-    fn pull(&mut self, _: Time, _: &Request) -> PullReply {
-        PullReply::Later
-    }
-
-    fn headers(&self, _: u64) -> Ulp {
-        Ulp::None
-    }
-
-    fn complete(&mut self, _: Time, _: &Completion) {}
-}
 
 /// A connection that sends one packet after the other, each on the next flow, and is answered at once.
 struct Sender {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file asks for its own part")]
 
 pub mod host;
+pub mod idle;
 pub mod link;
 pub mod stack;
 pub mod upper;
