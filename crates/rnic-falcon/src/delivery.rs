@@ -38,6 +38,7 @@ mod signal;
 mod timers;
 mod transmit;
 mod tx_window;
+mod windows;
 
 pub use ack_request::AckRequestRule;
 pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, Policies, TRACKED_MAX, TX_WINDOW_MAX};
@@ -56,7 +57,7 @@ use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
 
 use crate::delivery::ack_request::AckRequester;
 use crate::delivery::answer::Nacks;
-use crate::delivery::config::{NEVER, Settings, index};
+use crate::delivery::config::{NEVER, Settings};
 use crate::delivery::echo::Echo;
 use crate::delivery::flows::Flows;
 use crate::delivery::gates::Limits;
@@ -65,6 +66,7 @@ use crate::delivery::recover::Waits;
 use crate::delivery::rx_window::RxWindow;
 use crate::delivery::signal::Signals;
 use crate::delivery::tx_window::TxWindow;
+use crate::delivery::windows::Windows;
 use crate::seam::Received;
 
 /// What has happened so far.
@@ -121,15 +123,14 @@ impl DeliveryCounters {
 #[derive(Clone, Debug)]
 pub struct Delivery {
     config: Settings,
-    tx: [TxWindow; 2],
-    rx: [RxWindow; 2],
+    tx: Windows<TxWindow>,
+    rx: Windows<RxWindow>,
     flows: Flows,
     limits: Limits,
     requester: AckRequester,
     echo: Echo,
     nacks: Nacks,
-    /// By flow, then by window.
-    recovery: PerFlow<[PolicyState; 2]>,
+    recovery: PerFlow<Windows<PolicyState>>,
     waits: Waits,
     signals: Signals,
     counters: DeliveryCounters,
@@ -159,19 +160,19 @@ impl Delivery {
     pub fn with_policies(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         config.check();
         let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
-        let tx = |window| TxWindow::new(window, config.first_sent[index(window)], config.tx_window, flows);
+        let tx = |window| TxWindow::new(window, config.first_sent.of(window), config.tx_window, flows);
         let keeps = config.out_of_window == OutOfWindowRule::Keep;
-        let rx = |window| RxWindow::new(config.first_received[index(window)], config.width(window), keeps);
+        let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
         let fresh = (recovery.policy.start)(&recovery.params);
         Self {
-            tx: [tx(Window::Request), tx(Window::Data)],
-            rx: [rx(Window::Request), rx(Window::Data)],
+            tx: Windows::new(tx),
+            rx: Windows::new(rx),
             flows: Flows::new(config),
             limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO, room: u64::MAX },
             requester: AckRequester::default(),
             echo: Echo::new(config.flows),
             nacks: Nacks::new(),
-            recovery: PerFlow::new(flows, |_| [fresh; 2]),
+            recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
             waits: Waits::new(config),
             signals: Signals::new(config.flows),
             counters: DeliveryCounters::default(),
@@ -190,7 +191,7 @@ impl Delivery {
 
     /// The upper layer has acknowledged a received packet: its sender may forget it.
     pub fn acknowledge(&mut self, now: Time, received: Received) {
-        if let Some(arrived) = self.rx[index(received.window)].acknowledge(received.psn) {
+        if let Some(arrived) = self.rx[received.window].acknowledge(received.psn) {
             self.owe(now, arrived.flow, 1);
             if arrived.asks {
                 self.echo.hurry(now, arrived.flow);
@@ -201,7 +202,7 @@ impl Delivery {
     /// The upper layer refuses a received packet after all: a NACK leaves. Refused for want of room is nothing that
     /// comes later, and is [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
     pub fn refuse(&mut self, received: Received, code: NackCode) {
-        let rx = &self.rx[index(received.window)];
+        let rx = &self.rx[received.window];
         let (seq, place) = rx.place(received.psn);
         if place == rx_window::Place::Received {
             self.nacks.push(rx.arrived(seq).flow, received, code);
@@ -244,7 +245,7 @@ impl Delivery {
     /// Packets from the oldest that is not acknowledged to the last that was sent.
     #[inline]
     pub fn span(&self, window: Window) -> u64 {
-        self.tx[index(window)].span()
+        self.tx[window].span()
     }
 
     /// Packets that have left and are not known to have arrived, in both windows. What the receiver was not ready for
@@ -293,7 +294,7 @@ impl Delivery {
     /// How far it has come as a receiver.
     #[inline]
     pub fn bases(&self) -> WindowBases {
-        WindowBases { data: self.rx[1].base(), request: self.rx[0].base() }
+        WindowBases { data: self.rx.data.base(), request: self.rx.request.base() }
     }
 
     /// Ends: nothing is sent or taken any more.

@@ -20,7 +20,7 @@ use rnic_falcon::transaction::{
 use rnic_policy::{Configured, Params};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
-use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, RnrTimer, Rsn, Ulp, UlpProtocol};
+use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, RnrTimer, Rsn, Ulp, UlpProtocol, WindowBases};
 use two_ends::config_of;
 
 const TRANSACTIONS: u64 = 300;
@@ -230,7 +230,7 @@ fn end(seed: u64, variant: Variant, ours: u32, theirs: u32) -> End {
     let mut delivery = config_of("rack-tlp", "largest-window");
     (delivery.flows, delivery.accept_stale, delivery.ordered) = (flows, flows > 1, ordering == Ordering::Ordered);
     let first_rsn = [Psn32::new(ours), Psn32::new(theirs)];
-    (delivery.first_sent, delivery.first_received) = ([first_rsn[0]; 2], [first_rsn[1]; 2]);
+    (delivery.first_sent, delivery.first_received) = (WindowBases::both(first_rsn[0]), WindowBases::both(first_rsn[1]));
     let transactions = TransactionConfig {
         ordering,
         protocol: UlpProtocol::Rdma,

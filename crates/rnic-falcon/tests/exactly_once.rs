@@ -7,6 +7,7 @@ mod two_ends;
 use rnic_base::{Duration, Psn32, RandomStream, RandomStreams};
 use rnic_falcon::delivery::{DeliveryConfig, ExtendedRule, OutOfWindowRule};
 use rnic_policy::Cwnd;
+use rnic_wire::falcon::WindowBases;
 use two_ends::config_of;
 use two_ends::link::{Fate, Link};
 use two_ends::upper::{Acknowledging, Counting};
@@ -31,8 +32,8 @@ fn draw_config(random: &mut RandomStream) -> DeliveryConfig {
     config.data_window = 64 << random.below(4);
     // Numbers wrap within the first few hundred packets.
     let near_wrap = |random: &mut RandomStream| Psn32::new(u32::MAX - random.below(300) as u32);
-    config.first_sent = [near_wrap(random), near_wrap(random)];
-    config.first_received = [near_wrap(random), near_wrap(random)];
+    config.first_sent = WindowBases { request: near_wrap(random), data: near_wrap(random) };
+    config.first_received = WindowBases { request: near_wrap(random), data: near_wrap(random) };
     config.fcwnd = Cwnd::packets([1, 4, 32, 128, 300][random.below(5) as usize]);
     config.ncwnd = [1, 8, 64, 256][random.below(4) as usize];
     config

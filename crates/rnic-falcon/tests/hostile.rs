@@ -83,8 +83,8 @@ fn run(seed: u64) {
     let paths = if flows == 1 { "ecmp" } else { ["spray", "scatter"][random.below(2) as usize] };
     let mut config = config_of(["rack-tlp", "ooo-distance"][random.below(2) as usize], paths);
     (config.flows, config.accept_stale) = (flows, random.below(2) == 0);
-    config.first_sent = [Psn32::new(first); 2];
-    config.first_received = [Psn32::new(first.wrapping_add(7)); 2];
+    config.first_sent = WindowBases::both(Psn32::new(first));
+    config.first_received = WindowBases::both(Psn32::new(first.wrapping_add(7)));
     config.out_of_window = [OutOfWindowRule::Keep, OutOfWindowRule::Drop][random.below(2) as usize];
     config.pause_after_out_of_window = random.below(2) == 0;
     config.extended = [ExtendedRule::WhenReceived, ExtendedRule::WhenGap][random.below(2) as usize];

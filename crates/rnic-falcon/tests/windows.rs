@@ -10,7 +10,9 @@ use rnic_falcon::delivery::{
 use rnic_falcon::seam::{Received, Window};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::Ticks;
-use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp};
+use rnic_wire::falcon::{
+    Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp, WindowBases,
+};
 use two_ends::link::{LOST, Link, after};
 use two_ends::upper::Acknowledging;
 use two_ends::{config, micros};
@@ -92,7 +94,7 @@ fn f9_one_acknowledgement_names_every_hole() {
 #[test]
 fn f9_bitmaps_name_requests_and_the_last_of_128() {
     let mut config = silent(config());
-    (config.first_received, config.coalesce_count) = ([Psn32::new(0); 2], 1_000);
+    (config.first_received, config.coalesce_count) = (WindowBases::default(), 1_000);
     let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
     let mut now = Time::from_us(1_000);
     for number in [1, 5, 63] {
@@ -339,7 +341,7 @@ fn probe2_edges_of_both_windows_under_the_specification() {
     for first in [0, u32::MAX - 5, u32::MAX] {
         let mut config = silent(config());
         config.out_of_window = OutOfWindowRule::Drop;
-        config.first_received = [Psn32::new(first); 2];
+        config.first_received = WindowBases::both(Psn32::new(first));
         let mut upper = Counting::new();
         upper.answers = false;
         let mut delivery = Delivery::new(config);

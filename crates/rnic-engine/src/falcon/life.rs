@@ -8,7 +8,7 @@ use rnic_falcon::delivery::DeliveryConfig;
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::transaction::{Ordering, TransactionConfig};
 use rnic_policy::{FalconOrdering, FalconShape};
-use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol, Window};
+use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol, Window, WindowBases};
 
 use super::request::Requests;
 use super::room::Room;
@@ -138,7 +138,7 @@ impl Qp {
         let hash = self.flow_hash();
         let mut config = DeliveryConfig::of(&self.transport.profile, shape);
         config.cid = Cid::new(self.dest_qpn.get());
-        (config.first_sent, config.first_received) = ([ours; 2], [theirs; 2]);
+        (config.first_sent, config.first_received) = (WindowBases::both(ours), WindowBases::both(theirs));
         config.ordered = shape.ordering == FalconOrdering::Ordered;
         config.attempts_max = self.attempts_max();
         config.flow_hash = hash;

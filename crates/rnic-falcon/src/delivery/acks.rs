@@ -35,10 +35,10 @@ use rnic_wire::falcon::{
 };
 
 use crate::delivery::Delivery;
-use crate::delivery::config::index;
 use crate::delivery::receive::Reception;
 use crate::delivery::signal::Path;
 use crate::delivery::tx_window::{Kind, Sent};
+use crate::delivery::windows::Windows;
 use crate::seam::Upper;
 
 /// By flow: when the latest packet left that is newly known to have arrived and was sent once.
@@ -89,7 +89,7 @@ impl Delivery {
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
         let again = self.flows.echoes_again(flow, t1, t2);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, ..Path::default() };
-        let window = index(nack.window);
+        let window = nack.window;
         let tx = &self.tx[window];
         let seq = nack.psn.extend(tx.next);
         if seq >= tx.next {
@@ -108,7 +108,7 @@ impl Delivery {
         Reception::Answer
     }
 
-    fn be_refused(&mut self, now: Time, window: usize, seq: Seq, code: NackCode, upper: &mut impl Upper) {
+    fn be_refused(&mut self, now: Time, window: Window, seq: Seq, code: NackCode, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         match code {
             NackCode::Resource => tx.sent_mut(seq).timeouts = 0,
@@ -142,13 +142,15 @@ impl Delivery {
     /// Bases that came with a packet in the other direction: no timestamps, so only what they acknowledge counts.
     #[inline]
     pub(super) fn take_bases(&mut self, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
-        if bases.request == self.tx[0].base.wire() && bases.data == self.tx[1].base.wire() {
+        if bases.request == self.tx.request.base.wire() && bases.data == self.tx.data.base.wire() {
             return;
         }
         // An old packet's bases are nothing to speak of.
-        let behind = |window: Window| bases.of(window).extend(self.tx[index(window)].base);
-        let bases = Window::ALL.map(|window| behind(window).max(self.tx[index(window)].base));
-        if bases.iter().zip(&self.tx).any(|(base, tx)| *base > tx.next) {
+        let bases = Windows::new(|window| {
+            let base = self.tx[window].base;
+            bases.of(window).extend(base).max(base)
+        });
+        if bases.iter().zip(self.tx.iter()).any(|(base, tx)| *base > tx.next) {
             self.counters.peer_errors += 1;
             return;
         }
@@ -158,19 +160,16 @@ impl Delivery {
         }
     }
 
-    /// Bases of an answer as growing numbers: request, data. `None`: it is stale. `Some(None)`: it acknowledges what
+    /// Bases of an answer as growing numbers. `None`: it is stale. `Some(None)`: it acknowledges what
     /// was never sent.
-    fn usable_bases(&mut self, bases: &WindowBases) -> Option<Option<[Seq; 2]>> {
-        let extended = Window::ALL.map(|window| {
-            let tx = &self.tx[index(window)];
-            bases.of(window).extend(tx.base)
-        });
-        let is_behind = extended.iter().zip(&self.tx).any(|(base, tx)| *base < tx.base);
+    fn usable_bases(&mut self, bases: &WindowBases) -> Option<Option<Windows<Seq>>> {
+        let extended = Windows::new(|window| bases.of(window).extend(self.tx[window].base));
+        let is_behind = extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base < tx.base);
         if is_behind && !self.config.accept_stale {
             self.counters.stale_acks += 1;
             return None;
         }
-        if extended.iter().zip(&self.tx).any(|(base, tx)| *base > tx.next) {
+        if extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base > tx.next) {
             self.counters.peer_errors += 1;
             return Some(None);
         }
@@ -179,9 +178,9 @@ impl Delivery {
 
     /// Moves both bases on; whether one moved.
     #[inline]
-    fn advance(&mut self, now: Time, bases: [Seq; 2], newest: &mut Newest, upper: &mut impl Upper) -> bool {
+    fn advance(&mut self, now: Time, bases: Windows<Seq>, newest: &mut Newest, upper: &mut impl Upper) -> bool {
         let mut moved = false;
-        for window in [0, 1] {
+        for window in Window::ALL {
             if bases[window] <= self.tx[window].base {
                 continue;
             }
@@ -206,7 +205,7 @@ impl Delivery {
 
     /// The packet is acknowledged: off all counts, and up.
     #[inline(always)]
-    fn finish(&mut self, now: Time, window: usize, sent: Sent, upper: &mut impl Upper) {
+    fn finish(&mut self, now: Time, window: Window, sent: Sent, upper: &mut impl Upper) {
         self.tx[window].discount(sent);
         let flow = self.flows.get_mut(sent.flow);
         flow.outstanding -= 1;
@@ -215,7 +214,7 @@ impl Delivery {
     }
 
     /// Outstanding packet `seq` is acknowledged, wherever the base is.
-    fn finish_at(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) {
+    fn finish_at(&mut self, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         let sent = *tx.sent(seq);
         if !sent.acknowledged {
@@ -229,15 +228,15 @@ impl Delivery {
     fn take_bitmaps(
         &mut self,
         now: Time,
-        bases: [Seq; 2],
+        bases: Windows<Seq>,
         bitmaps: &Bitmaps,
         newest: &mut Newest,
         upper: &mut impl Upper,
     ) {
         let requests = u128::from(bitmaps.request_received);
-        let arrived = [requests, bitmaps.data_received | bitmaps.data_acked];
-        let acknowledged = [requests, bitmaps.data_acked];
-        for window in [0, 1] {
+        let arrived = Windows { request: requests, data: bitmaps.data_received | bitmaps.data_acked };
+        let acknowledged = Windows { request: requests, data: bitmaps.data_acked };
+        for window in Window::ALL {
             self.take_arrivals(window, bases[window], arrived[window], newest);
             let mut bits = self.within(window, bases[window], acknowledged[window]);
             while bits != 0 {
@@ -248,7 +247,7 @@ impl Delivery {
         }
     }
 
-    fn take_arrivals(&mut self, window: usize, base: Seq, bits: u128, newest: &mut Newest) {
+    fn take_arrivals(&mut self, window: Window, base: Seq, bits: u128, newest: &mut Newest) {
         let mut bits = self.within(window, base, bits) & !self.tx[window].arrived_bits();
         while bits != 0 {
             let tx = &mut self.tx[window];
@@ -260,7 +259,7 @@ impl Delivery {
     }
 
     /// `bits` of an answer with this base, counted from our base instead; only of packets that were sent.
-    fn within(&self, window: usize, base: Seq, bits: u128) -> u128 {
+    fn within(&self, window: Window, base: Seq, bits: u128) -> u128 {
         let tx = &self.tx[window];
         let behind = tx.base.since(base);
         let bits = if behind < 128 { bits >> behind } else { 0 };
@@ -288,7 +287,7 @@ impl Delivery {
     /// What lay beyond the peer's window and is a round trip of its path old leaves again.
     fn send_beyond_again(&mut self, now: Time, out_of_window: OutOfWindow) {
         for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
-            let tx = &mut self.tx[index(window)];
+            let tx = &mut self.tx[window];
             for offset in 0..tx.span() {
                 let seq = tx.base + offset;
                 let sent = tx.sent(seq);
@@ -307,11 +306,11 @@ impl Delivery {
 
     /// Pull Data for transaction `rsn` has come: its request need not be sent again.
     pub(super) fn acknowledge_request(&mut self, now: Time, rsn: Rsn, upper: &mut impl Upper) {
-        let tx = &self.tx[0];
+        let tx = &self.tx.request;
         // RSNs ascend here, and most often the base has passed it.
         let next = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| !tx.sent(*seq).rsn.is_before(rsn));
         if let Some(seq) = next.filter(|seq| tx.sent(*seq).kind == Kind::PullRequest && tx.sent(*seq).rsn == rsn) {
-            self.finish_at(now, 0, seq, upper);
+            self.finish_at(now, Window::Request, seq, upper);
         }
     }
 }

@@ -10,6 +10,7 @@ use rnic_base::{RareQueue, Time};
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
 
 use crate::delivery::config::ExtendedRule;
+use crate::delivery::windows::Windows;
 use crate::delivery::{Delivery, Leaving};
 use crate::seam::{Received, Upper};
 
@@ -96,7 +97,7 @@ impl Delivery {
 
     fn acknowledgement(&mut self, flow: u8, upper: &impl Upper) -> Body {
         let latest = self.echo.latest(flow);
-        let [request, data] = &mut self.rx;
+        let Windows { request, data } = &mut self.rx;
         let out_of_window = OutOfWindow { data: data.out_of_window, request: request.out_of_window };
         let acknowledgement = Acknowledgement {
             t1: latest.t1,

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use rnic_base::{Duration, Psn32, Time};
+use rnic_base::{Duration, Time};
 use rnic_policy::{Configured, Cwnd, PathPolicy, RecoveryPolicy};
-use rnic_wire::falcon::{Cid, FlowLabel, Window};
+use rnic_wire::falcon::{Cid, FlowLabel, Window, WindowBases};
 
 use crate::delivery::ack_request::AckRequestRule;
 
@@ -46,10 +46,10 @@ pub struct DeliveryConfig {
     pub cid: Cid,
     /// The peer's function.
     pub function: u32,
-    /// First numbers of what is sent: request window, data window.
-    pub first_sent: [Psn32; 2],
-    /// First numbers of what is received: request window, data window.
-    pub first_received: [Psn32; 2],
+    /// First numbers of what is sent.
+    pub first_sent: WindowBases,
+    /// First numbers of what is received.
+    pub first_received: WindowBases,
     /// Width of the receiver's request window: 64, 128, 256 or 512.
     pub request_window: u32,
     /// Width of the receiver's data window: 64, 128, 256 or 512.
@@ -102,8 +102,8 @@ impl DeliveryConfig {
         Self {
             cid: Cid::default(),
             function: 0,
-            first_sent: [Psn32::default(); 2],
-            first_received: [Psn32::default(); 2],
+            first_sent: WindowBases::default(),
+            first_received: WindowBases::default(),
             request_window: 64,
             data_window: 128,
             tx_window: TX_WINDOW_MAX,
@@ -212,15 +212,6 @@ impl Settings {
             pause_after_out_of_window: config.pause_after_out_of_window,
             policies,
         }
-    }
-}
-
-/// Where a window's part stands in arrays of two.
-#[inline]
-pub(crate) const fn index(window: Window) -> usize {
-    match window {
-        Window::Request => 0,
-        Window::Data => 1,
     }
 }
 

@@ -25,6 +25,7 @@ use rnic_base::{Duration, Seq, Time};
 use rnic_policy::Cwnd;
 
 use crate::delivery::tx_window::{Kind, TxWindow};
+use crate::delivery::windows::Windows;
 use crate::seam::Gates;
 
 /// What the adaptive engine has set, for all flows together.
@@ -50,8 +51,8 @@ impl Limits {
 
     /// Gates for packets that leave for the first time, pacing aside.
     #[inline]
-    pub(crate) fn first(&self, windows: &[TxWindow; 2], fcwnd: Cwnd) -> Gates {
-        let [request, data] = windows;
+    pub(crate) fn first(&self, windows: &Windows<TxWindow>, fcwnd: Cwnd) -> Gates {
+        let Windows { request, data } = windows;
         let fabric = |window: &TxWindow| window.span() < fcwnd.whole_packets() && !window.is_full();
         let nic = |window: &TxWindow| window.outstanding < self.ncwnd && window.base >= window.paused_below;
         let open = fabric(data);

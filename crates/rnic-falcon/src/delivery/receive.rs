@@ -19,7 +19,6 @@ use rnic_base::{Seq, Time};
 use rnic_wire::falcon::{Body, FlowLabel, NackCode, Packet};
 
 use crate::delivery::Delivery;
-use crate::delivery::config::index;
 use crate::delivery::rx_window::{Arrived, Place};
 use crate::seam::{Received, Upper, Verdict};
 
@@ -84,7 +83,7 @@ impl Delivery {
             return Reception::Dropped;
         };
         let received = Received { window, psn };
-        let (seq, place) = self.rx[index(window)].place(psn);
+        let (seq, place) = self.rx[window].place(psn);
         match place {
             Place::New => self.offer(now, flow, packet, received, seq, upper),
             Place::Acknowledged => {
@@ -112,7 +111,7 @@ impl Delivery {
         upper: &mut impl Upper,
     ) -> Reception {
         let arrived = Arrived { flow, asks: packet.ack_request };
-        let rx = &mut self.rx[index(received.window)];
+        let rx = &mut self.rx[received.window];
         match upper.offer(now, packet) {
             Verdict::Accepted { acknowledged } => {
                 let fills_gap = rx.fills_gap(seq, flow);
@@ -177,7 +176,7 @@ impl Delivery {
 
     fn drop_beyond(&mut self, now: Time, flow: u8, received: Received) -> Reception {
         self.counters.out_of_window += 1;
-        self.rx[index(received.window)].out_of_window = true;
+        self.rx[received.window].out_of_window = true;
         // The AR bit of what is dropped is ignored (specification 9.2.2.4).
         self.owe(now, flow, 2);
         Reception::OutOfWindow

@@ -9,11 +9,13 @@
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::{RecoveryActions, RecoveryEvent};
+use rnic_wire::falcon::Window;
 
 use crate::delivery::Delivery;
 use crate::delivery::acks::Newest;
 use crate::delivery::config::{DeliveryConfig, NEVER};
 use crate::delivery::signal::ControlSettings;
+use crate::delivery::windows::Windows;
 
 /// Times of a connection: timeouts, probes, round trips.
 #[derive(Clone, Copy, Debug)]
@@ -73,17 +75,17 @@ impl Delivery {
             if sent == Time::ZERO && rtt.is_none() {
                 continue;
             }
-            for window in [0, 1] {
+            for window in Window::ALL {
                 self.recover(now, window, flow, &RecoveryEvent::Delivered { sent, rtt });
             }
         }
-        for window in [0, 1] {
+        for window in Window::ALL {
             self.judge(now, window);
         }
     }
 
     /// Asks the policy of `flow`.
-    pub(super) fn recover(&mut self, now: Time, window: usize, flow: u8, event: &RecoveryEvent) -> RecoveryActions {
+    pub(super) fn recover(&mut self, now: Time, window: Window, flow: u8, event: &RecoveryEvent) -> RecoveryActions {
         let recovery = &self.config.policies.recovery;
         let state = &mut self.recovery[flow][window];
         let view = self.tx[window].view(now);
@@ -98,7 +100,7 @@ impl Delivery {
     }
 
     /// Marks what the rules say is lost, and remembers when more comes of age.
-    pub(super) fn judge(&mut self, now: Time, window: usize) {
+    pub(super) fn judge(&mut self, now: Time, window: Window) {
         let tx = &mut self.tx[window];
         tx.of_age = NEVER;
         if tx.is_idle() {
@@ -143,7 +145,7 @@ impl Delivery {
     /// When a probe is due: after silence, while something is under way that nothing else will move first.
     #[inline]
     pub(super) fn probe_due(&self) -> Time {
-        let [requests, data] = &self.tx;
+        let Windows { request: requests, data } = &self.tx;
         // What waits to leave again, for its pacing, draws an answer as well; a probe would only take its place.
         let leaves_anyway = requests.has_marks() || data.has_marks();
         if leaves_anyway || (requests.is_idle() && data.is_idle()) {
@@ -159,11 +161,11 @@ impl Delivery {
     pub(super) fn probe(&mut self, now: Time) {
         self.waits.probes += 1;
         self.waits.quiet_since = now;
-        let named = [self.probe_in(now, 0), self.probe_in(now, 1)];
+        let named = [self.probe_in(now, Window::Request), self.probe_in(now, Window::Data)];
         let (window, seq) = match named {
-            [Some(request), Some(data)] if !self.data_goes_first(request, data) => (0, request),
-            [_, Some(data)] => (1, data),
-            [Some(request), None] => (0, request),
+            [Some(request), Some(data)] if !self.data_goes_first(request, data) => (Window::Request, request),
+            [_, Some(data)] => (Window::Data, data),
+            [Some(request), None] => (Window::Request, request),
             [None, None] => return,
         };
         if self.tx[window].mark(seq) {
@@ -171,7 +173,7 @@ impl Delivery {
         }
     }
 
-    fn probe_in(&mut self, now: Time, window: usize) -> Option<Seq> {
+    fn probe_in(&mut self, now: Time, window: Window) -> Option<Seq> {
         let tx = &self.tx[window];
         if tx.is_idle() {
             return None;

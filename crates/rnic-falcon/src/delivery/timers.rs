@@ -18,6 +18,8 @@
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
 
+use rnic_wire::falcon::Window;
+
 use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
 use crate::delivery::signal::Path;
@@ -75,12 +77,8 @@ impl Delivery {
             return None;
         }
         let mut due = self.probe_due();
-        let [requests, data] = &self.tx;
-        if !requests.is_idle() {
-            due = due.min(requests.timer).min(requests.of_age);
-        }
-        if !data.is_idle() {
-            due = due.min(data.timer).min(data.of_age);
+        for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
+            due = due.min(tx.timer).min(tx.of_age);
         }
         (due < NEVER).then_some(due)
     }
@@ -90,7 +88,7 @@ impl Delivery {
         if self.dead {
             return;
         }
-        for window in [0, 1] {
+        for window in Window::ALL {
             if self.tx[window].is_idle() {
                 continue;
             }
@@ -107,7 +105,7 @@ impl Delivery {
     }
 
     /// Looks through all contexts of a window.
-    fn scan(&mut self, now: Time, window: usize, upper: &mut impl Upper) {
+    fn scan(&mut self, now: Time, window: Window, upper: &mut impl Upper) {
         let mut next = NEVER;
         let (base, span) = (self.tx[window].base, self.tx[window].span());
         let mut worst = [0u16; rnic_policy::paths::FLOWS_MAX];
@@ -166,7 +164,7 @@ impl Delivery {
     }
 
     /// One timeout more for packet `seq`; `false` when the connection is dead.
-    fn time_out(&mut self, now: Time, window: usize, seq: Seq, upper: &mut impl Upper) -> bool {
+    fn time_out(&mut self, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) -> bool {
         self.counters.timeouts += 1;
         let attempts_max = self.config.attempts_max;
         let sent = self.tx[window].sent_mut(seq);

@@ -11,12 +11,13 @@
 
 use rnic_base::{Duration, Psn32, Seq, Time};
 use rnic_wire::falcon::{
-    Body, Cid, FlowLabel, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, WindowBases,
+    Body, Cid, FlowLabel, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, Window, WindowBases,
 };
 
 use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
-use crate::delivery::tx_window::{Kind, Sent};
+use crate::delivery::tx_window::{Kind, Sent, TxWindow};
+use crate::delivery::windows::Windows;
 use crate::seam::{Context, Gates, Upper};
 
 /// A packet that leaves.
@@ -82,7 +83,7 @@ impl Delivery {
             return Some(answer);
         }
         (self.paced_until, self.lacks_room) = (NEVER, false);
-        if self.gives_way || self.tx[0].has_marks() || self.tx[1].has_marks() {
+        if self.gives_way || self.tx.iter().any(TxWindow::has_marks) {
             return self.transmit_repairing(now, packet, upper);
         }
         self.send_first(now, packet, upper)
@@ -139,9 +140,9 @@ impl Delivery {
         let body = &packet.body;
         assert!(open.admits(body), "the upper layer sends {body:?} through a closed gate");
         let (window, kind) = match body {
-            Body::PullRequest { .. } => (0, Kind::PullRequest),
-            Body::PullData { .. } => (1, Kind::PullData),
-            _ => (1, Kind::PushData),
+            Body::PullRequest { .. } => (Window::Request, Kind::PullRequest),
+            Body::PullData { .. } => (Window::Data, Kind::PullData),
+            _ => (Window::Data, Kind::PushData),
         };
         let rsn = body.rsn().expect("requests and data have one");
         let flow = self.flows.choose(now, &self.config.policies.paths);
@@ -159,13 +160,13 @@ impl Delivery {
     /// Closes gates for which it is too early, and remembers when to come back.
     #[inline]
     fn paced(&mut self, now: Time, mut open: Gates) -> Gates {
-        let departures = [0, 1].map(|window| self.limits.departure(&self.tx[window]));
-        if open.pull_request && departures[0] > now {
-            self.paced_until = self.paced_until.min(departures[0]);
+        let departures = Windows::new(|window| self.limits.departure(&self.tx[window]));
+        if open.pull_request && departures.request > now {
+            self.paced_until = self.paced_until.min(departures.request);
             open.pull_request = false;
         }
-        if (open.push_data || open.pull_data) && departures[1] > now {
-            self.paced_until = self.paced_until.min(departures[1]);
+        if (open.push_data || open.pull_data) && departures.data > now {
+            self.paced_until = self.paced_until.min(departures.data);
             (open.push_data, open.pull_data) = (false, false);
         }
         open
@@ -173,13 +174,13 @@ impl Delivery {
 
     /// What is sent again next, gates and pacing permitting.
     #[inline]
-    fn next_again(&mut self, now: Time) -> Option<(usize, Seq)> {
-        let found = match [self.first_again(0), self.first_again(1)] {
+    fn next_again(&mut self, now: Time) -> Option<(Window, Seq)> {
+        let found = match [self.first_again(Window::Request), self.first_again(Window::Data)] {
             [None, None] => return None,
-            [Some(request), None] => (0, request),
-            [None, Some(data)] => (1, data),
-            [Some(request), Some(data)] if self.data_goes_first(request, data) => (1, data),
-            [Some(request), Some(_)] => (0, request),
+            [Some(request), None] => (Window::Request, request),
+            [None, Some(data)] => (Window::Data, data),
+            [Some(request), Some(data)] if self.data_goes_first(request, data) => (Window::Data, data),
+            [Some(request), Some(_)] => (Window::Request, request),
         };
         let departure = self.limits.departure(&self.tx[found.0]);
         if departure > now {
@@ -189,7 +190,7 @@ impl Delivery {
         Some(found)
     }
 
-    fn first_again(&mut self, window: usize) -> Option<Seq> {
+    fn first_again(&mut self, window: Window) -> Option<Seq> {
         let (window, fcwnd) = (&mut self.tx[window], self.flows.fcwnd());
         let mut marked = window.first_marked();
         while let Some(seq) = marked {
@@ -205,7 +206,7 @@ impl Delivery {
 
     /// Of two packets to be sent again, one in each window, whether that in the data window goes first.
     pub(super) fn data_goes_first(&self, request: Seq, data: Seq) -> bool {
-        let (request, data) = (self.tx[0].sent(request), self.tx[1].sent(data));
+        let (request, data) = (self.tx.request.sent(request), self.tx.data.sent(data));
         if !self.config.ordered {
             // No window may starve the other while packets are paced.
             return data.last <= request.last;
@@ -216,7 +217,7 @@ impl Delivery {
     fn send_again(
         &mut self,
         now: Time,
-        window: usize,
+        window: Window,
         seq: Seq,
         packet: &mut Packet,
         upper: &mut impl Upper,
@@ -238,7 +239,7 @@ impl Delivery {
 
     /// Packet `seq` leaves: this layer's part of it, its timer, and what it spares. Which way it goes.
     #[inline]
-    fn complete(&mut self, now: Time, window: usize, seq: Seq, ask: bool, packet: &mut Packet) -> FlowLabel {
+    fn complete(&mut self, now: Time, window: Window, seq: Seq, ask: bool, packet: &mut Packet) -> FlowLabel {
         let tx = &mut self.tx[window];
         tx.timer = tx.timer.min(now + self.waits.rto);
         let flow = tx.sent(seq).flow;

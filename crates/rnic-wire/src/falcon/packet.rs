@@ -114,6 +114,11 @@ pub struct WindowBases {
 }
 
 impl WindowBases {
+    /// `psn` in both windows.
+    pub const fn both(psn: Psn32) -> Self {
+        Self { data: psn, request: psn }
+    }
+
     /// The base of `window`.
     #[inline]
     pub const fn of(&self, window: Window) -> Psn32 {
