@@ -546,7 +546,9 @@ fn f15_a_shorter_timeout_counts_for_what_is_under_way() {
     let mut link = Link::new(config(), Box::new(|_, from, _: &_| if from == 1 { LOST } else { after(DELAY) }));
     link.ends[0].upper.pushes(1);
     link.run_for(micros(20));
+    let left = link.ends[0].left(PacketType::PushData)[0].0;
     link.ends[0].delivery.apply(0, &ControlSettings { rto: Some(micros(60)), ..Default::default() });
+    assert_eq!(link.ends[0].delivery.expiry(), Some(left + micros(60)), "and nothing is looked through before");
     link.run_for(micros(45));
     assert_eq!(link.ends[0].delivery.counters().timeouts, 1);
 }

@@ -225,7 +225,9 @@ fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
     }
     let later = at + micros(100);
     assert_eq!((connection.transmit(later, &mut resources, &mut Idle), connection.departure()), (None, None));
-    connection.expire(at, &mut resources, &mut Idle);
+    // The first look may be early, for it was to be for the packet that is acknowledged.
+    let look = connection.expiry().expect("packets are under way");
+    connection.expire(look, &mut resources, &mut Idle);
     let timeout = connection.expiry().expect("packets are under way");
     assert!(timeout > now + micros(300) && timeout < now + micros(303), "{timeout:?} after {now:?}");
 }

@@ -252,6 +252,21 @@ fn f17_f27_of_several_flows_old_echoes_are_no_round_trips() {
     }
 }
 
+/// The first answer on a flow measures, whatever the clock shows: also when it is about to wrap.
+#[test]
+fn f27_the_first_echo_of_a_flow_is_older_than_none() {
+    let options = [("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
+    for left in [Time::from_us(1), Time::from_us(562_400_000), Time::from_us(562_950_000)] {
+        let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
+        upper.pushes(1);
+        let label = delivery.transmit(left, &mut upper).expect("a window is open").label;
+        let now = left + micros(10);
+        give_on(&mut delivery, &mut upper, now, ack(0, 1, left, now), label);
+        let measured = delivery.flows().nth(usize::from(label.flow(1))).expect("of two").round_trip;
+        assert!(measured.is_some_and(|measured| measured > micros(9)), "at {left}: {measured:?}");
+    }
+}
+
 /// What lies beyond the peer's window is repeated once a round trip, which may be all that a short path carries; what
 /// would open the window may be a request that has never left.
 #[test]

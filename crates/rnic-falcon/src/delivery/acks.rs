@@ -22,7 +22,8 @@
 //! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
-//! network has doubled the NACK, or the packet that drew it. For want of resources nothing is done but the report, for
+//! network has doubled the NACK, or the packet that drew it. One that echoes what left before the packet did the last
+//! time makes it wait, but the upper layer has counted it, or another in its place. For want of resources nothing is done but the report, for
 //! recovery and timeout know that the packet has not arrived; and timeouts are counted anew, for who says so lives. It
 //! is no progress, though: the wait for the next probe stays what it has become, up to the timeout, until something is
 //! acknowledged or there is another answer.
@@ -37,7 +38,7 @@ use rnic_wire::falcon::{
 use crate::delivery::Delivery;
 use crate::delivery::receive::Reception;
 use crate::delivery::signal::Path;
-use crate::delivery::tx_window::{Kind, Sent};
+use crate::delivery::tx_window::{Held, Kind, Sent};
 use crate::delivery::windows::Windows;
 use crate::seam::Upper;
 
@@ -97,7 +98,7 @@ impl Delivery {
             return Reception::Dropped;
         }
         if seq >= tx.base && !tx.sent(seq).acknowledged {
-            self.be_refused(now, window, seq, nack.code, upper);
+            self.be_refused(now, window, seq, (nack.code, t1), upper);
         }
         // Asked again at once, it would most likely say the same: probes would be most of what it gets.
         if nack.code != NackCode::Resource {
@@ -108,20 +109,33 @@ impl Delivery {
         Reception::Answer
     }
 
-    fn be_refused(&mut self, now: Time, window: Window, seq: Seq, code: NackCode, upper: &mut impl Upper) {
+    /// Packet `seq` was refused, in a NACK that echoes what left at `echoed`.
+    fn be_refused(
+        &mut self,
+        now: Time,
+        window: Window,
+        seq: Seq,
+        (code, echoed): (NackCode, Timestamp),
+        upper: &mut impl Upper,
+    ) {
         let tx = &mut self.tx[window];
         match code {
             NackCode::Resource => tx.sent_mut(seq).timeouts = 0,
-            NackCode::NotReady { .. } if tx.waits_for_receiver(seq) => {}
             NackCode::NotReady { timeout } => {
-                let wait = self.waits.rto.max(timeout.wait());
+                let sent = tx.sent(seq);
+                if sent.held == Held::NotReady || sent.replaced {
+                    return;
+                }
+                let (left, context) = (Timestamp::at(sent.last), sent.context);
+                let wait = now + self.waits.rto.max(timeout.wait());
                 tx.unmark(seq);
-                tx.hold(seq);
+                tx.hold_not_ready(seq);
                 let sent = tx.sent_mut(seq);
-                (sent.not_before, sent.timeouts) = (now + wait, 0);
-                tx.timer = tx.timer.min(now + wait);
-                let context = tx.sent(seq).context;
-                upper.not_ready(now, context);
+                (sent.not_before, sent.timeouts) = (wait, 0);
+                tx.timer = tx.timer.min(wait);
+                if !echoed.is_before(left) {
+                    upper.not_ready(now, context);
+                }
             }
             NackCode::Xlr
             | NackCode::CompleteInError { .. }
@@ -295,7 +309,7 @@ impl Delivery {
                 let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
                 if !rests {
                     self.counters.sent_again_early += u64::from(tx.mark(seq));
-                    tx.hold_beyond(seq);
+                    tx.hold(seq, Held::BeyondWindow);
                 }
             }
             if self.config.pause_after_out_of_window && !tx.is_idle() {

@@ -65,8 +65,8 @@ struct Several {
     choice: PolicyState,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
-    /// T1 and T2 of the last packet of each flow that an answer on it echoed.
-    echoed: [(Timestamp, Timestamp); FLOWS_MAX],
+    /// T1 and T2 of the last packet of each flow that an answer on it echoed; none before the first.
+    echoed: [Option<(Timestamp, Timestamp)>; FLOWS_MAX],
 }
 
 impl Several {
@@ -218,11 +218,11 @@ impl Flows {
         let Some(several) = &mut self.several else { return false };
         let last = &mut several.echoed[usize::from(flow)];
         // No answer is under way for longer; of flows that were silent for minutes nobody can tell.
-        let is_older = t1 != last.0 && last.0.units_since(t1) < ECHO_SPAN;
-        if is_older || *last == (t1, t2) {
+        let is_older = |last: Timestamp| t1 != last && last.units_since(t1) < ECHO_SPAN;
+        if last.is_some_and(|last| is_older(last.0) || last == (t1, t2)) {
             return true;
         }
-        *last = (t1, t2);
+        *last = Some((t1, t2));
         false
     }
 

@@ -96,7 +96,7 @@ impl Wheel {
     pub fn wait(&mut self, now: Time, connection: u32, departure: Time) {
         self.cancel(connection);
         let slot = departure.as_ps().div_ceil(SLOT.as_ps());
-        if self.ahead(slot) >= self.lists.len() {
+        if slot.saturating_sub(self.position) >= self.lists.len() as u64 {
             self.reach(now, slot);
         }
         let place = self.place(self.position + self.ahead(slot) as u64);

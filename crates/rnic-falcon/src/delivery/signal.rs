@@ -184,12 +184,13 @@ impl Delivery {
         if let Some(rack_rto) = settings.rack_rto {
             self.flows.get_mut(flow).rack_rto = rack_rto;
         }
-        // A deadline that was computed from a longer timeout is looked at anew; a shorter one comes early and is set
-        // again.
-        let is_shorter = settings.rto.is_some_and(|rto| rto < self.waits.rto);
+        let before = self.waits.rto;
         self.waits.apply(settings);
-        if is_shorter {
-            self.tx.iter_mut().for_each(|window| window.timer = Time::ZERO);
+        let shortened = before.saturating_sub(self.waits.rto);
+        if shortened > Duration::ZERO {
+            // No packet's timeout comes sooner by more. What was computed from a shorter one comes early, and is set
+            // anew then.
+            self.tx.iter_mut().for_each(|window| window.advance_timer(shortened));
         }
     }
 

@@ -5,7 +5,8 @@
 //!
 //! One lower bound a window stands for the timers of all its packets: when it is reached, the contexts are looked
 //! through and it is set anew. A packet is due at, in this order: the end of its wait for a receiver that was not
-//! ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent; else the timeout
+//! ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent, or the timeout if
+//! its receiver was not ready for it before, since what has arrived may be the copy that was refused; else the timeout
 //! after it was last sent. Only the last is a timeout that counts: the others are news of a peer that is alive.
 //!
 //! Of packets further from the base than the bitmaps reach nobody can tell whether they have arrived. While one before
@@ -15,7 +16,7 @@
 //! within reach when the base moves; so as not to look through all of them each time that it does, the contexts are
 //! looked through a timeout later at the latest.
 
-use rnic_base::{Seq, Time};
+use rnic_base::{Duration, Seq, Time};
 use rnic_policy::control::report::ReportKind;
 
 use rnic_wire::falcon::Window;
@@ -157,7 +158,8 @@ impl Delivery {
         if sent.not_before > Time::ZERO {
             (sent.not_before, Due::NotReadyOver)
         } else if has_arrived {
-            (sent.last + self.config.upper_timeout.max(self.waits.rto), Due::UpperLayerSilent)
+            let patience = if sent.refused { Duration::ZERO } else { self.config.upper_timeout };
+            (sent.last + patience.max(self.waits.rto), Due::UpperLayerSilent)
         } else {
             (sent.last + self.waits.rto, Due::TimedOut)
         }

@@ -16,7 +16,7 @@ use rnic_wire::falcon::{
 
 use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
-use crate::delivery::tx_window::{Kind, Sent, TxWindow};
+use crate::delivery::tx_window::{Held, Kind, Sent, TxWindow};
 use crate::delivery::windows::Windows;
 use crate::seam::{Context, Gates, Upper};
 
@@ -102,7 +102,7 @@ impl Delivery {
             // Some repeats come faster than they can leave: probes where packets are paced, and what lies beyond the
             // peer's window, each round trip. What is new gets every other turn then: it may be what opens the window.
             let is_paced = self.limits.packet_gap > Duration::ZERO;
-            self.gives_way = is_paced || self.tx[window].sent(seq).beyond;
+            self.gives_way = is_paced || self.tx[window].sent(seq).held == Held::BeyondWindow;
             return Some(self.send_again(now, window, seq, packet, upper));
         }
         self.send_first(now, packet, upper)
@@ -198,7 +198,7 @@ impl Delivery {
                 return marked;
             }
             // What the window may open for is perhaps something that waits for the room of this one.
-            window.hold(seq);
+            window.hold(seq, Held::ForTurn);
             marked = window.next_marked(seq);
         }
         None

@@ -9,7 +9,7 @@
 //! Contexts lie in a ring that grows until it holds the largest window asked for: an idle connection is small, and in
 //! steady state nothing is allocated.
 
-use rnic_base::{AnyRing, Psn32, RingBitmap, Seq, Time, near_whole_at};
+use rnic_base::{AnyRing, Duration, Psn32, RingBitmap, Seq, Time, near_whole_at};
 use rnic_policy::{LossRule, WindowView};
 use rnic_wire::falcon::{Rsn, Window};
 
@@ -32,6 +32,21 @@ impl Kind {
     pub(crate) fn is_request(self) -> bool {
         self != Self::PullData
     }
+}
+
+/// Why a packet that has left, and is not known to have arrived, does not count as under way: it is on no link and in
+/// no buffer. Of two reasons the later one here is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Held {
+    /// It does.
+    #[default]
+    No,
+    /// A gate keeps it from leaving again.
+    ForTurn,
+    /// It was dropped beyond the peer's window, and is held until it is known to have arrived.
+    BeyondWindow,
+    /// Its receiver was not ready for it, and it has not left since.
+    NotReady,
 }
 
 /// The context of an outstanding packet.
@@ -58,10 +73,10 @@ pub(crate) struct Sent {
     pub(crate) replaced: bool,
     /// It counts as an outstanding retransmission.
     pub(crate) again: bool,
-    /// It does not count as under way: its receiver was not ready for it, or it waits to be sent again.
-    pub(crate) held: bool,
-    /// It was dropped beyond the peer's window, and is held until it is known to have arrived.
-    pub(crate) beyond: bool,
+    /// Whether it counts as under way.
+    pub(crate) held: Held,
+    /// Its receiver was not ready for it once: what acknowledgements tell of may be the copy that was refused.
+    pub(crate) refused: bool,
 }
 
 // There is one for each packet under way, and looking for losses goes through them.
@@ -77,7 +92,7 @@ pub(crate) struct TxWindow {
     /// What an acknowledgement has said to have arrived, from the base on.
     arrived: AnyRing,
     arrivals: u32,
-    /// Packets that are held, and not among those that have arrived.
+    /// Packets that are [held](Held); none of them is known to have arrived.
     held: u32,
     /// What is to be sent again, from the base on; made with the first.
     marked: Option<Box<Marked>>,
@@ -207,7 +222,7 @@ impl TxWindow {
     #[inline]
     pub(crate) fn pop(&mut self) -> Sent {
         let sent = *self.sent(self.base);
-        self.held -= u32::from(sent.held);
+        self.held -= u32::from(sent.held != Held::No);
         if self.arrivals > 0 {
             self.arrivals -= u32::from(self.arrived.test(0));
             self.arrived.advance(1);
@@ -228,6 +243,13 @@ impl TxWindow {
         if sent.kind.is_request() {
             self.outstanding -= 1;
             self.outstanding_again -= u32::from(sent.again);
+        }
+    }
+
+    /// A packet may time out sooner now, by `shortened` at most.
+    pub(crate) fn advance_timer(&mut self, shortened: Duration) {
+        if self.timer < NEVER {
+            self.timer = self.timer - shortened;
         }
     }
 
@@ -258,8 +280,9 @@ impl TxWindow {
     /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
-        if self.sent(seq).replaced {
-            // It is the packet that has arrived, and not yet the Resync that takes its place.
+        let sent = self.sent(seq);
+        if sent.replaced || sent.held == Held::NotReady {
+            // It is the packet that has arrived, and not yet the Resync that takes its place, or what leaves again.
             return;
         }
         if self.is_told(seq) && self.arrived.set(offset as u32) {
@@ -276,33 +299,28 @@ impl TxWindow {
         }
     }
 
-    /// The receiver was not ready for packet `seq`, or it may not be sent again yet: it is on no link and in no buffer
-    /// until it is.
-    pub(crate) fn hold(&mut self, seq: Seq) {
-        if !self.has_arrived(seq) && !self.sent(seq).held {
-            self.sent_mut(seq).held = true;
-            self.held += 1;
+    /// Packet `seq` does not count as under way, because of `why` or of what already kept it.
+    pub(crate) fn hold(&mut self, seq: Seq, why: Held) {
+        if !self.has_arrived(seq) {
+            let held = &mut self.sent_mut(seq).held;
+            let is_first = *held == Held::No;
+            *held = why.max(*held);
+            self.held += u32::from(is_first);
         }
     }
 
-    /// Packet `seq` was dropped beyond the peer's window, and will be again until the base moves: what moves it must
-    /// not wait for the room of this one, which leaves once a round trip.
-    pub(crate) fn hold_beyond(&mut self, seq: Seq) {
-        self.hold(seq);
-        self.sent_mut(seq).beyond = true;
+    /// The receiver was not ready for packet `seq`, which is as if it had not arrived: it leaves again.
+    pub(crate) fn hold_not_ready(&mut self, seq: Seq) {
+        self.clear_arrived(seq);
+        self.hold(seq, Held::NotReady);
+        self.sent_mut(seq).refused = true;
     }
 
-    /// Whether the receiver was not ready for packet `seq`, which has not left since: its time is not over, or it waits
-    /// for its turn.
-    pub(crate) fn waits_for_receiver(&self, seq: Seq) -> bool {
-        let sent = self.sent(seq);
-        sent.not_before > Time::ZERO || sent.held && !sent.beyond
-    }
-
-    /// Packet `seq` leaves again.
+    /// Packet `seq` leaves again. What was dropped beyond the peer's window will be again until the base moves: what
+    /// moves it must not wait for the room of this one, which leaves once a round trip.
     #[inline]
     pub(crate) fn leave_again(&mut self, seq: Seq) {
-        if !self.sent(seq).beyond {
+        if self.sent(seq).held != Held::BeyondWindow {
             self.unhold(seq);
         }
     }
@@ -310,9 +328,9 @@ impl TxWindow {
     /// Packet `seq` counts again, or is known to have arrived.
     #[inline]
     fn unhold(&mut self, seq: Seq) {
-        let sent = self.sent_mut(seq);
-        if sent.held {
-            sent.held = false;
+        let held = &mut self.sent_mut(seq).held;
+        if *held != Held::No {
+            *held = Held::No;
             self.held -= 1;
         }
     }

@@ -42,6 +42,8 @@ pub struct Counting {
     /// What Push Data with this RSN is refused with.
     pub refusals: BTreeMap<u32, NackCode>,
     pub nacked: Vec<(Context, NackCode)>,
+    /// Times that the peer was not ready.
+    pub not_ready: u32,
     pub exhausted: Vec<Context>,
     pub give_up: bool,
     pub duplicates: u32,
@@ -148,6 +150,10 @@ impl Upper for Counting {
     fn nacked(&mut self, _: Time, context: Context, code: NackCode) {
         self.nacked.push((context, code));
         self.becomes_resync(context, ResyncCode::TargetCompleteInError);
+    }
+
+    fn not_ready(&mut self, _: Time, _: Context) {
+        self.not_ready += 1;
     }
 
     fn exhausted(&mut self, _: Time, context: Context) -> Exhausted {

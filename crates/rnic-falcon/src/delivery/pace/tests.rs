@@ -22,6 +22,18 @@ fn f20_the_wheel_lets_connections_go_in_slot_order_and_never_early() {
     assert_eq!((wheel.waiting(), wheel.deadline()), (0, None));
 }
 
+/// Whatever time has passed since anybody asked last: a wheel that has its full length is too short then.
+#[test]
+fn f20_a_wheel_that_nobody_asked_for_long_lets_nobody_go_early() {
+    let mut wheel = Wheel::new(2);
+    let at = |ms: u64| Time::from_us(1_000 * ms);
+    wheel.wait(at(0), 0, at(33));
+    wheel.cancel(0);
+    wheel.wait(at(100), 1, at(101));
+    assert_eq!(wheel.take(at(100)), None);
+    assert_eq!(wheel.take(at(102)), Some(1));
+}
+
 #[test]
 fn random_waits_agree_with_a_sorted_list() {
     let mut random = RandomStreams::new(7).stream("wheel");
