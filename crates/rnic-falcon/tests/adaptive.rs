@@ -8,23 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{DeliveryConfig, Departure};
 use rnic_falcon::seam::Window;
+use rnic_policy::FlowActions;
 use rnic_policy::control::report::ReportKind;
-use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{FlowLabel, PacketType};
-use two_ends::link::{Inline, LOST, Link, after};
+use two_ends::link::{Inline, LOST, Link, after, with_swift};
 use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
-
-/// Puts Swift above end 0.
-fn with_swift(link: &mut Link<'_>, flows: u8, options: &[(&str, &str)]) {
-    let (swift, first) = Inline::new("swift", options);
-    link.ends[0].control = Some(swift);
-    for flow in 0..flows {
-        let share = Cwnd::from_fixed(first.fcwnd.fixed() / u64::from(flows));
-        link.ends[0].delivery.obey(flow, &FlowActions { fcwnd: share, ..first });
-    }
-}
 
 fn is_data(departure: &Departure) -> bool {
     departure.packet.body.packet_type() == PacketType::PushData

@@ -151,7 +151,9 @@ impl Delivery {
         if leaves_anyway || (requests.is_idle() && data.is_idle()) {
             return NEVER;
         }
-        let Some(wait) = self.waits.probe.or_else(|| self.flows.probe_after()) else { return NEVER };
+        // Of a flow that nothing was measured on the adaptive engine cannot know either how long its packets take.
+        let Some(known) = self.flows.probe_after() else { return NEVER };
+        let wait = self.waits.probe.unwrap_or(known);
         let wait = wait.saturating_mul(1 << self.waits.probes.min(16));
         // The timeout does better from there on.
         if wait >= self.waits.rto { NEVER } else { self.waits.quiet_since + wait }

@@ -6,7 +6,7 @@ use rnic_base::{BitRate, Duration, Time};
 use rnic_falcon::delivery::{Arrival, Delivery, DeliveryConfig, Departure};
 use rnic_falcon::seam::Upper;
 use rnic_policy::control::report::{FlowActions, FlowReport};
-use rnic_policy::{ControlEvent, ControlPolicy, ControlView, Params, PolicyState};
+use rnic_policy::{ControlEvent, ControlPolicy, ControlView, Cwnd, Params, PolicyState};
 use rnic_wire::falcon::{FlowLabel, Packet, PacketType};
 
 use super::upper::Counting;
@@ -94,6 +94,16 @@ impl Inline {
     fn answer(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
         let event = ControlEvent::Reported(report);
         (self.policy.on_event)(&mut self.state, &event, &view(now), &self.params).flow
+    }
+}
+
+/// Puts Swift above end 0 of `link`, whose connection has `flows` flows.
+pub fn with_swift<U>(link: &mut Link<'_, U>, flows: u8, options: &[(&str, &str)]) {
+    let (swift, first) = Inline::new("swift", options);
+    link.ends[0].control = Some(swift);
+    for flow in 0..flows {
+        let share = Cwnd::from_fixed(first.fcwnd.fixed() / u64::from(flows));
+        link.ends[0].delivery.obey(flow, &FlowActions { fcwnd: share, ..first });
     }
 }
 
