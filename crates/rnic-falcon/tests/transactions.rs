@@ -209,6 +209,30 @@ fn f7_f32_what_is_behind_one_that_is_not_ready_leaves_room_for_heads_of_lines() 
     assert_eq!(net.ends[1][0].ulp.requests, (0..8).map(rsn).collect::<Vec<_>>());
 }
 
+/// Pulls behind a Push that is not ready come in order, and wait for it with what they hold: no more than anybody may
+/// that is not at the head of its line.
+#[test]
+fn f32_pulls_behind_one_that_is_not_ready_are_not_at_the_head_of_the_line() {
+    let mut capacity = WORLD.resources.capacity;
+    capacity[3] = Amount { packets: 5, buffers: 80 };
+    let zones = Zones { green: Amount { packets: 4, buffers: 64 }, head_of_line_only: true };
+    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
+    let mut net = Net::new(World { resources, connections: 2, ..WORLD }, 1);
+    net.ends[1][0].ulp.manners.not_ready = 1_000;
+    submit(&mut net, &[Kind::Push]);
+    submit(&mut net, &[Kind::Pull; 8]);
+    while net.send(0, 0) {}
+    (0..9).for_each(|nth| net.deliver_rsn(1, nth));
+    assert_eq!(net.nics[1].requests_held().packets, 4, "the others come again");
+    net.run();
+    net.submit(0, 1, Kind::Push, 1_000).expect("room");
+    net.run();
+    assert_eq!(net.ends[1][1].ulp.requests, [rsn(0)], "another connection's gets in");
+    net.ends[1][0].ulp.manners.not_ready = 0;
+    assert!(net.settle());
+    assert_eq!(net.ends[1][0].ulp.requests, (0..9).map(rsn).collect::<Vec<_>>());
+}
+
 /// The acknowledgements of a Pull Request are lost, while its answer waits: giving the request up changes nothing here.
 #[test]
 fn a_resync_of_a_pull_that_is_being_served_is_of_no_effect() {

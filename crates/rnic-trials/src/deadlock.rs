@@ -1,7 +1,7 @@
 //! Schedules that end in a deadlock, searched for: with everything that Falcon's resources have against it there is
 //! none; without any one part of it there are (F-4, F-32, F-33; rank 19 of the targets).
 //!
-//! Tiny pools and windows, three connections between two NICs, and a network that loses, doubles and reorders. A
+//! Tiny pools and windows, two to eight connections between two NICs, and a network that loses, doubles and reorders. A
 //! schedule is a few hundred random steps; then nothing is handed in or lost any more but what ends messages that have
 //! begun, and everything under way must end with all resources free.
 //!
@@ -23,7 +23,7 @@ pub mod ulp;
 mod tests;
 
 use net::{Net, World};
-use rnic_base::Duration;
+use rnic_base::{Duration, RandomStreams};
 use rnic_falcon::resources::cost::{Transaction, Units};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::zone::Zones;
@@ -203,7 +203,9 @@ pub fn ends(world: World, number: u64) -> bool {
 }
 
 fn schedule(world: World, number: u64) -> (bool, Net) {
-    let mut net = Net::new(world, number);
+    // Few are soon through with everything; what many wait for each other with takes many.
+    let more = RandomStreams::new(number).stream("connections").below(world.connections as u64 - 1);
+    let mut net = Net::new(World { connections: 2 + more as usize, ..world }, number);
     // Nobody reads it.
     net.keeps_sent = false;
     let steps = STEPS_MIN + net.random.below(STEPS_MORE);
@@ -238,7 +240,7 @@ const MIXED: World = World {
         isolation: Isolation::None,
     },
     manners: Manners { done_at_once: 300, not_ready: 50, in_error: 20, pulls_held: 0 },
-    connections: 3,
+    connections: 8,
     pushes: 500,
     pulls_out: 1,
     message: 1,

@@ -289,12 +289,14 @@ impl Target {
             Kind::Pull => units.arrived_pull(),
         };
         let payload_len = packet.payload_len;
-        let blocker = if kind == Kind::Push { self.blocker(seq) } else { None };
-        // Behind one that is not ready nothing is at the head of the line.
+        // Behind one that is not ready nothing is at the head of the line: Pulls there would hold, until that is ready,
+        // the room that is left for heads of other lines, which may be what it waits for.
+        let blocker = self.blocker(seq);
         let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived && blocker.is_none();
         if !with.resources.admits_arrival(need, head_of_line) {
             with.stats.no_resources += 1;
-            let Some(says) = blocker else { return Verdict::NoResources };
+            // A Push can be told to come again with what it waits for; a Pull comes when there is room.
+            let Some(says) = blocker.filter(|_| kind == Kind::Push) else { return Verdict::NoResources };
             let state = State::NotReady;
             self.ring[seq] = Entry { state, kind, psn, length, payload_len, ulp, says, ..Entry::EMPTY };
             self.note_arrival();

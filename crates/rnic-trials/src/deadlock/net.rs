@@ -183,7 +183,11 @@ impl Net {
 
     fn gates(&self, nic: usize, connection: usize) -> Gates {
         let end = &self.ends[nic][connection];
-        let of = |window| end.outstanding.keys().filter(|(found, _)| *found == window).count();
+        // From the oldest that is not acknowledged to the last that was sent, as a delivery layer counts.
+        let of = |window| {
+            let oldest = end.outstanding.range((window, 0)..=(window, u32::MAX)).next();
+            oldest.map_or(0, |((_, number), _)| (end.next_psn[window as usize] - number) as usize)
+        };
         let (requests, data) = (of(Window::Request), of(Window::Data));
         let (requests, data) =
             if self.world.shared_space { (requests + data, requests + data) } else { (requests, data) };
