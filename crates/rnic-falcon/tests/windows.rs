@@ -4,20 +4,16 @@ mod two_ends;
 
 use rnic_base::{Duration, Psn32, Time};
 use rnic_falcon::delivery::{
-    AckRequestRule, Arrival, ControlSettings, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule,
-    Reception,
+    ControlSettings, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule, Reception,
 };
 use rnic_falcon::seam::{Received, Window};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::Ticks;
-use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, FlowLabel, OutOfWindow, Packet, PacketType, Timestamp, WindowBases,
-};
+use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, OutOfWindow, Packet, PacketType, Timestamp, WindowBases};
 use two_ends::link::{LOST, Link, after};
-use two_ends::upper::Acknowledging;
-use two_ends::{config, micros};
-
-use two_ends::upper::Counting;
+use two_ends::packets::{ack, give, give_on, next_answer, pull_packet, push_packet};
+use two_ends::upper::{Acknowledging, Counting};
+use two_ends::{bitmaps, config, micros, out_of_window, silent};
 
 const DELAY: Duration = Duration::from_us(5);
 
@@ -25,27 +21,10 @@ fn psn(departure: &Departure) -> u32 {
     departure.packet.body.psn().map_or(u32::MAX, |psn| psn.value())
 }
 
-/// Nothing asks for acknowledgements; they come by count or time.
-fn silent(mut config: DeliveryConfig) -> DeliveryConfig {
-    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
-    config
-}
-
 /// What transport `falcon` has with these options.
 fn chosen(options: &[(&str, &str)]) -> DeliveryConfig {
     let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
     DeliveryConfig::of(&profile, profile.protocol.falcon().expect("it is Falcon"))
-}
-
-fn bitmaps(departure: &Departure) -> Option<Bitmaps> {
-    if let Body::ExtendedAck(_, bitmaps) = departure.packet.body { Some(bitmaps) } else { None }
-}
-
-fn out_of_window(departure: &Departure) -> OutOfWindow {
-    match departure.packet.body {
-        Body::ExtendedAck(acknowledgement, _) | Body::Ack(acknowledgement) => acknowledgement.out_of_window,
-        _ => OutOfWindow::default(),
-    }
 }
 
 #[test]
@@ -307,50 +286,6 @@ fn f10_without_room_beyond_the_window_the_sender_is_told_too() {
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
 }
 
-/// Gives one packet to `delivery`.
-fn give(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Packet) -> Reception {
-    give_on(delivery, upper, now, packet, FlowLabel::new(0))
-}
-
-/// The same, on the path of `label`.
-fn give_on(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Packet, label: FlowLabel) -> Reception {
-    delivery.receive(now, &Arrival { packet: &packet, label, marked: false, hops: 1 }, upper)
-}
-
-fn push_packet(number: u32) -> Packet {
-    let mut upper = Counting::new();
-    let context = upper.push();
-    let mut body = upper.body(context);
-    if let Body::PushData { psn, rsn, .. } = &mut body {
-        (*psn, *rsn) = (Psn32::new(number), Psn32::new(number));
-    }
-    Packet {
-        cid: Default::default(),
-        function: 0,
-        protocol: rnic_wire::falcon::UlpProtocol::Rdma,
-        ack_request: false,
-        bases: Default::default(),
-        timestamp: Timestamp::at(Time::from_us(990)),
-        payload_len: 4_096,
-        body,
-    }
-}
-
-fn pull_packet(number: u32) -> Packet {
-    let mut upper = Counting::new();
-    let context = upper.pull();
-    let mut body = upper.body(context);
-    if let Body::PullRequest { psn, rsn, .. } = &mut body {
-        (*psn, *rsn) = (Psn32::new(number), Psn32::new(number));
-    }
-    Packet { body, payload_len: 0, ..push_packet(0) }
-}
-
-fn next_answer(delivery: &mut Delivery, upper: &mut Counting, now: Time) -> Option<Departure> {
-    let answer = delivery.transmit(now, upper);
-    answer.filter(|answer| answer.context.is_none())
-}
-
 #[test]
 fn probe2_edges_of_both_windows_under_the_specification() {
     for first in [0, u32::MAX - 5, u32::MAX] {
@@ -380,14 +315,37 @@ fn probe2_edges_of_both_windows_under_the_specification() {
         assert_eq!(told.request_received, 1 << 63);
         assert_eq!(told.data_received, 1 << 63 | 1 << 64 | 1 << 127);
         assert_eq!(told.data_acked, told.data_received);
-        // The base comes, and with it all there is; the notification is not said again.
+        // The bases come, and with them all there is; the notification is not said again.
         assert_eq!(give(&mut delivery, &mut upper, now, push_packet(at(0))), Reception::Kept);
-        assert_eq!(delivery.bases().data, Psn32::new(at(1)));
+        assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(at(0))), Reception::Kept);
+        assert_eq!(delivery.bases(), WindowBases::both(Psn32::new(at(1))));
         now += micros(8);
         let answer = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
         assert_eq!(out_of_window(&answer), OutOfWindow::default());
-        assert_eq!(bitmaps(&answer).expect("a request is beyond").data_received, 1 << 62 | 1 << 63 | 1 << 126);
+        let told = bitmaps(&answer).expect("a request is beyond");
+        assert_eq!((told.data_received, told.request_received), (1 << 62 | 1 << 63 | 1 << 126, 1 << 62));
     }
+}
+
+/// Where packets beyond the window are kept, so are those that bits can be set for: 512 from the base on.
+#[test]
+fn f10_edges_of_what_is_kept_beyond_the_window() {
+    let mut upper = Counting::new();
+    upper.answers = false;
+    let mut delivery = Delivery::new(silent(config()));
+    let now = Time::from_us(1_000);
+    for (offset, kept) in [(64, true), (128, true), (511, true), (512, false)] {
+        let expected = if kept { Reception::Kept } else { Reception::OutOfWindow };
+        assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(offset)), expected, "request {offset}");
+        assert_eq!(give(&mut delivery, &mut upper, now, push_packet(offset)), expected, "data {offset}");
+    }
+    let told = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
+    assert_eq!(out_of_window(&told), OutOfWindow { data: true, request: true });
+    // One further, and what was too far is not any more.
+    for packet in [pull_packet(0), push_packet(0), pull_packet(512), push_packet(512)] {
+        assert_eq!(give(&mut delivery, &mut upper, now, packet), Reception::Kept, "{packet:?}");
+    }
+    assert_eq!(upper.kept.len(), 10);
 }
 
 /// What is dropped beyond a window is told of when the coalescing time is over, whatever it asks for.
@@ -429,103 +387,6 @@ fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     assert_eq!(give(&mut delivery, &mut upper, now, asking(0)), Reception::Duplicate);
     let told = next_answer(&mut delivery, &mut upper, now).expect("the answer may be lost: it is said again");
     assert_eq!(told.packet.bases.data.value(), 1);
-}
-
-/// An acknowledgement with these bases.
-fn ack(request: u32, data: u32, t1: Time, t3: Time) -> Packet {
-    let answer = Acknowledgement { t1: Timestamp::at(t1), t2: Timestamp::at(t1), ..Acknowledgement::default() };
-    let mut packet = push_packet(0);
-    (packet.bases.request, packet.bases.data) = (Psn32::new(request), Psn32::new(data));
-    (packet.body, packet.timestamp) = (Body::Ack(answer), Timestamp::at(t3));
-    packet
-}
-
-#[test]
-fn probe4_a_stale_acknowledgement_is_dropped_whole() {
-    for accept_stale in [false, true] {
-        let mut config = config();
-        config.accept_stale = accept_stale;
-        let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
-        let now = Time::from_us(1_000);
-        for _ in 0..4 {
-            upper.pull();
-            upper.push();
-        }
-        while delivery.transmit(now, &mut upper).is_some() {}
-        let later = now + micros(10);
-        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 1, now, later)), Reception::Answer);
-        assert_eq!((delivery.span(Window::Request), delivery.span(Window::Data)), (2, 3));
-        // One base is ahead, the other behind.
-        let reception = give(&mut delivery, &mut upper, later, ack(1, 4, now, later));
-        let (expected, left) = if accept_stale { (Reception::Answer, 0) } else { (Reception::Stale, 3) };
-        assert_eq!((reception, delivery.span(Window::Data)), (expected, left));
-        assert_eq!(delivery.counters().stale_acks, u64::from(!accept_stale));
-        // And what was never sent is the peer's mistake.
-        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 9, now, later)), Reception::Dropped);
-        assert_eq!(delivery.counters().peer_errors, 1);
-    }
-}
-
-#[test]
-fn probe4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
-    for early in [false, true] {
-        let (mut delivery, mut upper) = (Delivery::new(silent(config())), Counting::new());
-        let now = Time::from_us(1_000);
-        give(&mut delivery, &mut upper, now, push_packet(u32::from(early)));
-        upper.push();
-        let left = delivery.transmit(now, &mut upper).expect("a Push in the other direction");
-        assert_eq!(left.packet.bases.data.value(), u32::from(!early));
-        let answer = next_answer(&mut delivery, &mut upper, now + micros(8));
-        assert_eq!(answer.is_some(), early, "a gap needs an acknowledgement of its own");
-    }
-    // So does a notification.
-    let config = DeliveryConfig { out_of_window: OutOfWindowRule::Drop, ..silent(config()) };
-    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
-    let now = Time::from_us(1_000);
-    assert_eq!(give(&mut delivery, &mut upper, now, push_packet(128)), Reception::OutOfWindow);
-    upper.push();
-    delivery.transmit(now, &mut upper).expect("a Push in the other direction");
-    let answer = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
-    assert!(out_of_window(&answer).data);
-}
-
-#[test]
-fn f21_the_share_of_packets_that_ask_follows_the_rule() {
-    let count = |rule: AckRequestRule, fcwnd: u64| {
-        let mut config = config();
-        (config.ack_request, config.fcwnd) = (rule, Cwnd::packets(fcwnd));
-        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
-        link.ends[0].upper.pushes(2_560);
-        link.run_for(Duration::from_ms(20));
-        assert!(link.ends[0].upper.all_acked());
-        assert_eq!(link.ends[0].left_again(), 0, "{:?}", link.ends[0].delivery.counters());
-        let asked = link.ends[0].log.iter().filter(|(_, departure)| departure.packet.ack_request).count();
-        (asked, link.ends[1].delivery.counters().acks_sent)
-    };
-    let (asked, few) = count(AckRequestRule::DEFAULT, 32);
-    assert_eq!(asked, 260);
-    let (asked, all) = count(AckRequestRule::ALWAYS, 32);
-    assert_eq!((asked, all), (2_560, 2_560));
-    assert!(few < all / 4, "{few} acknowledgements instead of {all}");
-    let (asked, _) = count(AckRequestRule::DEFAULT, 2);
-    assert_eq!(asked, 2_560, "at most two packets: every one asks");
-}
-
-#[test]
-fn f21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time() {
-    for asks in [false, true] {
-        let mut config = silent(config());
-        if asks {
-            config.ack_request = AckRequestRule::ALWAYS;
-        }
-        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
-        link.ends[0].upper.pushes(1);
-        let start = link.now;
-        link.run_for(micros(100));
-        let (left, _) = link.ends[1].left(PacketType::Ack)[0];
-        let expected = if asks { DELAY } else { DELAY + micros(8) };
-        assert_eq!(left.since(start), expected);
-    }
 }
 
 /// What can be under way to the peer's host is bounded by who drives the connection, which counts what may be in its

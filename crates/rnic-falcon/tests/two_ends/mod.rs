@@ -5,13 +5,15 @@
 pub mod host;
 pub mod idle;
 pub mod link;
+pub mod packets;
 pub mod stack;
 pub mod upper;
 
 use rnic_base::{Duration, Time};
-use rnic_falcon::delivery::DeliveryConfig;
-use rnic_policy::{Configured, Params};
+use rnic_falcon::delivery::{AckRequestRule, DeliveryConfig, Departure};
+use rnic_policy::{Configured, Cwnd, Params};
 use rnic_transports::{paths, recovery};
+use rnic_wire::falcon::{Bitmaps, Body, OutOfWindow};
 
 pub fn us(us: u64) -> Time {
     Time::from_us(us)
@@ -38,4 +40,23 @@ pub fn config() -> DeliveryConfig {
 pub fn tune(config: &mut DeliveryConfig, name: &str, value: &str) {
     let recovery = &mut config.recovery;
     assert_eq!(recovery.params.set(recovery.policy.params, name, value), Ok(true), "{name}");
+}
+
+/// Nothing asks for acknowledgements; they come by count or time.
+pub fn silent(mut config: DeliveryConfig) -> DeliveryConfig {
+    config.ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
+    config
+}
+
+/// Its bitmaps.
+pub fn bitmaps(departure: &Departure) -> Option<Bitmaps> {
+    if let Body::ExtendedAck(_, bitmaps) = departure.packet.body { Some(bitmaps) } else { None }
+}
+
+/// What it says was dropped beyond a window.
+pub fn out_of_window(departure: &Departure) -> OutOfWindow {
+    match departure.packet.body {
+        Body::ExtendedAck(acknowledgement, _) | Body::Ack(acknowledgement) => acknowledgement.out_of_window,
+        _ => OutOfWindow::default(),
+    }
 }

@@ -1,0 +1,187 @@
+//! Who is owed an acknowledgement, when it leaves, and which of those that come count (F-21, F-27; conformance probe 4).
+
+mod two_ends;
+
+use rnic_base::{Duration, Psn32, Time};
+use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, OutOfWindowRule, Reception};
+use rnic_falcon::seam::Window;
+use rnic_policy::Cwnd;
+use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, Packet, PacketType, Timestamp};
+use two_ends::link::{Link, after};
+use two_ends::packets::{ack, give, next_answer, pull_packet, push_packet};
+use two_ends::upper::Counting;
+use two_ends::{bitmaps, config, config_of, micros, out_of_window, silent};
+
+const DELAY: Duration = Duration::from_us(5);
+
+#[test]
+fn probe4_a_stale_acknowledgement_is_dropped_whole() {
+    for accept_stale in [false, true] {
+        let mut config = config();
+        config.accept_stale = accept_stale;
+        let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+        let now = Time::from_us(1_000);
+        for _ in 0..4 {
+            upper.pull();
+            upper.push();
+        }
+        while delivery.transmit(now, &mut upper).is_some() {}
+        let later = now + micros(10);
+        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 1, now, later)), Reception::Answer);
+        assert_eq!((delivery.span(Window::Request), delivery.span(Window::Data)), (2, 3));
+        // One base is ahead, the other behind.
+        let reception = give(&mut delivery, &mut upper, later, ack(1, 4, now, later));
+        let (expected, left) = if accept_stale { (Reception::Answer, 0) } else { (Reception::Stale, 3) };
+        assert_eq!((reception, delivery.span(Window::Data)), (expected, left));
+        assert_eq!(delivery.counters().stale_acks, u64::from(!accept_stale));
+        // And what was never sent is the peer's mistake.
+        assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 9, now, later)), Reception::Dropped);
+        assert_eq!(delivery.counters().peer_errors, 1);
+    }
+}
+
+/// Whichever base is behind: nothing of it counts, neither the other base nor bitmaps, what it refuses, its round trip,
+/// nor does the adaptive engine hear of it.
+#[test]
+fn probe4_nothing_of_what_is_stale_is_looked_at() {
+    let now = Time::from_us(1_000);
+    let later = now + micros(10);
+    let bits = Bitmaps { data_acked: 0b10, data_received: 0b110, request_received: 0b10 };
+    let t1 = Timestamp::at(now);
+    let told = Acknowledgement { t1, t2: t1, ..Acknowledgement::default() };
+    let refusal = Nack {
+        t1,
+        t2: t1,
+        hops: 1,
+        rx_level: 0,
+        ecn: 0,
+        metadata: 0,
+        psn: Psn32::new(3),
+        window: Window::Data,
+        code: NackCode::CompleteInError { ulp: 7 },
+    };
+    for (request, data) in [(1, 4), (4, 1), (1, 2), (2, 1)] {
+        for body in [Body::Ack(told), Body::ExtendedAck(told, bits), Body::Nack(refusal)] {
+            let (mut delivery, mut upper) = (Delivery::new(config()), Counting::new());
+            for _ in 0..4 {
+                upper.pull();
+                upper.push();
+            }
+            while delivery.transmit(now, &mut upper).is_some() {}
+            assert_eq!(give(&mut delivery, &mut upper, later, ack(2, 2, now, later)), Reception::Answer);
+            assert!(delivery.signal().is_some() && delivery.signal().is_none());
+            let round_trip = delivery.round_trip();
+            let stale = Packet { body, ..ack(request, data, now, later) };
+            let much_later = now + micros(50);
+            assert_eq!(give(&mut delivery, &mut upper, much_later, stale), Reception::Stale, "{stale:?}");
+            assert_eq!((delivery.span(Window::Request), delivery.span(Window::Data)), (2, 2), "{stale:?}");
+            assert_eq!((upper.acked_count(), upper.nacked.len(), delivery.under_way()), (4, 0, 4), "{stale:?}");
+            assert!(delivery.signal().is_none() && delivery.round_trip() == round_trip, "{stale:?}");
+            assert!(delivery.transmit(much_later, &mut upper).is_none(), "{stale:?}");
+        }
+    }
+}
+
+#[test]
+fn probe4_piggybacking_cancels_the_timer_only_when_bases_tell_all() {
+    for early in [false, true] {
+        let (mut delivery, mut upper) = (Delivery::new(silent(config())), Counting::new());
+        let now = Time::from_us(1_000);
+        give(&mut delivery, &mut upper, now, push_packet(u32::from(early)));
+        upper.push();
+        let left = delivery.transmit(now, &mut upper).expect("a Push in the other direction");
+        assert_eq!(left.packet.bases.data.value(), u32::from(!early));
+        let answer = next_answer(&mut delivery, &mut upper, now + micros(8));
+        assert_eq!(answer.is_some(), early, "a gap needs an acknowledgement of its own");
+    }
+    // As does a gap among requests.
+    let (mut delivery, mut upper) = (Delivery::new(silent(config())), Counting::new());
+    upper.answers = false;
+    let now = Time::from_us(1_000);
+    give(&mut delivery, &mut upper, now, pull_packet(1));
+    upper.push();
+    delivery.transmit(now, &mut upper).expect("a Push in the other direction");
+    let answer = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a request is beyond the base");
+    assert_eq!(bitmaps(&answer).expect("extended").request_received, 0b10);
+    // So does a notification.
+    let config = DeliveryConfig { out_of_window: OutOfWindowRule::Drop, ..silent(config()) };
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let now = Time::from_us(1_000);
+    assert_eq!(give(&mut delivery, &mut upper, now, push_packet(128)), Reception::OutOfWindow);
+    upper.push();
+    delivery.transmit(now, &mut upper).expect("a Push in the other direction");
+    let answer = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
+    assert!(out_of_window(&answer).data);
+}
+
+#[test]
+fn f21_the_share_of_packets_that_ask_follows_the_rule() {
+    let count = |rule: AckRequestRule, fcwnd: u64| {
+        let mut config = config();
+        (config.ack_request, config.fcwnd) = (rule, Cwnd::packets(fcwnd));
+        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+        link.ends[0].upper.pushes(2_560);
+        link.run_for(Duration::from_ms(20));
+        assert!(link.ends[0].upper.all_acked());
+        assert_eq!(link.ends[0].left_again(), 0, "{:?}", link.ends[0].delivery.counters());
+        let asked = link.ends[0].log.iter().filter(|(_, departure)| departure.packet.ack_request).count();
+        (asked, link.ends[1].delivery.counters().acks_sent)
+    };
+    let (asked, few) = count(AckRequestRule::DEFAULT, 32);
+    assert_eq!(asked, 260);
+    let (asked, all) = count(AckRequestRule::ALWAYS, 32);
+    assert_eq!((asked, all), (2_560, 2_560));
+    assert!(few < all / 4, "{few} acknowledgements instead of {all}");
+    let (asked, _) = count(AckRequestRule::DEFAULT, 2);
+    assert_eq!(asked, 2_560, "at most two packets: every one asks");
+}
+
+#[test]
+fn f21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time() {
+    for asks in [false, true] {
+        let mut config = silent(config());
+        if asks {
+            config.ack_request = AckRequestRule::ALWAYS;
+        }
+        let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
+        link.ends[0].upper.pushes(1);
+        let start = link.now;
+        link.run_for(micros(100));
+        let (left, _) = link.ends[1].left(PacketType::Ack)[0];
+        let expected = if asks { DELAY } else { DELAY + micros(8) };
+        assert_eq!(left.since(start), expected);
+    }
+}
+
+/// Flows count for themselves what they are owed, and say what came on them: six packets of two flows are three of each.
+#[test]
+fn f21_f27_each_flow_coalesces_by_itself() {
+    let mut config = silent(config_of("rack-tlp", "spray"));
+    (config.flows, config.coalesce_count) = (2, 4);
+    let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
+    let labels = [0, 1].map(|flow| delivery.label(flow));
+    let start = Time::from_us(1_000);
+    // Each left 20 us before it comes; all that come on flow 1 are marked.
+    let arrive = |delivery: &mut Delivery, upper: &mut Counting, number: u32, now: Time| {
+        let flow = number as usize % 2;
+        let packet = Packet { timestamp: Timestamp::at(now - micros(20)), ..push_packet(number) };
+        let arrival = Arrival { packet: &packet, label: labels[flow], marked: flow == 1, hops: 1 };
+        assert_eq!(delivery.receive(now, &arrival, upper), Reception::Kept);
+    };
+    let at = |number: u32| start + micros(1) * u64::from(number);
+    for number in 0..6 {
+        arrive(&mut delivery, &mut upper, number, at(number));
+        assert_eq!(next_answer(&mut delivery, &mut upper, at(number)), None, "{number}");
+    }
+    arrive(&mut delivery, &mut upper, 6, at(6));
+    let echo = |number| (Timestamp::at(at(number) - micros(20)), Timestamp::at(at(number)));
+    for (flow, last, now, marked) in [(0, 6, at(6), 0), (1, 5, at(1) + micros(8), 3)] {
+        if flow == 1 {
+            assert_eq!(next_answer(&mut delivery, &mut upper, now - Duration::from_ns(1)), None, "not before");
+        }
+        let answer = next_answer(&mut delivery, &mut upper, now).expect("it is due");
+        let Body::Ack(told) = answer.packet.body else { panic!("{answer:?}") };
+        assert_eq!((answer.label, (told.t1, told.t2), told.ecn), (labels[flow], echo(last), marked), "flow {flow}");
+        assert_eq!(next_answer(&mut delivery, &mut upper, now), None, "flow {flow} alone");
+    }
+}
