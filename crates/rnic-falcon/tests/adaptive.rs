@@ -128,6 +128,37 @@ fn f26_a_congested_path_draws_less_within_a_few_round_trips() {
     assert_eq!(link.ends[0].delivery.counters().timeouts, 0);
 }
 
+/// Four paths alike, until one passes a tenth of what the others do.
+#[test]
+fn f26_a_path_that_becomes_congested_draws_less_within_a_few_round_trips() {
+    let slow = Cell::new(false);
+    let queues = [100, 100, 100, 100, 1_000].map(|ns| Queue::new(Duration::from_ns(ns)));
+    let rule = |now, from, departure: &Departure| {
+        let flow = usize::from(departure.label.flow(2));
+        let queue = if slow.get() && flow == 3 { 4 } else { flow };
+        after(if from == 0 && is_data(departure) { queues[queue].pass(now) } else { DELAY })
+    };
+    let mut link = Link::new(four_paths(), Box::new(rule));
+    with_swift(&mut link, 4, &[("plb_rounds", "0")]);
+    link.ends[0].upper.pushes(60_000);
+    link.run_for(Duration::from_ms(1));
+    slow.set(true);
+    let congested = link.now;
+    link.run_for(Duration::from_ms(1));
+    // By round trips of 10 us since then: packets, and those on that path.
+    let share = |from: u64, to: u64| {
+        let round = |at: Time| at.since(congested).as_ps() / micros(10).as_ps();
+        let log = link.ends[0].log.iter().filter(|(at, departure)| *at >= congested && is_data(departure));
+        let those: Vec<u8> = log
+            .filter(|(at, _)| (from..to).contains(&round(*at)))
+            .map(|(_, departure)| departure.label.flow(2))
+            .collect();
+        those.iter().filter(|flow| **flow == 3).count() as f64 / those.len() as f64
+    };
+    let [at_once, soon, later] = [share(0, 1), share(2, 6), share(10, 20)];
+    assert!(at_once > 0.2 && soon < 0.17 && later < 0.1, "{at_once} {soon} {later}, of a quarter before");
+}
+
 #[test]
 fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
     let cut = Cell::new(None::<FlowLabel>);

@@ -4,14 +4,17 @@ mod two_ends;
 
 use std::collections::BTreeSet;
 
-use rnic_base::Duration;
-use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure, FlowCounters};
+use rnic_base::{Duration, RandomStreams, Serial, Time};
+use rnic_falcon::delivery::{
+    AckRequestRule, ControlSettings, Delivery, DeliveryConfig, Departure, FlowCounters, FlowView,
+};
 use rnic_falcon::seam::Window;
 use rnic_policy::control::report::ReportKind;
 use rnic_policy::{Cwnd, FlowActions};
 use rnic_wire::falcon::{Body, PacketType, Timestamp};
 use two_ends::link::{End, Inline, LOST, Link, after};
-use two_ends::upper::Acknowledging;
+use two_ends::packets::{ack, give};
+use two_ends::upper::{Acknowledging, Counting};
 use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
@@ -94,6 +97,21 @@ fn f25_the_sum_of_the_windows_holds_and_a_flow_alone_may_exceed_its_own() {
     assert_eq!([0, 1, 2, 3].map(|flow| delivery.outstanding_on(flow)), [8, 8, 8, 8]);
 }
 
+/// As in the specification each of the two windows is bounded by the sum, so twice that may be under way; a flow's
+/// unacknowledged packets are those of both.
+#[test]
+fn f16_f25_each_window_holds_the_sum_of_the_windows() {
+    let (mut delivery, mut upper) = (Delivery::new(flows("spray", 4)), Counting::new());
+    for number in 0..100 {
+        upper.pull();
+        upper.pull_data(Serial::new(number));
+    }
+    while delivery.transmit(Time::from_us(1_000), &mut upper).is_some() {}
+    let each = delivery.fcwnd().whole_packets();
+    assert_eq!([Window::Request, Window::Data].map(|window| delivery.span(window)), [each, each]);
+    assert_eq!((0..4).map(|flow| u64::from(delivery.outstanding_on(flow))).sum::<u64>(), 2 * each);
+}
+
 #[test]
 fn f26_probe9_every_packet_takes_the_flow_whose_window_is_open_furthest() {
     let windows = [10, 6, 4, 12];
@@ -109,6 +127,38 @@ fn f26_probe9_every_packet_takes_the_flow_whose_window_is_open_furthest() {
         open[chosen] -= 1;
     }
     assert_eq!(open, [0, 0, 0, 0], "all windows are used up");
+}
+
+/// The same while acknowledgements come and windows change: whatever was acknowledged and set, the next packet takes the
+/// flow whose window less its unacknowledged packets is largest.
+#[test]
+fn f26_probe9_windows_that_change_are_compared_anew_for_every_packet() {
+    let mut random = RandomStreams::new(26).stream("windows");
+    let (mut delivery, mut upper) = (Delivery::new(flows("largest-window", 4)), Counting::new());
+    upper.pushes(4_000);
+    let (mut now, mut acknowledged, mut sent) = (Time::from_us(1_000), 0, 0);
+    let mut used = [0; 4];
+    while sent < 4_000 {
+        now += micros(1);
+        match random.below(3) {
+            0 => {
+                let fcwnd = Some(Cwnd::packets(1 + random.below(16)));
+                delivery.apply(random.below(4) as u8, &ControlSettings { fcwnd, ..Default::default() });
+            }
+            1 => {
+                acknowledged += random.below(u64::from(sent - acknowledged) + 1) as u32;
+                give(&mut delivery, &mut upper, now, ack(0, acknowledged, now - micros(1), now));
+            }
+            _ => {}
+        }
+        let left = |flow: FlowView| flow.fcwnd.whole_packets() as i64 - i64::from(flow.outstanding);
+        let open: Vec<i64> = delivery.flows().map(left).collect();
+        let Some(departure) = delivery.transmit(now, &mut upper).filter(|departure| !departure.again) else { continue };
+        assert_eq!(open[flow(&departure)], *open.iter().max().expect("four flows"), "packet {sent} of {open:?}");
+        used[flow(&departure)] += 1;
+        sent += 1;
+    }
+    assert!(used.iter().all(|packets| *packets > 500), "{used:?}");
 }
 
 #[test]

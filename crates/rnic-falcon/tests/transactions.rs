@@ -8,7 +8,7 @@ use rnic_falcon::seam::Exhausted;
 use rnic_falcon::transaction::{Answer, Kind, Ordering, SubmitError, TransactionConfig};
 use rnic_trials::deadlock::net::{Net, World};
 use rnic_trials::deadlock::ulp::Manners;
-use rnic_wire::falcon::{CompletionCode, NackCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
+use rnic_wire::falcon::{Body, CompletionCode, NackCode, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
 const WORLD: World = World {
     resources: ResourceConfig::GBPS_200,
@@ -101,6 +101,24 @@ fn f4_requests_that_wait_do_not_hold_back_responses() {
         while net.work(0, 0) || net.send(0, 0) || net.deliver() {}
         assert_eq!(net.ends[1][0].ulp.completions.len(), 3);
         assert_eq!(types(&net, 0)[4..], [PacketType::PullData; 3], "and requests still wait");
+    }
+}
+
+/// Pull Requests that never arrive fill their window: Push Data behind them goes its way, but for the order of requests
+/// where there is one.
+#[test]
+fn f4_pull_requests_that_wait_hold_back_pushes_for_the_sake_of_order_alone() {
+    for (world, delivered) in [(UNORDERED, 3), (WORLD, 0)] {
+        let mut net = Net::new(World { window: 4, ..world }, 1);
+        submit(&mut net, &[Kind::Pull; 8]);
+        while net.send(0, 0) {}
+        net.lose_all();
+        submit(&mut net, &[Kind::Push; 3]);
+        while net.send(0, 0) || net.deliver() {}
+        assert_eq!(net.ends[1][0].ulp.requests.len(), delivered, "{:?}", world.transactions.ordering);
+        assert_eq!(types(&net, 0)[4..], vec![PacketType::PushData; delivered]);
+        assert!(net.settle());
+        assert_eq!(net.ends[0][0].ulp.completions.len(), 11);
     }
 }
 
@@ -486,6 +504,29 @@ fn f41_types_take_turns_and_each_is_in_order() {
         let of_kind = net.sent[before..].iter().filter(|(_, packet)| packet.body.packet_type() == kind);
         let numbers: Vec<_> = of_kind.map(|(_, packet)| packet.body.rsn().expect("it has one").value()).collect();
         assert!(numbers.iter().is_sorted_by_key(|rsn| rsn.wrapping_sub(numbers[0])), "{kind:?} in order: {numbers:?}");
+    }
+}
+
+/// On an ordered connection requests are one queue, in their order, and answers take turns with it.
+#[test]
+fn f41_on_an_ordered_connection_answers_and_requests_take_turns() {
+    let mut net = Net::new(WORLD, 1);
+    (0..4).for_each(|_| net.submit(1, 0, Kind::Pull, 100).unwrap());
+    while net.send(1, 0) {}
+    while net.deliver() {}
+    (0..4).for_each(|_| assert!(net.work(0, 0)));
+    submit(&mut net, &[Kind::Push, Kind::Pull, Kind::Pull, Kind::Push, Kind::Pull, Kind::Push, Kind::Push, Kind::Pull]);
+    let before = net.sent.len();
+    while net.send(0, 0) {}
+    let sent: Vec<_> = net.sent[before..].iter().map(|(_, packet)| packet.body).collect();
+    let is_answer = |body: &Body| body.packet_type() == PacketType::PullData;
+    for two in sent[..8].chunks(2) {
+        assert_eq!(two.iter().filter(|body| is_answer(body)).count(), 1, "{sent:?}");
+    }
+    for (answers, count) in [(true, 4), (false, 8)] {
+        let of_kind = sent.iter().filter(|body| is_answer(body) == answers);
+        let numbers: Vec<_> = of_kind.map(|body| body.rsn().expect("it has one")).collect();
+        assert_eq!(numbers, (0..count).map(rsn).collect::<Vec<_>>());
     }
 }
 
