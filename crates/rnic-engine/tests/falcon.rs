@@ -15,6 +15,9 @@ mod errors;
 #[path = "falcon/hostile.rs"]
 mod hostile;
 
+#[path = "falcon/not_ready.rs"]
+mod not_ready;
+
 #[path = "falcon/resources.rs"]
 mod resources;
 

@@ -68,6 +68,8 @@ pub struct Setup {
     pub reads: u32,
     pub retry_count: u32,
     pub rnr_retry: Option<u32>,
+    /// How long a receiver that is not ready makes its peer wait.
+    pub rnr_timer: RnrTimer,
     pub depth: u32,
     pub srq: Option<u32>,
     pub signal_all: bool,
@@ -77,7 +79,8 @@ impl Setup {
     pub fn new(options: &[(&str, &str)]) -> Self {
         let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
-        Self { transport, reads: 4, retry_count: 7, rnr_retry: None, depth: 256, srq: None, signal_all: true }
+        let (retry_count, rnr_retry, rnr_timer) = (7, None, RnrTimer::from_code(1));
+        Self { transport, reads: 4, retry_count, rnr_retry, rnr_timer, depth: 256, srq: None, signal_all: true }
     }
 }
 
@@ -127,7 +130,7 @@ impl Side {
             dest_qpn,
             rq_psn: Self::psn(1 - me),
             mtu: MTU,
-            min_rnr_timer: RnrTimer::from_code(1),
+            min_rnr_timer: setup.rnr_timer,
             max_dest_rd_atomic: setup.reads,
         };
         self.engine.modify_to_init(qpn).expect("from reset");
