@@ -55,6 +55,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check { name: "heads", holds: "every algorithm names its source and its deviations", run: heads::check },
     Check { name: "columns", holds: "Rust lines have at most 120 columns", run: text::columns },
+    Check { name: "rows", holds: "tables in Rust comments have one line a row", run: text::rows },
     Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
     Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
     Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },

@@ -2,7 +2,8 @@
 //!
 //! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send.
 //! There are two rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon
-//! section 4.4 arbitrates its packet types the same way).
+//! section 4.4 arbitrates its packet types the same way). Queue pairs that speak Falcon have a ring of their own, which
+//! the NIC's Falcon part keeps; here is a third for those on their way to it.
 
 use crate::fifo::Fifo;
 
@@ -15,7 +16,7 @@ pub(crate) enum Half {
     Falcon,
 }
 
-/// The two rings.
+/// The rings.
 #[derive(Debug)]
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
@@ -83,7 +84,7 @@ impl Ready {
         self.requesters.pop().map(|slot| (Half::Requester, slot))
     }
 
-    /// Takes `slot` out of both rings.
+    /// Takes `slot` out of all rings.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.requesters.retain(|queued| *queued != slot);
         self.responders.retain(|queued| *queued != slot);

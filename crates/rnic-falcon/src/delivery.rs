@@ -119,7 +119,7 @@ impl DeliveryCounters {
     }
 }
 
-/// See the module.
+/// The packet delivery layer of one connection, both directions of it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     config: Settings,

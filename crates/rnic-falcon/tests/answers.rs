@@ -1,4 +1,4 @@
-//! Who is owed an acknowledgement, when it leaves, and which of those that come count (F-21, F-27; conformance probe 4).
+//! Who is owed an acknowledgement, when it leaves, and which of those that come count (F-21, F-27; probe 4).
 
 mod two_ends;
 
@@ -153,7 +153,7 @@ fn f21_who_asks_is_answered_at_once_and_who_does_not_within_the_coalescing_time(
     }
 }
 
-/// Flows count for themselves what they are owed, and say what came on them: six packets of two flows are three of each.
+/// Flows count for themselves what they are owed, and say what came on them: six packets are three of each of two.
 #[test]
 fn f21_f27_each_flow_coalesces_by_itself() {
     let mut config = silent(config_of("rack-tlp", "spray"));

@@ -1,4 +1,4 @@
-//! Times that the adaptive engine says, in force: what RACK and TLP do by Swift's, as a connection has them, in place of
+//! Times that the adaptive engine says, in force: what RACK and TLP do by Swift's, as a connection has them, and not by
 //! the recovery policy's (F-11, F-12, F-15, F-23, F-29; conformance probe 8).
 
 mod two_ends;

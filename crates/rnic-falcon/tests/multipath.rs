@@ -129,8 +129,8 @@ fn f26_probe9_every_packet_takes_the_flow_whose_window_is_open_furthest() {
     assert_eq!(open, [0, 0, 0, 0], "all windows are used up");
 }
 
-/// The same while acknowledgements come and windows change: whatever was acknowledged and set, the next packet takes the
-/// flow whose window less its unacknowledged packets is largest.
+/// The same while acknowledgements come and windows change: whatever was acknowledged and set, the next packet takes
+/// the flow whose window less its unacknowledged packets is largest.
 #[test]
 fn f26_probe9_windows_that_change_are_compared_anew_for_every_packet() {
     let mut random = RandomStreams::new(26).stream("windows");

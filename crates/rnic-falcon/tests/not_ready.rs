@@ -95,7 +95,7 @@ fn f7_a_refusal_counts_for_what_waits_for_its_turn() {
     assert!(sender.leaving(refused + RTO * 11).contains(&5));
 }
 
-/// Of a NACK that the network has doubled, the second makes the packet wait once more at most, and is no second refusal.
+/// Of a NACK that the network has doubled, the second makes the packet wait once more at most, and refuses nothing.
 #[test]
 fn f7_a_refusal_that_comes_twice_counts_once() {
     let mut sender = Sender::of(1);

@@ -73,7 +73,7 @@ pub enum LayoutError {
 /// Why blocks cannot be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
-    /// None.
+    /// A command of no blocks.
     #[error("no blocks")]
     Empty,
     /// Beyond the last.

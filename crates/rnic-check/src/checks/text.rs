@@ -76,6 +76,22 @@ pub fn words(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Names rows of tables in Rust comments that go on in the next line, where Markdown has the table end.
+pub fn rows(tree: &Tree) -> Vec<Finding> {
+    let broken = |file: &SourceFile| -> Vec<Finding> {
+        // Pictures in comments are further in.
+        let is_row = |line: &str| ["//! |", "/// |"].iter().any(|start| line.trim_start().starts_with(start));
+        file.lines()
+            .filter(|(_, line)| is_row(line) && !line.ends_with('|'))
+            .map(|(number, _)| {
+                let what = "a row of a table that ends in the next line";
+                Finding::new(&file.path, number, "rows", what, "shorten it, or make the table a list")
+            })
+            .collect()
+    };
+    tree.files_ending(".rs").flat_map(broken).collect()
+}
+
 /// Whether a line holds more than one word, which an address or a vector in hexadecimal does not.
 fn can_be_broken(line: &str) -> bool {
     line.trim_matches(['/', '!', ' ']).contains(' ')
@@ -123,6 +139,12 @@ mod tests {
         assert!(lines(columns, "a.rs", &address).is_empty(), "it cannot be broken");
         assert_eq!(lines(columns, "a.rs", &format!("\n{wide}x\n")), [2]);
         assert!(lines(columns, "a.md", &format!("{wide}x\n")).is_empty());
+    }
+
+    #[test]
+    fn rows_end_where_they_begin() {
+        let table = "//! | a | b |\n//! |---|---|\n//! | long\n//! | 2 |\n    /// | c |\nlet or = a\n    | b;\n";
+        assert_eq!(lines(rows, "a.rs", table), [3]);
     }
 
     #[test]

@@ -23,10 +23,10 @@
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
 //! network has doubled the NACK, or the packet that drew it. One that echoes what left before the packet did the last
-//! time makes it wait, but the upper layer has counted it, or another in its place. For want of resources nothing is done but the report, for
-//! recovery and timeout know that the packet has not arrived; and timeouts are counted anew, for who says so lives. It
-//! is no progress, though: the wait for the next probe stays what it has become, up to the timeout, until something is
-//! acknowledged or there is another answer.
+//! time makes it wait, but the upper layer has counted it, or another in its place. For want of resources nothing is
+//! done but the report, for recovery and timeout know that the packet has not arrived; and timeouts are counted anew,
+//! for who says so lives. It is no progress, though: the wait for the next probe stays what it has become, up to the
+//! timeout, until something is acknowledged or there is another answer.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;

@@ -48,7 +48,7 @@ struct Flow {
     due: Time,
 }
 
-/// See the module.
+/// What each flow is owed, and what its acknowledgement will echo.
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
     flows: PerFlow<Flow>,

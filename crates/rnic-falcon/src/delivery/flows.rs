@@ -76,7 +76,7 @@ impl Several {
     }
 }
 
-/// See the module.
+/// The flows of a connection, and its window, the sum of theirs.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows {
     flows: PerFlow<Flow>,

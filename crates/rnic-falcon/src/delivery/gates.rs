@@ -4,9 +4,10 @@
 //!
 //! | packet | first time | again |
 //! |---|---|---|
-//! | Pull Request, Push Data | number < base + `fcwnd`, outstanding < `ncwnd` | number < base + `fcwnd`, sent again
-//! < `ncwnd` |
+//! | Pull Request, Push Data | number < base + `fcwnd`, ORC < `ncwnd` | number < base + `fcwnd`, ORRC < `ncwnd` |
 //! | Pull Data | number < base + `fcwnd` | the same |
+//!
+//! ORC counts requests of the window that are outstanding, ORRC those of them that were sent again.
 //!
 //! Beside these, whoever drives the connection may bound what is under way to the peer's host, over all connections
 //! ([`Delivery::set_room`](super::Delivery::set_room)): the sources have adapters at both ends, whose receive buffers

@@ -8,8 +8,7 @@
 //! | acknowledged | dropped, and acknowledged again: the answer was lost |
 //! | received, not acknowledged | the transaction layer hears of it: it may repeat a NACK; a Resync is offered |
 //! | new | offered |
-//! | beyond the window | the paper: offered, and dropped with a notification when there is no room; the
-//! specification: dropped with a notification |
+//! | beyond the window | dropped with a notification: the paper, where there is no room; the specification, always |
 //!
 //! In each case bases that came with it are taken first (section 11: "piggybacked acknowledgement processed"), and
 //! T1 and T2 are noted for the flow. Pull Data acknowledges its Pull Request. Contradiction 17 (a NACK for packets
@@ -25,7 +24,7 @@ use crate::seam::{Received, Upper, Verdict};
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// It.
+    /// As it was decoded; its payload is the transaction layer's business.
     pub packet: &'a Packet,
     /// From the IPv6 header.
     pub label: FlowLabel,

@@ -81,7 +81,7 @@ impl Beyond {
 /// Bits of a window in which a packet was first kept beyond its base; doubled when they do not suffice.
 const BITS_FIRST: u32 = 64;
 
-/// See the module.
+/// One window of the receiver: what has come, and what is acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct RxWindow {
     base: Seq,

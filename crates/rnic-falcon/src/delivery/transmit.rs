@@ -23,7 +23,7 @@ use crate::seam::{Context, Gates, Upper};
 /// A packet that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departure {
-    /// It. Its timestamp is that of now; whoever puts it on the wire later may write another.
+    /// As it leaves. Its timestamp is that of now; whoever puts it on the wire later may write another.
     pub packet: Packet,
     /// For the IPv6 header: which path.
     pub label: FlowLabel,

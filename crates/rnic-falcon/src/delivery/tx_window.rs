@@ -82,7 +82,7 @@ pub(crate) struct Sent {
 // There is one for each packet under way, and looking for losses goes through them.
 const _: () = assert!(size_of::<Sent>() == 48);
 
-/// See the module.
+/// One window of the sender: what is outstanding, and what of it leaves again.
 #[derive(Clone, Debug)]
 pub(crate) struct TxWindow {
     pub(crate) base: Seq,

@@ -1,9 +1,9 @@
 //! Who is let in when room for requests from the network runs short (specification Rev 0.9, CR#3; F-32).
 //!
 //! On an ordered connection, a request is at the head of its line when everything before it has arrived, and none of
-//! that was told to come again: delivering it frees what waits behind it. When all room is taken by requests that wait for others which cannot get in, nothing
-//! moves any more. So the last of the room is theirs alone. On an unordered connection nothing waits, and all are at
-//! the head.
+//! that was told to come again: delivering it frees what waits behind it. When all room is taken by requests that wait
+//! for others which cannot get in, nothing moves any more. So the last of the room is theirs alone. On an unordered
+//! connection nothing waits, and all are at the head.
 
 use super::Amount;
 

@@ -278,9 +278,10 @@ impl Target {
         if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
             return Verdict::Dropped;
         }
+        let payload_len = packet.payload_len;
+        let entry = Entry { kind, psn, length, payload_len, ulp, ..Entry::EMPTY };
         if let Some(says) = refuses {
-            let payload_len = packet.payload_len;
-            self.ring[seq] = Entry { kind, psn, length, payload_len, ulp, says, ..Entry::EMPTY };
+            self.ring[seq] = Entry { says, ..entry };
             return self.offer_in_vain(seq, with);
         }
         let units = with.resources.config().units;
@@ -288,19 +289,13 @@ impl Target {
             Kind::Push => units.arrived_push(u32::from(length)),
             Kind::Pull => units.arrived_pull(),
         };
-        let payload_len = packet.payload_len;
         // Behind one that is not ready nothing is at the head of the line: Pulls there would hold, until that is ready,
         // the room that is left for heads of other lines, which may be what it waits for.
         let blocker = self.blocker(seq);
         let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived && blocker.is_none();
         if !with.resources.admits_arrival(need, head_of_line) {
             with.stats.no_resources += 1;
-            // A Push can be told to come again with what it waits for; a Pull comes when there is room.
-            let Some(says) = blocker.filter(|_| kind == Kind::Push) else { return Verdict::NoResources };
-            let state = State::NotReady;
-            self.ring[seq] = Entry { state, kind, psn, length, payload_len, ulp, says, ..Entry::EMPTY };
-            self.note_arrival();
-            return Verdict::Refused(says);
+            return self.offer_without_room(seq, entry, blocker);
         }
         let mut fate = None;
         if kind == Kind::Push && seq == self.ring.base() {
@@ -314,7 +309,7 @@ impl Target {
             }
         }
         let rx = Room::of(with.resources.hold_arrival(need, head_of_line).expect("it was admitted"));
-        self.ring[seq] = Entry { state: State::Kept, kind, psn, length, payload_len, ulp, rx, ..Entry::EMPTY };
+        self.ring[seq] = Entry { state: State::Kept, rx, ..entry };
         self.note_arrival();
         match fate {
             None => self.offer_turn(seq, Some(seq), with),
@@ -325,6 +320,16 @@ impl Target {
             Some(_) => {}
         }
         self.verdict(seq)
+    }
+
+    /// As [`Target::offer`] of `entry`, for which there is no room. A Push behind `blocker` can be told to come again
+    /// with it, and be here; anything else comes when there is room.
+    #[cold]
+    fn offer_without_room(&mut self, seq: Seq, entry: Entry, blocker: Option<NackCode>) -> Verdict {
+        let Some(says) = blocker.filter(|_| entry.kind == Kind::Push) else { return Verdict::NoResources };
+        self.ring[seq] = Entry { state: State::NotReady, says, ..entry };
+        self.note_arrival();
+        Verdict::Refused(says)
     }
 
     /// As [`Target::offer`], when the upper layer has failed: a Push is refused at once, and a Pull in its turn, by its

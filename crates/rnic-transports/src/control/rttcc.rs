@@ -10,14 +10,14 @@
 //! | published | here |
 //! |---|---|
 //! | congestion delay threshold 13 us | `target_rtt` |
-//! | responsiveness alpha 6553 of 65536; maximum decrease factor 63570, maximum increase factor 69468 | `alpha`, a
-//! tenth; `max_cut`, 3 %; `max_gain`, 6 % |
-//! | additive increase 96, high additive increase 1700 of 2^20 of the port's rate, each 200 us | `ai`, `hai`,
-//! `hai_period` |
+//! | responsiveness alpha, 6553 of 65536 | `alpha`, a tenth |
+//! | maximum decrease factor, 63570 of 65536 | `max_cut`, 3 % |
+//! | maximum increase factor, 69468 of 65536 | `max_gain`, 6 % |
+//! | additive increase, 96 of 2^20 of the port's rate | `ai` |
+//! | high additive increase, 1700 of 2^20 of the port's rate, each 200 us | `hai`, `hai_period` |
 //! | rate on first congestion, half of the port's | `first_share` |
 //! | template: least rate, 64 of 2^20 of the port's | `min` |
-//! | template: the next probe is asked for when the last is answered, and leaves with a packet of its queue pair | a
-//! probe is one of the queue pair's own packets: the engine times one at a time |
+//! | template: the next probe when the last is answered, with its queue pair's packet | one packet at a time is timed |
 //!
 //! Deviations and choices; where there was one, it was made in favour of the algorithm, for it is a baseline:
 //!

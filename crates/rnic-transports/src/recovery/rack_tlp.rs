@@ -7,17 +7,16 @@
 //! without packets or acknowledgements the lowest packet that is missing is sent again; its acknowledgement sets off
 //! the first rule.
 //!
-//! | what the paper leaves open | here |
-//! |---|---|
-//! | `rack_rto` | age of the packet that arrived when that was known, plus 0.25 of its flow's smoothed round trip
-//! (RFC 8985's reordering window) |
-//! | smoothing | three quarters of the old value, as Swift's |
-//! | when to probe | 2 round trips plus the receiver's coalescing time, as in the public simulator |
-//! | what to probe | the lowest that has not arrived; if all have, the lowest not acknowledged, for acknowledgements
-//! get lost too |
-//! | acknowledgements without bitmaps | judged like bitmaps of zeros: specification 3.3 has an EACK sent whenever
-//! something came beyond the base. A probe that fills the only gap known draws one, and what was lost behind it must
-//! not wait for a timeout (F-12) |
+//! What the paper leaves open:
+//!
+//! * `rack_rto` is the age of the packet that arrived when that was known, plus 0.25 of its flow's smoothed round trip
+//!   (RFC 8985's reordering window); smoothing keeps three quarters of the old value, as Swift's does;
+//! * a probe is due 2 round trips and the receiver's coalescing time after the last packet, as in the public simulator;
+//! * it is the lowest packet that has not arrived; if all have, the lowest not acknowledged, for acknowledgements get
+//!   lost too;
+//! * acknowledgements without bitmaps are judged like bitmaps of zeros: specification 3.3 has an EACK sent whenever
+//!   something came beyond the base. A probe that fills the only gap known draws one, and what was lost behind it must
+//!   not wait for a timeout (F-12).
 //!
 //! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more
 //! than one probe may follow a flight, each after twice the wait of the one before (the window sees to that) and
