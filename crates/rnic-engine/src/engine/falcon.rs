@@ -110,13 +110,15 @@ impl Engine {
         let Some(qp) = qps.find_mut(Qpn::new(arrival.packet.cid.get())) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
-        let Some(mut nic) = core.falcon.take() else {
+        let outcome = core.with_falcon(|core, nic| {
+            nic.release_ended(dma);
+            let outcome = qp.receive_falcon(core, nic, arrival, dma);
+            nic.wake_waiting();
+            outcome
+        });
+        let Some(outcome) = outcome else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
         };
-        nic.release_ended(dma);
-        let outcome = qp.receive_falcon(core, &mut nic, arrival, dma);
-        nic.wake_waiting();
-        core.falcon = Some(nic);
         core.watch.count(qp.slot, outcome);
         if !core.overrun.is_empty() {
             self.fail_overrun();
@@ -129,18 +131,19 @@ impl Engine {
     pub fn transmit_falcon(&mut self, now: Time) -> Option<&FalconTransmit> {
         let Self { core, qps, .. } = self;
         core.now = now;
-        let mut nic = core.falcon.take()?;
-        let mut made = false;
-        while let Some(slot) = core.ready.pop_roomy() {
-            if let Some(qp) = qps.at_mut(slot) {
-                qp.lend_room_falcon(core, &mut nic);
+        let made = core.with_falcon(|core, nic| {
+            while let Some(slot) = core.ready.pop_roomy() {
+                if let Some(qp) = qps.at_mut(slot) {
+                    qp.lend_room_falcon(core, nic);
+                }
             }
-        }
-        while !made && let Some((slot, was_waiting)) = nic.next_ready() {
-            let Some(qp) = qps.at_mut(slot) else { continue };
-            made = qp.transmit_falcon(core, &mut nic, was_waiting);
-        }
-        core.falcon = Some(nic);
+            let mut made = false;
+            while !made && let Some((slot, was_waiting)) = nic.next_ready() {
+                let Some(qp) = qps.at_mut(slot) else { continue };
+                made = qp.transmit_falcon(core, nic, was_waiting);
+            }
+            made
+        })?;
         if !core.overrun.is_empty() {
             self.fail_overrun();
         }
@@ -243,22 +246,22 @@ impl Engine {
     #[cold]
     pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
         let Self { core, qps, .. } = self;
-        let Some(mut nic) = core.falcon.take() else { return };
-        if slot == crate::falcon::SLOT {
-            if nic.armed == deadline {
-                tick_nic(core, &mut nic, |slot, nic, response| {
-                    if let Some(qp) = qps.at_mut(slot) {
-                        qp.awake_falcon(nic, response);
-                    }
-                });
+        core.with_falcon(|core, nic| {
+            if slot == crate::falcon::SLOT {
+                if nic.armed == deadline {
+                    tick_nic(core, nic, |slot, nic, response| {
+                        if let Some(qp) = qps.at_mut(slot) {
+                            qp.awake_falcon(nic, response);
+                        }
+                    });
+                }
+            } else if let Some(qp) = qps.at_mut(slot)
+                && qp.disarm_falcon(deadline)
+            {
+                qp.tick_falcon(core, nic);
             }
-        } else if let Some(qp) = qps.at_mut(slot)
-            && qp.disarm_falcon(deadline)
-        {
-            qp.tick_falcon(core, &mut nic);
-        }
-        nic.wake_waiting();
-        core.falcon = Some(nic);
+            nic.wake_waiting();
+        });
     }
 }
 

@@ -1,7 +1,8 @@
 //! One queue pair at a time: a packet comes in, a packet goes out, a moment has come.
 //!
-//! Connection, queue pair and what the NIC shares are taken apart for the time of a call: whatever fails a queue pair
-//! on the way finds no connection to end, and that is made up for when everything is back in its place ([`Qp::rest`]).
+//! Connection, queue pair and what the NIC shares are taken apart for the time of a call ([`Core::with_falcon`]):
+//! whatever fails a queue pair on the way finds no connection to end, and that is made up for when everything is back
+//! in its place ([`Qp::rest`]).
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;

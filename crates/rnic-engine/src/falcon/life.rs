@@ -29,10 +29,11 @@ const HEADERS_MAX: u32 = 64;
 impl Qp {
     /// Something may be sent.
     pub(super) fn wake_falcon(&mut self, core: &mut Core) {
-        if let Some(mut nic) = core.falcon.take() {
-            self.enlist(&mut nic);
-            core.falcon = Some(nic);
-        }
+        let woken = core.with_falcon(|_, nic| self.enlist(nic));
+        debug_assert!(
+            woken.is_some(),
+            "a queue pair is woken from outside, not while a packet of another is on its way"
+        );
     }
 
     /// As [`Qp::wake_falcon`], after a change of state.
@@ -156,23 +157,20 @@ impl Qp {
     #[cold]
     pub(crate) fn stop_falcon(&mut self, core: &mut Core) {
         // A refusal is still to be told.
-        if self.responder.refused.is_none()
-            && let Some(mut nic) = core.falcon.take()
-        {
-            self.end_falcon(core, &mut nic);
-            core.falcon = Some(nic);
+        if self.responder.refused.is_none() {
+            core.with_falcon(|core, nic| self.end_falcon(core, nic));
         }
     }
 
     /// As [`Qp::stop_falcon`], for a queue pair that leaves its slot or starts anew.
     #[cold]
     pub(crate) fn leave_falcon(&mut self, core: &mut Core) {
-        let Some(mut nic) = core.falcon.take() else { return };
-        self.end_falcon(core, &mut nic);
-        nic.forget(self.slot);
-        // Whom its end has woken may have been itself.
-        nic.wake_waiting();
-        core.falcon = Some(nic);
+        core.with_falcon(|core, nic| {
+            self.end_falcon(core, nic);
+            nic.forget(self.slot);
+            // Whom its end has woken may have been itself.
+            nic.wake_waiting();
+        });
     }
 
     /// Ends the connection: what it holds goes back, nothing more is sent, and nothing completes.

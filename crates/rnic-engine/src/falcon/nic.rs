@@ -13,6 +13,7 @@ use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp
 
 use crate::PeerId;
 use crate::config::EngineConfig;
+use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
 use crate::error::ResourceError;
@@ -114,6 +115,19 @@ const BLANK: FalconTransmit = FalconTransmit {
     from: Qpn::new(0),
     kind: TransmitKind::Request,
 };
+
+impl Core {
+    /// Does `work` with what the NIC's Falcon connections share, which is out of its place meanwhile; `None` where there
+    /// is nothing, or it is out already. So who fails a queue pair on the way ends no connection: that is made up for
+    /// when the connection is back in its place (`Qp::rest`).
+    #[inline]
+    pub(crate) fn with_falcon<R>(&mut self, work: impl FnOnce(&mut Self, &mut Nic) -> R) -> Option<R> {
+        let mut nic = self.falcon.take()?;
+        let result = work(self, &mut nic);
+        self.falcon = Some(nic);
+        Some(result)
+    }
+}
 
 impl Nic {
     pub(crate) fn new(shape: &FalconShape) -> Self {
