@@ -48,7 +48,8 @@ pub struct NicConfig {
     pub protection: Option<Protection>,
     /// A bad network, on what this NIC sends.
     pub impairment: Impairment,
-    /// Makes keys and queue pair numbers hard to guess; `None` draws one from the system. Tests give it.
+    /// Makes keys of memory and queue pair numbers hard to guess; `None` draws one from the system. Tests give it. What
+    /// [`Self::protection`] needs at random is the system's in either case.
     pub secret: Option<u64>,
 }
 

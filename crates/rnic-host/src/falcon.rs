@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Once;
 
-use rnic_base::{RandomStream, Time};
+use rnic_base::Time;
 use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
 use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
 use rnic_wire::falcon::psp::{self, Cipher, Header};
@@ -39,6 +39,7 @@ use crate::background;
 use crate::carry::{self, Carrier};
 use crate::memory::Memory;
 use crate::stats::RxDrop;
+use crate::sys;
 
 use guard::Guard;
 pub(crate) use kept::Kept;
@@ -119,8 +120,6 @@ const SECRET_TEXT_MAX: usize = 4 * MASTER_KEY_BYTES;
 #[derive(Debug)]
 pub(crate) struct Falcon {
     protection: Option<Protection>,
-    /// Draws the cookies.
-    random: RandomStream,
     /// By queue pair. Never iterated.
     guards: HashMap<Qpn, Guard, ByNumber>,
     /// Of packets without a key.
@@ -148,9 +147,9 @@ pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
 }
 
 impl Falcon {
-    pub(crate) fn new(protection: Option<Protection>, random: RandomStream) -> Self {
+    pub(crate) fn new(protection: Option<Protection>) -> Self {
         let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), Kept::default());
-        Self { protection, random, guards, vectors, kept, key_changes: 0 }
+        Self { protection, guards, vectors, kept, key_changes: 0 }
     }
 
     /// Notes a queue pair that has been made, if it is one of Falcon's.
@@ -166,12 +165,21 @@ impl Falcon {
     }
 
     /// Notes whom a queue pair is connected to, on the way `addresses`, and makes its keys.
+    ///
+    /// Each cookie is the system's, also where a NIC has a seed: two runs of one seed have the same numbers and the same
+    /// clock, so with the same cookie they would seal other plaintext with the same keys and vectors. And a cookie is
+    /// read by everybody on the way: it shall say nothing of what else comes from the seed, such as keys to memory.
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
-        let Self { protection, random, guards, .. } = self;
-        if let Some(guard) = guards.get_mut(&qpn) {
-            guard.connect(connection.peer, addresses.dst().ip());
-            if let Some(protection) = protection {
-                guard.protect(protection, addresses, (qpn, connection.dest_qpn), random.bits());
+        let Self { protection, guards, .. } = self;
+        let Some(guard) = guards.get_mut(&qpn) else { return };
+        guard.connect(connection.peer, addresses.dst().ip());
+        let Some(protection) = protection else { return };
+        match sys::random_bits() {
+            Ok(cookie) => guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie),
+            // Then nothing leaves and nothing is opened: what there should be a key for does not go without.
+            Err(error) => {
+                guard.forget_keys();
+                background::complain(format_args!("no random bits for a connection's keys: {error}"));
             }
         }
     }

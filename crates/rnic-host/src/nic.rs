@@ -124,7 +124,7 @@ impl Nic {
             memory: Memory::default(),
             rx: Receiver::new(),
             link,
-            falcon: Falcon::new(config.protection.clone(), RandomStreams::new(secret).stream("psp")),
+            falcon: Falcon::new(config.protection.clone()),
             driven: Time::ZERO,
             has_posts: false,
             acks_may_wait: false,

@@ -65,6 +65,11 @@ impl Guard {
         self.keys = Some(Box::new(Keys { sealer, opener }));
     }
 
+    /// Has no keys until it is connected anew.
+    pub(super) fn forget_keys(&mut self) {
+        self.keys = None;
+    }
+
     /// The peer, if packets from `source` can be its.
     #[inline]
     pub(super) fn peer_at(&self, source: IpAddr) -> Option<PeerId> {
