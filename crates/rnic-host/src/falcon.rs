@@ -54,7 +54,8 @@ pub struct Protection {
     /// How packets are protected.
     pub cipher: Cipher,
     /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
-    /// [`rnic_psp::PACKETS_PER_KEY`].
+    /// [`rnic_psp::PACKETS_PER_KEY`]. Few are for tests: a connection does not survive an outage in which one end seals
+    /// 32 times as many, and packets that more than one rotation overtakes are lost.
     pub packets_per_key: u64,
 }
 

@@ -78,6 +78,8 @@ pub struct Direction([u8; MASTER_KEY_BYTES]);
 impl Direction {
     /// The key of `generation`, for packets to `cid`.
     pub fn key(&self, cipher: Cipher, generation: u32, cid: Cid) -> Key {
+        #[cfg(test)]
+        tests::DERIVED.with(|count| count.set(count.get() + 1));
         self.master_key(generation).derive(cipher, Spi::new(generation, cid))
     }
 
@@ -266,4 +268,4 @@ const HALF: usize = 16;
 
 #[cfg(test)]
 #[path = "key/tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -40,9 +40,19 @@ struct Session {
     current: Key,
     /// An earlier generation's, while it may open something.
     previous: Option<Previous>,
-    /// A later generation's, made when its index was seen.
-    next: Option<(u32, Key)>,
+    later: Later,
     replay: Replay,
+}
+
+/// Keys of later generations. Each is made when its index is first seen, and kept until its generation has come or is
+/// past: so whoever forges indices, in whatever order, has each key made once, and no more of them than there are
+/// generations that may be next.
+#[derive(Debug, Default)]
+struct Later {
+    /// Of the next generation: nearly always there is no other.
+    next: Option<Key>,
+    /// Of those behind it, by generation modulo their number; made when the first is seen, gone with the last.
+    further: Option<Box<[Option<Key>; GENERATIONS_AHEAD as usize]>>,
 }
 
 /// A key that has been replaced.
@@ -155,6 +165,9 @@ impl Opener {
     /// does, if an earlier connection of the same two addresses had the same two numbers (one in 2^24 for each number
     /// that is drawn), this receiver has not heard it then ([`Self::after`]), and it comes before the peer's first
     /// packet: then this connection fails, as if it had another secret.
+    ///
+    /// Until then, each packet with the connection's number has a direction, a master key and a key derived, whoever
+    /// has sent it: cookies are as many as strangers like, so none could be kept. It ends with the peer's first packet.
     #[cold]
     fn open_first(
         &mut self,
@@ -181,7 +194,8 @@ impl Opener {
             let key = direction.key(self.cipher, generation, self.cid);
             Previous { generation, key, until }
         });
-        self.session = Some(Session { cookie, direction, generation, current, previous, next: None, replay });
+        self.session =
+            Some(Session { cookie, direction, generation, current, previous, later: Later::default(), replay });
         Ok(Opened { vector, rotated: false })
     }
 }
@@ -203,7 +217,7 @@ impl Session {
         let ahead = generation.wrapping_sub(self.generation as u8);
         let key = match (ahead, &self.previous) {
             (0, _) => &self.current,
-            (1..=AHEAD, _) => self.next_key(cipher, cid, u32::from(ahead)),
+            (1..=AHEAD, _) => self.later_key(cipher, cid, u32::from(ahead)),
             (_, Some(previous)) if previous.generation as u8 == generation && vector.units <= previous.until => {
                 &previous.key
             }
@@ -215,7 +229,7 @@ impl Session {
         self.replay.note(vector.units);
         let rotated = (1..=AHEAD).contains(&ahead);
         if rotated {
-            self.turn(cipher, cid, vector.units);
+            self.turn(cipher, cid, u32::from(ahead), vector.units);
         } else if ahead == 0
             && let Some(previous) = &mut self.previous
         {
@@ -229,28 +243,64 @@ impl Session {
 
     /// The key of a generation that is so many ahead.
     #[cold]
-    fn next_key(&mut self, cipher: Cipher, cid: Cid, ahead: u32) -> &Key {
+    fn later_key(&mut self, cipher: Cipher, cid: Cid, ahead: u32) -> &Key {
         let generation = self.generation.wrapping_add(ahead);
-        self.next.take_if(|(known, _)| *known != generation);
-        &self.next.get_or_insert_with(|| (generation, self.direction.key(cipher, generation, cid))).1
+        let made = || self.direction.key(cipher, generation, cid);
+        self.later.slot(generation, ahead).get_or_insert_with(made)
     }
 
-    /// Takes the later key for the current one. The one before it is the previous one, even if it is new here too.
+    /// Takes the key of a generation that is so many ahead for the current one. The one before it is the previous one,
+    /// even if it is new here too.
     #[cold]
-    fn turn(&mut self, cipher: Cipher, cid: Cid, until: u64) {
-        let Some((generation, next)) = self.next.take() else { return };
-        let replaced = core::mem::replace(&mut self.current, next);
-        let before = generation.wrapping_sub(1);
-        let key = if before == self.generation { replaced } else { self.direction.key(cipher, before, cid) };
-        self.previous = Some(Previous { generation: before, key, until });
+    fn turn(&mut self, cipher: Cipher, cid: Cid, ahead: u32, until: u64) {
+        let [before, generation] = [ahead - 1, ahead].map(|ahead| self.generation.wrapping_add(ahead));
+        let mut take = |generation: u32, ahead: u32| {
+            let known = self.later.slot(generation, ahead).take();
+            known.unwrap_or_else(|| self.direction.key(cipher, generation, cid))
+        };
+        let current = take(generation, ahead);
+        let skipped = (ahead > 1).then(|| take(before, ahead - 1));
+        let replaced = core::mem::replace(&mut self.current, current);
+        self.previous = Some(Previous { generation: before, key: skipped.unwrap_or(replaced), until });
+        self.later.advance(self.generation, ahead);
         self.generation = generation;
     }
 }
 
-/// Rotations of which all packets may be lost: a key lasts for longer than a silent peer is waited for. A stranger who
-/// sees the connection's cookie can have that many keys derived, one a packet, two microseconds each.
+impl Later {
+    /// The place of the key of `generation`, which is so many ahead.
+    fn slot(&mut self, generation: u32, ahead: u32) -> &mut Option<Key> {
+        match ahead {
+            1 => &mut self.next,
+            _ => &mut self.further.get_or_insert_with(|| Box::new([const { None }; _]))[place(generation)],
+        }
+    }
+
+    /// The generation is no longer `from` but so many further.
+    fn advance(&mut self, from: u32, ahead: u32) {
+        self.next = None;
+        let Some(further) = &mut self.further else { return };
+        let mut take = |ahead: u32| further[place(from.wrapping_add(ahead))].take();
+        (2..=ahead).for_each(|past| drop(take(past)));
+        self.next = take(ahead + 1);
+        if further.iter().all(Option::is_none) {
+            self.further = None;
+        }
+    }
+}
+
+/// Where the key of a generation lies among the later ones.
+const fn place(generation: u32) -> usize {
+    (generation % GENERATIONS_AHEAD) as usize
+}
+
+/// Rotations of which all packets may be lost. A key of the default length lasts for longer than a silent peer is waited
+/// for; who rotates after a few packets loses the connection in an outage of this many times as many. A stranger who
+/// sees the connection's cookie can have that many keys derived, two microseconds each, and again as many as there are
+/// rotations since; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
 const GENERATIONS_AHEAD: u32 = AHEAD as u32;
-const AHEAD: u8 = 8;
+const AHEAD: u8 = 32;
+const _: () = assert!(AHEAD.is_power_of_two());
 
 #[cfg(test)]
 #[path = "open/tests.rs"]

@@ -26,6 +26,8 @@ pub struct Sealer {
 impl Sealer {
     /// For packets to `cid`. `cookie` is drawn at random, for this direction alone: with one that was used before, for
     /// the same connection, vectors repeat, and AES-GCM protects nothing any more.
+    ///
+    /// Nobody opens packets to connection 0: their first index is 0, and that stands for packets without a key.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid, cookie: u64) -> Self {
         let direction = secret.direction(context, cookie);
         let key = direction.key(cipher, 0, cid);
@@ -43,7 +45,8 @@ impl Sealer {
         }
     }
 
-    /// Takes a new key after so many packets, at least one, instead of [`PACKETS_PER_KEY`].
+    /// Takes a new key after so many packets, at least one, instead of [`PACKETS_PER_KEY`]. A receiver follows through
+    /// 32 rotations of which it has heard nothing, and opens packets of one generation before its own.
     #[must_use]
     pub fn rotating_after(mut self, packets: u64) -> Self {
         self.packets_per_key = packets.clamp(1, PACKETS_PER_KEY);

@@ -1,8 +1,15 @@
 //! Keys and ciphers against what others have computed.
 
+use std::cell::Cell;
+
 use super::*;
 use rnic_wire::falcon::Timestamp;
 use rnic_wire::falcon::psp::{Iv, LEN_MAX};
+
+thread_local! {
+    /// Keys that this thread has derived from directions.
+    pub(crate) static DERIVED: Cell<u32> = const { Cell::new(0) };
+}
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();

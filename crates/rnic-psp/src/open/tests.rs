@@ -1,6 +1,7 @@
 //! Both halves of a direction: what opens, what does not, and what happens over time.
 
 use super::*;
+use crate::key::tests::DERIVED;
 use crate::seal::Sealer;
 use rnic_base::{RandomStreams, Time};
 use rnic_wire::falcon::psp::{self, ICV_LEN, LEN_MAX};
@@ -229,6 +230,79 @@ fn rotations_that_nobody_heard_of_are_caught_up_with() {
         (0..=GENERATIONS_AHEAD).for_each(|_| sealer.rotate());
         assert_eq!(open(&mut opener, &datagram(&mut sealer, at(3), 32)), Err(Refusal::Index));
     }
+}
+
+/// Packets of a stranger with the connection's number and cookie, one of each of the first `count` generations.
+fn forged(count: u32) -> Vec<Vec<u8>> {
+    let mut sealer = sealer();
+    let mut one = || {
+        let mut bytes = datagram(&mut sealer, at(1), 32);
+        *bytes.last_mut().expect("not empty") ^= 1;
+        sealer.rotate();
+        bytes
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+/// In the worst orders, by who can read the connection's cookie: each generation that may be next has its key made
+/// once, and only when the peer has rotated are there others.
+#[test]
+fn f42_a_flood_of_forged_indices_has_each_key_derived_once() {
+    let (mut opener, mut peer, forged) = (opener(), sealer(), forged(400));
+    let mut derived = 0;
+    let mut open = |opener: &mut Opener, bytes: &[u8]| {
+        let before = DERIVED.get();
+        let opened = open(opener, bytes);
+        derived += DERIVED.get() - before;
+        (opened.is_ok(), derived)
+    };
+    for rotations in 0..50 {
+        let good = datagram(&mut peer, at(2 + u64::from(rotations)), 32);
+        let (is_open, so_far) = open(&mut opener, &good);
+        assert!(is_open && opener.generation() == rotations);
+        // The first of all is made when it is needed; of the others, each was or is.
+        assert!(so_far <= 1 + GENERATIONS_AHEAD + rotations, "{so_far} after {rotations} rotations");
+        let index = |generation: u32| generation as usize;
+        let nearby = &forged[index(rotations)..index(rotations) + 256];
+        for _ in 0..3 {
+            for bytes in nearby.iter().chain(nearby.iter().rev()) {
+                let (is_open, so_far) = open(&mut opener, bytes);
+                assert!(!is_open && so_far <= 1 + GENERATIONS_AHEAD + rotations, "{so_far} derived");
+            }
+        }
+        peer.rotate();
+    }
+    assert_eq!(derived, 1 + GENERATIONS_AHEAD + 49);
+}
+
+/// Keys that were derived for forged indices are the right ones, whichever of them the peer takes next.
+#[test]
+fn f42_what_was_forged_ahead_does_not_keep_the_peer_from_catching_up() {
+    let mut random = RandomStreams::new(7).stream("ahead");
+    let (mut opener, mut peer, forged) = (opener(), sealer(), forged(100 * (GENERATIONS_AHEAD + 1)));
+    assert!(open(&mut opener, &datagram(&mut peer, at(1), 32)).is_ok());
+    let mut overtaken = None;
+    for step in 1..100 {
+        for _ in 0..random.below(40) {
+            let generation = opener.generation() + random.below(40) as u32;
+            assert!(open(&mut opener, &forged[generation as usize]).is_err());
+        }
+        for _ in 0..=random.below(u64::from(GENERATIONS_AHEAD)) {
+            overtaken = Some(datagram(&mut peer, at(2 * step), 32));
+            peer.rotate();
+        }
+        assert!(open(&mut opener, &datagram(&mut peer, at(2 * step + 1), 32)).is_ok());
+        assert_eq!(opener.generation(), peer.generation());
+        // Of the generation before, also where that is new here too.
+        assert!(open(&mut opener, &overtaken.take().expect("at least one")).is_ok());
+    }
+}
+
+/// What a stranger can have a connection keep.
+#[test]
+fn later_keys_take_as_much_as_is_said() {
+    let bytes = size_of::<[Option<Key>; GENERATIONS_AHEAD as usize]>();
+    assert!((17_000..19_000).contains(&bytes), "{bytes} bytes");
 }
 
 #[test]
