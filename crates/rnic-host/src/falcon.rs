@@ -34,6 +34,7 @@ use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
 use rnic_wire::falcon::psp::{self, Cipher, Header};
 use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet, codec};
 use rnic_wire::{Addresses, IpVersion, Qpn};
+use zeroize::Zeroizing;
 
 use crate::background;
 use crate::carry::{self, Carrier};
@@ -72,22 +73,23 @@ impl Protection {
     /// What is wrong with the file, and what would do.
     pub fn from_file(path: &Path) -> Result<Self, String> {
         let (bytes, mode) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
-        let secret = secret_of(&bytes).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
+        let secret = secret_of(&bytes).map(Zeroizing::new).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
         if let Some(warning) = exposure(path, mode) {
             static TOLD: Once = Once::new();
             TOLD.call_once(|| background::complain(warning));
         }
-        Ok(Self::new(Secret::new(secret), Cipher::Gcm128))
+        Ok(Self::new(Secret::new(*secret), Cipher::Gcm128))
     }
 }
 
 /// What is in a file, as far as it can be a secret, and who may do what with it.
-fn read_secret(path: &Path) -> io::Result<(Vec<u8>, u32)> {
+fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, u32)> {
     let file = File::open(path)?;
     let mode = file.metadata()?.mode();
-    let mut bytes = Vec::new();
-    // One more shows that it is too long.
-    file.take(SECRET_TEXT_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    // One more shows that it is too long. There is room for it from the start: what grows leaves a copy behind.
+    let most = SECRET_TEXT_MAX + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
+    file.take(most as u64).read_to_end(&mut bytes)?;
     Ok((bytes, mode))
 }
 

@@ -12,18 +12,23 @@ use cmac::{Cmac, KeyInit, Mac};
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rnic_wire::falcon::Cid;
 use rnic_wire::falcon::psp::{Cipher, Header, ICV_LEN, Layout};
+use zeroize::Zeroizing;
 
 /// Bytes of a secret and of a master key.
 pub const MASTER_KEY_BYTES: usize = 32;
 
-/// What both ends hold, given to them by whoever runs them.
+/// What both ends hold, given to them by whoever runs them. Wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret([u8; MASTER_KEY_BYTES]);
+pub struct Secret(Hidden);
+
+/// Bytes that keys are made from: a page that is swapped out, or memory that is given to another, shall not have them
+/// once nobody needs them here. `ring` does not do as much for the keys that it holds.
+type Hidden = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 impl Secret {
     /// The secret with these bytes. They should be random: nothing stretches them.
-    pub const fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
-        Self(bytes)
+    pub fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
+        Self(Zeroizing::new(bytes))
     }
 
     /// What the packets of one direction of one connection are protected with: its sender's `cookie` and what both
@@ -35,7 +40,7 @@ impl Secret {
     /// Tells two secrets apart, nearly always. Of a random one it says nothing else; whoever asks may learn which hosts
     /// share one, and one that can be guessed is found by it without a packet.
     pub fn fingerprint(&self) -> u16 {
-        let [high, low, ..] = expand(&self.0, b"Fpr0", [&[], &[]]);
+        let [high, low, ..] = *expand(&self.0, b"Fpr0", [&[], &[]]);
         u16::from_be_bytes([high, low])
     }
 }
@@ -71,9 +76,9 @@ impl Context {
     }
 }
 
-/// The secret of one direction of one connection.
+/// The secret of one direction of one connection. Wiped when it is dropped.
 #[derive(Clone)]
-pub struct Direction([u8; MASTER_KEY_BYTES]);
+pub struct Direction(Hidden);
 
 impl Direction {
     /// The key of `generation`, for packets to `cid`.
@@ -95,14 +100,14 @@ impl fmt::Debug for Direction {
     }
 }
 
-/// What PSP calls a device or master key.
+/// What PSP calls a device or master key. Wiped when it is dropped.
 #[derive(Clone)]
-pub struct MasterKey([u8; MASTER_KEY_BYTES]);
+pub struct MasterKey(Hidden);
 
 impl MasterKey {
     /// The key with these bytes.
-    pub const fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
-        Self(bytes)
+    pub fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
+        Self(Zeroizing::new(bytes))
     }
 
     /// The key of the index `spi`.
@@ -111,10 +116,10 @@ impl MasterKey {
     }
 
     /// The bytes of that key; of a short one, the first half.
-    fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> [u8; MASTER_KEY_BYTES] {
+    fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> Hidden {
         let label = [b'P', b'v', b'0' + cipher as u8, 0];
         let bits = (key_bytes(cipher) * 8) as u32;
-        let mut bytes = [0; MASTER_KEY_BYTES];
+        let mut bytes = Hidden::default();
         for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {
             *half = mac(&self.0, &[&counter.to_be_bytes(), &label, &spi.value().to_be_bytes(), &bits.to_be_bytes()]);
         }
@@ -243,8 +248,8 @@ const fn key_bytes(cipher: Cipher) -> usize {
 /// 256 bits from `key`, `label` and `input`, in counter mode.
 ///
 /// At most one part of `input` varies in length, so no two inputs are the same bytes.
-fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> [u8; MASTER_KEY_BYTES] {
-    let mut bytes = [0; MASTER_KEY_BYTES];
+fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> Hidden {
+    let mut bytes = Hidden::default();
     let bits = (MASTER_KEY_BYTES as u32 * 8).to_be_bytes();
     let [first, second] = input;
     for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {

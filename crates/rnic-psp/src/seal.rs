@@ -27,7 +27,8 @@ impl Sealer {
     /// For packets to `cid`. `cookie` is drawn at random, for this direction alone: with one that was used before, for
     /// the same connection, vectors repeat, and AES-GCM protects nothing any more.
     ///
-    /// Nobody opens packets to connection 0: their first index is 0, and that stands for packets without a key.
+    /// Nobody opens packets to connection 0: their first index is 0, and that stands for packets without a key. So no
+    /// receiver has that number; a caller that is told it of one seals what is refused there, as with any wrong number.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid, cookie: u64) -> Self {
         let direction = secret.direction(context, cookie);
         let key = direction.key(cipher, 0, cid);

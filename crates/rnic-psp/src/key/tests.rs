@@ -130,7 +130,7 @@ fn keys_of_different_things_differ() {
                     for cid in [2, 3] {
                         let spi = Spi::new(generation, Cid::new(cid));
                         let master = direction.master_key(generation);
-                        keys.extend(Cipher::ALL.map(|cipher| master.derive_bytes(cipher, spi)));
+                        keys.extend(Cipher::ALL.map(|cipher| *master.derive_bytes(cipher, spi)));
                     }
                 }
             }
