@@ -73,7 +73,9 @@ impl Protection {
     /// What is wrong with the file, and what would do.
     pub fn from_file(path: &Path) -> Result<Self, String> {
         let (bytes, mode) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
-        let secret = secret_of(&bytes).map(Zeroizing::new).ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
+        let secret = secret_of(&bytes)
+            .map(Zeroizing::new)
+            .ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
         if let Some(warning) = exposure(path, mode) {
             static TOLD: Once = Once::new();
             TOLD.call_once(|| background::complain(warning));

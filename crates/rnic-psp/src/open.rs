@@ -294,10 +294,10 @@ const fn place(generation: u32) -> usize {
     (generation % GENERATIONS_AHEAD) as usize
 }
 
-/// Rotations of which all packets may be lost. A key of the default length lasts for longer than a silent peer is waited
-/// for; who rotates after a few packets loses the connection in an outage of this many times as many. A stranger who
-/// sees the connection's cookie can have that many keys derived, two microseconds each, and again as many as there are
-/// rotations since; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
+/// Rotations of which all packets may be lost. A key of the default length lasts for longer than a silent peer is
+/// waited for; who rotates after a few packets loses the connection in an outage of this many times as many. A stranger
+/// who sees the connection's cookie can have that many keys derived, two microseconds each, and one more with every
+/// rotation; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
 const GENERATIONS_AHEAD: u32 = AHEAD as u32;
 const AHEAD: u8 = 32;
 const _: () = assert!(AHEAD.is_power_of_two());

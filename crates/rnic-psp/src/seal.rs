@@ -98,3 +98,7 @@ impl Sealer {
 /// Packets after which a new key is taken: with packets of 4 KiB, a terabyte; 2^36 blocks of AES, far from the 2^64 and
 /// more at which its outputs begin to repeat noticeably, and a rotation costs two microseconds.
 pub const PACKETS_PER_KEY: u64 = 1 << 28;
+
+#[cfg(test)]
+#[path = "seal/tests.rs"]
+mod tests;

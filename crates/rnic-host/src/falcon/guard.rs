@@ -116,3 +116,21 @@ fn context(from: (IpAddr, Cid), to: (IpAddr, Cid)) -> Context {
     let of = |(ip, cid): (IpAddr, Cid)| [&octets(ip)[..], &cid.get().to_be_bytes()].concat();
     Context::new(&[of(from), of(to)].concat())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: sender's address (an IPv4 address as IPv6 maps it) and connection, receiver's address and connection.
+    /// Two builds that say it in other bytes do not hear each other.
+    #[test]
+    fn f42_golden_contexts() {
+        let end = |ip: &str, cid: u32| (ip.parse::<IpAddr>().expect("an address"), Cid::new(cid));
+        let mapped = |last: u8| [&[0; 10][..], &[0xff, 0xff, 10, 0, 0, last]].concat();
+        let expected = [&mapped(1)[..], &[0, 0, 0, 0x11], &mapped(2), &[0, 0, 0, 0x22]].concat();
+        assert_eq!(context(end("10.0.0.1", 0x11), end("10.0.0.2", 0x22)), Context::new(&expected));
+        let written = |last: u8| [&[0x20, 0x01, 0x0d, 0xb8][..], &[0; 11], &[last]].concat();
+        let expected = [&written(1)[..], &[0, 0xab, 0xcd, 0xef], &written(2), &[0, 0x12, 0x34, 0x56]].concat();
+        assert_eq!(context(end("2001:db8::1", 0xab_cdef), end("2001:db8::2", 0x12_3456)), Context::new(&expected));
+    }
+}

@@ -11,7 +11,7 @@ thread_local! {
     pub(crate) static DERIVED: Cell<u32> = const { Cell::new(0) };
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
+pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let text = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).expect("hex is ASCII"), 16).expect("hex digits");
     digits.chunks(2).map(text).collect()
@@ -45,6 +45,25 @@ fn golden_cmac() {
     let key = bytes("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4");
     let code = mac(&key.try_into().expect("32 bytes"), &[&bytes("6bc1bee22e409f96e93d7e11 7393172a")]);
     assert_eq!(code.to_vec(), bytes("28a7023f452e8f82bd4bf28d8c37c35c"));
+}
+
+/// What is derived by labels of our own, computed by another implementation (Python's `cryptography`, over OpenSSL).
+/// Two builds that do it differently do not hear each other.
+#[test]
+fn f42_golden_derivation_of_directions_and_generations() {
+    let secret = Secret::new(std::array::from_fn(|at| at as u8));
+    assert_eq!(secret.fingerprint(), 0x39ec);
+    let names = bytes("00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022");
+    let direction = secret.direction(&Context::new(&names), 0x1122_3344_5566_7788);
+    assert_eq!(direction.0.to_vec(), bytes("5d1d3827ec27862c0d7e7daab94c4de9c53d9d6028eb10b3a66d544f2225b7e5"));
+    let generations = [
+        (0, "363e022a02f605587f8164deb8c7bfd8e698eda67e05e8d9640a44d60db4cfcd"),
+        (1, "ea658cc43e315f22b4525305466ba5eb1e9546743b908d37c234ca214ec01eaf"),
+        (257, "c4dd53303ea4a2fc359e932a51211b3d0698eb059a87101543142d68a7375dc5"),
+    ];
+    for (generation, expected) in generations {
+        assert_eq!(direction.master_key(generation).0.to_vec(), bytes(expected), "generation {generation}");
+    }
 }
 
 /// Whole datagrams, sealed by another implementation (Python's `cryptography`, over OpenSSL) with PSP's derived keys.
