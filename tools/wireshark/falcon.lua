@@ -171,21 +171,29 @@ local ipv6_flow = Field.new("ipv6.flow")
 local UDP_PORT, ROCE_PORT, NEXT_HEADER, ICV_LEN, CLEAR_LEN = 1000, 4791, 252, 16, 4
 local BACK_LEN = 32
 
--- A place in the packet that adds fields one behind the other. What is not all there ends the dissection.
+-- A place in the packet that adds fields one behind the other. What is not all there ends the dissection: as malformed
+-- where it was not sent, and in silence where the capture has left it out. So it counts what was sent, not what is here.
 local Cursor = {}
 Cursor.__index = Cursor
 
-local function cursor(tvb, tree)
-    return setmetatable({ tvb = tvb, tree = tree, at = 0 }, Cursor)
+local function cursor(tvb, sent, tree)
+    return setmetatable({ tvb = tvb, sent = sent, tree = tree, at = 0 }, Cursor)
 end
 
 function Cursor:left()
+    return self.sent - self.at
+end
+
+function Cursor:captured()
     return self.tvb:len() - self.at
 end
 
 function Cursor:need(len)
     if self:left() < len then
         error({ short = len - self:left() })
+    end
+    if self:captured() < len then
+        error({ cut = true })
     end
 end
 
@@ -205,11 +213,19 @@ function Cursor:skip(len)
     self.at = self.at + len
 end
 
--- A place below `field`, which covers `len` bytes from here until its own length is known.
-function Cursor:section(field, len)
-    self:need(len)
-    local tree = self.tree:add(field, self.tvb(self.at, len))
-    return setmetatable({ tvb = self.tvb, tree = tree, at = self.at }, Cursor)
+-- Adds the next bytes as far as they are here, and steps over them all.
+function Cursor:add_data(len, field)
+    if self:captured() > 0 then
+        self.tree:add(field, self.tvb(self.at, math.min(len, self:captured())))
+    end
+    self:skip(len)
+end
+
+-- A place below `field`, which covers the next bytes until its own length is known.
+function Cursor:section(field)
+    self:need(1)
+    local tree = self.tree:add(field, self.tvb(self.at, self:captured()))
+    return setmetatable({ tvb = self.tvb, sent = self.sent, tree = tree, at = self.at }, Cursor)
 end
 
 -- "4-6, 8" for the bits set in the bitmap at `range`, or clear below the highest set one; bit n of the big-endian
@@ -420,11 +436,11 @@ local function nvme(place, packet_type)
 end
 
 -- The upper layer's headers, payload and padding.
-local function upper(place, protocol, packet_type)
+local function upper(place, protocol, packet_type, pinfo)
     if not PROTOCOLS[protocol] then
         error({ why = "reserved upper layer" })
     end
-    local inner = place:section(protocol == 2 and f.rdma or f.nvme, place:left())
+    local inner = place:section(protocol == 2 and f.rdma or f.nvme)
     local what, pad, most
     if protocol == 2 then
         what, pad, most = rdma(inner, packet_type)
@@ -433,6 +449,7 @@ local function upper(place, protocol, packet_type)
     end
     inner.tree:set_len(inner.at - place.at)
     place.at = inner.at
+    pinfo.cols.info:append(", " .. what)
     if place:left() < pad then
         error({ why = "less than the padding is left" })
     end
@@ -440,29 +457,28 @@ local function upper(place, protocol, packet_type)
         error({ why = "more data than fits this packet" })
     end
     if place:left() > pad then
-        place:add(place:left() - pad, f.payload)
+        place:add_data(place:left() - pad, f.payload)
     end
     if pad > 0 then
         place:add(pad, f.padding)
     end
-    return what
 end
 
-local function transaction(place, packet_type, protocol)
+local function transaction(place, packet_type, protocol, pinfo)
     local psn = place:add(4, f.psn):uint()
     local rsn = place:add(4, f.rsn):uint()
-    local info = string.format(" PSN %d RSN %d", psn, rsn)
+    pinfo.cols.info:append(string.format(" PSN %d RSN %d", psn, rsn))
     if packet_type == PULL or packet_type == PUSH then
         place:skip(2)
         local length = place:add(2, f.request_length):uint()
-        info = info .. string.format(" length %d", length)
+        pinfo.cols.info:append(string.format(" length %d", length))
         if packet_type == PULL then
             place:skip(4)
         elseif length ~= place:left() then
             error({ why = "request length is not the payload's" })
         end
     end
-    return info .. ", " .. upper(place, protocol, packet_type)
+    upper(place, protocol, packet_type, pinfo)
 end
 
 local function resync(place)
@@ -498,10 +514,8 @@ local function acknowledgement(place, packet_type, data_base, request_base)
             info = info .. " received " .. received
         end
     end
-    if own > 0 then
-        info = info .. " [out of window]"
-    end
-    return info
+    local out = { " [out of the request window]", " [out of the data window]", " [out of both windows]" }
+    return info .. (out[own] or "")
 end
 
 local function nack(place)
@@ -547,20 +561,18 @@ local function packet(place, pinfo)
     if not name then
         error({ why = "reserved type" })
     end
-    local info
     if packet_type == PULL or packet_type == PUSH or packet_type == DATA then
-        info = transaction(place, packet_type, protocol)
+        transaction(place, packet_type, protocol, pinfo)
     elseif packet_type == 6 then
-        info = resync(place)
+        pinfo.cols.info:append(resync(place))
         if not PROTOCOLS[protocol] then
             error({ why = "reserved upper layer" })
         end
     elseif packet_type == 8 then
-        info = nack(place)
+        pinfo.cols.info:append(nack(place))
     else
-        info = acknowledgement(place, packet_type, data_base, request_base)
+        pinfo.cols.info:append(acknowledgement(place, packet_type, data_base, request_base))
     end
-    pinfo.cols.info:append(info)
     if place:left() > 0 then
         error({ why = "more than the packet" })
     end
@@ -568,7 +580,7 @@ end
 
 -- The PSP header: its cipher, key and length.
 local function psp(place)
-    local section = place:section(f.psp, 16)
+    local section = place:section(f.psp)
     section:add(1, f.next_header)
     local words = section:add(1, f.header_words):uint()
     local offset = section:add(1, f.crypt_offset):bitfield(2, 6)
@@ -579,8 +591,8 @@ local function psp(place)
     local has_cookie = flags:bitfield(6, 1) == 1
     if has_cookie then
         section:add(8, f.cookie)
-        section.tree:set_len(24)
     end
+    section.tree:set_len(section.at - place.at)
     if words ~= (has_cookie and 2 or 1) or flags:bitfield(7, 1) == 0 or not CIPHERS[flags:bitfield(2, 4)] then
         error({ why = "malformed PSP header" })
     end
@@ -595,7 +607,7 @@ end
 -- label's low seven bits in the vector's salt, below 15 bits of time and above 10 that count packets: the label of IP
 -- is then the kernel's, or zero, and says nothing of flows.
 local function add_flow(tree, tvb, pinfo)
-    if falcon.prefs.flow_bits > 20 then
+    if falcon.prefs.flow_bits > 20 or tvb:len() < 12 then
         return
     end
     local many = 2 ^ falcon.prefs.flow_bits
@@ -610,33 +622,45 @@ local function add_flow(tree, tvb, pinfo)
 end
 
 function falcon.dissector(tvb, pinfo, root)
-    if tvb:len() < 16 + CLEAR_LEN + ICV_LEN or tvb(0, 1):uint() ~= NEXT_HEADER then
+    local sent = tvb:reported_len()
+    if sent < 16 + CLEAR_LEN + ICV_LEN or tvb:len() < 1 or tvb(0, 1):uint() ~= NEXT_HEADER then
         return 0
     end
     pinfo.cols.protocol = "Falcon"
     local tree = root:add(falcon, tvb())
     add_flow(tree, tvb, pinfo)
-    local whole = cursor(tvb, tree)
+    local whole = cursor(tvb, sent - ICV_LEN, tree)
     local function all()
         local cipher, spi = psp(whole)
-        tree:add(f.icv, tvb(tvb:len() - ICV_LEN, ICV_LEN))
-        whole:need(CLEAR_LEN + ICV_LEN)
-        local message = cursor(tvb(whole.at, tvb:len() - ICV_LEN - whole.at):tvb(), tree)
+        if tvb:len() >= sent then
+            tree:add(f.icv, tvb(sent - ICV_LEN, ICV_LEN))
+        end
+        whole:need(CLEAR_LEN)
+        local here = math.min(whole:left(), whole:captured())
+        local message = cursor(tvb(whole.at, here):tvb(), whole:left(), tree)
         if spi ~= 0 and cipher < 2 and not falcon.prefs.in_clear then
             message:add(1, f.version)
             local cid = message:add(3, f.cid):uint()
             pinfo.cols.info = string.format("Encrypted CID 0x%06x", cid)
             if message:left() > 0 then
-                message:add(message:left(), f.encrypted)
+                message:add_data(message:left(), f.encrypted)
             end
-            return
+        else
+            packet(message, pinfo)
         end
-        packet(message, pinfo)
+        if tvb:len() < sent then
+            error({ cut = true })
+        end
     end
     local fine, problem = pcall(all)
     if not fine then
         if type(problem) ~= "table" then
             error(problem, 0)
+        end
+        if problem.cut then
+            tree:append_text(" [cut by the capture]")
+            pinfo.cols.info:append(" [cut by the capture]")
+            return tvb:len()
         end
         local why = problem.why or string.format("%d bytes are missing", problem.short)
         tree:add_proto_expert_info(malformed, why)
@@ -645,9 +669,10 @@ function falcon.dissector(tvb, pinfo, root)
     return tvb:len()
 end
 
--- Whether a datagram can be nobody else's: 31 bits of it are Falcon's in PSP, and the shortest packet, a BACK, fits.
+-- Whether a datagram can be nobody else's: 31 bits of it are Falcon's in PSP, and the shortest packet, a BACK, fits. A
+-- capture that has left the rest out must have these bits.
 local function is_certain(tvb)
-    if tvb:len() < 16 + BACK_LEN + ICV_LEN or tvb(0, 1):uint() ~= NEXT_HEADER then
+    if tvb:len() < 4 or tvb(0, 1):uint() ~= NEXT_HEADER then
         return false
     end
     local flags = tvb(3, 1)
@@ -657,8 +682,9 @@ local function is_certain(tvb)
     return tvb(1, 2):uint() == starts
         and flags:bitfield(7, 1) == 1
         and CIPHERS[flags:bitfield(2, 4)] ~= nil
+        and tvb:len() > packet_at
         and tvb(packet_at, 1):bitfield(0, 4) == 1
-        and tvb:len() >= packet_at + BACK_LEN + ICV_LEN
+        and tvb:reported_len() >= packet_at + BACK_LEN + ICV_LEN
 end
 
 local udp_ports = DissectorTable.get("udp.port")
@@ -682,7 +708,12 @@ function shared.dissector(tvb, pinfo, root)
     if is_certain(tvb) then
         return falcon.dissector(tvb, pinfo, root)
     end
-    return roce and roce:call(tvb, pinfo, root) or 0
+    if not roce then
+        return 0
+    end
+    -- What is malformed has been marked as that already when the call fails: the script shall not add an error of its own.
+    local fine, taken = pcall(roce.call, roce, tvb, pinfo, root)
+    return fine and taken or tvb:len()
 end
 
 udp_ports:add(ROCE_PORT, shared)

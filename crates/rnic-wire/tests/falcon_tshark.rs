@@ -7,7 +7,9 @@
 
 mod common;
 
-use common::dissect::{Frame, Numbers, Sent, dissect, find, find_key};
+use std::collections::BTreeMap;
+
+use common::dissect::{Frame, Numbers, Sent, dissect, dissect_cut, find, find_key};
 use common::falcon::{Golden, all, around};
 use common::golden;
 use serde_json::Value;
@@ -488,6 +490,113 @@ fn packets_of_roce_stay_what_they_are() {
         assert_eq!(find_key(with, "falcon"), None);
         assert!(find_key(with, "infiniband").is_some());
         assert_eq!(find_key(with, "infiniband"), find_key(without, "infiniband"));
+    }
+}
+
+/// Short frames and damaged ones on RoCEv2's port are Wireshark's to judge, as if the script were not there.
+#[test]
+fn what_is_malformed_on_the_port_of_roce_is_left_to_wireshark() {
+    let [way, _] = common::ways();
+    let mut wholes: Vec<Vec<u8>> = Vec::new();
+    for golden in golden::of_format(Format::RoceV2) {
+        let (mut out, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
+        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
+        wholes.push(out);
+    }
+    let back = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
+    wholes.push(datagram(&psp::Header { cookie: None, ..around()[0] }, &back.packet));
+    wholes.push(vec![0x04, 0x40, 0xff, 0xff, 0, 0, 0, 9]);
+    let shorts = wholes.iter().flat_map(|whole| (0..whole.len()).map(|len| Sent::plain(way, whole[..len].to_vec())));
+    let datagrams: Vec<Sent> = shorts.collect();
+    let Some(with) = dissect_falcon("falcon_beside_short_roce", &datagrams, &[]) else { return };
+    let mut without = dissect("short_roce_alone", &datagrams, &[]).expect("tshark is there");
+    let mut malformed = 0;
+    for ((mut with, without), sent) in with.into_iter().zip(&mut without).zip(&datagrams) {
+        malformed += usize::from(find_key(without, "_ws.malformed").is_some());
+        for layers in [&mut with, without] {
+            // That a script was asked, among others, may be told.
+            let told = layers.as_object_mut().expect("layers have names");
+            told.retain(|name, _| name != "frame" && name != "_ws.lua.fake");
+        }
+        assert_eq!(with, *without, "{:02x?}", sent.datagram);
+    }
+    assert!(malformed > 100, "{malformed} of {} are malformed", datagrams.len());
+}
+
+/// Of a capture with a snap length, what is there is shown as in a whole one, on every port, and nothing is called
+/// malformed for what was left out.
+#[test]
+fn what_a_capture_has_left_out_is_not_missed() {
+    let ways = [common::way("[fd00::3]:49153", "[fd00::6]:1000"), common::way("10.1.2.3:4791", "10.4.5.6:49153")];
+    let [clear, keyed] = around();
+    let headers = [clear, keyed, psp::Header { cipher: psp::Cipher::Gcm128, spi: 1, ..keyed }];
+    let mut datagrams = Vec::new();
+    let mut lens = Vec::new();
+    for (at, golden) in all().iter().enumerate() {
+        for header in &headers {
+            let way = ways[at % ways.len()];
+            let around_len = if way.src().is_ipv4() { 42 } else { 62 };
+            let whole = datagram(header, &golden.packet);
+            // From where there is all that it is known by, in steps that meet the middle of everything.
+            for len in (25..whole.len()).step_by(9).chain([whole.len() - 16, whole.len() - 1, whole.len()]) {
+                datagrams.push(Sent::plain(way, whole.clone()));
+                lens.push(around_len + len);
+            }
+        }
+    }
+    let Some(cut) = dissect_cut("falcon_cut", &datagrams, |at| lens[at], &["-X", SCRIPT]) else { return };
+    let mut whole = BTreeMap::new();
+    for (at, (layers, sent)) in cut.iter().zip(&datagrams).enumerate().rev() {
+        // The last of each is whole.
+        if datagrams.get(at + 1).is_none_or(|next| next.datagram != sent.datagram) {
+            whole = falcon_fields(layers);
+            assert!(whole.contains_key("falcon.psp.icv"));
+        }
+        check_cut(layers, &whole, &format!("{} bytes of {:02x?}", lens[at], sent.datagram));
+    }
+}
+
+/// What was said of a length is judged by what was sent, also where that was left out.
+#[test]
+fn what_was_sent_wrong_is_marked_in_what_is_left_of_it() {
+    let golden = all().into_iter().find(|golden| golden.name == "RDMA WRITE first").expect("a golden packet");
+    let whole = datagram(&around()[0], &golden.packet);
+    let length_at = whole.len() - 16 - golden.packet.message_len() as usize + 26;
+    let mut wrong = whole.clone();
+    wrong[length_at + 1] ^= 4;
+    let (datagrams, snap_len) = ([sent(whole, 0), sent(wrong, 0)], 62 + length_at + 4);
+    let Some(dissected) = dissect_cut("falcon_wrong", &datagrams, |_| snap_len, &["-X", SCRIPT]) else { return };
+    assert_eq!([0, 1].map(|at| find_key(&dissected[at], "falcon.malformed").is_some()), [false, true]);
+}
+
+/// The fields that the dissector has shown, by name.
+fn falcon_fields(layers: &Value) -> BTreeMap<String, Value> {
+    fn gather(value: &Value, into: &mut BTreeMap<String, Value>) {
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            if key.starts_with("falcon.") && !inner.is_object() {
+                into.insert(key.clone(), inner.clone());
+            }
+            gather(inner, into);
+        }
+    }
+    let mut fields = BTreeMap::new();
+    gather(layers, &mut fields);
+    fields
+}
+
+fn check_cut(layers: &Value, whole: &BTreeMap<String, Value>, what: &str) {
+    assert!(find_key(layers, "falcon").is_some(), "{what}");
+    for key in ["falcon.malformed", "_ws.malformed", "_ws.lua.error"] {
+        assert_eq!(find_key(layers, key), None, "{what}");
+    }
+    for (key, value) in falcon_fields(layers) {
+        let expected = whole.get(&key).unwrap_or_else(|| panic!("{key}: {what}"));
+        if key == "falcon.payload" || key == "falcon.encrypted" {
+            let [shown, sent] = [&value, expected].map(|value| value.as_str().expect("bytes"));
+            assert!(sent.starts_with(shown), "{key}: {what}");
+        } else {
+            assert_eq!(value, *expected, "{key}: {what}");
+        }
     }
 }
 

@@ -3,8 +3,7 @@
 //! Needs `tshark` (Debian package tshark). Without it the tests say so and pass; with `RNIC_REQUIRE_TSHARK=1` in the
 //! environment they fail.
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,6 +33,16 @@ impl Sent {
 /// Writes a capture and has tshark dissect it, with more arguments if need be: the layers of each frame, or nothing
 /// without tshark.
 pub fn dissect(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Value>> {
+    dissect_cut(name, sent, |_| usize::MAX, arguments)
+}
+
+/// As [`dissect`], of a capture that has no more bytes of each frame than `snap_len` says.
+pub fn dissect_cut(
+    name: &str,
+    sent: &[Sent],
+    snap_len: impl Fn(usize) -> usize,
+    arguments: &[&str],
+) -> Option<Vec<Value>> {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
         let required = std::env::var("RNIC_REQUIRE_TSHARK").is_ok_and(|value| value == "1");
         assert!(!required, "tshark is required but does not run: {error}");
@@ -41,11 +50,11 @@ pub fn dissect(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Valu
         return None;
     }
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
-    let mut capture = Capture::new(BufWriter::new(File::create(&path).expect("a file"))).expect("a capture");
+    let mut capture = Capture::new(Vec::new()).expect("a capture");
     for (index, Sent { way, fields, datagram }) in sent.iter().enumerate() {
         capture.write_with(Time::from_us(index as u64), way, *fields, datagram).expect("a frame");
     }
-    capture.into_inner().into_inner().expect("all on disk");
+    fs::write(&path, shorten(&capture.into_inner(), snap_len)).expect("a file");
     let output = Command::new("tshark")
         .args(["-n", "-T", "json", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
         .args(["--disable-protocol", "rpcordma"])
@@ -58,6 +67,21 @@ pub fn dissect(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Valu
     let frames: Vec<Value> = serde_json::from_slice(&output.stdout).expect("tshark prints JSON");
     assert_eq!(frames.len(), sent.len());
     Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
+}
+
+/// A capture with no more bytes of each frame than `snap_len` says: what stands before one says how many bytes of it are
+/// here, and how many it had.
+fn shorten(capture: &[u8], snap_len: impl Fn(usize) -> usize) -> Vec<u8> {
+    let (header, mut rest) = capture.split_at(24);
+    let (mut short, mut lens) = (header.to_vec(), (0..).map(snap_len));
+    while let Some((about, behind)) = rest.split_at_checked(16) {
+        let len = u32::from_be_bytes(about[8..12].try_into().expect("four bytes")) as usize;
+        let (frame, behind) = behind.split_at(len);
+        let kept = &frame[..len.min(lens.next().expect("one for each"))];
+        short.extend([&about[..8], &(kept.len() as u32).to_be_bytes(), &about[12..], kept].concat());
+        rest = behind;
+    }
+    short
 }
 
 /// One dissected frame.
