@@ -9,6 +9,8 @@ use crate::wr::Sge;
 
 /// Which part of its message a transaction is.
 pub(super) struct Place {
+    /// How many are before it.
+    pub(super) index: u32,
     pub(super) position: Position,
     /// Bytes of the message before it.
     pub(super) offset: u32,
@@ -16,10 +18,10 @@ pub(super) struct Place {
     pub(super) part: u32,
 }
 
-/// The operation of the part of `wqe` at `place`; `first` is where its local memory begins.
+/// The operation of the part of `wqe` at `place`; `sges` are its local memory.
 #[inline(always)]
-pub(super) fn operation(wqe: &SendWqe, first: Option<&Sge>, place: &Place) -> Operation {
-    let &Place { position, offset, part } = place;
+pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation {
+    let &Place { index, position, offset, part } = place;
     let (rmsn, rkey) = (Serial::new(wqe.sn.wrapping_add(1)), wqe.rkey);
     let va = wqe.remote.wrapping_add(u64::from(offset));
     let send = |tail: SendTail| {
@@ -31,7 +33,7 @@ pub(super) fn operation(wqe: &SendWqe, first: Option<&Sge>, place: &Place) -> Op
         reth: Reth { va, rkey, dma_len: wqe.length },
         tail: immediate.filter(|_| position.ends()).map(|immediate| WriteTail { rmsn, immediate }),
     };
-    let atomic = |op| Operation::AtomicRequest { va, rkey, op, rmsn, sink: sink(wqe, first, offset) };
+    let atomic = |op| Operation::AtomicRequest { va, rkey, op, rmsn, sink: sink(sges, place) };
     match wqe.op {
         WqeOp::Write => write(None),
         WqeOp::WriteImm => write(Some(wqe.word)),
@@ -40,8 +42,8 @@ pub(super) fn operation(wqe: &SendWqe, first: Option<&Sge>, place: &Place) -> Op
         WqeOp::SendInvalidate => send(SendTail::Invalidate(wqe.word)),
         // A Read asks, with each Pull, for the part that it brings.
         WqeOp::Read => {
-            let (reth, sink) = (Reth { va, rkey, dma_len: part }, sink(wqe, first, offset));
-            Operation::ReadRequest { reth, rmsn, sink }
+            let rmsn = Serial::new(rmsn.value().wrapping_add(index));
+            Operation::ReadRequest { reth: Reth { va, rkey, dma_len: part }, rmsn, sink: sink(sges, place) }
         }
         WqeOp::CompareSwap => atomic(AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap }),
         WqeOp::FetchAdd => atomic(AtomicOp::FetchAdd { add: wqe.operand }),
@@ -79,10 +81,21 @@ pub(super) fn ends(header: &Header) -> (bool, bool) {
     }
 }
 
-/// Where the answer to `wqe` goes, as its initiator says it. Nobody relies on it coming back.
-fn sink(wqe: &SendWqe, first: Option<&Sge>, offset: u32) -> SinkTag {
-    debug_assert!(wqe.op.is_fetch());
-    first.map_or(SinkTag::default(), |sge| SinkTag { va: sge.addr.wrapping_add(u64::from(offset)), lkey: sge.lkey })
+/// Where the answer to the part at `place` goes, as its initiator says it; nothing of one that goes to several pieces of
+/// memory, for it has one place alone. Nobody relies on it coming back.
+fn sink(sges: &[Sge], place: &Place) -> SinkTag {
+    let mut into = place.offset;
+    for sge in sges {
+        match sge.len.checked_sub(into) {
+            Some(left) if left >= place.part => {
+                return SinkTag { va: sge.addr.wrapping_add(into.into()), lkey: sge.lkey };
+            }
+            // It begins here, and ends behind it.
+            Some(1..) => break,
+            _ => into -= sge.len,
+        }
+    }
+    SinkTag::default()
 }
 
 /// The upper layer's code of a refusal: that of RoCE's NAK (IBA table 46).

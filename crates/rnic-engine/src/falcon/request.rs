@@ -8,7 +8,7 @@ use rnic_base::Time;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
 use rnic_policy::{FalconErrors, FalconOrdering};
-use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
+use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, Sn};
 use rnic_wire::falcon::{CompletionCode, ResyncCode};
 use rnic_wire::{NakCode, Position, Reth};
 
@@ -236,7 +236,8 @@ impl Qp {
         if entry.op.consumes_receive() {
             sn = requester.take_recv_sn();
         } else if entry.op.is_fetch() {
-            sn = requester.take_read_sn();
+            // One for each packet (RDMA over Falcon 8.3.2): it is the place at the target where that waits.
+            sn = requester.take_read_sns(entry.packets);
             requester.fetches += 1;
         }
         let entry = requester.queue.get_mut(counter);
@@ -248,8 +249,8 @@ impl Qp {
         let requester = &mut self.requester;
         let entry = requester.queue.get_mut(counter);
         entry.first = rnic_base::Seq::UNSET;
-        let op = entry.op;
-        requester.return_sn(op);
+        let (op, packets) = (entry.op, entry.packets);
+        requester.return_sn(op, packets);
     }
 
     /// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
@@ -274,7 +275,7 @@ impl Qp {
         let (kind, length) = if wqe.op.is_fetch() {
             (Kind::Pull, answer_len(wqe.op, place.part))
         } else {
-            (Kind::Push, header::operation(wqe, None, &place).request_len(payload_len))
+            (Kind::Push, header::operation(wqe, &[], &place).request_len(payload_len))
         };
         // The receive that a Send needs is its first packet's.
         let continues = index > 0 && wqe.op.is_send();
@@ -292,16 +293,21 @@ impl Qp {
             let operation = Operation::ReadRequest { reth, rmsn: none, sink };
             return Header { dest_qpn: self.dest_qpn, sn: none, solicited: false, complete_in_error: false, operation };
         }
-        let sn = mapping.requests.first_sn(counter).wrapping_add(index);
         let wqe = self.requester.queue.get(counter);
         let place = self.place_of(wqe, index);
         Header {
             dest_qpn: self.dest_qpn,
-            sn: rnic_base::Serial::new(sn),
+            sn: self.packet_sn(mapping, counter, index),
             solicited: place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
             complete_in_error: false,
-            operation: header::operation(wqe, self.requester.queue.sges(counter).first(), &place),
+            operation: header::operation(wqe, self.requester.queue.sges(counter), &place),
         }
+    }
+
+    /// The number (SN) of the packet of transaction `index` of entry `counter`.
+    #[inline(always)]
+    pub(super) fn packet_sn(&self, mapping: &Mapping, counter: u32, index: u32) -> Sn {
+        Sn::new(mapping.requests.first_sn(counter).wrapping_add(index))
     }
 
     /// Where in its message transaction `index` of `wqe` is.
@@ -309,7 +315,8 @@ impl Qp {
     fn place_of(&self, wqe: &SendWqe, index: u32) -> header::Place {
         let mtu = self.mtu();
         let offset = index * mtu;
-        header::Place { position: Position::of(index, wqe.packets), offset, part: (wqe.length - offset).min(mtu) }
+        let (position, part) = (Position::of(index, wqe.packets), (wqe.length - offset).min(mtu));
+        header::Place { index, position, offset, part }
     }
 
     /// A transaction of ours has ended.

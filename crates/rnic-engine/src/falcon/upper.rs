@@ -99,6 +99,10 @@ impl<D: Dma> Verbs<'_, D> {
     /// Puts the data of a Pull where its entry says, whatever its headers say about that.
     fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
         let Ulp::Rdma(header) = data.ulp else { return Err(WcStatus::BadResponse) };
+        // A response has its request's number (RDMA over Falcon 8.2).
+        if header.dest_qpn != self.qp.number || header.sn != self.qp.packet_sn(self.mapping, counter, index) {
+            return Err(WcStatus::BadResponse);
+        }
         if header.complete_in_error {
             return Err(match header.operation {
                 Operation::AtomicResponse { original, .. } => {

@@ -89,20 +89,20 @@ impl Requester {
         sn
     }
 
-    /// The last entry that was given a number, one of `op`, does not begin after all.
-    pub(crate) fn return_sn(&mut self, op: WqeOp) {
+    /// The last entry that was given numbers, one of `op`, of `packets` if it is a fetch, does not begin after all.
+    pub(crate) fn return_sn(&mut self, op: WqeOp, packets: u32) {
         if op.consumes_receive() {
             self.next_recv_sn = self.next_recv_sn.wrapping_sub(1);
         } else if op.is_fetch() {
-            self.next_read_sn = self.next_read_sn.wrapping_sub(1);
+            self.next_read_sn = self.next_read_sn.wrapping_sub(packets);
             self.fetches -= 1;
         }
     }
 
-    /// The number of the next read or atomic.
-    pub(crate) fn take_read_sn(&mut self) -> u32 {
+    /// The number of the first of the next `packets` that ask for data of reads and atomics.
+    pub(crate) fn take_read_sns(&mut self, packets: u32) -> u32 {
         let sn = self.next_read_sn;
-        self.next_read_sn = sn.wrapping_add(1);
+        self.next_read_sn = sn.wrapping_add(packets);
         sn
     }
 

@@ -2,7 +2,9 @@
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
-use rnic_wire::falcon::{Body, PacketType};
+use rnic_wire::Qpn;
+use rnic_wire::falcon::rdma::{Header, Sn};
+use rnic_wire::falcon::{Body, FlowLabel, PacketType, Ulp};
 
 use crate::common::{BASE, DELAY, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
 
@@ -594,4 +596,31 @@ fn a_peer_that_has_received_and_never_acknowledges_is_given_up() {
     pair.ends[0].post(1, SendOp::Send { immediate: None }, BASE, 100);
     pair.run_for(ms(20_000));
     assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded), (1, WcStatus::WrFlushed)]);
+}
+
+/// A response has its request's number and goes to its queue pair: end to end, this tells that the layer below has not
+/// mixed up two of them.
+#[test]
+fn a_response_of_another_request_is_not_taken() {
+    type Change = fn(&mut Header);
+    let same: Change = |_| {};
+    let number: Change = |header| header.sn = Sn::new(header.sn.value() + 1);
+    let queue_pair: Change = |header| header.dest_qpn = Qpn::new(header.dest_qpn.get() ^ 1);
+    let cases = [(same, WcStatus::Success), (number, WcStatus::BadResponse), (queue_pair, WcStatus::BadResponse)];
+    for fetch_len in [MTU, 8] {
+        for (change, expected) in cases {
+            let is_data = |sent: &Sent| sent.packet.body.packet_type() == PacketType::PullData;
+            let mut pair = Pair::new(&Setup::new(&[]), move |sent| if is_data(sent) { LOST } else { DELIVERED });
+            let remote = pair.remote(0, INBOX);
+            let op = if fetch_len == 8 { SendOp::FetchAdd { remote, add: 1 } } else { SendOp::Read { remote } };
+            pair.ends[0].post(1, op, BASE, fetch_len);
+            pair.run_for(DELAY * 2);
+            let mut packet = pair.log.iter().find(|sent| is_data(sent)).expect("the answer").packet;
+            let Body::PullData { ulp: Ulp::Rdma(header), .. } = &mut packet.body else { panic!("an answer of RDMA's") };
+            change(header);
+            pair.deliver(0, &packet, FlowLabel::new(0), &vec![0xa5; packet.payload_len as usize]);
+            pair.run_for(DELAY);
+            assert_eq!(pair.ends[0].take(), [(1, expected)]);
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
+use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
 use rnic_wire::falcon::{Body, Ulp};
 
 use crate::common::{BASE, DELIVERED, INBOX, MEMORY, MTU, Pair, Setup, bad};
@@ -82,7 +83,41 @@ fn what_leaves_again_says_what_it_said() {
         let numbers: Vec<_> = said.iter().map(|(rsn, header)| (rsn - first, header.sn.value())).collect();
         let expected: Vec<_> = (0..said.len() as u32).map(|nth| (nth, nth + 1)).collect();
         assert_eq!(numbers, expected, "{options:?}");
+        // Apart from those, the packets of Reads and atomics are numbered from 1 (RDMA over Falcon 8.3.2).
+        let fetches: Vec<_> = said
+            .values()
+            .filter_map(|header| match header.operation {
+                Operation::ReadRequest { rmsn, .. } | Operation::AtomicRequest { rmsn, .. } => Some(rmsn.value()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(fetches, (1..=15 * 3 + 15).collect::<Vec<_>>(), "{options:?}");
     }
+}
+
+/// A Pull says where its part goes, piece by piece of the memory; one whose part goes to two pieces says nothing.
+#[test]
+fn a_read_into_pieces_of_memory_says_where_each_part_goes() {
+    let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
+    let remote = pair.remote(0, INBOX);
+    let end = &mut pair.ends[0];
+    let sges = [end.sge(BASE, MTU), end.sge(BASE + 10_000, 2 * MTU - 1), end.sge(BASE + 20_000, MTU)];
+    end.try_post(1, SendOp::Read { remote }, &sges, SendFlags::empty()).expect("room");
+    finish(&mut pair);
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
+    let said: Vec<_> = pair
+        .log
+        .iter()
+        .filter_map(|sent| match sent.packet.body {
+            Body::PullRequest {
+                ulp: Ulp::Rdma(Header { operation: Operation::ReadRequest { sink, .. }, .. }), ..
+            } => Some(sink),
+            _ => None,
+        })
+        .collect();
+    let lkey = pair.ends[0].key;
+    let [first, second, last] = [BASE, BASE + 10_000, BASE + 20_001].map(|va| SinkTag { va, lkey });
+    assert_eq!(said, [first, second, SinkTag::default(), last]);
 }
 
 #[test]
