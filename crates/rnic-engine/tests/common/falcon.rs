@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rnic_base::{Duration, Psn, RandomStream, Time};
 use rnic_engine::*;
 use rnic_wire::Qpn;
-use rnic_wire::falcon::{FlowLabel, Packet};
+use rnic_wire::falcon::{EncodeError, FlowLabel, Packet, codec, psp};
 
 #[path = "ram.rs"]
 mod ram;
@@ -200,6 +200,8 @@ pub struct Pair {
     order: u64,
     pub log: Vec<Sent>,
     pub keeps_log: bool,
+    /// What leaves is written and read.
+    pub encodes: bool,
     pub sent: u64,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
 }
@@ -218,7 +220,7 @@ impl Pair {
     pub fn unconnected(setup: &Setup, fate: impl FnMut(&Sent) -> Fate + 'static) -> Self {
         let ends = [Side::new(setup, 1), Side::new(setup, 2)];
         let (wire, log, fate) = (BTreeMap::new(), Vec::new(), Box::new(fate));
-        Self { ends, now: Time::from_us(100), wire, order: 0, log, keeps_log: true, sent: 0, fate }
+        Self { ends, now: Time::from_us(100), wire, order: 0, log, keeps_log: true, encodes: true, sent: 0, fate }
     }
 
     /// Makes another queue pair at each end, and connects them.
@@ -260,6 +262,9 @@ impl Pair {
                     payload.extend_from_slice(&self.ends[from].memory[start..start + segment.len as usize]);
                 }
                 assert_eq!(payload.len(), packet.payload_len as usize, "{packet:?}");
+                if self.encodes {
+                    assert_eq!(travelled(&packet), Ok(packet), "what leaves can be written, and reads the same");
+                }
                 let sent = Sent { at: self.now, from, packet, kind };
                 if self.keeps_log {
                     self.log.push(sent);
@@ -330,6 +335,15 @@ impl Pair {
             }
         }
     }
+}
+
+/// What is read where `packet` arrives, if it can be written at all: by the codec, payload of zeros.
+pub fn travelled(packet: &Packet) -> Result<Packet, EncodeError> {
+    let (mut datagram, payload) = (Vec::new(), vec![0; packet.payload_len as usize]);
+    codec::assemble(&psp::Header::default(), packet, &[&payload], &mut datagram)?;
+    let (_, decoded) = codec::decode_datagram(&datagram).expect("what can be written can be read");
+    assert_eq!(decoded.payload.len(), payload.len());
+    Ok(decoded.packet)
 }
 
 /// A wire that loses, doubles and delays, each so often in a thousand.
