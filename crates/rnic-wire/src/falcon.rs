@@ -29,6 +29,7 @@
 //!   AtomicETH.
 //! - *RBTH* (8.2): a bit that asks for acknowledgement in the table, none in the figure. None: it would have no place;
 //!   [`Packet::ack_request`] does it.
+//! - *RMSN of Reads* (8.3.2): one "for every Read or Atomic request packet", and called a message's. A packet's.
 //! - *NVMe Reads* (paper's table 2; 7.1): a pull, or two pushes. The specification's two pushes: types 4 and 5.
 //! - *Timestamps in the vector* (7.7.1, 10.1): no place given. The low half, see [`psp`].
 

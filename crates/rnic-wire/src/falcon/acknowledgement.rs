@@ -44,7 +44,8 @@ pub struct Acknowledgement {
     pub rx_level: u8,
     /// Packets received with a congestion mark, counted modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine adds, opaque: 22 bits.
+    /// What the receiver's adaptive engine has to say to the sender's, opaque: 22 bits. None of ours says anything: it
+    /// leaves as 0, and nobody asks what came.
     pub metadata: u32,
     /// Whether packets were dropped for lack of a place in a window.
     pub out_of_window: OutOfWindow,
@@ -74,7 +75,8 @@ pub struct Nack {
     pub rx_level: u8,
     /// Packets received with a congestion mark, counted modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine adds, opaque: 24 bits.
+    /// What the receiver's adaptive engine has to say to the sender's, opaque: 24 bits. None of ours says anything: it
+    /// leaves as 0, and nobody asks what came.
     pub metadata: u32,
     /// The packet.
     pub psn: Psn32,
