@@ -228,6 +228,34 @@ fn hostile_datagrams_are_refused() {
     }
 }
 
+/// Without a secret anybody at the peer's address can make a good CRC: then the codec alone stands before the engine. It
+/// admits packets and nothing else.
+#[test]
+fn whatever_has_a_good_crc_is_a_packet_or_refused() {
+    let mut random = RandomStreams::new(6).stream("hostile");
+    let (mut left, mut right) = ends(None);
+    let mut admitted = 0;
+    for _ in 0..100_000 {
+        let mut bytes = datagram(&mut left, NOW, random.below(50) as usize);
+        for _ in 0..=random.below(3) {
+            // One bit, or another byte, in front of the payload; sometimes the end is cut off.
+            let at = random.below(bytes.len().min(psp::LEN_MAX + 60) as u64) as usize;
+            bytes[at] = if random.below(2) == 0 { bytes[at] ^ 1 << random.below(8) } else { random.bits() as u8 };
+        }
+        if random.below(8) == 0 {
+            bytes.truncate(psp::ICV_LEN + random.below((bytes.len() - psp::ICV_LEN) as u64) as usize);
+        }
+        let (covered, icv) = bytes.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("as much is left");
+        *icv = [0; psp::ICV_LEN];
+        icv[CRC_AT..].copy_from_slice(&carry::checksum(covered).to_le_bytes());
+        let Ok(Admitted { packet, payload, .. }) = right.admit(source(), &mut bytes) else { continue };
+        admitted += 1;
+        assert_eq!(bytes[payload].len(), packet.payload_len as usize);
+        codec::encode_headers(&packet, &mut [0; HEADERS_MAX]).expect("what was read can be written");
+    }
+    assert!(admitted > 10_000, "{admitted} admitted");
+}
+
 #[test]
 fn secrets_are_bytes_or_digits() {
     let digits = "00ff".repeat(16);
