@@ -37,8 +37,9 @@
 //!   are of one flow. A connection's gap, timeout, shares and rate of acknowledgements are then made of one flow's,
 //!   whichever was answered last. Where answers take time, events of other flows that left before one have not heard of
 //!   what it did to the window towards the NIC, and may change it in the same round trip;
-//! * `alpha` is 1 without congestion (code 3) and 1/2 after a retransmission, where the simulator has 1/8 and 1/16:
-//!   an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`);
+//! * `alpha` is 1 without congestion (code 3) and at most 1/2 after a retransmission, where the simulator has 1/8 and
+//!   1/16: an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`).
+//!   A retransmission never raises it ([`alpha`]);
 //! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
 //! * on a transport without reports the delay is the round trip with the receiver's part in it, hops count as none, one
 //!   sample a round trip speaks for all packets acknowledged since the last, and a window below one packet is paced by
@@ -176,7 +177,7 @@ impl Control for Swift {
     fn carry(&self) -> Option<Carried> {
         let (flow, nic) = (self.last_flow(), self.nic());
         Some(Carried {
-            metadata: 0,
+            metadata: self.shares().bits(),
             fabric_marker: flow.marker,
             nic_marker: nic.marker,
             nic_grew: nic.grew,
@@ -199,6 +200,7 @@ impl Control for Swift {
         state.set_flow(usize::from(report.flow) % state::FLOWS, flow);
         let packets = report.in_force.ncwnd.into();
         state.set_nic(nic::NicWindow { packets, marker: carried.nic_marker, grew: carried.nic_grew });
+        state.set_shares(alpha::Alphas::from_bits(carried.metadata));
         Some(state)
     }
 }
@@ -224,7 +226,7 @@ impl Swift {
         let mut nic = self.nic();
         let outcome = match report.kind {
             ReportKind::Retransmitted { count, early } => {
-                let (after, outcome) = on_retransmit(flow, report.t4, count, early, params);
+                let (after, outcome) = on_retransmit(flow, report.t4, count, early, self.shares(), params);
                 flow = after;
                 outcome
             }
@@ -236,6 +238,7 @@ impl Swift {
         let total = self.others(index, flows).and(&flow, index, flows);
         let gap = timers::gap(total.fcwnd, total.srtt);
         let alphas = outcome.alphas.for_windows(total.fcwnd, nic.packets, params);
+        self.set_shares(alphas);
         let (waits, before) = (waits_of(params), waits::before(&report.in_force));
         FlowActions {
             fcwnd: cwnd(flow.fcwnd),
@@ -321,17 +324,24 @@ fn on_sample<const ACKED: bool>(
     repath
 }
 
-/// A packet of the flow was sent again, for the `count`th time.
+/// A packet of the flow was sent again, for the `count`th time; the connection had `shares`.
 ///
 /// Takes and gives the flow by value, so that on the way of acknowledgements it stays in registers.
 #[cold]
-fn on_retransmit(mut flow: Flow, now: Ticks, count: u8, early: bool, params: &Params) -> (Flow, Outcome) {
+fn on_retransmit(
+    mut flow: Flow,
+    now: Ticks,
+    count: u8,
+    early: bool,
+    shares: alpha::Alphas,
+    params: &Params,
+) -> (Flow, Outcome) {
     let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
     let repath = prr::is_outage(count, early, is_open, params.get(PRR_TIMEOUTS));
     let least = window_min(params);
     let cuts = fabric::on_loss(&mut flow, u32::from(count), is_open, least);
     timers::settle(&mut flow.marker, now, flow.srtt, cuts || repath || flow.fcwnd == least);
-    (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy(params) })
+    (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy(shares, params) })
 }
 
 /// The delay that a flow with window `fcwnd` may see over `hops` hops.

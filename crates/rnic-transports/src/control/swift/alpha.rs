@@ -8,6 +8,11 @@
 //! Ours: the simulator's, and for the paper's windows the term `window / initial window` for each of the two, where
 //! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
 //! to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is needed.
+//!
+//! A retransmission halves alpha at least: windows count then too, and what was said last stays where it is less. The
+//! simulator says half whatever was before, which gives the more to a connection the worse it fares. A report of a
+//! retransmission has no delay and no level, so the shares said last are part of the state (`cc_metadata`, where it
+//! travels).
 
 use core::hint::select_unpredictable;
 
@@ -16,16 +21,15 @@ use rnic_policy::Params;
 
 use super::{ALPHA, initial_ncwnd, initial_window, rx_target};
 
+const CODE_BITS: u32 = 4;
 /// The largest code.
-const CODE_MAX: u32 = 15;
+const CODE_MAX: u32 = (1 << CODE_BITS) - 1;
 
 /// Codes (each one more halves the share) for requests and responses.
 #[derive(Clone, Copy)]
 pub(super) struct Alphas {
     requests: u32,
     responses: u32,
-    /// Not for windows to change.
-    is_fixed: bool,
 }
 
 /// The share of an uncongested connection.
@@ -40,29 +44,36 @@ impl Alphas {
         let code = params.get(ALPHA) as u32;
         let by_delay = halvings(delay.get(), target.get());
         let by_level = halvings(level, rx_target(params));
-        Self { requests: code + by_delay.max(by_level), responses: code + by_delay, is_fixed: false }
+        Self { requests: code + by_delay.max(by_level), responses: code + by_delay }
     }
 
-    /// After a retransmission: half of an uncongested connection's, whatever the delay.
-    #[inline(always)]
-    pub(super) fn lossy(params: &Params) -> Self {
+    /// After a retransmission: half of an uncongested connection's, and no more than before.
+    pub(super) fn lossy(before: Self, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32 + 1;
-        Self { requests: code, responses: code, is_fixed: true }
+        Self { requests: before.requests.max(code), responses: before.responses.max(code) }
+    }
+
+    /// From [`Alphas::bits`]. Without any, both are the largest share there is.
+    #[inline(always)]
+    pub(super) fn from_bits(bits: u32) -> Self {
+        Self { requests: bits & CODE_MAX, responses: bits >> CODE_BITS & CODE_MAX }
+    }
+
+    /// Both codes in eight bits.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.requests() | self.responses() << CODE_BITS
     }
 
     /// No more than the windows are worth.
     #[inline(always)]
     pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u32, params: &Params) -> Self {
-        if self.is_fixed {
-            return self;
-        }
         let code = params.get(ALPHA) as u32;
         let by_fabric = halvings(initial_window(params), fcwnd);
         let by_nic = halvings(initial_ncwnd(params), ncwnd);
         Self {
             requests: self.requests.max(code + by_fabric.max(by_nic)),
             responses: self.responses.max(code + by_fabric),
-            is_fixed: false,
         }
     }
 

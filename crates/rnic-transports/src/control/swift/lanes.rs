@@ -29,6 +29,8 @@ struct Kept {
     congested: Lanes,
     ncwnd: Lanes,
     nic: Lanes,
+    /// [`alpha::Alphas::bits`]; not read.
+    shares: Lanes,
     /// The other states' windows, and the longest of their round trips.
     others: Lanes,
     slowest: [Ticks; LANES],
@@ -101,6 +103,7 @@ fn work<L: StateLanes<Swift> + ?Sized>(
         answers.alpha_requests[lane] = alphas.requests();
         answers.alpha_responses[lane] = alphas.responses();
         answers.ack_rate[lane] = ack_rate::choose(total.fcwnd, nic.packets).get().into();
+        kept.shares[lane] = alphas.bits();
         kept.take(lane, flow, nic);
     }
     for lane in 0..LANES {
@@ -187,6 +190,7 @@ impl Kept {
     fn store(&self, lane: usize, state: &mut Swift, index: usize) {
         state.set_flow_words(index, &self.flow_words(lane));
         state.set_nic_words(self.nic_words(lane));
+        state.set_shares(alpha::Alphas::from_bits(self.shares[lane]));
     }
 }
 

@@ -28,14 +28,15 @@ impl Swift {
         let (before, now) = (flow.fcwnd, Ticks::at(view.now));
         match *event {
             ControlEvent::Acked { packets, rtt, .. } => {
-                self.waiting = (u64::from(self.waiting) + packets).min(ACKED_MAX) as u16;
+                self.set_waiting((u64::from(self.waiting()) + packets).min(ACKED_MAX) as u16);
                 if packets > 0 {
                     self.set_timeouts(0);
                 }
                 let Some(rtt) = rtt.map(Ticks::of) else { return ControlActions::default() };
                 flow.srtt = waits::smooth(flow.srtt, rtt);
                 let target = target_delay(flow.fcwnd, 0, params);
-                let acked = u32::from(core::mem::take(&mut self.waiting));
+                let acked = u32::from(self.waiting());
+                self.set_waiting(0);
                 let moves = fabric::Moves::of(flow.fcwnd, acked, rtt, params.get(INCREASE));
                 let sample = fabric::Sample { now, delay: rtt, target, moves };
                 fabric::adapt(&mut flow, &sample, window_min(params), window_max_fixed(params));

@@ -7,6 +7,7 @@ use core::hint::select_unpredictable;
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::report::Ticks;
 
+use super::alpha::Alphas;
 use super::nic::NicWindow;
 use super::plb::Plb;
 
@@ -29,8 +30,9 @@ pub struct Swift {
     congested: [u16; FLOWS],
     /// Window towards the NIC, in packets.
     ncwnd: u16,
-    /// Packets acknowledged since the last sample, where samples come alone.
-    pub(super) waiting: u16,
+    /// With reports, the codes of the shares said last: of requests, then of responses, 4 bits each. Where samples come
+    /// alone, packets acknowledged since the last.
+    other: u16,
     /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of states seen, and 3 bits of timeouts in a row.
     nic: u32,
 }
@@ -129,6 +131,26 @@ impl Swift {
     pub(super) fn set_nic_words(&mut self, words: NicWords) {
         self.ncwnd = words.packets as u16;
         self.nic = words.bits;
+    }
+
+    /// The shares said last; the largest there are, before the first.
+    #[inline(always)]
+    pub(super) fn shares(&self) -> Alphas {
+        Alphas::from_bits(self.other.into())
+    }
+
+    #[inline(always)]
+    pub(super) fn set_shares(&mut self, shares: Alphas) {
+        self.other = shares.bits() as u16;
+    }
+
+    /// Packets acknowledged since the last sample; for transports without reports.
+    pub(super) fn waiting(&self) -> u16 {
+        self.other
+    }
+
+    pub(super) fn set_waiting(&mut self, packets: u16) {
+        self.other = packets;
     }
 
     /// Timeouts in a row, up to 7; for transports that do not count them.

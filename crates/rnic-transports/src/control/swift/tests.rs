@@ -9,6 +9,7 @@ use super::*;
 const VIEW: ControlView = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
 
 /// One connection and the datapath that applies what Swift says.
+#[derive(Clone)]
 struct Driver {
     swift: Swift,
     params: Params,
@@ -451,7 +452,36 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
     full.level(500, 31);
     let held = full.last;
     assert_eq!((held.alpha_requests, held.alpha_responses), (Alpha::code(4), Alpha::code(3)), "requests alone");
-    assert_eq!(full.again(500, 0, 1, false).alpha_requests, Alpha::code(4), "half on retransmissions");
+}
+
+#[test]
+fn f36_a_timeout_never_raises_a_share() {
+    let shares = |of: &FlowActions| [of.alpha_requests, of.alpha_responses];
+    let mut calm = Driver::new(&[]);
+    assert_eq!(shares(&calm.ack(500, 1, 100)), [Alpha::code(3); 2]);
+    assert_eq!(shares(&calm.again(5_000, 0, 1, false)), [Alpha::code(4); 2], "half");
+    assert_eq!(shares(&calm.ack(500, 1, 100)), [Alpha::code(3); 2], "until more is measured: the window is 16");
+    let mut fresh = Driver::new(&[]);
+    assert_eq!(shares(&fresh.again(5_000, 0, 1, false)), [Alpha::code(4); 2], "nothing was said before");
+    // By its windows, and by what no report of a retransmission has: delays and levels.
+    let mut worn = Driver::new(&[]);
+    (0..30).for_each(|_| drop(worn.ack(5_000, 0, 900)));
+    let mut delayed = Driver::new(&[]);
+    delayed.ack(500, 0, 3_000);
+    let mut full = Driver::new(&[("rx_target", "3")]);
+    full.level(500, 31);
+    assert_eq!(shares(&full.last), [Alpha::code(6), Alpha::code(3)], "an eighth, for requests alone");
+    for (driver, least) in [(worn, [8, 8]), (delayed, [6, 6]), (full, [6, 4])] {
+        for (count, early) in [(1, false), (1, true), (2, false), (3, false), (7, false)] {
+            let mut driver = driver.clone();
+            let before = shares(&driver.last);
+            let after = shares(&driver.again(5_000, 0, count, early));
+            assert!(after[0] >= before[0] && after[1] >= before[1], "{count}, {early}: {before:?}, {after:?}");
+            assert!(after[0].get() >= least[0] && after[1].get() >= least[1], "{count}, {early}: {after:?}");
+            assert!(count < 3 || after == [Alpha::code(14); 2], "by a window of 10/1024 of a packet: {after:?}");
+            assert_eq!(shares(&driver.again(1, 0, 2, false)), after, "once more, and the same");
+        }
+    }
 }
 
 #[test]
