@@ -5,16 +5,18 @@
 //! `RNIC_FALCON_SEED=<number> cargo test -p rnic-falcon --test deadlock replay`.
 
 use rnic_trials::deadlock::net::World;
-use rnic_trials::deadlock::{Carved, Order, Search, Sort, ends};
+use rnic_trials::deadlock::{Carved, Kept, Order, Search, Sort, ends};
 
 const fn search(sort: Sort) -> Search {
     Search::new(sort, Order::Ordered, SEARCH)
 }
 
-/// Everything that must hold: of all sorts, in both orders.
+/// Everything that must hold: with all kinds of shares, of all sorts, in both orders.
 fn worlds() -> Vec<World> {
-    let both = |sort| [Order::Ordered, Order::Unordered].map(|order| Search::new(sort, order, SEARCH).world());
-    [Sort::Mixed, Sort::Pulls, Sort::Messages].into_iter().flat_map(both).collect()
+    let sorts = [Sort::Mixed, Sort::Pulls, Sort::Messages];
+    let both = sorts.into_iter().flat_map(|sort| [Order::Ordered, Order::Unordered].map(|order| (sort, order)));
+    let search = |isolation, (sort, order)| Search { isolation, ..Search::new(sort, order, SEARCH) }.world();
+    Kept::ALL.into_iter().flat_map(|kept| both.clone().map(move |of| search(kept, of))).collect()
 }
 
 fn first_deadlock(world: World, numbers: std::ops::Range<u64>) -> Option<u64> {
@@ -71,6 +73,15 @@ fn f4_with_one_sequence_space_one_is_found() {
 fn f32_without_the_reserve_one_is_found() {
     for ordering in [Order::Ordered, Order::Unordered] {
         assert!(finds(Search { ordering, reserve: false, ..search(Sort::Messages) }), "{ordering:?}");
+    }
+}
+
+/// So it is the carving that [`f32_without_carving_one_is_found`] takes away, and not the reserve that goes with it.
+#[test]
+fn f32_without_the_reserve_alone_none_is_found_where_messages_are_one_packet() {
+    for sort in [Sort::Mixed, Sort::Pulls] {
+        let world = Search { reserve: false, ..search(sort) }.world();
+        assert_eq!(first_deadlock(world, 0..SEARCH), None, "{sort:?}");
     }
 }
 

@@ -15,6 +15,9 @@
 //! connections of its target share, and which comes back when the message is done. First Pushes that wait for receives
 //! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
 //! [reserve](ResourceConfig::reserve). That is of a part: where parts share a pool there is none.
+//!
+//! What a connection may hold of all that ([`Kept`]) lets further things wait, Pull Data too, so each world exists with
+//! each kind of it. With dynamic thresholds shares are any at any time: no engine that gives them can do worse.
 
 pub mod net;
 pub mod ulp;
@@ -79,6 +82,9 @@ pub struct Search {
     /// Whether a context is left for messages that have begun; never, where the parts share a pool.
     #[serde(default = "yes")]
     pub reserve: bool,
+    /// How connections are kept from taking everything.
+    #[serde(default)]
+    pub isolation: Kept,
 }
 
 fn yes() -> bool {
@@ -122,11 +128,30 @@ pub enum Carved {
     None,
 }
 
+/// [`Isolation`], as arguments name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// They are not.
+    #[default]
+    None,
+    /// Two packets each.
+    Static,
+    /// A share of what is free, which changes at random.
+    Dynamic,
+}
+
+impl Kept {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::None, Self::Static, Self::Dynamic];
+}
+
 impl Search {
     /// One with everything against deadlocks.
     pub const fn new(traffic: Sort, ordering: Order, schedules: u64) -> Self {
         let (carving, head_of_line, separate_spaces, reserve) = (Carved::Full, true, true, true);
-        Self { traffic, ordering, schedules, carving, head_of_line, separate_spaces, reserve }
+        let isolation = Kept::None;
+        Self { traffic, ordering, schedules, carving, head_of_line, separate_spaces, reserve, isolation }
     }
 
     /// The world in which it searches.
@@ -146,12 +171,17 @@ impl Search {
             Order::Ordered => Ordering::Ordered,
             Order::Unordered => Ordering::Unordered,
         };
+        let isolation = match self.isolation {
+            Kept::None => Isolation::None,
+            Kept::Static => Isolation::Static { tx: STATIC, rx: STATIC },
+            Kept::Dynamic => Isolation::Dynamic,
+        };
         let zones = Zones { head_of_line_only: self.head_of_line, ..world.resources.zones };
         let has_reserve = self.reserve && self.carving == Carved::Full;
         let reserve = if has_reserve { world.resources.reserve } else { Transaction::NONE };
         World {
             resources: ResourceConfig { carving, zones, reserve, ..world.resources },
-            transactions: TransactionConfig { ordering, ..world.transactions },
+            transactions: TransactionConfig { ordering, isolation, ..world.transactions },
             shared_space: !self.separate_spaces,
             ..world
         }
@@ -216,6 +246,9 @@ fn schedule(world: World, number: u64) -> (bool, Net) {
 /// Two packets' worth of buffers.
 const MTU: u16 = 512;
 const UNITS: Units = Units { tx: 256, rx: 256 };
+
+/// What a connection may hold of each part, with static shares.
+const STATIC: Amount = Amount { packets: 2, buffers: 4 };
 
 /// Four contexts for requests, and the one that is left.
 const MIXED: World = World {

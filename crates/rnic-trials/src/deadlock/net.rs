@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Serial, Time};
+use rnic_falcon::resources::threshold::{Alpha, Isolation};
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
 use rnic_falcon::transaction::{
@@ -400,8 +401,18 @@ impl Net {
                     let nth = self.random.below(outstanding as u64) as usize;
                     self.repeat(nic, connection, nth);
                 }
+                self.share(nic, connection);
                 self.pass_time(Duration::from_us(3));
             }
+        }
+    }
+
+    /// The connection's shares become any others, where it has shares.
+    fn share(&mut self, nic: usize, connection: usize) {
+        if self.world.transactions.isolation == Isolation::Dynamic {
+            let shares = u64::from(Alpha::SHIFT_MAX) + 1;
+            let [request, data] = [0, 1].map(|_| Alpha::from_shift(self.random.below(shares) as u8));
+            self.ends[nic][connection].transactions.set_alphas(request, data);
         }
     }
 
