@@ -2,7 +2,7 @@
 
 use rnic_base::{Duration, Serial};
 use rnic_falcon::resources::threshold::Isolation;
-use rnic_falcon::resources::zone::Zones;
+use rnic_falcon::resources::zone::{Zone, Zones};
 use rnic_falcon::resources::{Amount, ResourceConfig};
 use rnic_falcon::seam::Exhausted;
 use rnic_falcon::transaction::{Answer, Kind, Ordering, SubmitError, TransactionConfig};
@@ -595,4 +595,56 @@ fn a_dead_connection_ends_everything_in_order() {
     net.die(0, 0);
     assert_eq!((tags(&net), codes(&net)), (vec![0, 1, 2], vec![CompletionCode::DeadConnection; 3]));
     assert!(net.nics[0].is_idle());
+}
+
+/// What F-4 is against: with one window for both, requests that wait hold back what the peer asks for.
+#[test]
+fn f4_in_one_sequence_space_requests_that_wait_hold_back_responses() {
+    for (shared_space, complete) in [(false, 3), (true, 0)] {
+        let mut net = Net::new(World { window: 4, shared_space, ..UNORDERED }, 1);
+        submit(&mut net, &[Kind::Pull; 8]);
+        while net.send(0, 0) {}
+        net.lose_all();
+        (0..3).for_each(|_| net.submit(1, 0, Kind::Pull, 1_000).expect("room"));
+        while net.send(1, 0) {}
+        while net.deliver() {}
+        while net.work(0, 0) || net.send(0, 0) || net.deliver() {}
+        assert_eq!(net.ends[1][0].ulp.completions.len(), complete, "one space: {shared_space}");
+    }
+}
+
+/// Nor do they hold back what flows their way: Push Data of an unordered connection. On an ordered one it waits for the
+/// Pulls before it, as its RSN says.
+#[test]
+fn f4_requests_that_wait_do_not_hold_back_pushes_without_order() {
+    for (world, pushed) in [(WORLD, 0), (UNORDERED, 3)] {
+        let mut net = Net::new(World { window: 4, ..world }, 1);
+        submit(&mut net, &[Kind::Pull; 8]);
+        while net.send(0, 0) {}
+        submit(&mut net, &[Kind::Push; 3]);
+        while net.send(0, 0) {}
+        assert_eq!(types(&net, 0)[..4], [PacketType::PullRequest; 4]);
+        assert_eq!(types(&net, 0)[4..], vec![PacketType::PushData; pushed], "and four Pulls still wait");
+        net.run();
+        assert_eq!((codes(&net).len(), net.is_idle()), (11, true));
+    }
+}
+
+/// Where room is short only heads of lines are let in. Without order nothing waits for anything, so all are that.
+#[test]
+fn f32_every_request_is_at_the_head_of_its_line_without_order() {
+    for (world, refused, requests) in [(WORLD, 1, vec![]), (UNORDERED, 0, vec![rsn(2)])] {
+        let mut net = Net::new(world, 1);
+        net.nics[1].set_backlog(world.resources.zones.green.buffers);
+        assert_eq!(net.nics[1].zone(), Zone::Red);
+        submit(&mut net, &[Kind::Push; 3]);
+        while net.send(0, 0) {}
+        net.deliver_rsn(1, 2);
+        assert_eq!(net.ends[1][0].transactions.stats().no_resources, refused);
+        assert_eq!(net.ends[1][0].ulp.requests, requests);
+        net.deliver_rsn(1, 0);
+        assert!(net.ends[1][0].ulp.requests.contains(&rsn(0)), "there is room, for the head of the line");
+        net.nics[1].set_backlog(0);
+        assert!(net.settle());
+    }
 }
