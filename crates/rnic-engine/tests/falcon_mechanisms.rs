@@ -1,4 +1,5 @@
-//! Falcon's mechanisms as somebody sees them who uses verbs: F-1, F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33, F-35.
+//! Falcon's mechanisms as somebody sees them who uses verbs: F-1, F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33,
+//! F-35, F-43.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -6,6 +7,8 @@ mod common;
 use common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
 use rnic_base::{Duration, RandomStreams, Time};
 use rnic_engine::*;
+use rnic_falcon::resources::{Part, ResourceConfig};
+use rnic_policy::FalconShape;
 use rnic_wire::falcon::{Body, NackCode, PacketType};
 
 const UNORDERED: &[(&str, &str)] = &[("ordering", "unordered"), ("errors", "complete-in-error")];
@@ -49,9 +52,22 @@ fn f2_each_verb_is_pushes_or_pulls() {
     let remote = |pair: &Pair| pair.remote(0, BASE + 64);
     type Post = fn(&mut Pair, RemoteMemory);
     type Verb = (Post, Vec<PacketType>, Vec<PacketType>);
-    let verbs: [Verb; 5] = [
+    let with_immediate = |pair: &mut Pair, remote| {
+        pair.ends[0].post(0, SendOp::Write { remote, immediate: Some(5) }, BASE, 4 * MTU);
+    };
+    let verbs: [Verb; 8] = [
         (|pair, _| write(pair, 0, 0, 5 * MTU), vec![PushData; 5], vec![]),
+        (with_immediate, vec![PushData; 4], vec![]),
         (|pair, _| pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 3 * MTU), vec![PushData; 3], vec![]),
+        (|pair, _| pair.ends[0].post(0, SendOp::Send { immediate: Some(5) }, BASE, 3 * MTU), vec![PushData; 3], vec![]),
+        (
+            |pair, remote| {
+                let rkey = pair.ends[1].register(remote.addr, 64);
+                pair.ends[0].post(0, SendOp::SendInvalidate { rkey }, BASE, 2 * MTU);
+            },
+            vec![PushData; 2],
+            vec![],
+        ),
         (
             |pair, remote| pair.ends[0].post(0, SendOp::Read { remote }, INBOX, 4 * MTU),
             vec![PullRequest; 4],
@@ -166,10 +182,11 @@ fn f6_three_orders_of_placement_and_completion() {
             assert_eq!(equal, is_placed, "{options:?}: at {at}");
         }
         assert_eq!(pair.ends[1].kept.len(), if is_placed { 0 } else { 2 }, "{options:?}: held in the NIC");
-        let done: Vec<u64> = pair.ends[0].take().into_iter().map(|(wr_id, _)| wr_id).collect();
-        assert_eq!(done, complete, "{options:?}");
+        let succeed = |wr_ids: &[u64]| wr_ids.iter().map(|wr_id| (*wr_id, WcStatus::Success)).collect::<Vec<_>>();
+        assert_eq!(pair.ends[0].take(), succeed(complete), "{options:?}");
         pair.run_for(Duration::from_ms(20));
-        assert_eq!(pair.ends[0].take().len() + complete.len(), 3, "{options:?}");
+        let later: &[u64] = if complete.is_empty() { &[0, 1, 2] } else { &[0] };
+        assert_eq!(pair.ends[0].take(), succeed(later), "{options:?}: in order, weak or not, but for those without");
         assert_eq!(pair.ends[1].bytes(INBOX, MTU), pair.ends[0].bytes(BASE, MTU), "{options:?}");
         assert!(pair.ends[1].kept.is_empty());
     }
@@ -229,6 +246,77 @@ fn f33_f35_what_waits_to_leave_fills_the_nic_unless_its_connection_is_stopped() 
         pair.run_for(Duration::from_us(400));
         let done = pair.ends[0].take();
         assert_eq!(done == [(2, WcStatus::Success)], gets_through, "{options:?}: {done:?}");
+    }
+}
+
+/// F-33: a Read's data has its place before it is asked for, so no more is ever under way than there are places, and
+/// all of them are used.
+#[test]
+fn f33_reads_under_way_are_as_many_as_there_is_room_for() {
+    const WIRE: Duration = Duration::from_us(25);
+    const PACKETS: u32 = 400;
+    let setup = Setup::new(&[("resources", "1"), ("isolation", "none")]);
+    let mut pair = Pair::new(&setup, |_| [Some(WIRE), None]);
+    let remote = pair.remote(0, BASE);
+    pair.ends[0].post(1, SendOp::Read { remote }, INBOX, PACKETS * MTU);
+    pair.run_for(Duration::from_ms(20));
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
+    assert_eq!(pair.ends[0].bytes(INBOX, PACKETS * MTU), pair.ends[1].bytes(BASE, PACKETS * MTU));
+    // What happened, when: one more is asked for, one has come, which is first at equal times.
+    let (mut events, mut length): (Vec<(Time, i32)>, u16) = (Vec::new(), 0);
+    for sent in &pair.log {
+        match sent.packet.body {
+            Body::PullRequest { length: with_headers, .. } => {
+                length = with_headers;
+                events.push((sent.at, 1));
+            }
+            Body::PullData { .. } => events.push((sent.at + WIRE, -1)),
+            _ => {}
+        }
+    }
+    events.sort_unstable();
+    let under_way = events.iter().scan(0, |count, (_, change)| {
+        *count += change;
+        Some(*count)
+    });
+    let most = under_way.max().expect("there were some");
+    let one_percent = ResourceConfig::of(&FalconShape { resources_percent: 1, ..FalconShape::DEFAULT });
+    let room = one_percent.capacity[Part::ResponseRx as usize];
+    let places = room.buffers / one_percent.units.pull(length.into()).rx.buffers;
+    assert!(places < room.packets && u32::from(length) > MTU, "it is buffers that they need: {room:?}");
+    assert_eq!((events.len(), most), (2 * PACKETS as usize, places as i32), "none was repeated");
+    assert!((0..2).all(|end| pair.ends[end].engine.falcon_stats().is_some_and(|stats| stats.is_idle)));
+}
+
+/// F-43: each queue pair is a connection, with an identifier and numbers of its own, which all that it does shares.
+#[test]
+fn f43_a_queue_pair_is_a_connection_of_its_own() {
+    let setup = Setup::new(&[]);
+    let mut pair = Pair::new(&setup, |_| DELIVERED);
+    let mut numbers = vec![[pair.ends[0].qpn, pair.ends[1].qpn]];
+    numbers.extend((0..3).map(|_| pair.connect_another(&setup)));
+    let remote = pair.remote(0, INBOX);
+    for (nth, [ours, _]) in (1..).zip(&numbers) {
+        pair.ends[0].post_on(*ours, u64::from(nth), SendOp::Write { remote, immediate: None }, BASE, nth * MTU);
+        pair.ends[0].post_on(*ours, u64::from(nth), SendOp::Read { remote }, BASE + 400_000, nth * MTU);
+    }
+    pair.run_for(Duration::from_ms(5));
+    assert_eq!(pair.ends[0].take().len(), 2 * numbers.len());
+    for from in [0, 1] {
+        let mut cids: Vec<u32> = pair.log.iter().filter(|s| s.from == from).map(|s| s.packet.cid.get()).collect();
+        cids.sort_unstable();
+        cids.dedup();
+        let mut theirs: Vec<u32> = numbers.iter().map(|ends| ends[1 - from].get()).collect();
+        theirs.sort_unstable();
+        assert_eq!(cids, theirs, "one for each, of packets from {from}");
+    }
+    for (nth, [_, theirs]) in (1..).zip(&numbers) {
+        let of_it = pair.log.iter().filter(|sent| sent.from == 0 && sent.packet.cid.get() == theirs.get());
+        let rsns: Vec<_> = of_it.filter_map(|sent| sent.packet.body.rsn()).collect();
+        assert_eq!(rsns.len(), 2 * nth, "all that it did, and nothing else");
+        let mut gone_by: Vec<i64> = rsns.iter().map(|rsn| rsns[0].distance_to(*rsn)).collect();
+        gone_by.sort_unstable();
+        assert!(gone_by.into_iter().eq(0..2 * nth as i64), "numbers of its own: {rsns:?}");
     }
 }
 

@@ -174,6 +174,12 @@ impl Side {
         }
     }
 
+    /// The key of another region, of `len` bytes from `addr` on.
+    pub fn register(&mut self, addr: u64, len: u64) -> u32 {
+        let region = MemoryRegion { pd: self.pd, addr, len, local: addr - BASE, access: Access::all() };
+        self.engine.register(region).expect("a legal region").0
+    }
+
     pub fn bytes(&self, addr: u64, len: u32) -> &[u8] {
         &self.memory[(addr - BASE) as usize..][..len as usize]
     }
