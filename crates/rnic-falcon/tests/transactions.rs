@@ -613,23 +613,6 @@ fn f4_in_one_sequence_space_requests_that_wait_hold_back_responses() {
     }
 }
 
-/// Nor do they hold back what flows their way: Push Data of an unordered connection. On an ordered one it waits for the
-/// Pulls before it, as its RSN says.
-#[test]
-fn f4_requests_that_wait_do_not_hold_back_pushes_without_order() {
-    for (world, pushed) in [(WORLD, 0), (UNORDERED, 3)] {
-        let mut net = Net::new(World { window: 4, ..world }, 1);
-        submit(&mut net, &[Kind::Pull; 8]);
-        while net.send(0, 0) {}
-        submit(&mut net, &[Kind::Push; 3]);
-        while net.send(0, 0) {}
-        assert_eq!(types(&net, 0)[..4], [PacketType::PullRequest; 4]);
-        assert_eq!(types(&net, 0)[4..], vec![PacketType::PushData; pushed], "and four Pulls still wait");
-        net.run();
-        assert_eq!((codes(&net).len(), net.is_idle()), (11, true));
-    }
-}
-
 /// Where room is short only heads of lines are let in. Without order nothing waits for anything, so all are that.
 #[test]
 fn f32_every_request_is_at_the_head_of_its_line_without_order() {

@@ -1,10 +1,12 @@
 //! Parts, zones, thresholds and levels: each as the targets say an observer checks it.
 
+use rnic_base::{Duration, RandomStreams, Serial};
 use rnic_policy::{FalconIsolation, FalconShape};
+use rnic_wire::falcon::UlpProtocol;
 
 use super::threshold::{Alpha, Isolation, Usage};
 use super::*;
-use rnic_base::RandomStreams;
+use crate::transaction::{Kind, Ordering, Submission, TransactionConfig, Transactions};
 
 const TINY: ResourceConfig = ResourceConfig {
     capacity: [Amount { packets: 4, buffers: 8 }; 4],
@@ -39,6 +41,35 @@ fn f31_costs_are_those_of_the_tables() {
     assert_eq!(units.pull_data(1_000), Amount { packets: 1, buffers: 16 });
     assert_eq!(units.arrived_push(1_000), Amount { packets: 1, buffers: 4 });
     assert_eq!(units.arrived_pull(), Amount { packets: 1, buffers: 1 });
+}
+
+/// F-31: requests that wait to leave hold what the tables say, of each part; high-water marks are made of that.
+#[test]
+fn f31_what_waits_to_leave_is_held_part_by_part() {
+    let config = TransactionConfig {
+        ordering: Ordering::Ordered,
+        protocol: UlpProtocol::Rdma,
+        mtu: 4_096,
+        outstanding: 16,
+        timeout: Duration::from_ms(100),
+        isolation: Isolation::None,
+    };
+    // Of 57 contexts 5, and of 81 buffers for responses 32; or of 5775 and 8192.
+    for (resources_percent, packets, buffers) in [(1, 87, 395), (100, 0, 3)] {
+        let shape = FalconShape { resources_percent, ..FalconShape::DEFAULT };
+        let mut resources = Resources::new(ResourceConfig::of(&shape));
+        let mut transactions = Transactions::new(config, Serial::new(0));
+        for (tag, kind) in (0..).zip([Kind::Push, Kind::Pull, Kind::Push, Kind::Push, Kind::Pull]) {
+            let payload_len = if kind == Kind::Push { 4_096 } else { 0 };
+            let submission = Submission { kind, length: 4_096, payload_len, ulp: None, tag, continues: false };
+            transactions.submit(&mut resources, &submission).expect("room");
+        }
+        let held = Part::ALL.map(|part| resources.capacity(part).minus(resources.free(part)));
+        let (requests, responses) = (Amount { packets: 5, buffers: 3 + 2 }, Amount { packets: 5, buffers: 2 * 16 });
+        assert_eq!(held, [requests, Amount::NONE, responses, Amount::NONE], "{resources_percent} %");
+        assert_eq!((transactions.usage().tx, transactions.usage().rx), (requests, responses));
+        assert_eq!(resources.fullest(), Amount { packets, buffers }, "thousandths, {resources_percent} %");
+    }
 }
 
 /// F-32: fill any part to the brim, and the other three are as they were.
