@@ -229,11 +229,64 @@ fn f38_misses_all_the_time_are_no_cliff() {
     let (few, hits) = ping_pong(64, OWN);
     let (many, misses) = ping_pong(8_192, OWN);
     let (host, _) = ping_pong(8_192, r#"{ qpc_entries = 256, bus_latency = "3us" }"#);
+    // With a second level, step by step: all on the chip, most in the second level, most in the NIC's memory.
+    const TWO: &str = r#"{ qpc_entries = 256, second_entries = 2048, second_latency = "60ns", bus_latency = "250ns" }"#;
+    let steps = [64, 1_024, 8_192].map(|connections| ping_pong(connections, TWO));
+    println!("over two levels {steps:?}");
+    let [(on_chip, _), (second, in_second), (memory, in_memory)] = steps;
+    assert!(on_chip == few && in_second < 0.1 && in_memory > 0.15, "{steps:?}");
+    assert!(on_chip < second && second < memory && memory <= many, "{steps:?}: each step costs");
+    assert!(second * 2 < on_chip * 3 && memory * 2 < second * 3, "{steps:?}: and none is a cliff");
     println!("{few} ns with 64 connections, {many} with 8192 ({misses:.3} misses), {host} from the host's memory");
     // A Read makes some eight packets come and go; the first at either end finds nothing.
     assert!(hits < 0.02 && misses > 0.2, "misses: {hits} and {misses}");
     assert!(many > few && many < few * 3 / 2, "{many} ns after {few}");
     assert!(host > few * 2, "over the host's bus {host} ns");
+}
+
+/// Median nanoseconds of Writes of 8 bytes, eight every microsecond, each on a connection that nobody has used for long;
+/// and the share of packets whose state was not there.
+fn round_robin(nic: &str) -> (u64, f64) {
+    const CONNECTIONS: u64 = 512;
+    let manual = ("workload", r#"{ kind = "manual" }"#);
+    let with = [manual, ("transport", r#"{ name = "falcon" }"#), ("nic", nic), ("payload", "checked")];
+    let mut simulation = simulation(WIRE, &with, 1);
+    let spec = QueuePairSpec { sends: 4, receives: 4, sges: 1 };
+    let ends: Vec<_> = (0..CONNECTIONS).map(|_| simulation.connect_by_hand(0, 1, spec).0).collect();
+    let (_, addr, lkey) = simulation.allocate(0, 64);
+    let (_, remote, rkey) = simulation.allocate(1, 64);
+    let (mut posted, mut times) = (Vec::new(), Vec::new());
+    let limit = simulation.now() + Duration::from_ms(2);
+    while times.len() < 4_000 {
+        for _ in 0..8.min(4_000 - posted.len()) {
+            let wr_id = posted.len() as u64;
+            let op = SendOp::Write { remote: RemoteMemory { addr: remote, rkey }, immediate: None };
+            let sges = &[Sge { addr, len: 8, lkey }];
+            let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
+            posted.push(simulation.now());
+            simulation.post_send(0, ends[(wr_id % CONNECTIONS) as usize], &request).expect("an empty queue");
+        }
+        while let Some((at, completion)) = simulation.poll(0) {
+            assert_eq!(completion.status, WcStatus::Success);
+            times.push(at.since(posted[completion.wr_id as usize]).as_ns());
+        }
+        assert!(simulation.now() < limit, "{} are done", times.len());
+        let next = simulation.now() + Duration::from_us(1);
+        simulation.advance(next);
+    }
+    times.sort_unstable();
+    (times[times.len() / 2], finish(simulation).nic.expect("it is modelled").miss_share)
+}
+
+/// F-38: with hardly a hit, a Write waits once for each packet that it is made of, and keeps its pace.
+#[test]
+fn f38_with_hardly_a_hit_there_is_no_cliff() {
+    let (there, none) = round_robin(r#"{ qpc_entries = 1024, bus_latency = "250ns" }"#);
+    let (away, nearly_all) = round_robin(r#"{ qpc_entries = 1, bus_latency = "250ns" }"#);
+    println!("{there} ns with {none:.3} misses, {away} with {nearly_all:.3}");
+    assert!(none < 0.1 && nearly_all > 0.9, "misses: {none} and {nearly_all}");
+    // A packet comes and goes at either end: four times a quarter of a microsecond.
+    assert!(away > there + 500 && away < there + 1_200, "{away} ns after {there}");
 }
 
 /// Trap 10 (events): behind an adaptive engine that is slow a queue fills. From its threshold on fewer events enter,
