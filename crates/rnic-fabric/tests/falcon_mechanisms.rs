@@ -244,8 +244,8 @@ fn f38_misses_all_the_time_are_no_cliff() {
     assert!(host > few * 2, "over the host's bus {host} ns");
 }
 
-/// Median nanoseconds of Writes of 8 bytes, eight every microsecond, each on a connection that nobody has used for long;
-/// and the share of packets whose state was not there.
+/// Median nanoseconds of Writes of 8 bytes, eight every microsecond, each on a connection that nobody has used for a
+/// while; and the share of packets whose state was not there.
 fn round_robin(nic: &str) -> (u64, f64) {
     const CONNECTIONS: u64 = 512;
     let manual = ("workload", r#"{ kind = "manual" }"#);

@@ -171,8 +171,8 @@ impl Falcon {
 
     /// Notes whom a queue pair is connected to, on the way `addresses`, and makes its keys.
     ///
-    /// Each cookie is the system's, also where a NIC has a seed: two runs of one seed have the same numbers and the same
-    /// clock, so with the same cookie they would seal other plaintext with the same keys and vectors. And a cookie is
+    /// Each cookie is the system's, also where a NIC has a seed: two runs of one seed have the same numbers and clock,
+    /// so with the same cookie they would seal other plaintext with the same keys and vectors. And a cookie is
     /// read by everybody on the way: it shall say nothing of what else comes from the seed, such as keys to memory.
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
         let Self { protection, guards, .. } = self;

@@ -280,9 +280,9 @@ impl Later {
     fn advance(&mut self, from: u32, ahead: u32) {
         self.next = None;
         let Some(further) = &mut self.further else { return };
-        let mut take = |ahead: u32| further[place(from.wrapping_add(ahead))].take();
-        (2..=ahead).for_each(|past| drop(take(past)));
-        self.next = take(ahead + 1);
+        let place_of = |ahead: u32| place(from.wrapping_add(ahead));
+        (2..=ahead).for_each(|past| further[place_of(past)] = None);
+        self.next = further[place_of(ahead + 1)].take();
         if further.iter().all(Option::is_none) {
             self.further = None;
         }

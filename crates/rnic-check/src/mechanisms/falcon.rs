@@ -67,8 +67,8 @@ const MECHANISMS: &[Mechanism] = &[
         section: "4.3",
         what: "each flow has a window; the sum is enforced, a single one only steers",
         left_out: "one sum over both sequence spaces: by the specification, and here, each of them may fill it, so that \
-                   twice as much may be under way; windows of their own for flows 5 to 8, which share the state of \
-                   those four below",
+                   twice as much may be under way; windows of their own for flows 5 to 8, which share the \
+                   state of those four below",
     },
     tested("4.3", "a packet takes the flow whose window is open furthest"),
     tested("4.3", "acknowledgements are kept and coalesced per flow, and echo their own flow's timestamps"),
@@ -96,8 +96,8 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "5.3",
         what: "the adaptive engine in three forms (stateless, stateful, prefetching), with the same decisions",
-        left_out: "rates of events: measured, `rnic reproduce falcon/fae`; the stateless form with several flows, whose \
-                   gap, timeout and shares go by the flow that was answered last",
+        left_out: "rates of events: measured, `rnic reproduce falcon/fae`; the stateless form with several flows, \
+                   whose gap, timeout and shares go by the flow that was answered last",
     },
     tested("4.4", "the scheduler keeps a type's packets in order and lets types take turns"),
     Mechanism {

@@ -81,8 +81,8 @@ pub(super) fn ends(header: &Header) -> (bool, bool) {
     }
 }
 
-/// Where the answer to the part at `place` goes, as its initiator says it; nothing of one that goes to several pieces of
-/// memory, for it has one place alone. Nobody relies on it coming back.
+/// Where the answer to the part at `place` goes, as its initiator says it; nothing of one that goes to several pieces
+/// of memory, for it has one place alone. Nobody relies on it coming back.
 fn sink(sges: &[Sge], place: &Place) -> SinkTag {
     let mut into = place.offset;
     for sge in sges {

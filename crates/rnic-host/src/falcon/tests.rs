@@ -228,8 +228,8 @@ fn hostile_datagrams_are_refused() {
     }
 }
 
-/// Without a secret anybody at the peer's address can make a good CRC: then the codec alone stands before the engine. It
-/// admits packets and nothing else.
+/// Without a secret anybody at the peer's address can make a good CRC: then the codec alone stands before the engine.
+/// It admits packets and nothing else.
 #[test]
 fn whatever_has_a_good_crc_is_a_packet_or_refused() {
     let mut random = RandomStreams::new(6).stream("hostile");

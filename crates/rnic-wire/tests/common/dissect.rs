@@ -69,8 +69,8 @@ pub fn dissect_cut(
     Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
 }
 
-/// A capture with no more bytes of each frame than `snap_len` says: what stands before one says how many bytes of it are
-/// here, and how many it had.
+/// A capture with no more bytes of each frame than `snap_len` says: what stands before one says how many bytes of it
+/// are here, and how many it had.
 fn shorten(capture: &[u8], snap_len: impl Fn(usize) -> usize) -> Vec<u8> {
     let (header, mut rest) = capture.split_at(24);
     let (mut short, mut lens) = (header.to_vec(), (0..).map(snap_len));

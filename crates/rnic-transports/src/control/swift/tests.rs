@@ -465,7 +465,9 @@ fn f36_a_timeout_never_raises_a_share() {
     assert_eq!(shares(&fresh.again(5_000, 0, 1, false)), [Alpha::code(4); 2], "nothing was said before");
     // By its windows, and by what no report of a retransmission has: delays and levels.
     let mut worn = Driver::new(&[]);
-    (0..30).for_each(|_| drop(worn.ack(5_000, 0, 900)));
+    for _ in 0..30 {
+        worn.ack(5_000, 0, 900);
+    }
     let mut delayed = Driver::new(&[]);
     delayed.ack(500, 0, 3_000);
     let mut full = Driver::new(&[("rx_target", "3")]);
