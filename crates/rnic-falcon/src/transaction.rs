@@ -248,7 +248,20 @@ impl Transactions {
     /// Xoff (F-34, F-35): whether the upper layer shall hand in no more requests.
     #[inline]
     pub fn paused(&self, resources: &Resources) -> bool {
-        self.dead || self.initiator.is_full() || self.usage.pauses_requests(self.config.isolation, resources)
+        self.dead || self.initiator.is_full() || self.requests_exceed_share(resources)
+    }
+
+    /// Whether it is for this connection's own [share](crate::resources::threshold) that it may hand in no more
+    /// requests, however much there is.
+    #[inline]
+    pub fn requests_exceed_share(&self, resources: &Resources) -> bool {
+        self.usage.pauses_requests(self.config.isolation, resources)
+    }
+
+    /// The same of answers to Pulls.
+    #[inline]
+    pub fn answers_exceed_share(&self, resources: &Resources) -> bool {
+        self.usage.pauses_data(self.config.isolation, resources)
     }
 
     /// The upper layer is about to hand in so many, one after the other: places for them are made at once, not a few
@@ -314,7 +327,7 @@ impl Transactions {
     /// # Errors
     /// When no such Pull waits for it, or there is no room to send it.
     pub fn answer(&mut self, resources: &mut Resources, rsn: Rsn, answer: &Answer) -> Result<(), AnswerError> {
-        if self.usage.pauses_data(self.config.isolation, resources) {
+        if self.answers_exceed_share(resources) {
             return Err(AnswerError::Paused);
         }
         self.target.answer(resources, &mut self.usage, rsn, answer)

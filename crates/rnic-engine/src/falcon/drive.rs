@@ -134,7 +134,8 @@ impl Qp {
         while let Some((rsn, answer)) = mapping.serving.pending.front() {
             match connection.answer(&mut nic.resources, *rsn, answer) {
                 Err(AnswerError::Paused) => {
-                    self.wait_for_resources(nic, Lack::Answer);
+                    let is_over = connection.transactions().answers_exceed_share(&nic.resources);
+                    self.wait_for_resources(nic, if is_over { Lack::Share } else { Lack::Answer });
                     break;
                 }
                 Ok(()) => any = true,
@@ -171,9 +172,11 @@ impl Qp {
             self.wait_for_resources(nic, lack);
         }
         if let Some(lack) = waited {
+            let has_handed = matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. });
             let has_taken = match lack {
                 Lack::Answer => has_answered,
-                Lack::Request | Lack::Reserve => matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. }),
+                Lack::Request | Lack::Reserve => has_handed,
+                Lack::Share => has_answered || has_handed,
             };
             // There may be more than it took, or it took none.
             if has_taken || !self.waits_for(lack) {

@@ -22,7 +22,7 @@ use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
 
 /// Where an entry of the ring of those who can send says what it waited for, as a [`Lack`] and one; slots have 24 bits.
-const WAITED_SHIFT: u32 = 30;
+const WAITED_SHIFT: u32 = 29;
 
 /// The name of a NIC among the slots that wait for their time.
 pub(crate) const SLOT: u32 = u32::MAX;
@@ -36,10 +36,12 @@ pub(crate) enum Lack {
     Request,
     /// Even the [reserve](ResourceConfig::reserve) is taken.
     Reserve,
+    /// What is there is not for it: it holds its share (F-34). It stands in nobody's way who may hold more.
+    Share,
 }
 
 impl Lack {
-    const ALL: [Self; 3] = [Self::Answer, Self::Request, Self::Reserve];
+    const ALL: [Self; 4] = [Self::Answer, Self::Request, Self::Reserve, Self::Share];
 }
 
 /// The rings that a queue pair is in.
@@ -75,7 +77,7 @@ pub(crate) struct Nic {
     /// Queue pairs that can send, those that waited for resources marked.
     pub(super) ready: Fifo<u32>,
     /// Queue pairs that found no resources, by [`Lack`].
-    waiting: [Fifo<u32>; 3],
+    waiting: [Fifo<u32>; Lack::ALL.len()],
     /// Queue pairs for whose next packet it is too early; made with the first.
     pub(super) wheel: Option<Box<Wheel>>,
     /// What connections did that have ended.
@@ -214,7 +216,7 @@ impl Nic {
             return;
         }
         let may_find = match lack {
-            Lack::Answer => true,
+            Lack::Answer | Lack::Share => true,
             Lack::Request => self.resources.may_hold_transaction(false),
             Lack::Reserve => self.resources.may_hold_transaction(true),
         };
@@ -325,7 +327,7 @@ fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> Adap
 /// Whose entry of the ring of those who can send it is.
 #[inline]
 pub(super) const fn slot_of(entry: u32) -> u32 {
-    entry & !(3 << WAITED_SHIFT)
+    entry & ((1 << WAITED_SHIFT) - 1)
 }
 
 /// Queue pairs that a wheel has room for at first.

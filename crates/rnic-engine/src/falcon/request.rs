@@ -189,8 +189,7 @@ impl Qp {
                     self.put_entry_back(counter);
                 }
                 core.count_wait(WaitReason::Window);
-                let had_reserve = submission.continues && connection.transactions().holds_nothing();
-                return Handed::NoRoom { any, lack: if had_reserve { Lack::Reserve } else { Lack::Request } };
+                return Handed::NoRoom { any, lack: lack_of(nic, connection, &submission) };
             }
             any = true;
             mapping.requests.next_sn = mapping.requests.next_sn.wrapping_add(1);
@@ -479,6 +478,19 @@ fn answer_len(op: WqeOp, part: u32) -> u32 {
 /// Whether the peer said so, and can go on.
 const fn is_remote(status: WcStatus) -> bool {
     matches!(status, WcStatus::RemoteInvalidRequest | WcStatus::RemoteAccess | WcStatus::RemoteOperational)
+}
+
+/// What a request that found no room waits for.
+#[cold]
+fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> Lack {
+    let transactions = connection.transactions();
+    if transactions.requests_exceed_share(&nic.resources) {
+        Lack::Share
+    } else if submission.continues && transactions.holds_nothing() {
+        Lack::Reserve
+    } else {
+        Lack::Request
+    }
 }
 
 fn status_of(completion: &Completion) -> WcStatus {

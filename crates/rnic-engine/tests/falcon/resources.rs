@@ -253,3 +253,35 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
     assert_eq!(pair.ends[0].take().len(), 70);
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
+
+/// F-34: who holds as much as it may is no reason for those behind it to wait on: what comes free is theirs at once, not
+/// when something else happens.
+#[test]
+fn f34_who_has_its_share_stands_in_nobodys_way() {
+    let options = [("resources", "1"), ("rto", "10ms"), ("rto_min", "10ms"), ("isolation", "none")];
+    let own = [&options[..3], &[("isolation", "static"), ("isolation_packets", "8")]].concat();
+    let mut pair = Pair::new(&Setup::new(&own), |_| DELIVERED);
+    let [holder, holder_far] = pair.connect_another(&Setup::new(&options));
+    let [last, last_far] = pair.connect_another(&Setup::new(&options));
+    let write = SendOp::Write { remote: pair.remote(0, INBOX), immediate: None };
+
+    // Of 57 contexts: eight are all that the first may have, who wants more; the others' end up with the second.
+    pair.set_fate(
+        move |sent| if sent.from == 1 || sent.packet.cid.get() != holder_far.get() { LOST } else { DELIVERED },
+    );
+    pair.ends[0].post(1, write, BASE, 100 * MTU);
+    pair.run_for(Duration::from_us(30));
+    (100..148).for_each(|id| pair.ends[0].post_on(holder, id, write, BASE, 64));
+    pair.run_for(Duration::from_us(60));
+    let of = |pair: &Pair, far: Qpn| pair.log.iter().filter(|sent| sent.packet.cid.get() == far.get()).count();
+    assert!(of(&pair, holder_far) > 8, "as many as its window has");
+    pair.ends[0].post_on(last, 2, write, BASE, 64);
+    pair.run_for(Duration::from_us(30));
+    assert_eq!(of(&pair, last_far), 0, "nothing is left");
+
+    let is_answer = |sent: &&Sent| sent.from == 1 && sent.packet.cid.get() == holder.get();
+    let answer = pair.log.iter().rfind(is_answer).expect("they have arrived").packet;
+    pair.deliver(0, &answer, FlowLabel::new(0), &[]);
+    pair.run_for(Duration::from_us(1));
+    assert_eq!(of(&pair, last_far), 1, "room has come free");
+}
