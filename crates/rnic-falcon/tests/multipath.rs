@@ -142,7 +142,9 @@ fn f26_probe9_windows_that_change_are_compared_anew_for_every_packet() {
         now += micros(1);
         match random.below(3) {
             0 => {
-                let fcwnd = Some(Cwnd::packets(1 + random.below(16)));
+                // Of a thirty-second of a packet to sixteen packets, as often below one as above two.
+                let most = 1 << (10 + random.below(10));
+                let fcwnd = Some(Cwnd::from_fixed(2_048 + random.below(most) / 256 * 256));
                 delivery.apply(random.below(4) as u8, &ControlSettings { fcwnd, ..Default::default() });
             }
             1 => {
@@ -151,7 +153,7 @@ fn f26_probe9_windows_that_change_are_compared_anew_for_every_packet() {
             }
             _ => {}
         }
-        let left = |flow: FlowView| flow.fcwnd.whole_packets() as i64 - i64::from(flow.outstanding);
+        let left = |flow: FlowView| flow.fcwnd.fixed() as i64 - (i64::from(flow.outstanding) << 16);
         let open: Vec<i64> = delivery.flows().map(left).collect();
         let Some(departure) = delivery.transmit(now, &mut upper).filter(|departure| !departure.again) else { continue };
         assert_eq!(open[flow(&departure)], *open.iter().max().expect("four flows"), "packet {sent} of {open:?}");

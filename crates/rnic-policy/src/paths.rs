@@ -16,8 +16,9 @@ pub struct PathLabel(pub u16);
 /// Flows of a connection, at most: what three bits of a flow label can name.
 pub const FLOWS_MAX: usize = 8;
 
-/// How far the congestion window of each flow is open: its `fcwnd` in whole packets, less its unacknowledged packets
-/// (Falcon, SIGCOMM'25, section 4.3). Negative where the window has shrunk, or another flow's share was sent on it.
+/// How far the congestion window of each flow is open: its `fcwnd` less its unacknowledged packets (Falcon, SIGCOMM'25,
+/// section 4.3), in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or another flow's share was
+/// sent on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenWindows {
     open: [i32; FLOWS_MAX],
@@ -25,6 +26,10 @@ pub struct OpenWindows {
 }
 
 impl OpenWindows {
+    /// Packets are counted in 256ths: in an incast, where windows are about one packet and less, whole ones would make
+    /// all flows alike.
+    pub const PACKET: i32 = 256;
+
     /// Those of `open`, by index of the flow.
     ///
     /// # Panics

@@ -92,6 +92,9 @@ pub(crate) struct Flows {
 /// 2^64 divided by the golden ratio: spreads numbers that follow each other (Knuth, 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Windows above four million packets are all alike.
+const WINDOW_MAX: u64 = 1 << 30;
+
 impl Flows {
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
         let count = usize::from(config.flows);
@@ -186,7 +189,8 @@ impl Flows {
         let Some(several) = &mut self.several else { return 0 };
         let mut open = [0; FLOWS_MAX];
         for (open, flow) in open.iter_mut().zip(self.flows.iter()) {
-            *open = (flow.fcwnd.fixed() >> 16) as i32 - flow.outstanding as i32;
+            let window = (flow.fcwnd.fixed() >> 8).min(WINDOW_MAX) as i32;
+            *open = window - flow.outstanding as i32 * OpenWindows::PACKET;
         }
         let event = PathEvent::Choosing { open: OpenWindows::new(&open[..usize::from(self.count)]) };
         let view = PathView { now, flow_hash: self.flow_hash };

@@ -9,7 +9,7 @@ use crate::paths::{FLOWS_MAX, OpenWindows, PathEvent, PathPolicy, PathView};
 fn draw_windows(random: &mut RandomStream) -> OpenWindows {
     let mut open = [0; FLOWS_MAX];
     let count = random.between(1, FLOWS_MAX as u64) as usize;
-    open.iter_mut().for_each(|window| *window = random.below(80) as i32 - 16);
+    open.iter_mut().for_each(|window| *window = random.below(80 << 8) as i32 - (16 << 8));
     OpenWindows::new(&open[..count])
 }
 

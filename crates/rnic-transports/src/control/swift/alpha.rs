@@ -9,6 +9,9 @@
 //! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
 //! to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is needed.
 //!
+//! With several flows, delay is that of the flow that was heard of last, as in the simulator; windows are those of all.
+//! So the share follows each path in turn, and one bad path does not take it from the others.
+//!
 //! A retransmission halves alpha at least: windows count then too, and what was said last stays where it is less. The
 //! simulator says half whatever was before, which gives the more to a connection the worse it fares. A report of a
 //! retransmission has no delay and no level, so the shares said last are part of the state (`cc_metadata`, where it
