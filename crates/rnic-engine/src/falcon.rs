@@ -53,8 +53,9 @@
 //!   as many are under way as there may be transactions;
 //! * the answer to an atomic that is refused has the code in place of the value; that to a Read has no room for one;
 //! * without order, a message takes the receive that is the oldest when it comes, not the one that its number names;
-//! * a Read is cut where packets are full, not where a piece of the initiator's memory ends (6.7 says both): the sink of
-//!   a part that goes to two pieces is zeros. The initiator places by its own list, so a target of any make serves it;
+//! * a Read is cut where packets are full, not where a piece of the initiator's memory ends (6.7 says both): the sink
+//!   of a part that goes to two pieces is zeros. The initiator places by its own list, so a target of any make serves
+//!   it;
 //! * the number of a packet (SN) is compared in responses alone: a target knows what is missing, and the order, by
 //!   RSNs, and a Pull of a request that is no more has none (`request.rs`, `headers`).
 

@@ -17,8 +17,8 @@ pub struct PathLabel(pub u16);
 pub const FLOWS_MAX: usize = 8;
 
 /// How far the congestion window of each flow is open: its `fcwnd` less its unacknowledged packets (Falcon, SIGCOMM'25,
-/// section 4.3), in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or another flow's share was
-/// sent on it.
+/// section 4.3), in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or another flow's share
+/// was sent on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenWindows {
     open: [i32; FLOWS_MAX],

@@ -66,9 +66,9 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "4.3",
         what: "each flow has a window; the sum is enforced, a single one only steers",
-        left_out: "one sum over both sequence spaces: by the specification, and here, each of them may fill it, so that \
-                   twice as much may be under way; windows of their own for flows 5 to 8, which share the \
-                   state of those four below",
+        left_out: "one sum over both sequence spaces: by the specification, and here, each of them may fill it, so \
+                   that twice as much may be under way; windows of their own for flows 5 to 8, which \
+                   share the state of those four below",
     },
     tested("4.3", "a packet takes the flow whose window is open furthest"),
     tested("4.3", "acknowledgements are kept and coalesced per flow, and echo their own flow's timestamps"),

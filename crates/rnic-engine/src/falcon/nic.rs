@@ -120,8 +120,8 @@ const BLANK: FalconTransmit = FalconTransmit {
 
 impl Core {
     /// Does `work` with what the NIC's Falcon connections share, which is out of its place meanwhile; `None` where
-    /// there is nothing, or it is out already. So who fails a queue pair on the way ends no connection: that is made up for
-    /// when the connection is back in its place (`Qp::rest`).
+    /// there is nothing, or it is out already. So who fails a queue pair on the way ends no connection: that is made up
+    /// for when the connection is back in its place (`Qp::rest`).
     #[inline]
     pub(crate) fn with_falcon<R>(&mut self, work: impl FnOnce(&mut Self, &mut Nic) -> R) -> Option<R> {
         let mut nic = self.falcon.take()?;

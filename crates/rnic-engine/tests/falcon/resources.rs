@@ -254,8 +254,8 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// F-34: who holds as much as it may is no reason for those behind it to wait on: what comes free is theirs at once, not
-/// when something else happens.
+/// F-34: who holds as much as it may is no reason for those behind it to wait on: what comes free is theirs at once,
+/// not when something else happens.
 #[test]
 fn f34_who_has_its_share_stands_in_nobodys_way() {
     let options = [("resources", "1"), ("rto", "10ms"), ("rto_min", "10ms"), ("isolation", "none")];
