@@ -1,7 +1,7 @@
 //! Completions, with the codes of the verbs specification.
 
 use bitflags::bitflags;
-use rnic_wire::Qpn;
+use rnic_wire::{NakCode, Qpn};
 
 /// How a work request ended: `ibv_wc_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +28,17 @@ pub enum WcStatus {
     RetryExceeded,
     /// The responder had no receive request posted within all retries.
     RnrRetryExceeded,
+}
+
+impl WcStatus {
+    /// Of a request that the responder has refused with `code`.
+    pub(crate) const fn refused(code: NakCode) -> Self {
+        match code {
+            NakCode::InvalidRequest => Self::RemoteInvalidRequest,
+            NakCode::RemoteAccessError => Self::RemoteAccess,
+            NakCode::RemoteOperationalError | NakCode::PsnSequenceError => Self::RemoteOperational,
+        }
+    }
 }
 
 /// What was completed: `ibv_wc_opcode`.

@@ -1,6 +1,7 @@
 //! The engine's hand in memory.
 
 use rnic_base::limits::SGE_MAX;
+use rnic_wire::AtomicOp;
 
 /// A run of local memory, in the addresses that the body gave when it registered the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,6 +77,14 @@ pub trait Dma {
     /// after the end of a connection.
     fn release(&mut self, handle: u64) {
         let _ = handle;
+    }
+}
+
+/// Does `op` at `local`; returns what was there.
+pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> u64 {
+    match op {
+        AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
+        AtomicOp::FetchAdd { add } => dma.fetch_add(local, add),
     }
 }
 

@@ -10,7 +10,7 @@ use rnic_falcon::transaction::{Completion, Kind, Submission};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, Sn};
 use rnic_wire::falcon::{CompletionCode, ResyncCode};
-use rnic_wire::{NakCode, Position, Reth};
+use rnic_wire::{Position, Reth};
 
 use super::header;
 use super::{Lack, Mapping, Nic};
@@ -158,7 +158,7 @@ impl Qp {
         while self.requester.queue.has_unsent() && self.state.sends() && self.requester.doom.is_none() {
             let counter = self.requester.queue.next;
             let starts = self.requester.sent_of_next == 0;
-            if starts && let Some(reason) = self.holds_entry(counter) {
+            if starts && let Err(reason) = self.may_begin() {
                 if let Some(reason) = reason {
                     core.count_wait(reason);
                     if reason == WaitReason::ReadLimit && self.requester.fetches_max == 0 {
@@ -174,8 +174,10 @@ impl Qp {
             if starts {
                 let first_sn = mapping.requests.next_sn;
                 *mapping.requests.of(counter) = Progress { first_sn, ..Progress::default() };
-                self.start_falcon_entry(counter);
-                connection.expect(self.requester.queue.get(counter).packets);
+                let packets = self.requester.queue.get(counter).packets;
+                // One number for each packet (RDMA over Falcon 8.3.2): it is the place at the target where that waits.
+                self.requester.begin(counter, self.requester.start, packets);
+                connection.expect(packets);
                 mapping.requests.is_sound = self.check_entry(core, counter);
             }
             // What was sound as a whole is so in each part, until some region changes.
@@ -186,7 +188,7 @@ impl Qp {
             };
             if connection.submit(&mut nic.resources, &submission).is_err() {
                 if starts {
-                    self.put_entry_back(counter);
+                    self.requester.put_back(counter, self.requester.queue.get(counter).packets);
                 }
                 core.count_wait(WaitReason::Window);
                 return Handed::NoRoom { any, lack: lack_of(nic, connection, &submission) };
@@ -196,11 +198,7 @@ impl Qp {
             if self.requester.queue.get(counter).op.is_fetch() {
                 self.watch_fetch(core.now, &mut mapping.requests, starts);
             }
-            self.requester.sent_of_next += 1;
-            if self.requester.sent_of_next == self.requester.queue.get(counter).packets {
-                self.requester.sent_of_next = 0;
-                self.requester.queue.next = counter.wrapping_add(1);
-            }
+            self.requester.advance(1);
         }
         if any { Handed::Some } else { Handed::Nothing }
     }
@@ -213,43 +211,6 @@ impl Qp {
         if !requests.watch.is_set() {
             requests.watch = Deadline::after(now, self.transport.response_patience);
         }
-    }
-
-    /// Why an entry must not begin now, if so; without a reason when none may.
-    fn holds_entry(&self, counter: u32) -> Option<Option<WaitReason>> {
-        let wqe = self.requester.queue.get(counter);
-        if self.state == QpState::SendQueueDrained {
-            return Some(None);
-        }
-        if wqe.flags.contains(SendFlags::FENCE) && self.requester.fetches > 0 {
-            return Some(Some(WaitReason::Fence));
-        }
-        (wqe.op.is_fetch() && self.requester.fetches >= self.requester.fetches_max)
-            .then_some(Some(WaitReason::ReadLimit))
-    }
-
-    fn start_falcon_entry(&mut self, counter: u32) {
-        let requester = &mut self.requester;
-        let entry = requester.queue.get(counter);
-        let mut sn = 0;
-        if entry.op.consumes_receive() {
-            sn = requester.take_recv_sn();
-        } else if entry.op.is_fetch() {
-            // One for each packet (RDMA over Falcon 8.3.2): it is the place at the target where that waits.
-            sn = requester.take_read_sns(entry.packets);
-            requester.fetches += 1;
-        }
-        let entry = requester.queue.get_mut(counter);
-        (entry.first, entry.sn) = (requester.start, sn);
-    }
-
-    /// The entry has found no room, and begins another time.
-    fn put_entry_back(&mut self, counter: u32) {
-        let requester = &mut self.requester;
-        let entry = requester.queue.get_mut(counter);
-        entry.first = rnic_base::Seq::UNSET;
-        let (op, packets) = (entry.op, entry.packets);
-        requester.return_sn(op, packets);
     }
 
     /// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
@@ -347,11 +308,7 @@ impl Qp {
         progress.failed.get_or_insert(status);
         let alone = mapping.errors == FalconErrors::CompleteInError && is_remote(status);
         if !alone {
-            let head = self.requester.queue.head;
-            let age = |other: u32| other.wrapping_sub(head);
-            if self.requester.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
-                self.requester.doom = Some((counter, status));
-            }
+            self.requester.doom(counter, status);
         }
         self.finish_entries(core, mapping, counter);
     }
@@ -496,7 +453,7 @@ fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> Lack 
 fn status_of(completion: &Completion) -> WcStatus {
     match completion.code {
         CompletionCode::TargetCompleteInError | CompletionCode::TargetNonRecoverable => {
-            status_of_refusal(header::nak_of(completion.ulp_code))
+            WcStatus::refused(header::nak_of(completion.ulp_code))
         }
         CompletionCode::TargetInvalidCid => WcStatus::RemoteInvalidRequest,
         CompletionCode::LocalTimeout | CompletionCode::DeadConnection => WcStatus::RetryExceeded,
@@ -513,14 +470,5 @@ fn status_of_resync(code: u8) -> WcStatus {
     match ResyncCode::from_code(code) {
         Some(ResyncCode::RetransmissionExhausted | ResyncCode::TransactionTimeout) => WcStatus::RetryExceeded,
         _ => WcStatus::RemoteOperational,
-    }
-}
-
-/// What a refusal means to the request.
-pub(super) fn status_of_refusal(code: NakCode) -> WcStatus {
-    match code {
-        NakCode::InvalidRequest => WcStatus::RemoteInvalidRequest,
-        NakCode::RemoteAccessError => WcStatus::RemoteAccess,
-        NakCode::RemoteOperationalError | NakCode::PsnSequenceError => WcStatus::RemoteOperational,
     }
 }

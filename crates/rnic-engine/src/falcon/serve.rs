@@ -13,12 +13,12 @@ use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_policy::{FalconErrors, FalconOrdering};
 use rnic_wire::falcon::rdma::{Header, Operation};
 use rnic_wire::falcon::{NackCode, Rsn, Ulp};
-use rnic_wire::{AtomicOp, Headers, NakCode, Packet, Position, Reth, SendTail};
+use rnic_wire::{Headers, NakCode, Packet, Position, SendTail};
 
 use super::{Mapping, header};
 use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
-use crate::dma::{Dma, Segment};
+use crate::dma::{self, Dma, Segment};
 use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::gather::for_each_segment;
@@ -341,10 +341,7 @@ impl Qp {
 
     /// The oldest receive completes in error: its message was refused.
     fn fail_oldest(&mut self, core: &mut Core, code: NakCode) {
-        let counter = self.responder.queue.head;
-        if !self.responder.queue.contains(counter) && self.claim_receives(core, counter).is_err() {
-            return;
-        }
+        let Ok(counter) = self.oldest_receive(core) else { return };
         let status = match code {
             NakCode::InvalidRequest => WcStatus::LocalLength,
             NakCode::RemoteOperationalError => WcStatus::LocalProtection,
@@ -416,14 +413,6 @@ impl Qp {
         };
         self.complete_alone(core, counter, len, tail, solicited);
         Ok(())
-    }
-
-    fn oldest_receive(&mut self, core: &mut Core) -> Result<u32, Refusal> {
-        let counter = self.responder.queue.head;
-        if self.responder.queue.contains(counter) {
-            return Ok(counter);
-        }
-        self.claim_receives(core, counter)
     }
 
     fn complete_alone(&mut self, core: &mut Core, counter: u32, byte_len: u32, tail: RecvTail, solicited: bool) {
@@ -504,54 +493,21 @@ impl Qp {
         };
         match header.operation {
             Operation::ReadRequest { reth, sink, .. } => {
-                self.check_read(core, reth)?;
+                if reth.dma_len > self.mtu() {
+                    return Err(NakCode::InvalidRequest);
+                }
+                self.resolve_fetch(core, reth.va, reth.rkey, reth.dma_len, Access::REMOTE_READ)?;
                 *mapping.serving.source(rsn) = Source { va: reth.va, rkey: reth.rkey };
                 fits(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
             }
             Operation::AtomicRequest { va, rkey, op, sink, .. } => {
                 // What cannot be answered is not executed.
                 fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
-                let original = self.execute_atomic(core, va, rkey, op, dma)?;
-                Ok((0, Operation::AtomicResponse { original, sink }))
+                let local = self.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
+                Ok((0, Operation::AtomicResponse { original: dma::execute(dma, op, local), sink }))
             }
             _ => Err(NakCode::InvalidRequest),
         }
-    }
-
-    fn check_read(&self, core: &Core, reth: Reth) -> Result<(), NakCode> {
-        if reth.dma_len > self.mtu() {
-            return Err(NakCode::InvalidRequest);
-        }
-        let (len, access) = (u64::from(reth.dma_len), Access::REMOTE_READ);
-        if !self.access.contains(access) {
-            return Err(NakCode::RemoteAccessError);
-        }
-        if len > 0 {
-            core.mrs.resolve(self.pd, reth.rkey, reth.va, len, access).map_err(|_| NakCode::RemoteAccessError)?;
-        }
-        Ok(())
-    }
-
-    fn execute_atomic<D: Dma>(
-        &self,
-        core: &Core,
-        va: u64,
-        rkey: u32,
-        op: AtomicOp,
-        dma: &mut D,
-    ) -> Result<u64, NakCode> {
-        let access = Access::REMOTE_ATOMIC;
-        if !va.is_multiple_of(8) {
-            return Err(NakCode::InvalidRequest);
-        }
-        if !self.access.contains(access) {
-            return Err(NakCode::RemoteAccessError);
-        }
-        let local = core.mrs.resolve(self.pd, rkey, va, 8, access).map_err(|_| NakCode::RemoteAccessError)?;
-        Ok(match op {
-            AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
-            AtomicOp::FetchAdd { add } => dma.fetch_add(local, add),
-        })
     }
 
     /// Finds the memory of Pull Data that leaves; false when it is not what the request's key says any more.

@@ -7,7 +7,7 @@ use rnic_wire::falcon::rdma::Operation;
 use rnic_wire::falcon::{Rsn, Ulp};
 use rnic_wire::{Aeth, Headers, Packet, PacketFlags, Position, Syndrome};
 
-use super::request::{status_of_refusal, untag};
+use super::request::untag;
 use super::{Mapping, header};
 use crate::completion::WcStatus;
 use crate::core::Core;
@@ -106,7 +106,7 @@ impl<D: Dma> Verbs<'_, D> {
         if header.complete_in_error {
             return Err(match header.operation {
                 Operation::AtomicResponse { original, .. } => {
-                    status_of_refusal(header::nak_of(u8::try_from(original).unwrap_or(0)))
+                    WcStatus::refused(header::nak_of(u8::try_from(original).unwrap_or(0)))
                 }
                 _ => WcStatus::RemoteAccess,
             });

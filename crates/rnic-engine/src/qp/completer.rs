@@ -231,13 +231,8 @@ impl Qp {
 
     /// The responder refused the request at `una`.
     fn fail_refused(&mut self, core: &mut Core, code: NakCode) {
-        let status = match code {
-            NakCode::InvalidRequest => WcStatus::RemoteInvalidRequest,
-            NakCode::RemoteAccessError => WcStatus::RemoteAccess,
-            NakCode::RemoteOperationalError | NakCode::PsnSequenceError => WcStatus::RemoteOperational,
-        };
         if let Some(counter) = self.requester.queue.find(self.requester.window.una) {
-            self.fail_request(core, counter, status);
+            self.fail_request(core, counter, WcStatus::refused(code));
         } else if self.transport.scheduled {
             // It is an answer that the peer cannot take.
             self.fail_as_responder(core, NakCode::RemoteOperationalError);

@@ -15,11 +15,7 @@ use crate::wq::WqeState;
 impl Qp {
     /// Entry `counter` of the send queue cannot succeed. It fails when it is the oldest one; nothing new is sent.
     pub(crate) fn fail_request(&mut self, core: &mut Core, counter: u32, status: WcStatus) {
-        let head = self.requester.queue.head;
-        let age = |other: u32| other.wrapping_sub(head);
-        if self.requester.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
-            self.requester.doom = Some((counter, status));
-        }
+        self.requester.doom(counter, status);
         self.complete_finished(core);
     }
 

@@ -15,7 +15,7 @@ use rnic_base::{Seq, Serial, Time};
 use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Sink, Syndrome, WqeSn};
 
 use crate::core::Core;
-use crate::dma::{Dma, Segment};
+use crate::dma::{self, Dma, Segment};
 use crate::engine::TransmitKind;
 use crate::mr::Access;
 use crate::qp::Qp;
@@ -166,10 +166,7 @@ impl Qp {
             // The key may have been taken back since the request came in early.
             let resolved = core.mrs.resolve(pd, rkey, va, 8, Access::REMOTE_ATOMIC);
             let local = resolved.map_err(|_| NakCode::RemoteAccessError)?;
-            fetch.original = match op {
-                AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
-                AtomicOp::FetchAdd { add } => dma.fetch_add(local, add),
-            };
+            fetch.original = dma::execute(dma, op, local);
         }
         let packets = fetch.packets;
         self.responder.msn = self.responder.msn.wrapping_add(1);

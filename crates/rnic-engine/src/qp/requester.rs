@@ -5,6 +5,7 @@
 //! window, rate, room at the peer. When one is closed, it says which.
 
 mod build;
+mod entry;
 
 use rnic_base::{Duration, Seq, Time};
 
@@ -13,7 +14,7 @@ use crate::completion::WcStatus;
 use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::error::PostError;
-use crate::qp::{Qp, QpState};
+use crate::qp::Qp;
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -80,30 +81,6 @@ impl Requester {
             inferred_loss_at: Seq::UNSET,
             queued: false,
         }
-    }
-
-    /// The number of the next request that consumes a receive.
-    pub(crate) fn take_recv_sn(&mut self) -> u32 {
-        let sn = self.next_recv_sn;
-        self.next_recv_sn = sn.wrapping_add(1);
-        sn
-    }
-
-    /// The last entry that was given numbers, one of `op`, of `packets` if it is a fetch, does not begin after all.
-    pub(crate) fn return_sn(&mut self, op: WqeOp, packets: u32) {
-        if op.consumes_receive() {
-            self.next_recv_sn = self.next_recv_sn.wrapping_sub(1);
-        } else if op.is_fetch() {
-            self.next_read_sn = self.next_read_sn.wrapping_sub(packets);
-            self.fetches -= 1;
-        }
-    }
-
-    /// The number of the first of the next `packets` that ask for data of reads and atomics.
-    pub(crate) fn take_read_sns(&mut self, packets: u32) -> u32 {
-        let sn = self.next_read_sn;
-        self.next_read_sn = sn.wrapping_add(packets);
-        sn
     }
 
     /// Whether there is something to send, gates aside.
@@ -363,11 +340,7 @@ impl Qp {
         requester.window.sent(u64::from(takes), core.out.packet.flags.ack_request, now, transport);
         core.timers.arm(self.slot, requester.window.deadline, &mut self.armed);
         core.peers.sent(self.peer, u64::from(takes));
-        requester.sent_of_next += takes;
-        if requester.sent_of_next == requester.queue.get(counter).packets {
-            requester.sent_of_next = 0;
-            requester.queue.next = requester.queue.next.wrapping_add(1);
-        }
+        requester.advance(takes);
         true
     }
 
@@ -389,19 +362,16 @@ impl Qp {
     pub(in crate::qp) fn takes_now(&self, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
-        if requester.doom.is_some() || (starts && self.state == QpState::SendQueueDrained) {
+        if requester.doom.is_some() {
             return Err(None);
         }
-        let wqe = requester.queue.get(requester.queue.next);
-        if starts && wqe.flags.contains(SendFlags::FENCE) && requester.fetches > 0 {
-            return Err(Some(WaitReason::Fence));
+        if starts {
+            self.may_begin()?;
         }
+        let wqe = requester.queue.get(requester.queue.next);
         let (room, reason) = self.gate_room(core);
         if !wqe.op.is_fetch() {
             return if room > 0 { Ok((1, room)) } else { Err(Some(reason)) };
-        }
-        if starts && requester.fetches >= requester.fetches_max {
-            return Err(Some(WaitReason::ReadLimit));
         }
         if room == 0 {
             return Err(Some(reason));
@@ -438,18 +408,9 @@ impl Qp {
     #[inline]
     fn start_entry(&mut self, core: &mut Core, now: Time, counter: u32) {
         let requester = &mut self.requester;
-        let entry = requester.queue.get_mut(counter);
-        entry.first = requester.window.next;
-        if entry.op.consumes_receive() {
-            entry.sn = requester.next_recv_sn;
-            requester.next_recv_sn = requester.next_recv_sn.wrapping_add(1);
-        } else if entry.op.is_fetch() {
-            entry.sn = requester.next_read_sn;
-            requester.next_read_sn = requester.next_read_sn.wrapping_add(1);
-            requester.fetches += 1;
-            if self.transport.split {
-                self.expect_responses(core, now, counter);
-            }
+        requester.begin(counter, requester.window.next, 1);
+        if self.transport.split && requester.queue.get(counter).op.is_fetch() {
+            self.expect_responses(core, now, counter);
         }
     }
 }

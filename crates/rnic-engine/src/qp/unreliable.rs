@@ -192,11 +192,7 @@ impl Qp {
 
     /// The oldest receive, from the shared queue where there is one.
     fn next_receive(&mut self, core: &mut Core) -> Result<u32, DropReason> {
-        let counter = self.responder.queue.head;
-        if self.responder.queue.contains(counter) {
-            return Ok(counter);
-        }
-        self.claim_receives(core, counter).map_err(|_| DropReason::ReceiverNotReady)
+        self.oldest_receive(core).map_err(|_| DropReason::ReceiverNotReady)
     }
 
     /// The keys of the oldest receive do not cover its memory: that is the program's own error, and the end of the

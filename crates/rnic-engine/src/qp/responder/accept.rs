@@ -213,14 +213,24 @@ impl Qp {
         if u64::from(ahead) > seq.since(self.responder.window.expected) {
             return Err(INVALID);
         }
-        if queue.contains(counter) {
+        self.receive_at(core, counter)
+    }
+
+    /// The oldest receive, from the shared queue where there is one.
+    pub(crate) fn oldest_receive(&mut self, core: &mut Core) -> Result<u32, Refusal> {
+        self.receive_at(core, self.responder.queue.head)
+    }
+
+    /// Receive `counter`, claimed if it must be.
+    fn receive_at(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
+        if self.responder.queue.contains(counter) {
             return Ok(counter);
         }
         self.claim_receives(core, counter)
     }
 
     /// Takes receives from the shared queue, in order, until `counter` has one.
-    pub(crate) fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
+    fn claim_receives(&mut self, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = self.srq.ok_or(Refusal::NotReady)?;
         while !self.responder.queue.contains(counter) {
             let queue = &mut self.responder.queue;
@@ -267,6 +277,27 @@ impl Qp {
         }
     }
 
+    /// The local address of what a fetch of `length` bytes wants, where the peer may have it; of nothing there is none.
+    pub(crate) fn resolve_fetch(
+        &self,
+        core: &Core,
+        va: u64,
+        rkey: u32,
+        length: u32,
+        access: Access,
+    ) -> Result<u64, NakCode> {
+        if access == Access::REMOTE_ATOMIC && !va.is_multiple_of(8) {
+            return Err(NakCode::InvalidRequest);
+        }
+        if !self.access.contains(access) {
+            return Err(NakCode::RemoteAccessError);
+        }
+        if length == 0 {
+            return Ok(0);
+        }
+        core.mrs.resolve(self.pd, rkey, va, u64::from(length), access).map_err(|_| NakCode::RemoteAccessError)
+    }
+
     #[inline(never)]
     fn accept_fetch(
         &mut self,
@@ -280,18 +311,10 @@ impl Qp {
             FetchRequest::Read { va, rkey, length } => (va, rkey, length, Access::REMOTE_READ),
             FetchRequest::Atomic { va, rkey, .. } => (va, rkey, 8, Access::REMOTE_ATOMIC),
         };
-        if access == Access::REMOTE_ATOMIC && va % 8 != 0 {
-            return Err(INVALID);
-        }
         if u64::from(length) > rnic_base::limits::MESSAGE_BYTES_MAX || self.responder.fetches_max == 0 {
             return Err(INVALID);
         }
-        if !self.access.contains(access) {
-            return Err(DENIED);
-        }
-        if length > 0 {
-            core.mrs.resolve(self.pd, rkey, va, u64::from(length), access).map_err(|_| DENIED)?;
-        }
+        self.resolve_fetch(core, va, rkey, length, access).map_err(Refusal::Nak)?;
         if !self.transport.places_early && self.responder.message != Message::None {
             return Err(INVALID);
         }
