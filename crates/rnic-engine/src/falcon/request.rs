@@ -367,7 +367,7 @@ impl Qp {
 
     /// The peer was not ready for the transaction named `tag`. How often in a row it may be so is counted for the
     /// oldest one alone: on an ordered connection those behind it are refused with it.
-    pub(super) fn be_put_off(&mut self, core: &mut Core, mapping: &mut Mapping, tag: u64) {
+    pub(super) fn on_rnr_nack(&mut self, core: &mut Core, mapping: &mut Mapping, tag: u64) {
         self.stats.rnr_naks += 1;
         let (counter, _) = untag(tag);
         if !self.state.sends() || !self.owns(counter) {

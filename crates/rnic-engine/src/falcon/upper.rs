@@ -67,7 +67,7 @@ impl<D: Dma> UpperLayer for Verbs<'_, D> {
     }
 
     fn not_ready(&mut self, _: Time, tag: u64) {
-        self.qp.be_put_off(self.core, self.mapping, tag);
+        self.qp.on_rnr_nack(self.core, self.mapping, tag);
     }
 
     fn skipped(&mut self, _: Time, rsn: Rsn) {

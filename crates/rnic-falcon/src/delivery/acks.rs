@@ -98,7 +98,7 @@ impl Delivery {
             return Reception::Dropped;
         }
         if seq >= tx.base && !tx.sent(seq).acknowledged {
-            self.be_refused(now, window, seq, (nack.code, t1), upper);
+            self.apply_nack(now, window, seq, (nack.code, t1), upper);
         }
         // Asked again at once, it would most likely say the same: probes would be most of what it gets.
         if nack.code != NackCode::Resource {
@@ -110,7 +110,7 @@ impl Delivery {
     }
 
     /// Packet `seq` was refused, in a NACK that echoes what left at `echoed`.
-    fn be_refused(
+    fn apply_nack(
         &mut self,
         now: Time,
         window: Window,
