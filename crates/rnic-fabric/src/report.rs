@@ -125,6 +125,8 @@ pub struct Report {
     pub background: Option<FlowFigures>,
     /// Payload that messages of a loop brought between the warm-up and the end of its duration, by that time.
     pub steady_goodput_gbps: Option<f64>,
+    /// Commands done in the same time, a second, where hosts use a drive (IOPS).
+    pub ops_per_s: Option<f64>,
     /// Post to completion of every message, where the workload asks for it; of those posted after the warm-up, where a
     /// loop has a duration. In an open loop it begins when the message comes.
     pub latency_us: Option<Spread>,

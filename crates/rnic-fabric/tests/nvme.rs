@@ -73,6 +73,12 @@ fn commands_that_are_done_are_the_flows_of_the_report() {
         assert!(done > 100 && report.flows == done && report.bytes == done << 14, "{rest}: {report:?}");
         let moved = (done << 14) as f64 * 8.0 / report.elapsed_us / 1e3;
         assert!((report.goodput_gbps / moved - 1.0).abs() < 1e-3, "{rest}: {} or {moved}", report.goodput_gbps);
+        let steady = report.steady_goodput_gbps.expect("it ends by the clock");
+        let ops_per_s = report.ops_per_s.expect("it ends by the clock");
+        assert!((ops_per_s * 16_384.0 * 8.0 / 1e9 / steady - 1.0).abs() < 1e-9, "{rest}: {ops_per_s} of {steady}");
+        // All but those that were under way at the end.
+        let all = done as f64 / 6e-3;
+        assert!((all * 0.9..=all).contains(&ops_per_s), "{rest}: {ops_per_s} of {all}");
         // The last ones are posted before 6 ms are over.
         assert!((6_000.0..6_400.0).contains(&report.elapsed_us), "{rest}: {} us", report.elapsed_us);
         let latency = report.latency_us.expect("latencies are recorded");
@@ -97,6 +103,23 @@ fn f2_nothing_is_lost_on_a_bad_network() {
         assert!(report.messages > 500 && report.packets_retransmitted > 50, "{op}: {} commands", report.messages);
         assert!(report.drops.fault > 50, "{op}: {:?}", report.drops);
     }
+}
+
+/// A link to the client that carries next to nothing for a while, so that PFC stops the drive's port.
+#[test]
+fn a_pause_of_its_port_does_not_stop_the_drive() {
+    let work = "op = \"read\"\nmessage = \"4KiB\"\ndepth = 512";
+    let slow =
+        "[[fault]]\nkind = \"slow\"\nlinks = \"switch-0>host-0\"\nrate = \"100Mbps\"\nfrom = \"2ms\"\nuntil = \"4ms\"";
+    let with = |faults: &str| {
+        let text = plan(work, faults).replace("queue_depth = 128", "queue_depth = 8");
+        run(&text.replace("buffer = \"8MB\"", "buffer = \"8MB\"\npfc = {}\nalpha = \"1/4096\""))
+    };
+    let (free, paused) = (with(""), with(slow));
+    println!("{} {} pauses {} {} us", free.messages, paused.messages, paused.pauses, paused.pause_time_us);
+    assert!(paused.pauses > 0 && paused.pause_time_us > 1_000.0, "{} of {} us", paused.pauses, paused.pause_time_us);
+    // Eight at a time, each some 61 us: all that wait take 3.9 ms.
+    assert!(paused.messages * 100 > free.messages * 95, "{} of {}", paused.messages, free.messages);
 }
 
 #[test]

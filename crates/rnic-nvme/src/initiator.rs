@@ -20,7 +20,7 @@ use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
 use crate::layout::{Layout, Part, TranslateError};
 use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
-use crate::{Attached, Direction, HostMemory, Span, UNITS_MAX, unit};
+use crate::{Attached, Direction, HostMemory, Span, UNITS_MAX, count_once, unit};
 
 /// What an initiator is, and how much it has under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,9 +108,9 @@ pub struct InitiatorStats {
     pub split: u64,
     /// Units whose requests were handed to the transaction layer.
     pub units: u64,
-    /// Times that a unit waited because as many as agreed were under way.
+    /// Units that came to the front and waited because as many as agreed were under way.
     pub waited_for_units: u64,
-    /// Times that a unit or data waited because the transaction layer had no room.
+    /// Units and data that came to the front and waited because the transaction layer had no room.
     pub waited_for_room: u64,
     /// Answers, Pulls and ends of requests that came for units that had ended already.
     pub late: u64,
@@ -158,12 +158,21 @@ struct Queued {
     next: u32,
 }
 
+/// Which waits have been counted, each of what is in front of its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Counted {
+    units: bool,
+    room: bool,
+    data: bool,
+}
+
 #[derive(Debug)]
 struct Connection {
     queued: VecDeque<Queued>,
     /// Pulls to be answered: the unit's tag, or none when it has been given up or the Pull makes no sense.
     pulls: VecDeque<(Rsn, u16, Option<u32>, Base)>,
     under_way: u32,
+    counted: Counted,
     lost: bool,
 }
 
@@ -199,6 +208,7 @@ impl Initiator {
             queued: VecDeque::with_capacity(config.commands as usize * 2),
             pulls: VecDeque::with_capacity(config.units as usize),
             under_way: 0,
+            counted: Counted::default(),
             lost: false,
         };
         Self {
@@ -297,13 +307,16 @@ impl Initiator {
         self.answer(connection, transactions, resources, memory);
         while let Some(&queued) = self.connections[connection].queued.front() {
             if self.connections[connection].under_way == self.config.units {
-                self.stats.waited_for_units += 1;
+                count_once(&mut self.connections[connection].counted.units, &mut self.stats.waited_for_units);
                 break;
             }
             match self.begin(connection, queued, transactions, resources) {
-                Ok(()) => {}
+                Ok(()) => {
+                    let counted = &mut self.connections[connection].counted;
+                    (counted.units, counted.room) = (false, false);
+                }
                 Err(tl::SubmitError::Paused) => {
-                    self.stats.waited_for_room += 1;
+                    count_once(&mut self.connections[connection].counted.room, &mut self.stats.waited_for_room);
                     break;
                 }
                 Err(other) => return Err(other),
@@ -338,6 +351,9 @@ impl Initiator {
                 !is_over
             });
             self.connections[connection].queued = queued;
+            // Who is in front now may be another one.
+            let counted = &mut self.connections[connection].counted;
+            (counted.units, counted.room) = (false, false);
         }
         let (mut last, mut next) = (None, None::<Time>);
         while let Some(tag) = self.commands.find(last, |command| command.done < command.units) {
@@ -352,6 +368,7 @@ impl Initiator {
     pub fn lost(&mut self, connection: usize) {
         self.connections[connection].lost = true;
         self.connections[connection].pulls.clear();
+        self.connections[connection].counted = Counted::default();
         let mut last = None;
         while let Some(tag) = self.units.find(last, |unit| unit.connection as usize == connection) {
             last = Some(tag);
@@ -471,13 +488,17 @@ impl Initiator {
                     }
                 }
                 Err(AnswerError::Paused) => {
-                    self.stats.waited_for_room += 1;
+                    count_once(&mut self.connections[connection].counted.data, &mut self.stats.waited_for_room);
                     return;
                 }
-                // A Resync has taken the Pull's place meanwhile.
-                Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {}
+                // A Pull that was taken waits until it is answered, whatever its target says of it meanwhile (a Resync
+                // leaves it), and its length was compared when it came. If either is wrong, the command times out.
+                Err(error @ (AnswerError::Unknown | AnswerError::TooLong { .. })) => {
+                    debug_assert!(false, "a Pull that was taken is not answered: {error}");
+                }
             }
             self.connections[connection].pulls.pop_front();
+            self.connections[connection].counted.data = false;
         }
     }
 

@@ -125,3 +125,8 @@ pub struct Attached<'a, E, M> {
     /// The bytes.
     pub memory: &'a mut M,
 }
+
+/// Counts a wait, unless that has been done since what waits came to the front.
+fn count_once(counted: &mut bool, waits: &mut u64) {
+    *waits += u64::from(!core::mem::replace(counted, true));
+}

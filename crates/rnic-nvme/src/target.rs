@@ -29,7 +29,7 @@ use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
 use crate::device::{Device, Io};
 use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
-use crate::{Attached, Direction, Extent, Media, unit};
+use crate::{Attached, Direction, Extent, Media, count_once, unit};
 
 /// What a target offers on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,15 +53,15 @@ pub struct TargetStats {
     pub units: u64,
     /// Units that the device served.
     pub served: u64,
-    /// Times that a unit waited because the device's queue was full.
+    /// Units that came to the front and waited because the device's queue was full.
     pub waited_for_device: u64,
-    /// Times that a unit waited because the transaction layer had no room.
+    /// Units that came to the front and waited because the transaction layer had no room.
     pub waited_for_room: u64,
     /// Answers that the initiator refused, or that never got there: of these, some are in `answered_anew` too.
     pub undelivered: u64,
     /// Answers given once more, for the one before was sent as often as it may.
     pub answered_anew: u64,
-    /// Times that an answer waited because as many as units were agreed were on their way.
+    /// Answers that came to the front and waited because as many as units were agreed were on their way.
     pub waited_for_answers: u64,
     /// Units whose data the initiator no longer has: it has given them up.
     pub given_up: u64,
@@ -79,6 +79,14 @@ enum State {
     Answers(u16),
     /// Its answer is under way, with that.
     Answered(u16),
+}
+
+/// Which waits have been counted, each of what is in front of its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Counted {
+    device: bool,
+    room: bool,
+    answers: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +113,7 @@ pub struct Target {
     waiting: VecDeque<u32>,
     /// Pulls, which an initiator never sends, to be answered without data.
     strays: VecDeque<(Rsn, u16)>,
+    counted: Counted,
     stats: TargetStats,
     peer_errors: PeerErrors,
 }
@@ -130,6 +139,7 @@ impl Target {
             outbox: VecDeque::with_capacity(room * 2),
             waiting: VecDeque::with_capacity(room),
             strays: VecDeque::with_capacity(room),
+            counted: Counted::default(),
             stats: TargetStats::default(),
             peer_errors: PeerErrors::default(),
         }
@@ -167,12 +177,9 @@ impl Target {
             self.lost(media);
             return Err(tl::SubmitError::Dead);
         }
-        while let Some(&tag) = self.waiting.front() {
-            if device.submit(now, self.io(tag)).is_err() {
-                self.stats.waited_for_device += 1;
-                break;
-            }
-            self.waiting.pop_front();
+        while self.take_place(now, device) {}
+        if !self.waiting.is_empty() {
+            count_once(&mut self.counted.device, &mut self.stats.waited_for_device);
         }
         while let Some(&(rsn, asked)) = self.strays.front() {
             if transactions.answer(resources, rsn, &unit::no_data(Base::default(), asked)) == Err(AnswerError::Paused) {
@@ -183,19 +190,47 @@ impl Target {
         while let Some(&tag) = self.outbox.front() {
             let answers = matches!(self.unit(tag).state, State::Answers(_));
             if answers && self.answered == self.config.units {
-                self.stats.waited_for_answers += 1;
+                count_once(&mut self.counted.answers, &mut self.stats.waited_for_answers);
                 break;
             }
             match self.send(tag, transactions, resources, media) {
-                Ok(()) => drop(self.outbox.pop_front()),
+                Ok(()) => {
+                    self.outbox.pop_front();
+                    (self.counted.room, self.counted.answers) = (false, false);
+                }
                 Err(tl::SubmitError::Paused) => {
-                    self.stats.waited_for_room += 1;
+                    count_once(&mut self.counted.room, &mut self.stats.waited_for_room);
                     break;
                 }
                 Err(other) => return Err(other),
             }
         }
         Ok(())
+    }
+
+    /// Gives `targets` that share a device its free places by turns, one unit each, from target `turn` on, which then
+    /// is the one behind the last that got a place. With [`Self::advance`] alone, the first could take all of them.
+    pub fn share_places(now: Time, targets: &mut [Self], device: &mut Device, turn: &mut usize) {
+        let mut without = 0;
+        while without < targets.len() {
+            let place = (*turn + without) % targets.len();
+            if targets[place].take_place(now, device) {
+                (*turn, without) = ((place + 1) % targets.len(), 0);
+            } else {
+                without += 1;
+            }
+        }
+    }
+
+    /// The unit in front that waits for the device gets a place there, if there are both.
+    fn take_place(&mut self, now: Time, device: &mut Device) -> bool {
+        let Some(&tag) = self.waiting.front() else { return false };
+        let has_place = device.submit(now, self.io(tag)).is_ok();
+        if has_place {
+            self.waiting.pop_front();
+            self.counted.device = false;
+        }
+        has_place
     }
 
     /// The device has served `io`, which is ours. [`Self::advance`] is due.
@@ -225,6 +260,7 @@ impl Target {
         self.outbox.clear();
         self.waiting.clear();
         self.strays.clear();
+        self.counted = Counted::default();
     }
 
     /// A unit that waits in a queue.
@@ -349,6 +385,7 @@ impl Target {
             // is room for.
             unit.state = State::Answers(status);
             self.outbox.push_front(tag);
+            (self.counted.room, self.counted.answers) = (false, false);
             self.stats.answered_anew += 1;
         } else {
             self.units.remove(tag);

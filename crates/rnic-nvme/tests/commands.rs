@@ -146,4 +146,6 @@ fn queues_are_bounded_and_say_why_they_are_full() {
     assert_eq!(completions(&mut net).len(), 2);
     assert!(net.initiator.stats().waited_for_units > 0 && net.targets[0].stats().waited_for_device > 0);
     assert_eq!(net.targets[0].stats().served, 257);
+    // Of the first command four left at once, and of 257 units the device took the first when it came.
+    assert!(net.initiator.stats().waited_for_units <= 253 && net.targets[0].stats().waited_for_device <= 256);
 }

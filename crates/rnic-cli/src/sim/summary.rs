@@ -43,6 +43,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("queues", queues(report)),
         ("ECN marks", count(report.ecn_marks)),
     ];
+    facts.extend(report.ops_per_s.map(|ops| ("operations", operations(report, ops))));
     facts.extend(report.falcon.iter().flat_map(falcon));
     facts.extend(report.cut_at_us.map(|at| ("cut off", cut(report, at))));
     if let Some(wall_s) = report.wall_s {
@@ -98,6 +99,12 @@ fn cut(report: &Report, at_us: f64) -> String {
          goodput",
         number::micros(at_us)
     )
+}
+
+/// What users of a drive ask first.
+fn operations(report: &Report, ops_per_s: f64) -> String {
+    let done = number::grouped(report.messages);
+    format!("{done} commands; {} a second (IOPS) from the warm-up to the end", number::grouped(ops_per_s as u64))
 }
 
 fn packets(report: &Report) -> String {

@@ -4,9 +4,10 @@
 //! layers. The engine of such a host has nothing to do: it maps verbs, and NVMe has none. A connection, what the
 //! connections of a NIC share, and the link are driven here as the engine drives its own.
 //!
-//! Each client has one connection, with a target of its own; all targets share the drive, and are asked in turn.
-//! After a packet has come, or timers have acted, the drive works, commands are posted and units handed on, and a
-//! packet leaves.
+//! Each client has one connection, with a target of its own; all targets share the drive, whose places they get by
+//! turns, one unit each: a turn moves with a place, and not with a packet, of which reads and writes have different
+//! numbers. After a packet has come, or timers have acted, the drive works, commands are posted and units handed on,
+//! and a packet leaves.
 //!
 //! Deviations: payload is not carried (the bytes of a run are `rnic-nvme`'s tests'), and is zeros in captures; paced
 //! connections are looked for among all ends instead of on a wheel, for a host has a few.
@@ -21,7 +22,8 @@ use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure, Reception};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Completion, Ordering, PullReply, PushReply, Request, TransactionConfig, UpperLayer};
-use rnic_nvme::device::Io;
+use rnic_nvme::device::{Full, Io};
+use rnic_nvme::initiator::SubmitError;
 use rnic_nvme::layout::{Chunk, Geometry};
 use rnic_nvme::{
     Attached, Device, Extent, HostMemory, Initiator, InitiatorConfig, Layout, Media, Span, Target, TargetConfig, UNIT,
@@ -54,8 +56,10 @@ pub(crate) struct NvmeSide {
     adaptive: AdaptiveEngine,
     distances: Distances,
     flows: u8,
-    /// Whose turn it is to send, and to be advanced.
+    /// Whose turn it is to send, and to have the NIC's room.
     turn: usize,
+    /// Whose turn it is at the drive.
+    place_turn: usize,
     /// When something is due.
     timer: Time,
     pub(crate) counts: NvmeCounts,
@@ -203,7 +207,8 @@ impl NvmeParts<'_> {
         };
         let ends = peers.into_iter().enumerate().map(end).collect();
         let (flows, counts) = (shape.flows, NvmeCounts::default());
-        Some(NvmeSide { role, load, ends, resources, adaptive, distances, flows, turn: 0, timer: NEVER, counts })
+        let (turn, place_turn, timer) = (0, 0, NEVER);
+        Some(NvmeSide { role, load, ends, resources, adaptive, distances, flows, turn, place_turn, timer, counts })
     }
 
     /// The end at `host` of a connection; the other side calls its own `theirs`.
@@ -311,7 +316,7 @@ impl NvmeSide {
                 }
             }
         }
-        self.post(now);
+        self.post(now, violations);
         self.advance(now);
         if let (Role::Initiator(initiator), Some(load)) = (&mut self.role, &mut self.load) {
             let mut any = false;
@@ -326,33 +331,41 @@ impl NvmeSide {
                 }
             }
             if any {
-                self.post(now);
+                self.post(now, violations);
                 self.advance(now);
             }
         }
     }
 
     /// Posts what there is to post.
-    fn post(&mut self, now: Time) {
+    fn post(&mut self, now: Time, violations: &mut Violations) {
         let Some(load) = &mut self.load else { return };
         while let Some(command) = load.next(now) {
-            let taken = match &mut self.role {
-                Role::Initiator(initiator) => initiator.submit(now, &command).is_ok(),
+            let result = match &mut self.role {
+                Role::Initiator(initiator) => initiator.submit(now, &command),
                 Role::Drive { device, .. } => {
                     let extent = Extent { first_block: command.first_block, blocks: command.blocks };
                     let (direction, tag) = (command.direction, command.cookie as u32);
-                    device.submit(now, Io { owner: LOCAL, tag, direction, extent }).is_ok()
+                    let taken = device.submit(now, Io { owner: LOCAL, tag, direction, extent });
+                    taken.map(drop).map_err(|Full| SubmitError::Full)
                 }
             };
-            if !taken {
-                load.take_back(command.cookie);
-                return;
+            let Err(error) = result else { continue };
+            load.take_back(command.cookie);
+            if error != SubmitError::Full {
+                // Nor will it be taken later.
+                load.end();
+                violations.add(now, format!("an NVMe command cannot be posted: {error}"));
             }
+            return;
         }
     }
 
-    /// Every end hands on what it can; the first in turn has the first choice of the drive's places.
+    /// Every end hands on what it can; the first in turn has the first choice of the NIC's room.
     fn advance(&mut self, now: Time) {
+        if let Role::Drive { targets, device } = &mut self.role {
+            Target::share_places(now, targets, device, &mut self.place_turn);
+        }
         let count = self.ends.len();
         for end in (0..count).map(|place| (self.turn + place) % count) {
             let (resources, memory) = (&mut self.resources, &mut Nowhere);
@@ -394,9 +407,10 @@ impl NvmeSide {
         departures.filter(|at| *at > now).min().unwrap_or(NEVER)
     }
 
-    /// When something is due; `free_at` is when the link takes the next packet, which an acknowledgement waits for.
-    fn next_timer(&self, now: Time, free_at: Time) -> Time {
-        let timeouts = self.ends.iter().filter_map(|end| end.connection.timeout()).map(|at| at.max(free_at));
+    /// When something is due, at connections what `timeout` says: not before `free_at`, when the link takes the next
+    /// packet, which an acknowledgement waits for.
+    fn next_timer(&self, now: Time, timeout: fn(&Connection) -> Option<Time>, free_at: Time) -> Time {
+        let timeouts = self.ends.iter().filter_map(|end| timeout(&end.connection)).map(|at| at.max(free_at));
         let above = match &self.role {
             Role::Drive { device, .. } => device.next_done(),
             Role::Initiator(initiator) => initiator.next_timeout(),
@@ -456,7 +470,8 @@ impl Host {
         let side = self.nvme.as_mut().expect(ONLY);
         (self.wake, side.timer) = (NEVER, NEVER);
         if self.port.is_paused() {
-            // Nothing could leave; who unpauses wakes.
+            // Nothing could leave, and who unpauses wakes. The drive works on, and what takes too long does.
+            side.timer = side.next_timer(now, Connection::expiry, Time::ZERO);
             return;
         }
         if self.port.free_at <= now
@@ -472,7 +487,7 @@ impl Host {
         }
         let free_at = self.port.free_at;
         self.wake = if free_at > now { free_at } else { side.departure(now) };
-        side.timer = side.next_timer(now, free_at);
+        side.timer = side.next_timer(now, Connection::timeout, free_at);
     }
 }
 

@@ -20,6 +20,7 @@ impl Report {
             rct_us: spread,
             background: Some(background),
             steady_goodput_gbps: Some(0.0),
+            ops_per_s: Some(0.0),
             latency_us: spread,
             queue_pairs: Some(QueuePairs::default()),
             slices: Some(Slices::default()),

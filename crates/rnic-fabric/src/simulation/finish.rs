@@ -178,6 +178,11 @@ impl Simulation {
         report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
         report.steady_goodput_gbps =
             self.steady_time().map(|(start, end)| BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
+        if let WorkloadPlan::Nvme(nvme) = &self.plan.workload {
+            // All commands have the same length.
+            let commands = steady_bytes / nvme.bytes;
+            report.ops_per_s = self.steady_time().map(|(start, end)| commands as f64 / end.since(start).as_secs_f64());
+        }
     }
 
     fn count_switches(&self, report: &mut Report) {
@@ -272,6 +277,7 @@ impl Report {
             requests_unfinished: 0,
             background: None,
             steady_goodput_gbps: None,
+            ops_per_s: None,
             latency_us: None,
             queue_pairs: None,
             slices: None,

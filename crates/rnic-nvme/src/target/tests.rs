@@ -172,3 +172,46 @@ fn the_table_has_room_whatever_ends_when() {
     }
     assert!(taken > 10_000 && refused > 1_000 && anew > 1_000, "{taken} {refused} {anew}");
 }
+
+/// Who asks for more bytes at a time, or has more units waiting, gets no more places of a device that they share.
+#[test]
+fn places_of_a_shared_device_go_by_turns() {
+    let units = 64;
+    let mut device = Alone::new(units).device;
+    let mut ends = [0, 1, 2].map(|owner| {
+        let Alone { mut target, .. } = Alone::new(units);
+        target.config.owner = owner;
+        target
+    });
+    let request = |tag: u32, blocks: u16| {
+        let command = nvme::Command { target_nsid: 1, blocks: blocks - 1, ..nvme::Command::default() };
+        let header = Header {
+            base: Base { initiator_tag: tag, ..Base::default() },
+            operation: Operation::ReadRequest { command },
+        };
+        let ulp = Ulp::Nvme(header);
+        Request { rsn: Serial::new(0), length: ulp.request_len(0) as u16, payload_len: 0, ulp }
+    };
+    // The first has four times as many units as the others, and eight times as many blocks in each.
+    for (end, (count, blocks)) in ends.iter_mut().zip([(64, 8), (48, 1), (48, 8)]) {
+        (0..count).for_each(|tag| end.request(&request(tag, blocks)).expect("a sound request"));
+    }
+    let (mut now, mut turn) = (Time::from_us(1), 0);
+    let mut served = [0; 3];
+    Target::share_places(now, &mut ends, &mut device, &mut turn);
+    assert!(device.is_full());
+    for _ in 0..60 {
+        // One place at a time comes free, as a drive does it, and now and then several.
+        now = now.max(device.next_done().expect("it is busy")) + Duration::from_ns(served[0] % 7 * 100);
+        while let Some(io) = device.done(now) {
+            served[io.owner as usize] += 1;
+        }
+        Target::share_places(now, &mut ends, &mut device, &mut turn);
+        if ends.iter().all(|end| !end.waiting.is_empty()) {
+            let taken = ends.each_ref().map(|end| end.in_use.len() - end.waiting.len());
+            let (least, most) = (taken.iter().min(), taken.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{taken:?}");
+        }
+    }
+    assert!(served.iter().all(|count| *count > 10), "{served:?}");
+}

@@ -45,6 +45,11 @@ impl Load {
         self.free.push(cookie as u32);
     }
 
+    /// Nothing more is posted.
+    pub(super) fn end(&mut self) {
+        self.plan.until = Time::ZERO;
+    }
+
     /// The command with `cookie` is done: it counts as a message of a closed loop does.
     pub(super) fn done(&mut self, now: Time, cookie: u64, sessions: &mut Sessions) {
         let posted = self.posted[cookie as usize];
