@@ -41,9 +41,10 @@ lint: ## format and clippy, warnings are errors
 check: ## the house rules alone, one line a finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: README's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md
+generate: ## write what is generated: README's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
+	cargo test --quiet --package rnic-fabric --lib --locked -- --ignored write_the_plans_page
 
 bench: ## every benchmark, in release, and a summary beside the floors
 	@scripts/setup build

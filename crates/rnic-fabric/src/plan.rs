@@ -143,6 +143,8 @@ mod error;
 mod faults;
 mod nic;
 mod nvme;
+#[cfg(test)]
+mod page;
 mod raw;
 mod resolve;
 mod slow_host;
