@@ -11,6 +11,9 @@ const COLUMNS: u16 = 118;
 const CLOSE: (u16, u16) = (1, 0);
 /// A column of text is not cut below this.
 const TEXT_MIN: usize = 12;
+
+/// Text is long that has more columns than an IPv4 address, its port and a queue pair's number.
+const TEXT_LONG: usize = 30;
 const RULE_BELOW_HEADS: TableStyle = TableStyle::new().header_separator(LineStyle::new('-', '-', '-', '-'));
 
 /// A table of results: a rule under the heads; the first column is text, the others are numbers and stand to the right.
@@ -30,24 +33,58 @@ fn padded(heads: &[&str], rows: Vec<Vec<String>>, padding: (u16, u16)) -> String
     trimmed(&table)
 }
 
-/// As [`results`], in at most `columns`: what the first `texts` columns hold is cut where that is needed, the widest
-/// first. Where that is not enough, lines end early.
-pub fn fitted(heads: &[&str], mut rows: Vec<Vec<String>>, texts: usize, columns: usize) -> String {
-    let mut text = padded(heads, rows.clone(), CLOSE);
-    let too_wide = widest(&text).saturating_sub(columns);
-    if too_wide > 0 {
-        let of_rows = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
-        let mut widths: Vec<usize> = (0..texts).map(of_rows).collect();
-        for _ in 0..too_wide {
-            let Some(most) = widths.iter_mut().max().filter(|most| **most > TEXT_MIN) else { break };
-            *most -= 1;
+/// The columns of a table that must fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit<'a> {
+    /// Heads of columns.
+    pub heads: &'a [&'a str],
+    /// So many columns in front are text, which may be cut.
+    pub texts: usize,
+    /// Columns that can be done without, the first to go first, and what they are called when they are missing.
+    pub spare: &'a [(usize, &'a str)],
+}
+
+/// As [`results`], in at most `columns`; and which columns had to go. Long text is cut where that is needed, the widest
+/// first; where it is not enough, columns go, then what was not long is cut, and in the end lines end early.
+pub fn fitted<'a>(fit: &Fit<'a>, rows: &[Vec<String>], columns: usize) -> (String, Vec<&'a str>) {
+    let mut gone = 0;
+    loop {
+        let left = |column: &usize| fit.spare[..gone].iter().all(|(spare, _)| spare != column);
+        let kept: Vec<usize> = (0..fit.heads.len()).filter(left).collect();
+        let heads: Vec<&str> = kept.iter().map(|column| fit.heads[*column]).collect();
+        let mut rows: Vec<Vec<String>> =
+            rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect()).collect();
+        let text = padded(&heads, rows.clone(), CLOSE);
+        let too_wide = widest(&text).saturating_sub(columns);
+        let names = fit.spare[..gone].iter().map(|(_, name)| *name).collect();
+        if too_wide == 0 {
+            return (text, names);
         }
-        for row in &mut rows {
-            row.iter_mut().zip(&widths).for_each(|(cell, width)| *cell = fit::cut(cell, *width));
+        let texts = kept.iter().filter(|column| **column < fit.texts).count();
+        let is_last = gone == fit.spare.len();
+        let is_enough = cut_texts(&mut rows, texts, if is_last { TEXT_MIN } else { TEXT_LONG }, too_wide);
+        if is_enough || is_last {
+            return (fit::lines(&padded(&heads, rows, CLOSE), columns), names);
         }
-        text = fit::lines(&padded(heads, rows, CLOSE), columns);
+        gone += 1;
     }
-    text
+}
+
+/// Cuts the first `texts` columns, together by `too_wide`, none below `least`; answers whether they could be.
+fn cut_texts(rows: &mut [Vec<String>], texts: usize, least: usize, too_wide: usize) -> bool {
+    let of_rows = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..texts).map(of_rows).collect();
+    let mut cut = 0;
+    while cut < too_wide
+        && let Some(most) = widths.iter_mut().max().filter(|most| **most > least)
+    {
+        *most -= 1;
+        cut += 1;
+    }
+    for row in rows {
+        row.iter_mut().zip(&widths).for_each(|(cell, width)| *cell = fit::cut(cell, *width));
+    }
+    cut == too_wide
 }
 
 fn widest(text: &str) -> usize {

@@ -2,6 +2,7 @@
 
 use rnic_host::observe::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
+use crate::table::Fit;
 use crate::{fit, number, table};
 
 /// What happened between two looks, a second; in lines of at most `columns`.
@@ -10,8 +11,8 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
         return fit::lines(NOBODY, columns);
     }
     let earlier = |new: &Snapshot| before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context));
-    let devices = now.iter().map(|new| device_row(earlier(new), new)).collect();
-    let mut text = table::fitted(DEVICE_HEADS, devices, 1, columns);
+    let devices: Vec<_> = now.iter().map(|new| device_row(earlier(new), new)).collect();
+    let (mut text, mut missing) = table::fitted(&DEVICES, &devices, columns);
     text += &natures(now, columns);
     let mut pairs: Vec<PairRows> =
         now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_rows(earlier(new), new, pair))).collect();
@@ -22,15 +23,26 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     if !pairs.is_empty() {
         text += "\n";
         let (rows, flows): (Vec<_>, Vec<_>) = pairs.into_iter().map(|pair| (pair.row, pair.flows)).unzip();
-        text += &table::fitted(PAIR_HEADS, rows, 3, columns);
+        let (table, gone) = table::fitted(&PAIRS, &rows, columns);
+        text += &table;
+        missing.extend(gone);
         let flows: Vec<_> = flows.into_iter().flatten().collect();
         if !flows.is_empty() {
             text += "\n";
-            text += &table::fitted(FLOW_HEADS, flows, 2, columns);
+            let (table, gone) = table::fitted(&FLOWS, &flows, columns);
+            text += &table;
+            missing.extend(gone);
         }
     }
     if hidden > 0 {
         text += &fit::lines(&format!("and {hidden} more queue pairs with fewer packets"), columns);
+    }
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        missing.dedup();
+        let head = format!("too narrow for: {}", missing[0]);
+        let parts: Vec<String> = [head].into_iter().chain(missing[1..].iter().map(|name| (*name).to_owned())).collect();
+        text += &fit::list(&parts, columns);
     }
     text
 }
@@ -162,196 +174,36 @@ fn rate(before: u64, now: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
 }
 
-const DEVICE_HEADS: &[&str] =
-    &["process", "Gbit/s out", "in", "packet/s out", "in", "sent again", "early", "dropped", "RNR", "timeouts"];
-const PAIR_HEADS: &[&str] = &[
-    "queue pair",
-    "state",
-    "peer",
-    "packet/s out",
-    "in",
-    "again",
-    "early",
-    "dropped",
-    "RNR",
-    "timeouts",
-    "window",
-    "RTT",
-];
-const FLOW_HEADS: &[&str] = &["queue pair", "flow", "label", "packet/s out", "again", "path changes", "window", "RTT"];
+/// What goes first in a narrow terminal: first what is rarely other than zero, then what other columns tell too.
+const DEVICES: Fit<'_> = Fit {
+    heads: &["process", "Gbit/s out", "in", "packet/s out", "in", "sent again", "early", "dropped", "RNR", "timeouts"],
+    texts: 1,
+    spare: &[(8, "RNR"), (6, "early"), (4, "packet/s in"), (3, "packet/s out"), (7, "dropped"), (9, "timeouts")],
+};
+const PAIRS: Fit<'_> = Fit {
+    heads: &[
+        "queue pair",
+        "state",
+        "peer",
+        "packet/s out",
+        "in",
+        "again",
+        "early",
+        "dropped",
+        "RNR",
+        "timeouts",
+        "window",
+        "RTT",
+    ],
+    texts: 3,
+    spare: &[(8, "RNR"), (6, "early"), (7, "dropped"), (9, "timeouts"), (10, "window"), (1, "state"), (11, "RTT")],
+};
+const FLOWS: Fit<'_> = Fit {
+    heads: &["queue pair", "flow", "label", "packet/s out", "again", "path changes", "window", "RTT"],
+    texts: 2,
+    spare: &[(2, "label"), (5, "path changes"), (6, "window")],
+};
 const NOBODY: &str = "No process of yours has opened the software device (in this network namespace).\n";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(uptime_us: u64, packets: u64) -> Snapshot {
-        let pair = |number| QueuePairSnapshot {
-            number,
-            service: "RC".to_owned(),
-            state: "RTS".to_owned(),
-            peer: "192.0.2.1:4800".to_owned(),
-            packets_sent: packets * u64::from(number),
-            window_packets: Some(256),
-            round_trip_us: Some(40.0),
-            ..QueuePairSnapshot::default()
-        };
-        Snapshot {
-            device: "rnic0".to_owned(),
-            pid: 4_711,
-            program: "ib_write_bw".to_owned(),
-            uptime_us,
-            transport: "irn".to_owned(),
-            wire: "UDP".to_owned(),
-            impairment: vec!["loss 1%".to_owned()],
-            counters: DeviceCounters {
-                packets_sent: packets,
-                packets_retransmitted: packets / 100,
-                bytes_sent: packets * 1_000,
-                ..DeviceCounters::default()
-            },
-            queue_pairs: vec![pair(1), pair(3), pair(2)],
-            ..Snapshot::default()
-        }
-    }
-
-    /// Numbers have spaces that do not break.
-    fn plain(text: &str) -> String {
-        text.replace(|c: char| c.is_whitespace() && c != '\n', " ")
-    }
-
-    #[test]
-    fn rates_are_differences_by_the_clock_of_the_device() {
-        let page = plain(&rates(&[snapshot(1_000_000, 1_000)], &[snapshot(3_000_000, 201_000)], 2, 120));
-        let device = page.lines().find(|line| line.contains("(4711) ")).expect("a row");
-        // 200 000 packets of 1000 bytes in two seconds, and one of a hundred again.
-        assert!(device.contains("0.800") && device.contains("2010 (0.990 %)"), "{page}");
-        assert!(page.contains("rnic0, irn, UDP, loss 1%, 0 lost on purpose"), "{page}");
-        let pairs: Vec<&str> = page.lines().filter(|line| line.contains("192.0.2.1")).collect();
-        assert!(pairs.len() == 2 && pairs[0].contains("0x000003") && pairs[1].contains("0x000002"), "{page}");
-        assert!(pairs[0].contains("0 / 256") && pairs[0].contains("40.0 us"), "{page}");
-        assert!(page.contains("and 1 more queue pairs"), "{page}");
-    }
-
-    #[test]
-    fn flows_of_what_is_shown_stand_below() {
-        let flow = |nth: u64| FlowSnapshot { label: 0x77 + nth as u32, packets_sent: nth, ..FlowSnapshot::default() };
-        let with_flows = |uptime_us, packets| {
-            let mut snapshot = snapshot(uptime_us, packets);
-            snapshot.queue_pairs.iter_mut().for_each(|pair| pair.flows = vec![flow(packets), flow(packets / 10)]);
-            snapshot
-        };
-        let page = plain(&rates(&[with_flows(1_000_000, 0)], &[with_flows(3_000_000, 20_000)], 1, 120));
-        let flows: Vec<&str> = page.lines().skip_while(|line| !line.contains("path changes")).collect();
-        assert_eq!(flows.iter().filter(|line| line.contains("0x")).count(), 2, "of one queue pair: {page}");
-        assert!(page.contains("10 000") || page.contains("10000"), "packets a second: {page}");
-    }
-
-    #[test]
-    fn a_process_that_has_just_begun_has_rates_since_it_began() {
-        let page = rates(&[], &[snapshot(1_000_000, 500_000)], 0, 120);
-        assert!(page.contains("4.00"), "{page}");
-        assert!(page.contains("3 more"), "{page}");
-    }
-
-    /// Everything as long as it can be.
-    fn endless() -> Snapshot {
-        let number = u64::MAX / 3;
-        let flow = FlowSnapshot {
-            label: 0xf_ffff,
-            packets_sent: number,
-            packets_retransmitted: number,
-            path_changes: number,
-            packets_in_flight: number,
-            window_packets: number as f64,
-            round_trip_us: Some(123_456.789),
-        };
-        let pair = |nth: u32| QueuePairSnapshot {
-            number: 0xff_ff00 + nth,
-            service: "unreliable datagram".to_owned(),
-            state: "send queue error".to_owned(),
-            peer: "[2001:db8:1234:5678:9abc:def0:1234:5678%interface0]:65535".to_owned(),
-            peer_number: 0xff_fff0 + nth,
-            packets_sent: number,
-            packets_received: number,
-            packets_in_flight: number,
-            window_packets: Some(number),
-            round_trip_us: Some(123_456.789),
-            flows: vec![flow.clone(); 8],
-            ..QueuePairSnapshot::default()
-        };
-        Snapshot {
-            device: "rnic0".to_owned(),
-            pid: u32::MAX,
-            context: u32::MAX,
-            program: "a-\x1b[31mprogram with a very long name, which the kernel would not allow".to_owned(),
-            uptime_us: 1,
-            transport: "irn (rto_high=2ms, rto_low=100us, control=dcqcn, cap_packets=1000, and more of it)".to_owned(),
-            wire: "RoCEv2 over UDP from 2001:db8:1234:5678:9abc:def0:1234:5678".to_owned(),
-            impairment: ["loss 1%", "reorder 5%", "delay 100 us", "jitter 100 us", "rate 10 Gbit/s"]
-                .map(str::to_owned)
-                .into(),
-            counters: DeviceCounters {
-                packets_sent: number,
-                bytes_sent: number,
-                bytes_received: number,
-                packets_received: number,
-                packets_retransmitted: number,
-                packets_dropped: number,
-                impairment_lost: number,
-                ..DeviceCounters::default()
-            },
-            queue_pairs: (0..4).map(pair).collect(),
-            queue_pairs_omitted: 1_000_000,
-        }
-    }
-
-    /// Who looks at UDP for what goes through memory would wonder.
-    #[test]
-    fn what_goes_through_memory_is_told() {
-        let mut now = snapshot(3_000_000, 201_000);
-        assert!(!rates(&[], &[now.clone()], 1, 120).contains("through memory"));
-        now.counters.bytes_sent_by_memory = now.counters.bytes_sent / 4;
-        let page = plain(&rates(&[], &[now], 1, 120));
-        assert!(page.contains("rnic0, irn, UDP, 25.0 % through memory, loss 1%"), "{page}");
-    }
-
-    #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        let width = |page: &str| page.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        let now = [snapshot(1_000_000, 1_000), endless()];
-        for columns in [1, 20, 40, 80, 100, 120, 200] {
-            for page in [rates(&[], &now, 3, columns), totals(&now, columns), rates(&[], &[], 3, columns)] {
-                assert!(width(&page) <= columns, "{columns} columns:\n{page}");
-                assert!(!page.contains('\x1b'), "{columns} columns: an order to the terminal");
-            }
-        }
-        let page = rates(&[], &now, 3, 400);
-        assert!(page.contains("%interface0]:65535 0xfffff2"), "nothing is cut where there is room:\n{page}");
-    }
-
-    #[test]
-    fn long_names_and_addresses_are_cut_before_numbers() {
-        let mut long = snapshot(1_000_000, 1_000);
-        long.program = "a-program-with-a-name-that-goes-on-and-on-and-on-and-on".to_owned();
-        for pair in &mut long.queue_pairs {
-            pair.peer = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535".to_owned();
-            pair.peer_number = 0xff_fff0;
-        }
-        let page = rates(&[], &[long], 3, 120);
-        assert!(page.lines().all(|line| line.chars().count() <= 120), "{page}");
-        let device = page.lines().find(|line| line.contains("… (4711)")).expect("a row that says which process");
-        assert!(device.trim_start().starts_with("a-program-with"), "{page}");
-        let pairs: Vec<&str> = page.lines().filter(|line| line.contains("2001:db8:")).collect();
-        assert!(
-            pairs.len() == 3 && pairs.iter().all(|row| row.contains("… 0xfffff0") && row.ends_with("40.0 us")),
-            "{page}"
-        );
-    }
-
-    #[test]
-    fn nobody_is_said() {
-        assert!(rates(&[], &[], 20, 120).contains("No process"));
-        assert!(plain(&totals(&[snapshot(1, 1_000)], 120)).contains("1010 packets sent, 10 of them again"));
-    }
-}
+mod tests;
