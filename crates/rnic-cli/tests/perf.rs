@@ -283,8 +283,27 @@ fn a_peer_that_is_killed_ends_the_measurement_soon() {
     std::thread::sleep(Duration::from_millis(500));
     let address = listener.address.clone();
     drop(listener);
-    common::finish(child).refused(2, &[&address]);
+    common::finish(child).refused(2, &[&address, "is gone", "was killed"]);
     assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
+}
+
+#[test]
+fn a_listener_whose_client_is_killed_says_so_and_is_soon_free_for_the_next() {
+    // Whether it waits for Writes that pass its program by, has data to send itself, or repeats nothing on its own.
+    for words in [&["--op", "write"][..], &["--op", "send", "--depth", "1"], &["--op", "read", "--transport", "falcon"]]
+    {
+        let mut listener = Listener::start("127.0.0.1:0");
+        let arguments = [&["perf", &listener.address, "--duration", "60s"], words].concat();
+        let mut child = common::command(&arguments).spawn().expect("it starts");
+        std::thread::sleep(Duration::from_secs(1));
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        let start = Instant::now();
+        let line = common::first_line(listener.child.stderr.as_mut().expect("it is captured"));
+        assert!(line.contains("is gone") && line.contains("was killed") && line.contains("next"), "{words:?}: {line}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{words:?}: after {:?}", start.elapsed());
+        assert_eq!(rnic(&["perf", &listener.address, "--count", "50", "--json"]).json()["verified"], true);
+    }
 }
 
 #[test]

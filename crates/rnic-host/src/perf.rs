@@ -209,6 +209,12 @@ pub enum PerfError {
         /// Who.
         peer: SocketAddr,
     },
+    /// The far end's process is there no more, says its host.
+    #[error("{peer} is gone: nobody has its port any more, so its program was killed or has ended without a word")]
+    Gone {
+        /// Who.
+        peer: SocketAddr,
+    },
     /// Nothing happened for too long.
     #[error("{peer} has been silent for {after}")]
     Silent {

@@ -218,7 +218,7 @@ impl Move {
             let now = nic.now();
             while let Some(completion) = nic.poll_cq_one(session.cq) {
                 if completion.status != WcStatus::Success {
-                    return Err(PerfError::Operation { peer: session.control.peer, status: completion.status });
+                    return Err(session.control.failure(nic, completion.status));
                 }
                 something = true;
                 let slot = completion.wr_id as usize;

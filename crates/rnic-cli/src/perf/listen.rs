@@ -32,7 +32,7 @@ fn report(served: &Served, quiet: bool) {
     }
     let Served { peer, task, problem, packets_sent, packets_retransmitted, .. } = served;
     let task = if task.is_empty() { "nothing agreed on" } else { task };
-    let end = problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}"));
+    let end = problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}; listening for the next"));
     console::line(&format!("{peer}: {task}; sent {packets_sent} packets, {packets_retransmitted} of them again{end}"));
 }
 

@@ -32,6 +32,7 @@ impl Nic {
         if let Some(peer) = self.link.peers.look_up(connection.peer) {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }
+        self.watch_life();
         Ok(())
     }
 }

@@ -1,14 +1,16 @@
-//! Whether the processes at the other ends still live, for NICs that share a machine.
+//! Whether the processes at the other ends still live.
 //!
 //! A queue pair that only waits for receives sends nothing, so it would never learn that the process at its other end
-//! has been killed. But that process's NIC had a UDP port of its own, which the kernel has taken back. So a port that
+//! has been killed, nor would one whose peer only writes. But that process's NIC had a UDP port of its own, which the
+//! kernel has taken back, whether it shares its machine with others or has its address for itself. So a port that
 //! nothing has come from for a while is sent a probe: if nobody has it any more, its host answers with ICMP "port
 //! unreachable", and after some such answers in a row the queue pairs that are connected there fail. A process that
 //! is merely stopped keeps its port: its host drops the probe, or keeps it for later, and says nothing.
 //!
 //! A probe is a congestion notification for a queue pair that cannot exist. It leaves from the port that is ours alone:
 //! the kernel would tell any of the NICs that share port 4791 about what left from there. It is not impaired: loss of
-//! a probe means nothing, and loss of packets says nothing about processes.
+//! a probe means nothing, and loss of packets says nothing about processes. It is not sealed either, for it says
+//! nothing.
 //!
 //! What it does not see: a host that is gone, or one whose firewall keeps silent (an answer is needed); a process
 //! whose port has been taken by another NIC at once; and a process that has left the port to a child.
@@ -25,7 +27,6 @@ use rnic_wire::{Addresses, Format, Headers, Packet, PacketFlags, Qpn, codec};
 use socket2::SockAddr;
 
 use super::Nic;
-use crate::ports::port_of;
 use crate::sys::Outgoing;
 
 /// A UDP port of a peer: where a process lives.
@@ -134,7 +135,7 @@ impl Liveness {
 impl Nic {
     /// A queue pair has been connected.
     pub(super) fn watch_life(&mut self) {
-        if self.config.shared && !self.config.real_roce_peers && self.liveness.due.is_none() {
+        if !self.config.real_roce_peers && self.liveness.due.is_none() {
             let due = self.clock.now() + LOOK_EVERY;
             (self.liveness.due, self.liveness.all_due) = (Some(due), due);
         }
@@ -154,7 +155,7 @@ impl Nic {
         let mut heard = BTreeMap::new();
         for view in self.engine.queue_pairs().filter(is_connected) {
             let traffic = &view.traffic;
-            let count: &mut u64 = heard.entry(place_of(&view)).or_default();
+            let count: &mut u64 = heard.entry(self.place_of(&view)).or_default();
             let unused = traffic.packets_duplicate.wrapping_add(traffic.packets_dropped);
             *count = count.wrapping_add(traffic.packets_received).wrapping_add(unused);
         }
@@ -204,7 +205,7 @@ impl Nic {
 
     /// Nobody is at `place` any more.
     fn give_up_on(&mut self, now: Time, place: Place) {
-        let concerned = |view: &QpView| is_connected(view) && place_of(view) == place;
+        let concerned = |view: &QpView| is_connected(view) && self.place_of(view) == place;
         let qpns: Vec<Qpn> = self.engine.queue_pairs().filter(concerned).map(|view| view.info.number).collect();
         for qpn in qpns {
             self.engine.give_up_on_peer(qpn).expect("it has just been seen");
@@ -214,15 +215,18 @@ impl Nic {
         }
         self.link.stats.peers_gone += 1;
     }
+
+    /// Where the process at the far end of a queue pair lives.
+    fn place_of(&self, view: &QpView) -> Place {
+        // The peer of a queue pair that is connected stays known.
+        let port = self.link.peers.look_up(view.peer).map_or(0, |peer| self.link.port_of(peer, view.info.dest_qpn));
+        (view.peer, port)
+    }
 }
 
 fn is_connected(view: &QpView) -> bool {
     let has_peer = !matches!(view.info.state, QpState::Reset | QpState::Init | QpState::Error);
     has_peer && view.info.service != Service::UnreliableDatagram
-}
-
-fn place_of(view: &QpView) -> Place {
-    (view.peer, port_of(view.info.dest_qpn))
 }
 
 fn probe() -> Packet {

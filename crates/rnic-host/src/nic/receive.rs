@@ -193,6 +193,15 @@ impl Way {
     }
 }
 
+/// Whether NICs of ours send probes from `port`: the one that a NIC has for itself.
+fn may_probe(ports: Ports, port: u16) -> bool {
+    match ports {
+        Ports::OfPeer => true,
+        Ports::OfQueuePair => port != UDP_PORT,
+        Ports::RoceV2 => false,
+    }
+}
+
 /// Whether the queue pair that `qpn` is connected to lives on `port`.
 fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
     // Of queue pairs that do not exist the engine keeps count.
@@ -222,7 +231,7 @@ fn take_in_datagram(
         Ok(decoded) => decoded,
         Err(error) => return link.stats.drop_malformed(error),
     };
-    if way.source.port() != UDP_PORT && link.ports == Ports::OfQueuePair && liveness::is_probe(&decoded.packet) {
+    if liveness::is_probe(&decoded.packet) && may_probe(link.ports, way.source.port()) {
         // It has done its work by not being refused.
         link.stats.probes_received += 1;
         return;

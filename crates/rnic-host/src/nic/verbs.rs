@@ -125,7 +125,6 @@ impl Nic {
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         self.prepare_bypass(connection.peer, connection.dest_qpn);
         self.connect_engine_qp(qpn, connection)?;
-        self.watch_life();
         Ok(())
     }
 

@@ -80,6 +80,8 @@ pub(crate) struct Control {
     /// The slot that the next message is sent from.
     next_slot: usize,
     over: bool,
+    /// Processes that this NIC knew to be gone when this connection was made.
+    gone_before: u64,
 }
 
 impl Control {
@@ -126,6 +128,7 @@ impl Control {
             inbox: VecDeque::new(),
             next_slot: 0,
             over: false,
+            gone_before: nic.stats().peers_gone,
         };
         (0..SLOTS).for_each(|slot| control.post_recv(nic, slot));
         Ok(control)
@@ -149,7 +152,7 @@ impl Control {
         let sges = [self.region.sge(offset, text.len() as u32)];
         let op = SendOp::Send { immediate: None };
         let request = SendRequest { wr_id: 0, op, sges: &sges, flags: SendFlags::SIGNALED };
-        nic.post_send(self.qpn, &request).map_err(|_| PerfError::Ended { peer: self.peer })
+        nic.post_send(self.qpn, &request).map_err(|_| self.end_of(nic))
     }
 
     /// The next message, if one has come in.
@@ -169,7 +172,7 @@ impl Control {
                 let message = serde_json::from_slice(&text);
                 message.map(Some).map_err(|error| self.protocol(format!("its message makes no sense: {error}")))
             }
-            None if self.over => Err(PerfError::Ended { peer: self.peer }),
+            None if self.over => Err(self.end_of(nic)),
             None => Ok(None),
         }
     }
@@ -209,6 +212,20 @@ impl Control {
             return Err(PerfError::Silent { peer: self.peer, after: idle });
         }
         Ok(())
+    }
+
+    /// Why there is no far end any more. A NIC that measures or serves has one.
+    fn end_of(&self, nic: &Nic) -> PerfError {
+        let peer = self.peer;
+        if nic.stats().peers_gone > self.gone_before { PerfError::Gone { peer } } else { PerfError::Ended { peer } }
+    }
+
+    /// What to say of an operation that has ended with `status`.
+    pub(crate) fn failure(&self, nic: &Nic, status: WcStatus) -> PerfError {
+        match self.end_of(nic) {
+            PerfError::Ended { peer } => PerfError::Operation { peer, status },
+            gone => gone,
+        }
     }
 
     /// Notes that the far end is gone.

@@ -83,7 +83,7 @@ impl Run<'_> {
             now = nic.now();
             while let Some(completion) = nic.poll_cq_one(self.cq) {
                 (moved, last) = (true, now);
-                check_status(&completion, control.peer)?;
+                check_status(nic, &completion, control)?;
                 let qp = self.complete(nic, &completion, now, &mut measured);
                 self.fill_up(nic, qp, now, start)?;
             }
@@ -206,7 +206,7 @@ impl Run<'_> {
             let answer = loop {
                 let moved = nic.progress();
                 if let Some(completion) = nic.poll_cq_one(self.cq) {
-                    check_status(&completion, control.peer)?;
+                    check_status(nic, &completion, control)?;
                     if completion.opcode == WcOpcode::Recv {
                         break completion;
                     }
@@ -247,10 +247,10 @@ pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize,
     let _ = nic.post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
 }
 
-fn check_status(completion: &Completion, peer: std::net::SocketAddr) -> Result<(), PerfError> {
+fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result<(), PerfError> {
     match completion.status {
         WcStatus::Success => Ok(()),
-        status => Err(PerfError::Operation { peer, status }),
+        status => Err(control.failure(nic, status)),
     }
 }
 

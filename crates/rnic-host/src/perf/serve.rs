@@ -179,7 +179,7 @@ impl Session {
             match self.control.poll::<Order>(nic) {
                 Ok(Some(order)) => self.obey(nic, config, order)?,
                 Ok(None) => {}
-                Err(PerfError::Ended { .. }) if self.finished => return Ok(()),
+                Err(PerfError::Ended { .. } | PerfError::Gone { .. }) if self.finished => return Ok(()),
                 Err(error) => return Err(error),
             }
             restless.rest(nic, moved)?;
