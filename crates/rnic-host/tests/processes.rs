@@ -97,28 +97,38 @@ fn two_processes_move_and_verify_everything_through_a_bad_network() {
     }
 }
 
+/// How a measurement ends whose server is sent `signal`, and how many milliseconds later.
+fn measured_until(signal: &str, transport: &str) -> (SocketAddr, PerfError, u128) {
+    let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
+    let address = server.said("SERVING").parse().expect("an address");
+    let words = [signal.to_owned(), server.child.id().to_string()];
+    let signaller = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(Command::new("kill").args(words).status().expect("a system has it").success());
+        Instant::now()
+    });
+    let config = PerfConfig {
+        transport: transport.to_owned(),
+        length: Length::Time(Duration::from_secs(30)),
+        ..PerfConfig::default()
+    };
+    let error = measure(&mut open("127.0.0.1:0").expect("a free port"), address, &config);
+    let ended = Instant::now();
+    let signalled = signaller.join().expect("it is sent");
+    (address, error.expect_err("nobody answers"), ended.duration_since(signalled).as_millis())
+}
+
 #[test]
-fn a_process_that_is_killed_is_given_up_in_bounded_time() {
+fn a_process_that_is_killed_or_stopped_is_given_up_in_bounded_time() {
     for transport in BOTH {
-        let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
-        let address = server.said("SERVING").parse().expect("an address");
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            drop(server);
-            Instant::now()
-        });
-        let config = PerfConfig {
-            transport: transport.to_owned(),
-            length: Length::Time(Duration::from_secs(30)),
-            ..PerfConfig::default()
-        };
-        let result = measure(&mut open("127.0.0.1:0").expect("a free port"), address, &config);
-        let ended = Instant::now();
-        let killed = killer.join().expect("it killed");
-        let Err(PerfError::Operation { status, .. }) = result else { panic!("{transport}: {result:?}") };
+        let (address, error, after) = measured_until("-KILL", transport);
+        assert!(matches!(error, PerfError::Gone { peer } if peer == address), "{transport}: {error:?}");
+        assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
+        // Its port is there, and says nothing.
+        let (_, error, after) = measured_until("-STOP", transport);
+        let PerfError::Operation { status, .. } = error else { panic!("{transport}: {error:?}") };
         assert_eq!(status, WcStatus::RetryExceeded, "{transport}");
         // Silence is believed for two seconds by default, and each retry may come a little late.
-        let after = ended.duration_since(killed).as_millis();
         assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
     }
 }
