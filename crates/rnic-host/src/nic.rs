@@ -114,10 +114,8 @@ impl Nic {
             secret,
             adaptive_thread: Some(background::start_adaptive),
         });
-        if config.shared {
-            // `rnic top` shows what unmodified programs do.
-            engine.watch();
-        }
+        // Who has been heard is not asked whether he lives; and `rnic top` shows what unmodified programs do.
+        engine.watch();
         Ok(Self {
             clock: Clock::start(),
             engine,

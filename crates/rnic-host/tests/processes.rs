@@ -133,6 +133,21 @@ fn a_process_that_is_killed_or_stopped_is_given_up_in_bounded_time() {
     }
 }
 
+/// A probe, and what is believed of its answers, is for those that are silent: one may be, for a moment, on a busy
+/// machine.
+#[test]
+fn a_process_that_speaks_is_not_asked_whether_it_lives() {
+    for transport in ["irn", "falcon"] {
+        let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
+        let address = server.said("SERVING").parse().expect("an address");
+        let length = Length::Time(Duration::from_ms(2_500));
+        let config = PerfConfig { transport: transport.to_owned(), length, ..PerfConfig::default() };
+        let mut nic = open("127.0.0.1:0").expect("a free port");
+        measure(&mut nic, address, &config).expect("the server serves");
+        assert!(nic.stats().probes_sent <= 1, "{transport}: {:?}", nic.stats());
+    }
+}
+
 #[test]
 fn an_address_that_another_process_has_is_one_clear_error() {
     let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
