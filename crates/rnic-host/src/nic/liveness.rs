@@ -10,7 +10,8 @@
 //! A probe is a congestion notification for a queue pair that cannot exist. It leaves from the port that is ours alone:
 //! the kernel would tell any of the NICs that share port 4791 about what left from there. It is not impaired: loss of
 //! a probe means nothing, and loss of packets says nothing about processes. It is not sealed either, for it says
-//! nothing.
+//! nothing. But its answer cannot be sealed, and anybody can make one: a NIC that seals its packets asks within its own
+//! machine only.
 //!
 //! What it does not see: a host that is gone, or one whose firewall keeps silent (an answer is needed); a process
 //! whose port has been taken by another NIC at once; and a process that has left the port to a child.
@@ -150,16 +151,22 @@ impl Nic {
         }
     }
 
-    /// Packets that have come from the queue pairs of each process that ours are connected to.
+    /// Packets that have come from the queue pairs of each process that ours are connected to, and that may be probed.
     fn heard(&self) -> BTreeMap<Place, u64> {
         let mut heard = BTreeMap::new();
-        for view in self.engine.queue_pairs().filter(is_connected) {
+        for view in self.engine.queue_pairs().filter(|view| is_connected(view) && self.would_believe(view.peer)) {
             let traffic = &view.traffic;
             let count: &mut u64 = heard.entry(self.place_of(&view)).or_default();
             let unused = traffic.packets_duplicate.wrapping_add(traffic.packets_dropped);
             *count = count.wrapping_add(traffic.packets_received).wrapping_add(unused);
         }
         heard
+    }
+
+    /// Whether what is said in the name of `peer`'s host is to be believed: where packets are sealed, what is not counts
+    /// only within this machine, where nobody else says it.
+    fn would_believe(&self, peer: PeerId) -> bool {
+        self.config.protection.is_none() || self.link.peers.look_up(peer).is_some_and(|peer| is_here(&peer.addresses))
     }
 
     fn send_probe(&mut self, now: Time, (peer, port): Place) {
@@ -227,6 +234,11 @@ impl Nic {
 fn is_connected(view: &QpView) -> bool {
     let has_peer = !matches!(view.info.state, QpState::Reset | QpState::Init | QpState::Error);
     has_peer && view.info.service != Service::UnreliableDatagram
+}
+
+/// Whether both ends of `way` are on this machine: nobody outside it can be heard in the name of either.
+fn is_here(way: &Addresses) -> bool {
+    way.dst().ip().is_loopback() || way.dst().ip() == way.src().ip()
 }
 
 fn probe() -> Packet {
