@@ -85,3 +85,20 @@ fn a_probe_is_a_packet_and_known_again() {
     assert!(is_probe(&decoded.packet) && rnic_wire::icrc::verify(&way, &bytes));
     assert!(!is_probe(&Packet { dest_qpn: Qpn::new(0x80_001), ..decoded.packet }), "a notification for somebody");
 }
+
+#[test]
+fn who_is_here_has_a_loopback_address_or_our_own() {
+    let way = |from: &str, to: &str| {
+        let [from, to] = [from, to].map(|ip| SocketAddr::new(ip.parse().expect("an address"), 4_791));
+        Addresses::new(from, to).expect("of one version")
+    };
+    for (from, to, expected) in [
+        ("127.0.0.1", "127.0.0.9", true),
+        ("192.0.2.1", "192.0.2.1", true),
+        ("::1", "::1", true),
+        ("192.0.2.1", "192.0.2.2", false),
+        ("2001:db8::1", "2001:db8::2", false),
+    ] {
+        assert_eq!(is_here(&way(from, to)), expected, "{from} to {to}");
+    }
+}
