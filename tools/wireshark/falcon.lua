@@ -711,8 +711,15 @@ function shared.dissector(tvb, pinfo, root)
     if not roce then
         return 0
     end
-    -- What is malformed has been marked as that already when the call fails: the script shall not add an error of its own.
-    local fine, taken = pcall(roce.call, roce, tvb, pinfo, root)
+    -- What was sent malformed has been marked as that already when the call fails: the script shall not add an error of
+    -- its own. But what a capture has left out raises one that pcall does not see, and that leaves Lua's stack as it is:
+    -- a hundred such, and the script is of no more use. So it sees what is there as all there is, and calls that
+    -- malformed, too.
+    local part = tvb
+    if tvb:len() > 0 and tvb:len() < tvb:reported_len() then
+        part = tvb(0, tvb:len()):tvb()
+    end
+    local fine, taken = pcall(roce.call, roce, part, pinfo, root)
     return fine and taken or tvb:len()
 end
 

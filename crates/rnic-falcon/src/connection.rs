@@ -55,21 +55,26 @@ struct Travelling {
     /// once a round trip.
     nic_marker: Ticks,
     nic_grew: bool,
+    /// So are shares of resources, which is what Swift has it for.
+    metadata: u32,
 }
 
 impl Travelling {
     fn new(flows: usize) -> Self {
-        Self { flows: PerFlow::new(flows, |_| Carried::default()), nic_marker: Ticks::ZERO, nic_grew: false }
+        let flows = PerFlow::new(flows, |_| Carried::default());
+        Self { flows, nic_marker: Ticks::ZERO, nic_grew: false, metadata: 0 }
     }
 
     /// What the next event of `flow` takes along.
     fn of(&self, flow: u8) -> Carried {
-        Carried { nic_marker: self.nic_marker, nic_grew: self.nic_grew, ..self.flows[flow] }
+        let Self { nic_marker, nic_grew, metadata, .. } = *self;
+        Carried { nic_marker, nic_grew, metadata, ..self.flows[flow] }
     }
 
     fn keep(&mut self, flow: u8, carried: Carried) {
         self.flows[flow] = carried;
-        (self.nic_marker, self.nic_grew) = (carried.nic_marker, carried.nic_grew);
+        let Carried { nic_marker, nic_grew, metadata, .. } = carried;
+        (self.nic_marker, self.nic_grew, self.metadata) = (nic_marker, nic_grew, metadata);
     }
 }
 

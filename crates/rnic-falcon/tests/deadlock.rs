@@ -5,7 +5,7 @@
 //! `RNIC_FALCON_SEED=<number> cargo test -p rnic-falcon --test deadlock replay`.
 
 use rnic_trials::deadlock::net::World;
-use rnic_trials::deadlock::{Carved, Kept, Order, Search, Sort, ends};
+use rnic_trials::deadlock::{Carved, Order, Search, Shares, Sort, ends};
 
 const fn search(sort: Sort) -> Search {
     Search::new(sort, Order::Ordered, SEARCH)
@@ -16,7 +16,7 @@ fn worlds() -> Vec<World> {
     let sorts = [Sort::Mixed, Sort::Pulls, Sort::Messages];
     let both = sorts.into_iter().flat_map(|sort| [Order::Ordered, Order::Unordered].map(|order| (sort, order)));
     let search = |isolation, (sort, order)| Search { isolation, ..Search::new(sort, order, SEARCH) }.world();
-    Kept::ALL.into_iter().flat_map(|kept| both.clone().map(move |of| search(kept, of))).collect()
+    Shares::ALL.into_iter().flat_map(|shares| both.clone().map(move |of| search(shares, of))).collect()
 }
 
 fn first_deadlock(world: World, numbers: std::ops::Range<u64>) -> Option<u64> {

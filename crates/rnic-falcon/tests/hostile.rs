@@ -65,7 +65,7 @@ fn any_body(random: &mut RandomStream, ours: u32, theirs: u32, t1: Timestamp) ->
         5 | 6 => {
             let sparse = random.bits() & random.bits();
             let wide = u128::from(sparse) << random.below(100);
-            let bitmaps = Bitmaps { data_acked: wide & 0xff00, data_received: wide, request_received: sparse };
+            let bitmaps = Bitmaps { data_acked: wide & 0xff01, data_received: wide, request_received: sparse };
             Body::ExtendedAck(any_acknowledgement(random, t1), bitmaps)
         }
         _ => {

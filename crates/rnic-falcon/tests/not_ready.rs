@@ -95,6 +95,30 @@ fn f7_a_refusal_counts_for_what_waits_for_its_turn() {
     assert!(sender.leaving(refused + RTO * 11).contains(&5));
 }
 
+/// A NACK echoes the packet that has come last, which may have left before the one that is refused, and been overtaken.
+/// Of the only copy that there is no other can be meant.
+#[test]
+fn f7_the_refusal_of_a_packet_that_has_overtaken_another_counts() {
+    let mut sender = Sender::of(1);
+    let later = START + RTO / 4;
+    sender.upper.pushes(1);
+    assert_eq!(sender.leaving(later), [1]);
+    sender.refuse(START + RTO / 2, 1, not_ready(RTO * 2), START);
+    assert_eq!(sender.upper.not_ready, 1);
+}
+
+/// Packets that are sent again wait for ncwnd to have room (ORRC): what its receiver refuses takes none while it waits, or
+/// what was lost behind it would never leave.
+#[test]
+fn f7_f18_what_was_refused_does_not_hold_back_what_was_lost() {
+    let mut sender = Sender::of(2);
+    sender.delivery.apply(0, &ControlSettings { ncwnd: Some(1), ..Default::default() });
+    let first = START + RTO;
+    assert_eq!(sender.leaving(first), [0], "both have timed out, and one may leave");
+    sender.refuse(first + RTO / 4, 0, not_ready(RTO * 20), first);
+    assert_eq!(sender.leaving(first + RTO / 4), [1]);
+}
+
 /// Of a NACK that the network has doubled, the second makes the packet wait once more at most, and refuses nothing.
 #[test]
 fn f7_a_refusal_that_comes_twice_counts_once() {

@@ -7,7 +7,7 @@ use rnic_base::{BitRate, Duration, Psn32, RandomStreams, Time};
 use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
 use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
-use rnic_falcon::delivery::Arrival;
+use rnic_falcon::delivery::{Arrival, Departure};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
@@ -52,15 +52,19 @@ impl Sender {
         Self { connection, resources, engine, now: Time::from_us(1_000), sent: 0 }
     }
 
+    fn send(&mut self) -> Departure {
+        let tag = u64::from(self.sent);
+        let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: None, tag, continues: false };
+        self.connection.submit(&mut self.resources, &push).expect("there is room");
+        self.sent += 1;
+        self.connection.transmit(self.now, &mut self.resources, &mut Idle).expect("a window is open")
+    }
+
     /// 5 us later a packet leaves, and an answer to it is here that says that it took 20 us, with a level of the
     /// receiver's buffers or a refusal. The windows of all flows, and that towards the NIC as far as it is the smaller.
     fn step(&mut self, rx_level: u8, refused: bool) -> (Cwnd, u64) {
         self.now += micros(5);
-        let tag = u64::from(self.sent);
-        let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: None, tag, continues: false };
-        self.connection.submit(&mut self.resources, &push).expect("there is room");
-        let left = self.connection.transmit(self.now, &mut self.resources, &mut Idle).expect("a window is open");
-        self.sent += 1;
+        let left = self.send();
         let before = |us: u64| Timestamp::at(Time::from_ps(self.now.as_ps() - micros(us).as_ps()));
         let (t1, t2) = (before(20), before(10));
         let body = if refused {
@@ -100,6 +104,28 @@ fn f18_f40_flows_share_the_gate_of_ncwnd_wherever_state_lies() {
             (least, most) = (least.min(kept.1), most.max(kept.1));
         }
         assert!(least < 8 && most > 60, "seed {seed}, {flows} flows: ncwnd went from {least} to {most}");
+    }
+}
+
+/// Shares of resources are the connection's, wherever state lies: the timeout of a flow that was well when it was heard of
+/// last does not undo what another has heard since.
+#[test]
+fn f36_a_timeout_of_one_flow_raises_no_share_that_another_has_lowered() {
+    for form in [Form::Table, Form::Stateless] {
+        let mut sender = Sender::new("swift", &[("rx_target", "3")], 2, form);
+        for _ in 0..8 {
+            sender.step(0, false);
+            sender.step(31, false);
+        }
+        let share = |sender: &Sender| sender.connection.transactions().usage().request_alpha.shift();
+        let lowered = share(&sender);
+        assert!(lowered >= 6, "{form:?}: an eighth or less, and not 2^(3 - {lowered})");
+        sender.send();
+        sender.now += Duration::from_ms(20);
+        sender.connection.expire(sender.now, &mut sender.resources, &mut Idle);
+        assert_eq!(sender.connection.delivery().timeouts(), 1, "{form:?}");
+        sender.connection.consult(sender.now, &sender.resources, &mut sender.engine);
+        assert!(share(&sender) >= lowered, "{form:?}: 2^(3 - {}) after 2^(3 - {lowered})", share(&sender));
     }
 }
 

@@ -16,8 +16,8 @@
 //! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
 //! [reserve](ResourceConfig::reserve). That is of a part: where parts share a pool there is none.
 //!
-//! What a connection may hold of all that ([`Kept`]) lets further things wait, Pull Data too, so each world exists with
-//! each kind of it. With dynamic thresholds shares are any at any time: no engine that gives them can do worse.
+//! What a connection may hold of all that ([`Shares`]) lets further things wait, Pull Data too, so each world exists with
+//! each kind of it. With dynamic thresholds shares are drawn anew in the middle of schedules, any that an engine could give.
 
 pub mod net;
 pub mod ulp;
@@ -84,7 +84,7 @@ pub struct Search {
     pub reserve: bool,
     /// How connections are kept from taking everything.
     #[serde(default)]
-    pub isolation: Kept,
+    pub isolation: Shares,
 }
 
 fn yes() -> bool {
@@ -131,7 +131,7 @@ pub enum Carved {
 /// [`Isolation`], as arguments name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kept {
+pub enum Shares {
     /// They are not.
     #[default]
     None,
@@ -141,7 +141,7 @@ pub enum Kept {
     Dynamic,
 }
 
-impl Kept {
+impl Shares {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::None, Self::Static, Self::Dynamic];
 }
@@ -150,7 +150,7 @@ impl Search {
     /// One with everything against deadlocks.
     pub const fn new(traffic: Sort, ordering: Order, schedules: u64) -> Self {
         let (carving, head_of_line, separate_spaces, reserve) = (Carved::Full, true, true, true);
-        let isolation = Kept::None;
+        let isolation = Shares::None;
         Self { traffic, ordering, schedules, carving, head_of_line, separate_spaces, reserve, isolation }
     }
 
@@ -172,9 +172,9 @@ impl Search {
             Order::Unordered => Ordering::Unordered,
         };
         let isolation = match self.isolation {
-            Kept::None => Isolation::None,
-            Kept::Static => Isolation::Static { tx: STATIC, rx: STATIC },
-            Kept::Dynamic => Isolation::Dynamic,
+            Shares::None => Isolation::None,
+            Shares::Static => Isolation::Static { tx: STATIC, rx: STATIC },
+            Shares::Dynamic => Isolation::Dynamic,
         };
         let zones = Zones { head_of_line_only: self.head_of_line, ..world.resources.zones };
         let has_reserve = self.reserve && self.carving == Carved::Full;

@@ -523,6 +523,30 @@ fn what_is_malformed_on_the_port_of_roce_is_left_to_wireshark() {
     assert!(malformed > 100, "{malformed} of {} are malformed", datagrams.len());
 }
 
+/// RoCE of which a capture has left out the end leaves the script as it was, however often it comes: Lua's stack is for
+/// two hundred calls that do not return.
+#[test]
+fn roce_that_a_capture_has_cut_short_does_not_wear_out_the_script() {
+    let [way, _] = common::ways();
+    let golden = golden::of_format(Format::RoceV2).into_iter().find(|golden| golden.packet.payload_len > 0);
+    let golden = golden.expect("one with payload");
+    let (mut roce, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
+    rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut roce).expect("a legal packet");
+    let back = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
+    let cut = 600;
+    let mut datagrams: Vec<Sent> = (0..cut).map(|_| Sent::plain(way, roce.clone())).collect();
+    datagrams.push(sent(datagram(&around()[0], &back.packet), 0));
+    let snap_len = |at: usize| if at < cut { 44 + at % 28 } else { usize::MAX };
+    let Some(dissected) = dissect_cut("falcon_beside_cut_roce", &datagrams, snap_len, &["-X", SCRIPT]) else { return };
+    for (at, layers) in dissected.iter().enumerate() {
+        assert!(
+            find_key(layers, "_ws.lua.error").is_none() && !layers.to_string().contains("Lua Error"),
+            "{at}: {layers:#}"
+        );
+    }
+    assert!(find_key(&dissected[cut], "falcon.type").is_some(), "{:#}", dissected[cut]);
+}
+
 /// Of a capture with a snap length, what is there is shown as in a whole one, on every port, and nothing is called
 /// malformed for what was left out.
 #[test]

@@ -257,7 +257,7 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
 /// F-34: who holds as much as it may is no reason for those behind it to wait on: what comes free is theirs at once,
 /// not when something else happens.
 #[test]
-fn f34_who_has_its_share_stands_in_nobodys_way() {
+fn f34_who_has_its_share_is_not_in_the_way_of_who_waits_for_room() {
     let options = [("resources", "1"), ("rto", "10ms"), ("rto_min", "10ms"), ("isolation", "none")];
     let own = [&options[..3], &[("isolation", "static"), ("isolation_packets", "8")]].concat();
     let mut pair = Pair::new(&Setup::new(&own), |_| DELIVERED);

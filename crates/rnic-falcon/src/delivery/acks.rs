@@ -22,9 +22,9 @@
 //! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
-//! network has doubled the NACK, or the packet that drew it. One that echoes what left before the packet did the last
-//! time makes it wait, but the upper layer has counted it, or another in its place. For want of resources nothing is
-//! done but the report, for recovery and timeout know that the packet has not arrived; and timeouts are counted anew,
+//! network has doubled the NACK, or the packet that drew it. So one wait counts once at the upper layer, and not
+//! at all when the packet was sent before and the NACK echoes what left before it did the last time: most likely that
+//! one has been counted. For want of resources nothing is done but the report, for recovery and timeout know that the packet has not arrived; and timeouts are counted anew,
 //! for who says so lives. It is no progress, though: the wait for the next probe stays what it has become, up to the
 //! timeout, until something is acknowledged or there is another answer.
 
@@ -126,14 +126,14 @@ impl Delivery {
                 if sent.held == Held::NotReady || sent.replaced {
                     return;
                 }
-                let (left, context) = (Timestamp::at(sent.last), sent.context);
+                let (left, context, is_first) = (Timestamp::at(sent.last), sent.context, sent.transmissions == 1);
                 let wait = now + self.waits.rto.max(timeout.wait());
                 tx.unmark(seq);
                 tx.hold_not_ready(seq);
                 let sent = tx.sent_mut(seq);
                 (sent.not_before, sent.timeouts) = (wait, 0);
                 tx.timer = tx.timer.min(wait);
-                if !echoed.is_before(left) {
+                if is_first || !echoed.is_before(left) {
                     upper.not_ready(now, context);
                 }
             }

@@ -255,14 +255,15 @@ impl Flows {
         })
     }
 
-    /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while the
-    /// round trip of one of those is not.
+    /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while
+    /// nothing was measured on one of those, for which all wait then, up to the timeout; nor when there is none.
     pub(crate) fn probe_after(&self) -> Option<Duration> {
         if let Some(only) = self.flows.only() {
-            return if only.outstanding > 0 { only.probe } else { Some(Duration::ZERO) };
+            return only.probe.filter(|_| only.outstanding > 0);
         }
-        let used = self.all().filter(|flow| flow.outstanding > 0);
-        used.map(|flow| flow.probe).try_fold(Duration::ZERO, |most, probe| probe.map(|probe| most.max(probe)))
+        let mut used = self.all().filter(|flow| flow.outstanding > 0).map(|flow| flow.probe);
+        let first = used.next()??;
+        used.try_fold(first, |most, probe| probe.map(|probe| most.max(probe)))
     }
 }
 

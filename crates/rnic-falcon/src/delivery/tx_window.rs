@@ -312,6 +312,8 @@ impl TxWindow {
     /// The receiver was not ready for packet `seq`, which is as if it had not arrived: it leaves again.
     pub(crate) fn hold_not_ready(&mut self, seq: Seq) {
         self.clear_arrived(seq);
+        // Or it would hold back, for as long as its receiver pleases, what may leave again.
+        self.end_repeat(seq);
         self.hold(seq, Held::NotReady);
         self.sent_mut(seq).refused = true;
     }
@@ -370,7 +372,7 @@ impl TxWindow {
         true
     }
 
-    /// If packet `seq` is under way again, it is no longer: it is lost, or has arrived. What has arrived would hold
+    /// If packet `seq` is under way again, it is no longer: it is lost, was refused, or has arrived. What has arrived would hold
     /// back, where ncwnd has become smaller, the packet that it waits for at the receiver.
     fn end_repeat(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);

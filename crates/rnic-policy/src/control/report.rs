@@ -384,7 +384,7 @@ impl FlowActions {
 /// connection: the fields that the specification names. What is in force comes beside it ([`InForce`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
-    /// 24 bits for anything.
+    /// 24 bits for anything; the connection's.
     pub metadata: u32,
     /// When the flow's window was last cut, or a round trip ago.
     pub fabric_marker: Ticks,

@@ -41,8 +41,10 @@ fn everything_can_be_taken_away_in_every_world() {
                     booleans.into_iter().flat_map(|a| booleans.map(|b| booleans.map(|c| (a, b, c)))).flatten()
                 {
                     let search = Search::new(traffic, ordering, 3);
-                    let search = Search { carving, head_of_line, separate_spaces, reserve, ..search };
-                    assert_eq!(look(search.world(), 0, 3).schedules, 3, "{search:?}");
+                    for isolation in Shares::ALL {
+                        let search = Search { carving, head_of_line, separate_spaces, reserve, isolation, ..search };
+                        assert_eq!(look(search.world(), 0, 3).schedules, 3, "{search:?}");
+                    }
                 }
             }
         }
@@ -57,6 +59,7 @@ fn arguments_without_sense_are_one_line() {
         ("= 20", "= 0", "schedules: 0 does not lie between 1 and 4294967296"),
         ("= 20", "= 20\ncarvings = \"none\"", "unknown field `carvings`"),
         ("= 20", "= 20\nreserve = \"no\"", "reserve: invalid type"),
+        ("= 20", "= 20\nisolation = \"some\"", "isolation: unknown variant `some`"),
     ];
     for (from, to, expected) in cases {
         let text = SOUND.replace(from, to);
