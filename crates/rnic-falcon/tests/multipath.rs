@@ -142,7 +142,8 @@ fn f26_probe9_windows_that_change_are_compared_anew_for_every_packet() {
         now += micros(1);
         match random.below(3) {
             0 => {
-                // Of a thirty-second of a packet to eight packets, most of them below one; in the parts that are compared.
+                // Of a thirty-second of a packet to eight packets, most of them below one; in the parts that are
+                // compared.
                 let most = 1 << (10 + random.below(10));
                 let fcwnd = Some(Cwnd::from_fixed(2_048 + random.below(most) / 256 * 256));
                 delivery.apply(random.below(4) as u8, &ControlSettings { fcwnd, ..Default::default() });

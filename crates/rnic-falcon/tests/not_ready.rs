@@ -107,8 +107,8 @@ fn f7_the_refusal_of_a_packet_that_has_overtaken_another_counts() {
     assert_eq!(sender.upper.not_ready, 1);
 }
 
-/// Packets that are sent again wait for ncwnd to have room (ORRC): what its receiver refuses takes none while it waits, or
-/// what was lost behind it would never leave.
+/// Packets that are sent again wait for ncwnd to have room (ORRC): what its receiver refuses takes none while it waits,
+/// or what was lost behind it would never leave.
 #[test]
 fn f7_f18_what_was_refused_does_not_hold_back_what_was_lost() {
     let mut sender = Sender::of(2);

@@ -107,8 +107,8 @@ fn f18_f40_flows_share_the_gate_of_ncwnd_wherever_state_lies() {
     }
 }
 
-/// Shares of resources are the connection's, wherever state lies: the timeout of a flow that was well when it was heard of
-/// last does not undo what another has heard since.
+/// Shares of resources are the connection's, wherever state lies: the timeout of a flow that was well when it was heard
+/// of last does not undo what another has heard since.
 #[test]
 fn f36_a_timeout_of_one_flow_raises_no_share_that_another_has_lowered() {
     for form in [Form::Table, Form::Stateless] {

@@ -179,14 +179,11 @@ impl Falcon {
         let Some(guard) = guards.get_mut(&qpn) else { return };
         guard.connect(connection.peer, addresses.dst().ip());
         let Some(protection) = protection else { return };
-        match sys::random_bits() {
-            Ok(cookie) => guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie),
-            // Then nothing leaves and nothing is opened: what there should be a key for does not go without.
-            Err(error) => {
-                guard.forget_keys();
-                background::complain(format_args!("no random bits for a connection's keys: {error}"));
-            }
+        let cookie = sys::random_bits();
+        if let Err(error) = &cookie {
+            background::complain(format_args!("no random bits for a connection's keys: {error}"));
         }
+        guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie.ok());
     }
 
     /// Bytes of the datagram that `packet` travels in.

@@ -57,7 +57,7 @@ impl Sealer {
 
     /// Takes a new key for what leaves from now on.
     pub fn rotate(&mut self) {
-        // Modulo 2^32: keys that come again do so after a thousand billion packets, and `Time` has gone on.
+        // Modulo 2^32: keys that come again do so after four billion packets at least, and `Time` has gone on.
         self.generation = self.generation.wrapping_add(1);
         self.spi = Spi::new(self.generation, self.cid);
         self.key = self.direction.key(self.cipher, self.generation, self.cid);

@@ -16,8 +16,9 @@
 //! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
 //! [reserve](ResourceConfig::reserve). That is of a part: where parts share a pool there is none.
 //!
-//! What a connection may hold of all that ([`Shares`]) lets further things wait, Pull Data too, so each world exists with
-//! each kind of it. With dynamic thresholds shares are drawn anew in the middle of schedules, any that an engine could give.
+//! What a connection may hold of all that ([`Shares`]) lets further things wait, Pull Data too, so each world exists
+//! with each kind of it. With dynamic thresholds shares are drawn anew in the middle of schedules, any that an engine
+//! could give.
 
 pub mod net;
 pub mod ulp;

@@ -36,8 +36,9 @@ pub(crate) enum Lack {
     Request,
     /// Even the [reserve](ResourceConfig::reserve) is taken.
     Reserve,
-    /// What is there is not for it: it holds its share (F-34). It stands in the way of nobody who waits for room; of those
-    /// that hold theirs one tries at a time, for what each of them waits for most are acknowledgements of its own.
+    /// What is there is not for it: it holds its share (F-34). It stands in the way of nobody who waits for room; of
+    /// those that hold theirs one tries at a time, for what each of them waits for most are acknowledgements of its
+    /// own.
     Share,
 }
 

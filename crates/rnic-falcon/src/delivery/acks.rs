@@ -22,11 +22,11 @@
 //! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
 //! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
 //! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
-//! network has doubled the NACK, or the packet that drew it. So one wait counts once at the upper layer, and not
-//! at all when the packet was sent before and the NACK echoes what left before it did the last time: most likely that
-//! one has been counted. For want of resources nothing is done but the report, for recovery and timeout know that the packet has not arrived; and timeouts are counted anew,
-//! for who says so lives. It is no progress, though: the wait for the next probe stays what it has become, up to the
-//! timeout, until something is acknowledged or there is another answer.
+//! network has doubled the NACK, or the packet that drew it. So one wait counts once at the upper layer, and not at all
+//! when the packet was sent before and the NACK echoes what left before it did the last time: most likely that one has
+//! been counted. For want of resources nothing is done but the report, for recovery and timeout know that the packet
+//! has not arrived; and timeouts are counted anew, for who says so lives. It is no progress, though: the wait for the
+//! next probe stays what it has become, up to the timeout, until something is acknowledged or there is another answer.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;

@@ -372,8 +372,8 @@ impl TxWindow {
         true
     }
 
-    /// If packet `seq` is under way again, it is no longer: it is lost, was refused, or has arrived. What has arrived would hold
-    /// back, where ncwnd has become smaller, the packet that it waits for at the receiver.
+    /// If packet `seq` is under way again, it is no longer: it is lost, was refused, or has arrived. What has arrived
+    /// would hold back, where ncwnd has become smaller, the packet that it waits for at the receiver.
     fn end_repeat(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
         // What is acknowledged is off the counts.

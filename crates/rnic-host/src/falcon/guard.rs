@@ -24,7 +24,8 @@ pub(crate) struct Guard {
 
 #[derive(Debug)]
 struct Keys {
-    sealer: Sealer,
+    /// None where no random bits were to be had: then nothing leaves and nothing is opened.
+    sealer: Option<Sealer>,
     opener: Opener,
 }
 
@@ -45,29 +46,28 @@ impl Guard {
     /// direction: who sends and who receives, by address and connection. First sequence numbers are not among it, for a
     /// queue pair that only receives may never be told its own. Where it was connected before, it knows again what its
     /// peer sent then.
+    ///
+    /// Without a `cookie` there is nothing to seal with: what there should be a key for does not go without.
     pub(super) fn protect(
         &mut self,
         protection: &Protection,
         addresses: &Addresses,
         (local, remote): (Qpn, Qpn),
-        cookie: u64,
+        cookie: Option<u64>,
     ) {
         let [local, remote] = [local, remote].map(|qpn| Cid::new(qpn.get()));
         let here = (addresses.src().ip(), local);
         let there = (addresses.dst().ip(), remote);
         let Protection { secret, cipher, packets_per_key } = protection;
-        let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
-        let sealer = sealer.rotating_after(*packets_per_key);
+        let sealer = cookie.map(|cookie| {
+            let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
+            sealer.rotating_after(*packets_per_key)
+        });
         let mut opener = Opener::new(secret, *cipher, &context(there, here), local);
         if let Some(earlier) = &self.keys {
             opener = opener.after(&earlier.opener);
         }
         self.keys = Some(Box::new(Keys { sealer, opener }));
-    }
-
-    /// Has no keys until it is connected anew.
-    pub(super) fn forget_keys(&mut self) {
-        self.keys = None;
     }
 
     /// The peer, if packets from `source` can be its.
@@ -79,7 +79,7 @@ impl Guard {
     /// Whether there is a key to seal with.
     #[inline]
     pub(super) fn has_keys(&self) -> bool {
-        self.keys.is_some()
+        self.keys.as_ref().is_some_and(|keys| keys.sealer.is_some())
     }
 
     /// Seals a datagram; whether it is the first of another key.
@@ -88,7 +88,7 @@ impl Guard {
     /// When there is no key ([`Self::has_keys`]).
     #[inline]
     pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) -> bool {
-        let sealer = &mut self.keys.as_mut().expect("asked before").sealer;
+        let sealer = self.keys.as_mut().and_then(|keys| keys.sealer.as_mut()).expect("asked before");
         let generation = sealer.generation();
         sealer.seal(now, label, datagram);
         sealer.generation() != generation
@@ -97,7 +97,7 @@ impl Guard {
     /// Opens a datagram.
     #[inline]
     pub(super) fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<Vector, RxDrop> {
-        let keys = self.keys.as_mut().ok_or(RxDrop::Protection)?;
+        let keys = self.keys.as_mut().filter(|keys| keys.sealer.is_some()).ok_or(RxDrop::Protection)?;
         let opened = keys.opener.open(header, layout, datagram).map_err(|refusal| match refusal {
             Refusal::Unprotected | Refusal::Index => RxDrop::Protection,
             Refusal::Replay => RxDrop::Replay,

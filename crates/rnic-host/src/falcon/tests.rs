@@ -124,6 +124,26 @@ fn f42_ends_that_are_connected_anew_hear_each_other_whoever_is_first() {
     }
 }
 
+/// Where the system gave no random bits for a connection's keys it neither seals nor opens, and what it heard before
+/// does not begin the next one.
+#[test]
+fn f42_a_connection_without_random_bits_is_deaf_and_forgets_nothing() {
+    let (mut left, mut right) = ends(protection(Cipher::Gcm128));
+    let recorded = datagram(&mut left, NOW, 40);
+    assert!(right.admit(source(), &mut recorded.clone()).is_ok());
+    let way = Addresses::new(RIGHT.0.parse().expect("an address"), LEFT.0.parse().expect("an address"));
+    let numbers = (Qpn::new(RIGHT.1), Qpn::new(LEFT.1));
+    let secret = protection(Cipher::Gcm128).expect("it is protected");
+    let guard = right.guards.get_mut(&numbers.0).expect("it was added");
+    guard.protect(&secret, &way.expect("both IPv4"), numbers, None);
+    assert!(!guard.has_keys());
+    assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_err());
+    connect(&mut right, RIGHT, LEFT);
+    assert!(right.admit(source(), &mut recorded.clone()).is_err());
+    connect(&mut left, LEFT, RIGHT);
+    assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_ok());
+}
+
 /// Runs with the same secret, addresses, numbers and time: were the cookie the same too, so would be keys and vectors,
 /// and of two packets under one vector AES-GCM gives away both.
 #[test]

