@@ -28,7 +28,7 @@ mod lookup;
 mod manager;
 pub(crate) mod negotiate;
 
-pub use alike::{falcon_text, falcon_word};
+pub use alike::{falcon_key_hint, falcon_text, falcon_word};
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};
 pub(crate) use exchange::{Exchange, State};
 pub(crate) use manager::Manager;

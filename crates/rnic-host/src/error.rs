@@ -134,7 +134,7 @@ pub enum ConnectError {
         theirs: String,
     },
     /// Both sides speak Falcon, and not the same.
-    #[error("{to} speaks {theirs}; this side has {ours}")]
+    #[error("{to} speaks {theirs}; this side has {ours}{hint}")]
     OtherFalcon {
         /// Who was asked, or has asked.
         to: SocketAddr,
@@ -142,6 +142,8 @@ pub enum ConnectError {
         theirs: String,
         /// What this side has.
         ours: String,
+        /// See [`crate::cm::falcon_key_hint`].
+        hint: &'static str,
     },
     /// More connections than a NIC keeps.
     #[error("too many connections")]

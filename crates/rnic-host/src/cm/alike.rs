@@ -35,6 +35,14 @@ pub fn falcon_text(word: u32) -> String {
     format!("falcon with ordering={ordering}, errors={errors}, flows={flows}, {protection}")
 }
 
+/// What is wrong where both of these words, each of one end, tell of a key, and not of the same: to be said behind what
+/// an end has, for nobody knows fingerprints by heart.
+pub fn falcon_key_hint(ours: u32, theirs: u32) -> &'static str {
+    let has_key = |word: u32| word >> 28 == u32::from(VERSION) && word >> 24 & 1 == 1;
+    let is_other = has_key(ours) && has_key(theirs) && ours as u16 != theirs as u16;
+    if is_other { "; it is not the same --key" } else { "" }
+}
+
 /// Of this word.
 const VERSION: u8 = 3;
 /// Of the flows, at most eight; the cipher is above them.
@@ -57,10 +65,14 @@ mod tests {
         assert_eq!(falcon_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, no key");
         let options = [("ordering", "unordered"), ("flows", "8"), ("errors", "complete-in-error")];
         let text = falcon_text(word(&options, Some(1)));
+        let hint_len = falcon_key_hint(word(&[], Some(1)), word(&[], Some(2))).len();
         assert!(text.starts_with("falcon with ordering=unordered, errors=complete-in-error, flows=8, key "), "{text}");
-        assert!(text.len() < 120, "a refusal has room for it: {text}");
+        assert!(text.len() + hint_len < 128, "a refusal has room for it: {text}");
         assert_ne!(word(&[], Some(1)), word(&[], Some(2)), "another key");
         assert_eq!(word(&[], Some(1)), word(&[], Some(1)));
+        let hint = |ours, theirs| falcon_key_hint(word(&[], ours), word(&[("flows", "2")], theirs));
+        assert_eq!([hint(Some(1), Some(1)), hint(Some(1), None), hint(None, None)], [""; 3]);
+        assert!(hint(Some(1), Some(2)).contains("not the same --key"));
         let profile = rnic_transports::select("falcon", []).expect("a transport");
         for cipher in Cipher::ALL {
             let protection = Protection::new(Secret::new([1; 32]), cipher);

@@ -14,7 +14,7 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::Nic;
 use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
-use crate::cm::{ConnectionId, ServiceKind, falcon_text, falcon_word};
+use crate::cm::{ConnectionId, ServiceKind, falcon_key_hint, falcon_text, falcon_word};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
@@ -408,7 +408,8 @@ impl Nic {
         if ours == 0 || ours == theirs {
             return Ok(());
         }
-        Err(ConnectError::OtherFalcon { to, theirs: falcon_text(theirs), ours: falcon_text(ours) })
+        let hint = falcon_key_hint(ours, theirs);
+        Err(ConnectError::OtherFalcon { to, theirs: falcon_text(theirs), ours: falcon_text(ours), hint })
     }
 
     fn draw_psn(&mut self) -> Psn {

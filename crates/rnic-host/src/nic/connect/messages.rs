@@ -173,7 +173,7 @@ pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> Stri
             let ours: Vec<&str> = config.transports.iter().map(|choice| choice.profile.name).collect();
             format!("the other side has {}", ours.join(", "))
         }
-        ConnectError::OtherFalcon { ours, .. } => format!("the other side has {ours}"),
+        ConnectError::OtherFalcon { ours, hint, .. } => format!("the other side has {ours}{hint}"),
         ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("the other side takes {mtu_bytes} bytes"),
         error => error.to_string(),
     }
