@@ -17,7 +17,7 @@
 //!   (gone) <--------- SIDR_REP -----------------------   LookupAnswered      kept for a while
 //! ```
 //!
-//! This is a state machine without a socket: messages and time come in, messages and [`Happening`]s come out. Queue
+//! This is a state machine without a socket: messages and time come in, messages and [`CmEvent`]s come out. Queue
 //! pairs are `nic/connect.rs`'s business. For verbs programs, [`Endpoint`] gives the machine sockets of its own, and
 //! queue pairs are `rnic-verbs`' business.
 
@@ -32,7 +32,7 @@ pub use alike::{falcon_key_hint, falcon_text, falcon_word};
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};
 pub(crate) use exchange::{Exchange, State};
 pub(crate) use manager::Manager;
-pub use manager::{Happening, ServiceKind};
+pub use manager::{CmEvent, ServiceKind};
 
 /// A connection, or an attempt at one. Never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -17,7 +17,7 @@ use rnic_wire::cm::{LookupReply, LookupRequest, RejectInfo, RejectReason, Reply,
 use rnic_wire::{Addresses, Qpn, cm, gsi, icrc};
 use socket2::SockAddr;
 
-use super::{ConnectionId, Happening, Manager, ServiceKind};
+use super::{CmEvent, ConnectionId, Manager, ServiceKind};
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
 /// Which socket address, and whether an IPv6 one leaves IPv4 alone.
@@ -194,7 +194,7 @@ impl Endpoint {
     }
 
     /// What has happened.
-    pub fn poll_happening(&mut self) -> Option<Happening> {
+    pub fn poll_happening(&mut self) -> Option<CmEvent> {
         self.manager.poll_happening()
     }
 

@@ -9,7 +9,7 @@ use rnic_wire::Addresses;
 use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, Message};
 
 use super::manager::{Service, mad};
-use super::{ConnectionId, Happening, Manager, ServiceKind, State};
+use super::{CmEvent, ConnectionId, Manager, ServiceKind, State};
 
 impl Manager {
     /// Asks for the queue pair behind a service. `request` lacks our name for it, which is filled in; `None` when there
@@ -67,7 +67,7 @@ impl Manager {
         match added {
             Ok(id) => {
                 self.note_asked(now, id, request.service_id);
-                self.happenings.push_back(Happening::LookedUp(id, Box::new(request)));
+                self.cm_events.push_back(CmEvent::LookedUp(id, Box::new(request)));
             }
             Err(status) => {
                 let (request_id, service_id) = (request.request_id, request.service_id);
@@ -86,7 +86,7 @@ impl Manager {
             Some(id) if reply.status == LookupStatus::UNSUPPORTED && self.may_listen_yet(now, id) => {}
             Some(id) => {
                 self.remove(id);
-                self.happenings.push_back(Happening::Found(id, Box::new(reply)));
+                self.cm_events.push_back(CmEvent::Found(id, Box::new(reply)));
             }
             None => self.strays += 1,
         }

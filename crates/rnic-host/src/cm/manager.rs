@@ -16,7 +16,7 @@ use super::{ConnectionId, Exchange, State};
 
 /// Something that the queue pairs' side must act on.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Happening {
+pub enum CmEvent {
     /// Somebody asks for a connection.
     Requested(ConnectionId, Box<Request>),
     /// Our request was accepted; so long after it was sent.
@@ -80,7 +80,7 @@ pub(crate) struct Manager {
     pub(super) services: BTreeMap<ServiceId, Service>,
     pub(super) timers: BinaryHeap<Reverse<(Time, ConnectionId)>>,
     pub(super) out: VecDeque<(Addresses, Mad)>,
-    pub(super) happenings: VecDeque<Happening>,
+    pub(super) cm_events: VecDeque<CmEvent>,
     half_open: usize,
     next_id: u64,
     pub(super) random: RandomStream,
@@ -99,7 +99,7 @@ impl Manager {
             services: BTreeMap::new(),
             timers: BinaryHeap::new(),
             out: VecDeque::new(),
-            happenings: VecDeque::new(),
+            cm_events: VecDeque::new(),
             half_open: 0,
             next_id: 1,
             random: RandomStreams::new(secret).stream("connection-manager"),
@@ -207,7 +207,7 @@ impl Manager {
         };
         exchange.become_(State::Established);
         self.half_open -= 1;
-        self.happenings.push_back(Happening::Ready(id));
+        self.cm_events.push_back(CmEvent::Ready(id));
     }
 
     /// Ends an established connection; false when there is none.
@@ -240,7 +240,7 @@ impl Manager {
                 continue;
             }
             self.remove(id);
-            self.happenings.push_back(Happening::Unreachable(id, errno));
+            self.cm_events.push_back(CmEvent::Unreachable(id, errno));
         }
     }
 
@@ -259,7 +259,7 @@ impl Manager {
         }
         for id in self.those_with(address, &[State::ReplyReceived, State::RequestReceived, State::ReplySent]) {
             self.remove(id);
-            self.happenings.push_back(Happening::TimedOut(id, Duration::ZERO));
+            self.cm_events.push_back(CmEvent::TimedOut(id, Duration::ZERO));
         }
         for id in self.those_with(address, &[State::LookupReceived, State::LookupAnswered]) {
             self.remove(id);
@@ -333,7 +333,7 @@ impl Manager {
             return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
         };
         self.note_asked(now, id, request.service_id);
-        self.happenings.push_back(Happening::Requested(id, Box::new(request)));
+        self.cm_events.push_back(CmEvent::Requested(id, Box::new(request)));
     }
 
     /// Whether no further request may wait.
@@ -361,7 +361,7 @@ impl Manager {
                 exchange.become_(State::ReplyReceived);
                 exchange.remote_comm_id = reply.local_comm_id;
                 let (id, round_trip) = (exchange.id, now.since(exchange.sent_at));
-                self.happenings.push_back(Happening::Replied(id, Box::new(reply), round_trip));
+                self.cm_events.push_back(CmEvent::Replied(id, Box::new(reply), round_trip));
             }
             Some(exchange) if exchange.remote_comm_id == reply.local_comm_id => {
                 // It was sent again: our RTU has got lost, or is still to come.
@@ -403,7 +403,7 @@ impl Manager {
             return;
         }
         self.remove(id);
-        self.happenings.push_back(Happening::Refused(id, Box::new(reject)));
+        self.cm_events.push_back(CmEvent::Refused(id, Box::new(reject)));
     }
 
     fn receive_disconnect(&mut self, way: &Addresses, transaction_id: u64, request: &DisconnectRequest) {
@@ -492,7 +492,7 @@ impl Manager {
     /// The connection is over: the other end of its life than [`Manager::remove`], which is silent.
     fn finish(&mut self, id: ConnectionId) {
         self.remove(id);
-        self.happenings.push_back(Happening::Disconnected(id));
+        self.cm_events.push_back(CmEvent::Disconnected(id));
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
@@ -589,7 +589,7 @@ impl Manager {
             State::LookupAnswered => self.remove(id),
             _ => {
                 self.remove(id);
-                self.happenings.push_back(Happening::TimedOut(id, patience));
+                self.cm_events.push_back(CmEvent::TimedOut(id, patience));
             }
         }
     }
@@ -600,8 +600,8 @@ impl Manager {
     }
 
     /// What has happened.
-    pub(crate) fn poll_happening(&mut self) -> Option<Happening> {
-        self.happenings.pop_front()
+    pub(crate) fn poll_happening(&mut self) -> Option<CmEvent> {
+        self.cm_events.pop_front()
     }
 }
 

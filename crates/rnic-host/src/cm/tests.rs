@@ -93,18 +93,18 @@ impl Bench {
         let asked = requested(&mut self.passive);
         assert!(self.passive.accept(self.now, asked, Reply::default(), PATIENCE));
         self.carry(|_| 1);
-        assert!(matches!(self.active.poll_happening(), Some(Happening::Replied(id, ..)) if id == asking));
+        assert!(matches!(self.active.poll_happening(), Some(CmEvent::Replied(id, ..)) if id == asking));
         self.active.confirm(asking);
         self.carry(|_| 1);
-        assert_eq!(self.passive.poll_happening(), Some(Happening::Ready(asked)));
+        assert_eq!(self.passive.poll_happening(), Some(CmEvent::Ready(asked)));
         (asking, asked)
     }
 }
 
 fn requested(manager: &mut Manager) -> ConnectionId {
     match manager.poll_happening() {
-        Some(Happening::Requested(id, _)) => id,
-        happening => panic!("{happening:?} instead of a request"),
+        Some(CmEvent::Requested(id, _)) => id,
+        cm_event => panic!("{cm_event:?} instead of a request"),
     }
 }
 
@@ -121,8 +121,8 @@ fn three_messages_make_a_connection_and_two_end_it() {
     assert!(bench.active.disconnect(bench.now, asking, Qpn::new(7)));
     assert!(!bench.active.disconnect(bench.now, asking, Qpn::new(7)), "once");
     bench.carry(|_| 1);
-    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
-    assert_eq!(bench.passive.poll_happening(), Some(Happening::Disconnected(asked)));
+    assert_eq!(bench.active.poll_happening(), Some(CmEvent::Disconnected(asking)));
+    assert_eq!(bench.passive.poll_happening(), Some(CmEvent::Disconnected(asked)));
     assert_eq!((state(&bench.active, asking), state(&bench.passive, asked)), (None, None));
 }
 
@@ -158,18 +158,18 @@ fn every_message_is_sent_again_until_it_arrives_and_acted_on_once() {
     let (mut requests, mut replies, mut ready) = (0, 0, 0);
     bench.run(|bench| {
         bench.carry(&mut fate);
-        while let Some(happening) = bench.passive.poll_happening() {
-            match happening {
-                Happening::Requested(id, _) => {
+        while let Some(cm_event) = bench.passive.poll_happening() {
+            match cm_event {
+                CmEvent::Requested(id, _) => {
                     requests += 1;
                     assert!(bench.passive.accept(bench.now, id, Reply::default(), PATIENCE));
                 }
-                Happening::Ready(_) => ready += 1,
-                happening => panic!("{happening:?}"),
+                CmEvent::Ready(_) => ready += 1,
+                cm_event => panic!("{cm_event:?}"),
             }
         }
-        while let Some(happening) = bench.active.poll_happening() {
-            assert!(matches!(happening, Happening::Replied(id, ..) if id == asking), "{happening:?}");
+        while let Some(cm_event) = bench.active.poll_happening() {
+            assert!(matches!(cm_event, CmEvent::Replied(id, ..) if id == asking), "{cm_event:?}");
             replies += 1;
             bench.active.confirm(asking);
         }
@@ -191,7 +191,7 @@ fn silence_ends_in_time() {
         });
         true
     });
-    assert_eq!(bench.active.poll_happening(), Some(Happening::TimedOut(asking, PATIENCE)));
+    assert_eq!(bench.active.poll_happening(), Some(CmEvent::TimedOut(asking, PATIENCE)));
     assert_eq!(bench.now, Time::ZERO + PATIENCE, "not a moment later");
     // 20, 40, 80, 160, 320, then every 500 ms: REQ eight or nine times, and the REJ that gives up.
     assert!((8..=11).contains(&sent), "{sent} messages");
@@ -205,18 +205,18 @@ fn silence_ends_every_step_on_both_sides() {
         let mut ends = Vec::new();
         bench.run(|bench| {
             bench.carry(|message| usize::from(message.attribute() != lost));
-            while let Some(happening) = bench.passive.poll_happening() {
-                match happening {
-                    Happening::Requested(id, _) => {
+            while let Some(cm_event) = bench.passive.poll_happening() {
+                match cm_event {
+                    CmEvent::Requested(id, _) => {
                         bench.passive.accept(bench.now, id, Reply::default(), PATIENCE);
                     }
-                    happening => ends.push(happening),
+                    cm_event => ends.push(cm_event),
                 }
             }
-            while let Some(happening) = bench.active.poll_happening() {
-                match happening {
-                    Happening::Replied(id, ..) => bench.active.confirm(id),
-                    happening => ends.push(happening),
+            while let Some(cm_event) = bench.active.poll_happening() {
+                match cm_event {
+                    CmEvent::Replied(id, ..) => bench.active.confirm(id),
+                    cm_event => ends.push(cm_event),
                 }
             }
             true
@@ -224,10 +224,10 @@ fn silence_ends_every_step_on_both_sides() {
         match lost {
             // The active side gives up first and says so.
             Reply::ATTRIBUTE => {
-                assert!(ends.contains(&Happening::TimedOut(asking, PATIENCE)), "{ends:?}");
+                assert!(ends.contains(&CmEvent::TimedOut(asking, PATIENCE)), "{ends:?}");
             }
             // The passive side gives up. (In a real NIC, data would have told it that the RTU was lost.)
-            _ => assert!(ends.iter().any(|end| matches!(end, Happening::TimedOut(_, PATIENCE))), "{ends:?}"),
+            _ => assert!(ends.iter().any(|end| matches!(end, CmEvent::TimedOut(_, PATIENCE))), "{ends:?}"),
         }
         assert_eq!(bench.passive.half_open(), 0);
     }
@@ -244,7 +244,7 @@ fn data_stand_in_for_a_lost_rtu() {
     bench.active.confirm(asking);
     bench.carry(|_| 0);
     bench.passive.establish(asked);
-    assert_eq!(bench.passive.poll_happening(), Some(Happening::Ready(asked)));
+    assert_eq!(bench.passive.poll_happening(), Some(CmEvent::Ready(asked)));
     bench.passive.establish(asked);
     assert_eq!(bench.passive.poll_happening(), None, "once");
 }
@@ -256,19 +256,19 @@ fn nobody_listens_nobody_answers_and_no_more_than_the_backlog_wait() {
     let id = bench.active.connect(bench.now, addresses(), request, PATIENCE).expect("room");
     bench.carry(|_| 1);
     match bench.active.poll_happening() {
-        Some(Happening::Refused(refused, reject)) => {
+        Some(CmEvent::Refused(refused, reject)) => {
             assert_eq!((refused, reject.reason), (id, RejectReason::INVALID_SERVICE_ID));
         }
-        happening => panic!("{happening:?}"),
+        cm_event => panic!("{cm_event:?}"),
     }
     for _ in 0..5 {
         bench.connect();
     }
     bench.carry(|_| 1);
     let refused: Vec<RejectReason> = std::iter::from_fn(|| bench.active.poll_happening())
-        .map(|happening| match happening {
-            Happening::Refused(_, reject) => reject.reason,
-            happening => panic!("{happening:?}"),
+        .map(|cm_event| match cm_event {
+            CmEvent::Refused(_, reject) => reject.reason,
+            cm_event => panic!("{cm_event:?}"),
         })
         .collect();
     assert_eq!(refused, [RejectReason::NO_RESOURCES], "the backlog is four");
@@ -300,11 +300,11 @@ fn a_rejected_request_is_told_why() {
     assert!(!bench.passive.reject(asked, RejectReason::CONSUMER, RejectInfo::default(), b""), "once");
     bench.carry(|_| 1);
     match bench.active.poll_happening() {
-        Some(Happening::Refused(id, reject)) => {
+        Some(CmEvent::Refused(id, reject)) => {
             assert_eq!((id, reject.rejected, reject.reason), (asking, Rejected::Request, RejectReason::CONSUMER));
             assert_eq!(reject.private_data.0[..10], *b"not today\0");
         }
-        happening => panic!("{happening:?}"),
+        cm_event => panic!("{cm_event:?}"),
     }
 }
 
@@ -318,7 +318,7 @@ fn an_end_that_is_not_answered_is_an_end_all_the_same() {
         bench.carry(|_| 0);
         state(&bench.active, asking).is_some()
     });
-    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
+    assert_eq!(bench.active.poll_happening(), Some(CmEvent::Disconnected(asking)));
     assert!(bench.now.since(start) <= Duration::from_secs(1));
     assert_eq!(state(&bench.passive, asked), Some(State::Established), "it does not know");
 }
@@ -330,8 +330,8 @@ fn crossing_ends_meet() {
     bench.active.disconnect(bench.now, asking, Qpn::new(7));
     bench.passive.disconnect(bench.now, asked, Qpn::new(8));
     bench.carry(|_| 1);
-    assert_eq!(bench.active.poll_happening(), Some(Happening::Disconnected(asking)));
-    assert_eq!(bench.passive.poll_happening(), Some(Happening::Disconnected(asked)));
+    assert_eq!(bench.active.poll_happening(), Some(CmEvent::Disconnected(asking)));
+    assert_eq!(bench.passive.poll_happening(), Some(CmEvent::Disconnected(asked)));
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn nobody_listens_is_an_answer_only_after_a_while() {
             bench.active.unreachable(bench.now, to, libc::ECONNREFUSED);
             state(&bench.active, id).is_some()
         });
-        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::ECONNREFUSED)));
+        assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::ECONNREFUSED)));
         assert!(last.since(start) >= patience, "believed after {}", last.since(start));
         // Repetitions are at most 500 ms apart.
         assert!(last.since(start) <= patience + Duration::from_ms(500), "believed after {}", last.since(start));
@@ -397,13 +397,13 @@ fn nobody_listens_is_an_answer_only_after_a_while() {
 
         let id = ask(&mut bench);
         bench.active.unreachable(bench.now, to, libc::EHOSTUNREACH);
-        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::EHOSTUNREACH)));
+        assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::EHOSTUNREACH)));
 
         let id = ask(&mut bench);
         bench.active.unreachable(bench.now + patience - Duration::from_ps(1), to, libc::ECONNREFUSED);
         assert_eq!((bench.active.poll_happening(), state(&bench.active, id).is_some()), (None, true));
         bench.active.unreachable(bench.now + patience, to, libc::ECONNREFUSED);
-        assert_eq!(bench.active.poll_happening(), Some(Happening::Unreachable(id, libc::ECONNREFUSED)));
+        assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::ECONNREFUSED)));
     }
 }
 

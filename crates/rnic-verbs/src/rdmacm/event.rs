@@ -1,11 +1,11 @@
-//! Events, from happenings of the protocol to structures of programs, and what fetching one does to a queue pair.
+//! Events, from cm_events of the protocol to structures of programs, and what fetching one does to a queue pair.
 
 use std::cmp::Reverse;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use rnic_base::{Duration, Time};
-use rnic_host::cm::{ConnectionId, Happening};
+use rnic_host::cm::{CmEvent, ConnectionId};
 use rnic_wire::cm::ip::IpHeader;
 use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, RejectInfo, RejectReason, Reply, Request, ServiceId};
 
@@ -27,27 +27,27 @@ struct EventObject {
 
 impl Cm {
     /// Acts on what the protocol says.
-    pub(super) fn heed(&mut self, port: Key, happening: Happening) {
-        match happening {
-            Happening::Requested(connection, request) => self.be_asked(port, connection, &request),
-            Happening::LookedUp(connection, request) => self.be_looked_up(port, connection, &request),
-            Happening::Replied(connection, reply, _) => self.be_answered(port, connection, &reply),
-            Happening::Found(connection, reply) => self.find(port, connection, &reply),
-            Happening::Ready(connection) => {
+    pub(super) fn heed(&mut self, port: Key, cm_event: CmEvent) {
+        match cm_event {
+            CmEvent::Requested(connection, request) => self.be_asked(port, connection, &request),
+            CmEvent::LookedUp(connection, request) => self.be_looked_up(port, connection, &request),
+            CmEvent::Replied(connection, reply, _) => self.be_answered(port, connection, &reply),
+            CmEvent::Found(connection, reply) => self.find(port, connection, &reply),
+            CmEvent::Ready(connection) => {
                 self.tell(port, connection, Stage::Connected, RDMA_CM_EVENT_ESTABLISHED, 0, &[]);
             }
-            Happening::Refused(connection, reject) => {
+            CmEvent::Refused(connection, reject) => {
                 let status = c_int::from(reject.reason.0);
                 if reject.reason == agreement::REASON {
                     agreement::explain(&reject.private_data.0);
                 }
                 self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &reject.private_data.0);
             }
-            Happening::TimedOut(connection, _) => {
+            CmEvent::TimedOut(connection, _) => {
                 self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[]);
             }
-            Happening::Unreachable(connection, errno) => self.be_unreachable(port, connection, errno),
-            Happening::Disconnected(connection) => {
+            CmEvent::Unreachable(connection, errno) => self.be_unreachable(port, connection, errno),
+            CmEvent::Disconnected(connection) => {
                 let owner = self.owners.get(&(port, connection)).copied();
                 self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_DISCONNECTED, 0, &[]);
                 if let Some(Owner::Id(key)) = owner {

@@ -1,4 +1,4 @@
-//! What happenings of the connection manager do to queue pairs, and what programs hear of them.
+//! What cm_events of the connection manager do to queue pairs, and what programs hear of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use rnic_wire::{Qpn, gsi};
 use super::messages::{attributes, capped, detail_of, ib_mtu, reason_of, refusal, terms_of_request, timing};
 use super::{Asking, Attached, Stage};
 use crate::cm::negotiate::Terms;
-use crate::cm::{ConnectionId, Happening};
+use crate::cm::{CmEvent, ConnectionId};
 use crate::connection::{Connection, ConnectionEvent, ConnectionRequest};
 use crate::error::ConnectError;
 use crate::nic::Nic;
@@ -34,8 +34,8 @@ impl Nic {
         if self.cm.next_timeout().is_some_and(|due| due <= now) {
             self.cm.tick(now);
         }
-        while let Some(happening) = self.cm.poll_happening() {
-            self.act_on(happening);
+        while let Some(cm_event) = self.cm.poll_happening() {
+            self.act_on(cm_event);
         }
     }
 
@@ -49,20 +49,20 @@ impl Nic {
         }
     }
 
-    fn act_on(&mut self, happening: Happening) {
-        match happening {
-            Happening::Requested(id, request) => self.be_asked(id, request),
-            Happening::Replied(id, reply, round_trip) => self.be_answered(id, &reply, round_trip),
-            Happening::Ready(id) => self.be_ready(id),
-            Happening::Refused(id, reject) => self.fail(id, |to| refusal(to, &reject)),
-            Happening::TimedOut(id, after) => self.fail(id, |to| ConnectError::TimedOut { to, after }),
-            Happening::Unreachable(id, errno) => self.fail(id, |to| match errno {
+    fn act_on(&mut self, cm_event: CmEvent) {
+        match cm_event {
+            CmEvent::Requested(id, request) => self.be_asked(id, request),
+            CmEvent::Replied(id, reply, round_trip) => self.be_answered(id, &reply, round_trip),
+            CmEvent::Ready(id) => self.be_ready(id),
+            CmEvent::Refused(id, reject) => self.fail(id, |to| refusal(to, &reject)),
+            CmEvent::TimedOut(id, after) => self.fail(id, |to| ConnectError::TimedOut { to, after }),
+            CmEvent::Unreachable(id, errno) => self.fail(id, |to| match errno {
                 libc::ECONNREFUSED => ConnectError::Refused { to },
                 _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
             }),
-            Happening::Disconnected(id) => self.be_disconnected(id),
+            CmEvent::Disconnected(id) => self.be_disconnected(id),
             // Nobody here offers datagrams or asks for them.
-            Happening::LookedUp(..) | Happening::Found(..) => {}
+            CmEvent::LookedUp(..) | CmEvent::Found(..) => {}
         }
     }
 
