@@ -260,6 +260,26 @@ fn f13_distance_never_recovers_a_tail_before_the_timeout() {
     assert!(link.ends[0].upper.all_acked());
 }
 
+/// Probes are the policy's: with an adaptive engine that computes when, too, distance has none, unless it is asked to.
+#[test]
+fn f13_distance_probes_only_when_asked_to() {
+    for (asked, engine) in [(false, true), (true, false), (true, true)] {
+        let mut config = asking(config_of("ooo-distance", "ecmp"));
+        tune(&mut config, "rto", "300us");
+        tune(&mut config, "tail_probe", if asked { "true" } else { "false" });
+        let mut link = Link::new(config, Box::new(losing(&[19], 1)));
+        if engine {
+            let settings = ControlSettings { probe: Some(Some(micros(40))), ..Default::default() };
+            link.ends[0].delivery.apply(0, &settings);
+        }
+        link.ends[0].upper.pushes(20);
+        link.run_for(Duration::from_ms(2));
+        let counters = link.ends[0].delivery.counters();
+        assert_eq!((counters.probes, counters.timeouts), (u64::from(asked), u64::from(!asked)), "{asked} {engine}");
+        assert!(link.ends[0].upper.all_acked());
+    }
+}
+
 #[test]
 fn f14_without_acknowledgements_each_packet_times_out_by_itself() {
     let mut config = config();

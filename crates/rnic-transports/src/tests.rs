@@ -151,8 +151,11 @@ fn what_recovery_and_the_adaptive_engine_share_is_set_in_both() {
         ("probe_extra", "9us"),
         ("probe_min", "11us"),
     ];
-    let profile = select("falcon", SHARED).expect("rack-tlp's parameters");
-    for (name, text) in SHARED {
+    let distance = [("recovery", "ooo-distance"), ("tail_probe", "true")];
+    let distance = select("falcon", distance.into_iter().chain(SHARED[2..].iter().copied())).expect("its probes");
+    let rack = select("falcon", SHARED).expect("rack-tlp's parameters");
+    let cases = SHARED.map(|shared| (&rack, shared)).into_iter().chain(SHARED[2..].iter().map(|s| (&distance, *s)));
+    for (profile, (name, text)) in cases {
         let of = |specs: &[rnic_policy::ParamSpec], params: rnic_policy::Params| {
             let index = specs.iter().position(|spec| spec.name == name).expect(name);
             (specs[index].default, params.get(index), specs[index].parse(text).expect(name))
@@ -181,9 +184,6 @@ fn falcon_takes_no_recovery_that_waits_for_nacks() {
 
 #[test]
 fn what_only_the_adaptive_engine_has_is_set_there() {
-    let distance = [("recovery", "ooo-distance"), ("probe_percent", "150")];
-    let profile = select("falcon", distance).expect("probes are the adaptive engine's with any recovery");
-    assert!(profile.options().any(|(spec, value)| (spec.name, value) == ("probe_percent", 150)));
     let refused = [
         select("falcon", [("recovery", "ooo-distance"), ("reorder_percent", "50")]),
         select("irn", [("control", "swift"), ("reorder_percent", "50")]),

@@ -1,14 +1,16 @@
 //! OOO-distance: a gap far enough below the highest packet that arrived is a loss.
 //!
 //! Source: Falcon (SIGCOMM'25) section 6.1.1, the heuristic of its first generation; specification Rev 0.9, section
-//! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet more than so many numbers
-//! above it has, and the last transmission is a round trip ago: the second condition keeps it from sending the same
-//! packet again with each acknowledgement. It takes the end of a burst for lost only by the timeout (F-13).
+//! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet more than so many numbers above
+//! it has, and the last transmission is a round trip ago: the second condition keeps it from sending the same packet
+//! again with each acknowledgement. It takes the end of a burst for lost only by the timeout (F-13): that is what the
+//! paper measures RACK-TLP against.
 //!
-//! Deviations and choices: the round trip is smoothed as Swift's (three quarters of the old value); before the first
-//! sample nothing is taken for lost. The specification compares `last_tx + rtt < now`; so do we, to the picosecond.
-//! With several flows each flow judges by its own round trip, but by the highest packet of all: the distance is one
-//! of numbers, and numbers are common (1.C: its threshold must be tuned; 12 serves four flows).
+//! Deviations and choices: with `tail_probe` it probes when RACK-TLP does, for who asks what of RACK-TLP's gain is
+//! TLP's; the round trip is smoothed as Swift's (three quarters of the old value); before the first sample nothing is
+//! taken for lost. The specification compares `last_tx + rtt < now`; so do we, to the picosecond. With several flows
+//! each flow judges by its own round trip, but by the highest packet of all: the distance is one of numbers, and
+//! numbers are common (1.C: its threshold must be tuned; 12 serves four flows).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange, Time};
@@ -16,6 +18,8 @@ use rnic_policy::recovery::Interest;
 use rnic_policy::{
     FootprintField, LossRule, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView,
 };
+
+use super::rack_tlp::{PROBE, probe_after};
 
 /// One flow's state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -27,6 +31,9 @@ pub struct OooDistance {
 
 const RTO: usize = 0;
 const THRESHOLD: usize = 1;
+const TAIL_PROBE: usize = 2;
+/// Where [`PROBE`] begins.
+const PROBE_AT: usize = 3;
 
 impl Recovery for OooDistance {
     const NAME: &'static str = "ooo-distance";
@@ -37,6 +44,10 @@ impl Recovery for OooDistance {
             ..ParamSpec::duration("rto", Duration::from_ms(1), "timeout until the adaptive engine says another")
         },
         ParamSpec::count("ooo_threshold", 3, 0, 128, "numbers between a gap and the highest arrival (12 for 4 flows)"),
+        ParamSpec::switch("tail_probe", false, "probe when the end of a burst may be lost, as rack-tlp does"),
+        PROBE[0],
+        PROBE[1],
+        PROBE[2],
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
@@ -67,6 +78,9 @@ impl Recovery for OooDistance {
                     let sample = rtt.as_ps().max(1);
                     self.srtt_ps =
                         if self.srtt_ps == 0 { sample } else { self.srtt_ps - self.srtt_ps / 4 + sample / 4 };
+                    if params.is_on(TAIL_PROBE) {
+                        actions.probe = Some(Some(probe_after(self.srtt_ps, params, PROBE_AT)));
+                    }
                 }
                 actions.lost = self.rule(sent, view, params);
             }

@@ -66,9 +66,8 @@ const fn span(name: &'static str, default: Duration, help: &'static str) -> Para
 const RTO: usize = 0;
 const REORDER_PERCENT: usize = 1;
 const REORDER_MIN: usize = 2;
-const PROBE_PERCENT: usize = 3;
-const PROBE_EXTRA: usize = 4;
-const PROBE_MIN: usize = 5;
+/// Where [`PROBE`] begins.
+const PROBE_AT: usize = 3;
 
 /// Largest wait for a probe or a late packet: the timeout comes first whatever the parameters say.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -113,7 +112,7 @@ impl Recovery for RackTlp {
             RecoveryEvent::Delivered { sent, rtt } => {
                 if let Some(rtt) = rtt {
                     self.take_rtt_sample(rtt);
-                    actions.probe = Some(Some(self.probe_after(params)));
+                    actions.probe = Some(Some(probe_after(self.srtt_ps, params, PROBE_AT)));
                 }
                 self.take_delivery(sent, view.now, params);
                 actions.lost = Some(self.rule(view));
@@ -145,11 +144,13 @@ impl RackTlp {
         let sent_until = Time::from_ps(self.latest_ps).min(view.now);
         LossRule { range: view.outstanding(), sent_until, age: Duration::from_ps(self.age_ps) }
     }
+}
 
-    fn probe_after(&self, params: &Params) -> Duration {
-        let wait = percent(self.srtt_ps, params.get(PROBE_PERCENT)).as_ps() + params.duration(PROBE_EXTRA).as_ps();
-        Duration::from_ps(wait).max(params.duration(PROBE_MIN)).min(WAIT_MAX)
-    }
+/// How long after the last packet a probe leaves, by the round trip and [`PROBE`], which stands in `params` from index
+/// `at` on.
+pub(super) fn probe_after(srtt_ps: u64, params: &Params, at: usize) -> Duration {
+    let wait = percent(srtt_ps, params.get(at)).as_ps() + params.duration(at + 1).as_ps();
+    Duration::from_ps(wait).max(params.duration(at + 2)).min(WAIT_MAX)
 }
 
 /// `share` percent of `whole`; a product too large to compute is more than any wait.
