@@ -67,7 +67,7 @@ pub enum Command {
 
 const EPILOGUE: &str = "\
 Quantities carry their unit: 64KiB, 240KB, 100Gbps, 20us, 1.5ms, 1%.
-Every command takes --json: one object on standard output, text for people on standard error.
+Every command but run takes --json: one object on standard output, text for people on standard error.
 Exit codes: 0 done and checked, 1 a check failed, 2 bad input, 130 interrupted.";
 
 /// Shows help and version as clap does; everything else is bad input and becomes one line.

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -56,7 +57,20 @@ pub fn try_print(text: &str) -> bool {
     write!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
-/// Writes to standard output; a reader that has seen enough (`| head`) is no failure.
+/// Writes to standard output; a reader that has seen enough (`| head`) is no failure, all else is kept for [`lost`].
 pub fn print(text: &str) {
-    let _ = write!(std::io::stdout(), "{text}");
+    let mut out = std::io::stdout();
+    let written = write!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
 }
+
+/// Why a result did not get out, if one did not.
+pub fn lost() -> Option<&'static std::io::Error> {
+    LOST.get()
+}
+
+static LOST: OnceLock<std::io::Error> = OnceLock::new();

@@ -189,7 +189,8 @@ fn text(catalogue: &Catalogue) -> String {
         let row = |kind: &Kind| [kind.name, &kind.keys, kind.help].map(str::to_owned).to_vec();
         text += &table::explained(1, kinds.iter().map(row).collect());
     }
-    text += &format!("\nOperations of workloads: {}\n", catalogue.operations.join(", "));
+    let operations = catalogue.operations.join(", ");
+    text += &format!("\nOperations of workloads: {operations}; of closed loops also read-write\n");
     text + &format!("Flow sizes that come along: {}; or a file of lines SIZE SHARE\n", catalogue.sizes.join(", "))
 }
 

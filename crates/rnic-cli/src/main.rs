@@ -55,7 +55,11 @@ fn main() -> ExitCode {
     if !matches!(cli.command, Command::Run(_)) {
         console::end_on_interrupt();
     }
-    match run(&cli.command) {
+    let done = run(&cli.command).and_then(|()| match console::lost() {
+        Some(error) => Err(Failure::input(format!("standard output: {error}"))),
+        None => Ok(()),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             console::line(&failure.to_string());

@@ -40,6 +40,12 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         return Err(Failure::file(&args.experiments, what));
     }
     let catalogue = Catalogue::read(&args.experiments).map_err(Failure::input)?;
+    if catalogue.experiments.is_empty() {
+        return Err(Failure::file(
+            &args.experiments,
+            "no experiments there, which are folders with an experiment.toml",
+        ));
+    }
     if args.list {
         list::experiments(&catalogue, args.json);
         return Ok(());

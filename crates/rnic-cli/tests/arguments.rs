@@ -43,3 +43,32 @@ fn help_names_units_and_exit_codes() {
         assert!(said.out.contains(taught), "help does not mention {taught}");
     }
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_no_success() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a Linux system has it");
+    for words in [&["list"][..], &["perf", "--wire", "sim", "--count", "2", "--json"]] {
+        let output = common::command(words).stdout(full.try_clone().expect("a copy")).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("rnic: standard output: "), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn all_packets_lost_is_not_what_anybody_means() {
+    for all in ["1", "100%"] {
+        rnic(&["perf", "--wire", "sim", "--loss", all]).refused(2, &["--loss", "1%"]);
+    }
+}
+
+#[test]
+fn a_mistyped_option_is_not_a_program() {
+    rnic(&["run", "--losss", "1%", "--", "true"]).refused(2, &["--losss", "--loss"]);
+    rnic(&["run", "--json", "true"]).refused(2, &["--json"]);
+}
+
+#[test]
+fn a_port_that_cannot_be_is_called_so() {
+    rnic(&["perf", "127.0.0.1:99999"]).refused(2, &["127.0.0.1:99999", "port", "65535"]);
+}

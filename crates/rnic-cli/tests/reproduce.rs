@@ -95,6 +95,13 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
     assert!(table.contains("| T-1 | test/small |") && table.contains("**OUTSIDE** |"), "{table}");
 }
 
+#[test]
+fn a_folder_without_experiments_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("plain");
+    rnic(&["reproduce", "--list", "--experiments", place]).refused(2, &[place, "no experiments"]);
+}
+
 /// Of the adaptive engine, for a moment.
 const MEASURED: &str = r#"
 question = "How fast?"

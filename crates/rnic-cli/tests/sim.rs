@@ -189,3 +189,9 @@ fn the_plans_that_come_along_can_be_read() {
         assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said:#?}");
     }
 }
+
+#[test]
+fn a_list_that_does_not_end_is_not_taken_for_a_text() {
+    let broken = "fault=[{kind=\"drop\", probability=\"1%\"";
+    rnic(&["sim", "plans/point-to-point-loss.toml", "--set", broken]).refused(2, &["fault", "probability"]);
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rnic_base::{BitRate, Duration, Probability};
 
-use super::values::{Op, Setting, Wire, message_bytes, mtu_bytes, positive_rate, positive_time};
+use super::values::{Op, Setting, Wire, less_than_all, message_bytes, mtu_bytes, positive_rate, positive_time};
 
 /// Arguments of `rnic perf`.
 #[derive(Args, Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct PerfArgs {
     pub depth: u32,
 
     /// Packets that vanish, each by itself, in both directions
-    #[arg(long, value_name = "P", default_value = "0")]
+    #[arg(long, value_name = "P", default_value = "0", value_parser = less_than_all)]
     pub loss: Probability,
 
     /// Packets that are overtaken by later ones

@@ -16,7 +16,7 @@ pub struct RunArgs {
     pub show: bool,
 
     /// Program and its arguments
-    #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     #[arg(required_unless_present = "show")]
     pub command: Vec<std::ffi::OsString>,
 }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use rnic_base::limits::{MESSAGE_BYTES_MAX, MTU_MAX, MTU_MIN};
-use rnic_base::{BitRate, Bytes, Duration};
+use rnic_base::{BitRate, Bytes, Duration, Probability};
 
 /// `KEY=VALUE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,6 +73,15 @@ impl Wire {
             Self::Sim => "sim",
         }
     }
+}
+
+/// A share of packets, of which some must be left.
+pub fn less_than_all(text: &str) -> Result<Probability, String> {
+    let share = text.parse::<Probability>().map_err(|error| error.to_string())?;
+    if share == Probability::ALWAYS {
+        return Err("all of them; one in a hundred is 1% or 0.01".to_owned());
+    }
+    Ok(share)
 }
 
 /// Bytes of a message: as many as the verbs allow.

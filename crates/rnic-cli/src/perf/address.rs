@@ -17,6 +17,13 @@ pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
         return Ok(SocketAddr::new(ip, PORT));
     }
     let wrong = |why: String| Failure::input(format!("{text}: {why}"));
+    if let Some((host, port)) = text.rsplit_once(':')
+        && !host.is_empty()
+        && port.bytes().all(|digit| digit.is_ascii_digit())
+        && !has_port(text)
+    {
+        return Err(wrong("the port must lie between 0 and 65535".to_owned()));
+    }
     let with_port = if has_port(text) { text.to_owned() } else { format!("{text}:{PORT}") };
     let found = with_port.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.next();
     found.ok_or_else(|| wrong("the name has no address".to_owned()))

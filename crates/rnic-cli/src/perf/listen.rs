@@ -31,9 +31,12 @@ fn report(served: &Served, quiet: bool) {
         return;
     }
     let Served { peer, task, problem, packets_sent, packets_retransmitted, .. } = served;
-    let task = if task.is_empty() { "nothing agreed on" } else { task };
     let end = problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}; listening for the next"));
-    console::line(&format!("{peer}: {task}; sent {packets_sent} packets, {packets_retransmitted} of them again{end}"));
+    console::line(&if task.is_empty() {
+        format!("{peer}: nothing was agreed on{end}")
+    } else {
+        format!("{peer}: {task}; {packets_sent} packets sent, {packets_retransmitted} of them again{end}")
+    });
 }
 
 /// A NIC at `bind`, capturing if that is asked for.

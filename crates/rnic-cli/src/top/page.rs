@@ -12,7 +12,8 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     }
     let earlier = |new: &Snapshot| before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context));
     let devices: Vec<_> = now.iter().map(|new| device_row(earlier(new), new)).collect();
-    let (mut text, mut missing) = table::fitted(&DEVICES, &devices, columns);
+    let (mut text, gone) = table::fitted(&DEVICES, &devices, columns);
+    text += &without(gone, columns);
     text += &natures(now, columns);
     let mut pairs: Vec<PairRows> =
         now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_rows(earlier(new), new, pair))).collect();
@@ -25,26 +26,27 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
         let (rows, flows): (Vec<_>, Vec<_>) = pairs.into_iter().map(|pair| (pair.row, pair.flows)).unzip();
         let (table, gone) = table::fitted(&PAIRS, &rows, columns);
         text += &table;
-        missing.extend(gone);
+        text += &without(gone, columns);
         let flows: Vec<_> = flows.into_iter().flatten().collect();
         if !flows.is_empty() {
             text += "\n";
             let (table, gone) = table::fitted(&FLOWS, &flows, columns);
             text += &table;
-            missing.extend(gone);
+            text += &without(gone, columns);
         }
     }
     if hidden > 0 {
         text += &fit::lines(&format!("and {hidden} more queue pairs with fewer packets"), columns);
     }
-    if !missing.is_empty() {
-        missing.sort_unstable();
-        missing.dedup();
-        let head = format!("too narrow for: {}", missing[0]);
-        let parts: Vec<String> = [head].into_iter().chain(missing[1..].iter().map(|name| (*name).to_owned())).collect();
-        text += &fit::list(&parts, columns);
-    }
     text
+}
+
+/// Says which columns the table above it has not.
+fn without(gone: Vec<&str>, columns: usize) -> String {
+    let Some((first, others)) = gone.split_first() else { return String::new() };
+    let head = format!("too narrow for: {first}");
+    let parts: Vec<String> = [head].into_iter().chain(others.iter().map(|name| (*name).to_owned())).collect();
+    fit::list(&parts, columns)
 }
 
 /// What has been counted so far, for each device.
@@ -203,7 +205,8 @@ const FLOWS: Fit<'_> = Fit {
     texts: 2,
     spare: &[(2, "label"), (5, "path changes"), (6, "window")],
 };
-const NOBODY: &str = "No process of yours has opened the software device (in this network namespace).\n";
+const NOBODY: &str =
+    "No process of yours has opened the software device (in this network namespace); rnic perf has NICs of its own.\n";
 
 #[cfg(test)]
 mod tests;

@@ -58,6 +58,10 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
         Ok(value) => value,
         // Else it would be a text, and called one.
         Err(_) if is_too_large(value) => return Err(wrong(&format!("{value} is larger than any number here"))),
+        // What begins as a list, a table or a text in quotes was meant as one.
+        Err(error) if value.starts_with(['[', '{', '"', '\'']) => {
+            return Err(wrong(&format!("{value}: {}", error.message())));
+        }
         Err(_) => toml::Value::String(value.to_owned()),
     };
     let mut place = table;

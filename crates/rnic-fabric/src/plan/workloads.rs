@@ -136,10 +136,10 @@ fn traffic(raw: &raw::Workload, default: Operation) -> Result<Traffic, PlanError
 }
 
 fn closed_loop(raw: &raw::Workload) -> Result<WorkloadPlan, PlanError> {
-    let (op, alternate) = match raw.op.as_deref() {
-        Some("read-write") => (Operation::Write, Some(Operation::Read)),
-        _ => (operation(raw, None)?, None),
-    };
+    let mut operations: Vec<_> = Operation::ALL.iter().map(|(name, op)| (*name, (*op, None))).collect();
+    operations.push(("read-write", (Operation::Write, Some(Operation::Read))));
+    let name = raw.op.as_deref().ok_or_else(|| PlanError::value("workload.op", "is missing"))?;
+    let (op, alternate) = named("workload.op", "operation", name, &operations)?;
     let message_bytes = message_bytes(raw, op)?;
     let (count, until) = match (raw.count, raw.duration) {
         (Some(count), None) => (count, None),

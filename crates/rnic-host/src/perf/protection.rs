@@ -27,14 +27,17 @@ pub(super) fn check_choice(nic: &Nic, choice: &TransportChoice) -> Result<(), Pe
 /// Compares the control connection that somebody asks for with what this end has.
 ///
 /// # Errors
-/// What is missing, for people at the other end, to whom this one is the other. Whether both have the *same* secret is
-/// for the connection manager: it compares fingerprints.
-pub(super) fn check_request(nic: &Nic, request: &ConnectionRequest) -> Result<(), &'static str> {
+/// What is missing: for people at the other end, to whom this one is the other, and for people here. Whether both have
+/// the *same* secret is for the connection manager: it compares fingerprints.
+pub(super) fn check_request(nic: &Nic, request: &ConnectionRequest) -> Result<(), [&'static str; 2]> {
     // Who has a secret asks for Falcon alone, who has none for something else.
     let is_sealed = request.transports.iter().all(|transport| transport == TRANSPORT);
     match (has_key(nic), is_sealed) {
-        (true, false) => Err("the other end has a key: it serves falcon with the same --key only"),
-        (false, true) => Err("the other end has no --key"),
+        (true, false) => Err([
+            "the other end has a key: it serves falcon with the same --key only",
+            "it has no key; this end serves falcon with the same --key only",
+        ]),
+        (false, true) => Err(["the other end has no --key", "it has a key; this end has no --key"]),
         _ => Ok(()),
     }
 }

@@ -118,9 +118,9 @@ fn serve_session(
         packets_sent: 0,
         packets_retransmitted: 0,
     };
-    if let Err(why) = protection::check_request(nic, request) {
-        turn_away(nic, request.id, why);
-        served.problem = Some(why.to_owned());
+    if let Err([there, here]) = protection::check_request(nic, request) {
+        turn_away(nic, request.id, there);
+        served.problem = Some(here.to_owned());
         return served;
     }
     match Control::open(nic, config.patience, |nic, config| nic.accept(request.id, &config)) {
@@ -356,7 +356,8 @@ impl Job {
     fn name(&self) -> String {
         match &self.task {
             Task::Perf { op, size_bytes, qps, .. } => {
-                format!("{} of {size_bytes} bytes on {qps} queue pairs, {}", op.name(), self.choice.profile.name)
+                let (plural, name) = (if *qps == 1 { "" } else { "s" }, self.choice.profile.name);
+                format!("{} of {size_bytes} bytes on {qps} queue pair{plural}, {name}", op.name())
             }
             Task::Transfer(TransferTask { bytes }) => format!("a file of {bytes} bytes, {}", self.choice.profile.name),
         }

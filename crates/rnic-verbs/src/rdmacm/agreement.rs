@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rnic_host::cm::{falcon_text, falcon_word};
+use rnic_host::cm::{falcon_key_hint, falcon_text, falcon_word};
 use rnic_host::{Settings, complain};
 use rnic_wire::cm::{Bits, RejectReason, Vendor};
 
@@ -55,6 +55,18 @@ pub(super) fn own_text() -> String {
     text_of(own())
 }
 
+/// The same, for who says `theirs`.
+pub(super) fn text_for(theirs: Vendor) -> String {
+    text_of(own()) + hint(theirs)
+}
+
+/// What is wrong, where it is the key.
+fn hint(theirs: Vendor) -> &'static str {
+    let own = own();
+    let both = [own, theirs].iter().all(|vendor| vendor.id.get() == FALCON_VENDOR);
+    if both { falcon_key_hint(own.options, theirs.options) } else { "" }
+}
+
 fn of_others() -> Settings {
     Settings { transport: OTHERS.to_owned(), ..Settings::default() }
 }
@@ -96,7 +108,7 @@ fn text_of(vendor: Vendor) -> String {
 
 /// Says on standard error why a request or a reply was refused here.
 pub(super) fn refuse(from: SocketAddr, vendor: Vendor) {
-    say(&format!("connection with {from} refused: it speaks {}", text_of(vendor)));
+    say(&format!("connection with {from} refused: it speaks {}{}", text_of(vendor), hint(vendor)));
 }
 
 /// Says on standard error why our request was refused; `theirs` is the other side's transport.

@@ -133,7 +133,9 @@ impl Cm {
         let Some(addresses) = endpoint.addresses(connection) else { return };
         let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
         let refusal = match (Agreement::with(request.vendor), IpHeader::split(&request.private_data.0)) {
-            (Agreement::Different, _) => Some(refuse(agreement::REASON, agreement::own_text().as_bytes())),
+            (Agreement::Different, _) => {
+                Some(refuse(agreement::REASON, agreement::text_for(request.vendor).as_bytes()))
+            }
             (_, None) => Some(refuse(RejectReason::CONSUMER, &[])),
             _ => None,
         };
