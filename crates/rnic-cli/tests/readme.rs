@@ -44,6 +44,7 @@ fn shortening(typed: &str) -> Option<&'static str> {
         Some("perf") if typed.contains("10.0.0.1") => None,
         // Needs the libraries: see unmodified.rs.
         Some("run") => None,
+        Some("perf") if typed.contains("--count") => Some(""),
         Some("perf") => Some("--count 20"),
         Some("sim") => Some("--set run.limit=100us"),
         // Needs a cluster; see reproduce.rs.
