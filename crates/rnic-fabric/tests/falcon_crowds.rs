@@ -32,6 +32,7 @@ fn incast(queue_pairs: u32, windows: &str) -> (Vec<f64>, u64, u64) {
         ("run", r#"{ slice = "500us", limit = "1s" }"#),
     ];
     let report = run(STAR, &with, 1);
+    assert_eq!(report.flows_unfinished, 0);
     let waits = &report.slices.expect("the plan asks for them").hosts["host-0"].queue_mean_bytes;
     let steady = (begun / 500 + 2) as usize..(posted / 500) as usize;
     (waits[steady].to_vec(), report.drops.buffer, report.packets_sent)

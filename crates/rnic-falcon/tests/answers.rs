@@ -2,13 +2,13 @@
 
 mod two_ends;
 
-use rnic_base::{Duration, Psn32, Time};
+use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, OutOfWindowRule, Reception};
 use rnic_falcon::seam::Window;
 use rnic_policy::Cwnd;
-use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, Packet, PacketType, Timestamp};
+use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, NackCode, Packet, PacketType, Timestamp};
 use two_ends::link::{Link, after};
-use two_ends::packets::{ack, give, next_answer, pull_packet, push_packet};
+use two_ends::packets::{ack, give, next_answer, pull_packet, push_packet, refusal};
 use two_ends::upper::Counting;
 use two_ends::{bitmaps, config, config_of, micros, out_of_window, silent};
 
@@ -49,19 +49,9 @@ fn probe4_nothing_of_what_is_stale_is_looked_at() {
     let bits = Bitmaps { data_acked: 0b10, data_received: 0b110, request_received: 0b10 };
     let t1 = Timestamp::at(now);
     let told = Acknowledgement { t1, t2: t1, ..Acknowledgement::default() };
-    let refusal = Nack {
-        t1,
-        t2: t1,
-        hops: 1,
-        rx_level: 0,
-        ecn: 0,
-        metadata: 0,
-        psn: Psn32::new(3),
-        window: Window::Data,
-        code: NackCode::CompleteInError { ulp: 7 },
-    };
+    let refusal = refusal(3, NackCode::CompleteInError { ulp: 7 }, now);
     for (request, data) in [(1, 4), (4, 1), (1, 2), (2, 1)] {
-        for body in [Body::Ack(told), Body::ExtendedAck(told, bits), Body::Nack(refusal)] {
+        for body in [Body::Ack(told), Body::ExtendedAck(told, bits), refusal] {
             let (mut delivery, mut upper) = (Delivery::new(config()), Counting::new());
             for _ in 0..4 {
                 upper.pull();

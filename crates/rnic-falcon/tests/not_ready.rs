@@ -2,13 +2,12 @@
 
 mod two_ends;
 
-use rnic_base::{Duration, Psn32, Time};
-use rnic_falcon::delivery::{Arrival, ControlSettings, Delivery, DeliveryConfig, Departure};
+use rnic_base::{Duration, Time};
+use rnic_falcon::delivery::{ControlSettings, Delivery, DeliveryConfig, Departure};
 use rnic_policy::Cwnd;
-use rnic_wire::falcon::{
-    Body, FlowLabel, Nack, NackCode, Packet, PacketType, RnrTimer, Timestamp, UlpProtocol, Window,
-};
+use rnic_wire::falcon::{NackCode, Packet, PacketType, RnrTimer};
 use two_ends::link::{LOST, Link, after};
+use two_ends::packets::{ack, give, refusal};
 use two_ends::upper::{Acknowledging, Counting};
 use two_ends::{config_of, tune};
 
@@ -49,30 +48,9 @@ impl Sender {
 
     /// Push Data `number` is refused, in a NACK that echoes what left at `echoed`.
     fn refuse(&mut self, now: Time, number: u32, code: NackCode, echoed: Time) {
-        let t1 = Timestamp::at(echoed);
-        let nack = Nack {
-            t1,
-            t2: t1,
-            hops: 1,
-            rx_level: 0,
-            ecn: 0,
-            metadata: 0,
-            psn: Psn32::new(number),
-            window: Window::Data,
-            code,
-        };
-        let packet = Packet {
-            cid: Default::default(),
-            function: 0,
-            protocol: UlpProtocol::None,
-            ack_request: false,
-            bases: Default::default(),
-            timestamp: Timestamp::at(now),
-            payload_len: 0,
-            body: Body::Nack(nack),
-        };
-        let arrival = Arrival { packet: &packet, label: FlowLabel::new(0), marked: false, hops: 1 };
-        self.delivery.receive(now, &arrival, &mut self.upper);
+        // No bases but the first: nothing is acknowledged by it.
+        let packet = Packet { body: refusal(number, code, echoed), ..ack(0, 0, echoed, now) };
+        give(&mut self.delivery, &mut self.upper, now, packet);
     }
 }
 

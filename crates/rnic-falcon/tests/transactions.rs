@@ -195,15 +195,22 @@ fn f7_probe5_not_ready_is_tried_again_and_neither_side_hears_of_an_error() {
     }
 }
 
-/// Whoever is not ready may wait for what another connection of the NIC brings: that finds room.
-#[test]
-fn f7_f32_what_is_behind_one_that_is_not_ready_leaves_room_for_heads_of_lines() {
+/// Two connections whose target has room for four requests and a head of a line; the first one's upper layer is not
+/// ready.
+fn with_room_for_one_head() -> Net {
     let mut capacity = WORLD.resources.capacity;
     capacity[3] = Amount { packets: 5, buffers: 80 };
     let zones = Zones { green: Amount { packets: 4, buffers: 64 }, head_of_line_only: true };
     let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
     let mut net = Net::new(World { resources, connections: 2, ..WORLD }, 1);
     net.ends[1][0].ulp.manners.not_ready = 1_000;
+    net
+}
+
+/// Whoever is not ready may wait for what another connection of the NIC brings: that finds room.
+#[test]
+fn f7_f32_what_is_behind_one_that_is_not_ready_leaves_room_for_heads_of_lines() {
+    let mut net = with_room_for_one_head();
     submit(&mut net, &[Kind::Push; 8]);
     while net.send(0, 0) {}
     (0..8).for_each(|nth| net.deliver_rsn(1, nth));
@@ -231,12 +238,7 @@ fn f7_f32_what_is_behind_one_that_is_not_ready_leaves_room_for_heads_of_lines() 
 /// that is not at the head of its line.
 #[test]
 fn f32_pulls_behind_one_that_is_not_ready_are_not_at_the_head_of_the_line() {
-    let mut capacity = WORLD.resources.capacity;
-    capacity[3] = Amount { packets: 5, buffers: 80 };
-    let zones = Zones { green: Amount { packets: 4, buffers: 64 }, head_of_line_only: true };
-    let resources = ResourceConfig { capacity, zones, ..WORLD.resources };
-    let mut net = Net::new(World { resources, connections: 2, ..WORLD }, 1);
-    net.ends[1][0].ulp.manners.not_ready = 1_000;
+    let mut net = with_room_for_one_head();
     submit(&mut net, &[Kind::Push]);
     submit(&mut net, &[Kind::Pull; 8]);
     while net.send(0, 0) {}

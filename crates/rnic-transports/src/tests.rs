@@ -184,6 +184,9 @@ fn falcon_takes_no_recovery_that_waits_for_nacks() {
 
 #[test]
 fn what_only_the_adaptive_engine_has_is_set_there() {
+    let distance = [("recovery", "ooo-distance"), ("probe_percent", "150")];
+    let profile = select("falcon", distance).expect("it says when, whether or not there are probes");
+    assert!(profile.options().any(|(spec, value)| (spec.name, value) == ("probe_percent", 150)));
     let refused = [
         select("falcon", [("recovery", "ooo-distance"), ("reorder_percent", "50")]),
         select("irn", [("control", "swift"), ("reorder_percent", "50")]),

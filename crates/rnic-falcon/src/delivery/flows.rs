@@ -256,7 +256,8 @@ impl Flows {
     }
 
     /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while
-    /// nothing was measured on one of those, for which all wait then, up to the timeout; nor when there is none.
+    /// nothing was measured on one of those, for which all wait then, up to the timeout; nor when there is none, or the
+    /// recovery policy does not probe.
     pub(crate) fn probe_after(&self) -> Option<Duration> {
         if let Some(only) = self.flows.only() {
             return only.probe.filter(|_| only.outstanding > 0);

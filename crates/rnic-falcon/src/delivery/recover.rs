@@ -151,7 +151,8 @@ impl Delivery {
         if leaves_anyway || (requests.is_idle() && data.is_idle()) {
             return NEVER;
         }
-        // Of a flow that nothing was measured on the adaptive engine cannot know either how long its packets take.
+        // Whether there are probes is the recovery policy's; the adaptive engine says when, which it cannot know either
+        // of a flow on which nothing was measured.
         let Some(known) = self.flows.probe_after() else { return NEVER };
         let wait = self.waits.probe.unwrap_or(known);
         let wait = wait.saturating_mul(1 << self.waits.probes.min(16));

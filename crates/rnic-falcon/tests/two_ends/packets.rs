@@ -2,7 +2,7 @@
 
 use rnic_base::{Psn32, Time};
 use rnic_falcon::delivery::{Arrival, Delivery, Departure, Reception};
-use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Nack, NackCode, Packet, Timestamp, UlpProtocol, Window};
 
 use super::upper::Counting;
 
@@ -63,4 +63,10 @@ pub fn ack(request: u32, data: u32, t1: Time, t3: Time) -> Packet {
     (packet.bases.request, packet.bases.data) = (Psn32::new(request), Psn32::new(data));
     (packet.body, packet.timestamp) = (Body::Ack(answer), Timestamp::at(t3));
     packet
+}
+
+/// The refusal of Push Data `number`, which echoes what left at `echoed`.
+pub fn refusal(number: u32, code: NackCode, echoed: Time) -> Body {
+    let (t1, psn, window) = (Timestamp::at(echoed), Psn32::new(number), Window::Data);
+    Body::Nack(Nack { t1, t2: t1, hops: 1, rx_level: 0, ecn: 0, metadata: 0, psn, window, code })
 }

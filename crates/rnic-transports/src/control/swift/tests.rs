@@ -452,6 +452,7 @@ fn f36_congestion_of_one_connection_lowers_its_share_and_no_others() {
     full.level(500, 31);
     let held = full.last;
     assert_eq!((held.alpha_requests, held.alpha_responses), (Alpha::code(4), Alpha::code(3)), "requests alone");
+    assert_eq!(full.again(500, 0, 1, false).alpha_requests, Alpha::code(4), "half on retransmissions");
 }
 
 #[test]
