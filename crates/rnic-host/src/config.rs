@@ -41,8 +41,8 @@ pub struct NicConfig {
     pub segmentation: bool,
     /// Let the kernel hand over trains of packets, if it can.
     pub receive_offload: bool,
-    /// With `shared`: packets of Falcon will go to its peers, which have longer headers. Peers tell each other nothing,
-    /// so the wire MTU must be known to allow for them before there is a queue pair.
+    /// With `shared`: packets of Falcon will go to its peers, which have longer headers. Peers agree on nothing, so
+    /// the wire MTU must be known to allow for them before there is a queue pair.
     pub carries_falcon: bool,
     /// What Falcon's packets are protected with; `None` leaves them in clear.
     pub protection: Option<Protection>,

@@ -44,8 +44,9 @@
 //! two addresses (127.0.0.1, 127.0.0.2), or other ports.
 //!
 //! A NIC that shares its machine ([`NicConfig::shared()`]) has a port of its own instead, which its queue pair numbers
-//! name; peers are hosts ([`Nic::acquire_host`]), who tell each other nothing: both ends take wire MTU and window from
-//! the path and their own receive buffer. Between NICs of one user on one machine packets go through shared memory
+//! name; peers are hosts ([`Nic::acquire_host`]), who agree on nothing: both ends take wire MTU and window from the path
+//! and their own receive buffer, and tell each other afterwards whether they have come to the same (`hello`). Between
+//! NICs of one user on one machine packets go through shared memory
 //! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Queue pairs of such a NIC: at most 4096.
 //!
 //! # The way of a packet
@@ -55,9 +56,9 @@
 //!      |                                     aside, driven by the same progress:
 //!   nic         drives all of this             cm        connection manager, connections of nic/connect
 //!      |                                       credit    asks whether unacknowledged packets have been read
-//!   rnic-engine                                nic/liveness  asks whether a peer's process still lives
-//!   |       ^                                  observe   answers rnic top, from a thread
-//!   v       |
+//!   rnic-engine                                hello     says what a connection goes by, and hears it of the peer
+//!   |       ^                                  nic/liveness  asks whether a peer's process still lives
+//!   v       |                                  observe   answers rnic top, from a thread
 //!   link/batch: headers, carry (payload copied with its ICRC), memory (what addresses stand for)
 //!   |       |   Falcon: falcon (guards, psp) instead, datagrams by datagram
 //!   impair  |   losses, delays and rates that somebody asked for
@@ -93,6 +94,7 @@ mod error;
 mod falcon;
 pub mod floor;
 mod grh;
+mod hello;
 mod impair;
 mod link;
 mod memory;
@@ -118,6 +120,7 @@ pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRe
 pub use defaults::{TransportChoice, default_transports, host_defaults};
 pub use error::{ConnectError, ListenError, NicError};
 pub use falcon::Protection;
+pub use hello::Differs;
 pub use impair::{Impairment, ImpairmentStats};
 pub use memory::Region;
 pub use nic::Nic;

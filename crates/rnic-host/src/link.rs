@@ -26,6 +26,7 @@ use crate::bypass::{Bypass, Taken};
 use crate::capture::{CaptureTo, record};
 use crate::credit::Credits;
 use crate::datagram::Datagram;
+use crate::hello::Hellos;
 use crate::impair::{DelayLine, Fate};
 use crate::notice::{Notice, Notices};
 use crate::peer::{Peer, Peers};
@@ -48,6 +49,7 @@ pub(crate) struct Link {
     pub(crate) peers: Peers,
     /// What unreliable packets wait for.
     pub(crate) credits: Credits,
+    pub(crate) hellos: Hellos,
     /// The kernel cuts trains.
     pub(crate) segmentation: bool,
     /// Held by a NIC at one address that it has among NICs that share the port.
@@ -148,6 +150,7 @@ impl Link {
             ports,
             peers: Peers::default(),
             credits: Credits::default(),
+            hellos: Hellos::default(),
             crowded: VecDeque::new(),
             claim: None,
             bypass: None,

@@ -6,6 +6,7 @@
 mod connect;
 mod credit;
 mod falcon;
+mod hello;
 mod liveness;
 mod receive;
 mod shared;
@@ -411,6 +412,9 @@ impl Nic {
         }
         if self.link.credits.next_due().is_some_and(|due| due <= now) {
             self.link.credits.tick(now, || self.random.bits());
+        }
+        if self.link.hellos.next_due().is_some_and(|due| due <= now) {
+            self.say_hello(now);
         }
         if self.liveness.is_due(now) {
             self.look_for_life(now);

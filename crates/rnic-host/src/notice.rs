@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use crate::hello::Differs;
+
 /// A notice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
@@ -18,6 +20,8 @@ pub enum Notice {
     SourcePortTaken(String),
     /// Packets to other NICs of this machine take UDP, because of this.
     NoBypass(String),
+    /// The other end of a connection does not go by what this one does.
+    PeerDiffers(Differs),
     /// The capture could not be written and has ended.
     CaptureEnded(String),
 }
@@ -30,6 +34,7 @@ impl std::fmt::Display for Notice {
             Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
             Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),
             Self::NoBypass(reason) => write!(f, "packets within this machine take UDP: {reason}"),
+            Self::PeerDiffers(differs) => differs.fmt(f),
             Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
         }
     }

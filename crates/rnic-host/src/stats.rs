@@ -116,6 +116,8 @@ pub struct NicStats {
     pub credit_answers: u64,
     /// Times a NIC was given up that did not answer.
     pub credit_given_up: u64,
+    /// Messages sent that say what a connection goes by, or answer that.
+    pub hellos_sent: u64,
     /// Packets written to the capture.
     pub captured: u64,
     /// What impairment has done.

@@ -5,6 +5,7 @@ mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{HALF, SharedFile, Side, drive, drive_for};
 use rnic_base::{Probability, Psn};
@@ -12,7 +13,9 @@ use rnic_engine::{
     DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcFlags,
     WcStatus,
 };
-use rnic_host::{Impairment, Nic, NicConfig, NicError, RxDrop, TransportChoice};
+use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
+use rnic_psp::Secret;
+use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
 
 const V4: &str = "127.0.0.1";
@@ -30,7 +33,15 @@ struct End {
 }
 
 fn new_qp(side: &mut Side) -> Qpn {
-    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    new_qp_of(side, &chosen("irn", &[]))
+}
+
+fn chosen(name: &str, options: &[(&str, &str)]) -> TransportChoice {
+    TransportChoice::named(name, options).expect("a transport that exists")
+}
+
+fn new_qp_of(side: &mut Side, choice: &TransportChoice) -> Qpn {
+    let choice = choice.clone();
     let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
     let (cq, pd) = (side.cq, side.pd);
     let attributes = attributes(pd, cq, transport);
@@ -74,11 +85,76 @@ fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
 /// Connects a queue pair of each side, as programs do that exchange addresses and numbers.
 fn link(left: &mut Side, right: &mut Side, address: &str) -> (End, End) {
     let (from, to) = (new_qp(left), new_qp(right));
+    join(left, right, [from, to], address)
+}
+
+fn join(left: &mut Side, right: &mut Side, [from, to]: [Qpn; 2], address: &str) -> (End, End) {
     let there = left.nic.acquire_host(ip(address), None).expect("loopback");
     let back = right.nic.acquire_host(ip(address), None).expect("loopback");
     ready(left, from, to, there);
     ready(right, to, from, back);
     (End { qpn: from, peer: there }, End { qpn: to, peer: back })
+}
+
+/// What two sides are told when a queue pair of each is connected that goes by this.
+fn told(configs: [NicConfig; 2], choices: [TransportChoice; 2]) -> [Vec<String>; 2] {
+    let [mut left, mut right] = configs.map(Side::open);
+    let numbers = [new_qp_of(&mut left, &choices[0]), new_qp_of(&mut right, &choices[1])];
+    join(&mut left, &mut right, numbers, V4);
+    // Each has asked, and has been answered.
+    drive(&mut left, &mut right, |left, right| {
+        let sent = |side: &Side| side.nic.stats().hellos_sent;
+        (sent(left) > 0 && sent(right) > 0).then_some(())
+    });
+    drive_for(&mut left, &mut right, Duration::from_millis(20));
+    [left, right].map(|mut side| {
+        let notices = std::iter::from_fn(|| side.nic.poll_notice());
+        notices.filter(|notice| matches!(notice, Notice::PeerDiffers(_))).map(|notice| notice.to_string()).collect()
+    })
+}
+
+/// Whoever exchanges numbers alone would see nothing but packets that are lost.
+#[test]
+fn ends_that_do_not_fit_are_told_both_of_them() {
+    let both = |config: NicConfig| [config.clone(), config];
+    for choice in [chosen("irn", &[]), chosen("roce-gbn", &[]), chosen("falcon", &[("flows", "4")])] {
+        let same = told(both(udp()), [choice.clone(), choice]);
+        assert_eq!(same, [vec![], vec![]] as [Vec<String>; 2]);
+    }
+    let names = told(both(udp()), [chosen("irn", &[]), chosen("falcon", &[])]);
+    assert!(names[0].len() == 1 && names[0][0].contains("transport falcon, and this one irn"), "{names:?}");
+    assert!(names[1].len() == 1 && names[1][0].contains("transport irn, and this one falcon"), "{names:?}");
+    let narrow = NicConfig { mtu_max_bytes: 1_024, ..udp() };
+    let widths = told([udp(), narrow], [chosen("irn", &[]), chosen("irn", &[])]);
+    assert!(widths[0].len() == 1 && widths[0][0].contains("packets of 1024 bytes"), "{widths:?}");
+    assert!(widths[1].len() == 1 && widths[1][0].contains("and this one of 1024"), "{widths:?}");
+    let orders = told(both(udp()), [chosen("falcon", &[]), chosen("falcon", &[("ordering", "weak")])]);
+    assert!(orders[0].len() == 1 && orders[0][0].contains("ordering=weak"), "{orders:?}");
+    let keyed = |byte| {
+        let protection = Protection::new(Secret::new([byte; 32]), Cipher::Gcm128);
+        NicConfig { protection: Some(protection), ..udp() }
+    };
+    let keys = told([keyed(1), keyed(2)], [chosen("falcon", &[]), chosen("falcon", &[])]);
+    assert!(keys[0].len() == 1 && keys[0][0].contains("not the same --key"), "{keys:?}");
+    assert!(keys[1].len() == 1, "{keys:?}");
+}
+
+/// A path that loses every other packet keeps nobody from hearing.
+#[test]
+fn a_hello_that_is_lost_is_said_again() {
+    let impairment = Impairment { loss: Probability::ratio(1, 2), ..Impairment::default() };
+    let config = |number: u32| NicConfig { impairment, name: format!("lossy {number}"), ..udp() };
+    let mut heard = 0;
+    for number in 0..10 {
+        let configs = [config(2 * number), config(2 * number + 1)];
+        let [mut left, mut right] = configs.map(Side::open);
+        let numbers = [new_qp(&mut left), new_qp_of(&mut right, &chosen("roce-gbn", &[]))];
+        join(&mut left, &mut right, numbers, V4);
+        drive_for(&mut left, &mut right, Duration::from_millis(400));
+        heard += [left, right].into_iter().filter_map(|mut side| side.nic.poll_notice()).count();
+    }
+    // By first questions and their answers alone five of eight would.
+    assert!(heard >= 17, "{heard} of 20 ends have heard");
 }
 
 fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: usize) {
@@ -273,7 +349,7 @@ fn an_event_loop_is_told_when_to_come_back() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let (from, _) = link(&mut left, &mut right, V4);
     assert!(left.nic.raw_fds().len() >= 2, "both IP versions");
-    drive_for(&mut left, &mut right, std::time::Duration::from_millis(5));
+    drive_for(&mut left, &mut right, Duration::from_millis(5));
     let later = left.nic.next_deadline().expect("the other side is looked after");
     assert!(later > rnic_base::Duration::from_ms(200), "nothing is under way: {later}");
     let (sge, remote) = (left.sge(0, 8), right.region.remote(0));
@@ -335,7 +411,7 @@ fn datagrams_come_from_anybody_with_a_route_header() {
             };
             assert_eq!((version, source), (if address == V4 { 4 } else { 6 }, true));
             // The first ones take UDP, until the letter that comes with the ring has been read.
-            drive_for(&mut left, &mut right, std::time::Duration::from_micros(200));
+            drive_for(&mut left, &mut right, Duration::from_micros(200));
         }
         assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
     }
@@ -353,7 +429,7 @@ fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
     // The first one makes the way.
     send(&mut left, 100);
     drive(&mut left, &mut right, |_, right| right.completions().pop());
-    drive_for(&mut left, &mut right, std::time::Duration::from_millis(2));
+    drive_for(&mut left, &mut right, Duration::from_millis(2));
     // Four megabytes through a ring of one, most of them to nobody: their key is wrong.
     let before = left.nic.stats().bypass_sent;
     for _ in 0..10 {
@@ -367,7 +443,7 @@ fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
             (done >= 100).then_some(())
         });
     }
-    drive_for(&mut left, &mut right, std::time::Duration::from_millis(2));
+    drive_for(&mut left, &mut right, Duration::from_millis(2));
     let stats = left.nic.stats();
     assert_eq!((stats.bypass_sent - before, stats.bypass_lost), (1_000, 0), "{stats:?}");
     assert!(right.nic.stats().bypass_received >= 1_000);
@@ -385,9 +461,9 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     // Until the memory between them is agreed on, packets take the socket.
     let begin = std::time::Instant::now();
     while left.nic.stats().bypass_sent == 0 {
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", left.nic.stats());
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", left.nic.stats());
         left.post(from, 500, op, &[left.sge(0, 100)]);
-        drive_for(&mut left, &mut lazy, std::time::Duration::from_millis(5));
+        drive_for(&mut left, &mut lazy, Duration::from_millis(5));
     }
     left.completions();
     // From here on it does not read.
@@ -402,6 +478,6 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     }
     let stats = *left.nic.stats();
     assert!(stats.bypass_lost > 100 && stats.bypass_held > 0, "{stats:?}");
-    assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     write_and_check(&mut left, &mut keen, to_keen.qpn, 300_000);
 }

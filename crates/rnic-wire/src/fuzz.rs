@@ -14,6 +14,7 @@ use crate::credit::Credit;
 use crate::falcon;
 use crate::gsi;
 use crate::header::{bth, fasr, irn};
+use crate::hello::Hello;
 use crate::icrc::{self, IcrcPrefix};
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
@@ -29,7 +30,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "fasr", check: fasr },
@@ -48,6 +49,7 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "cm_lookup_reply", check: cm_lookup_reply },
     Target { name: "cm_ip_request", check: cm_ip_request },
     Target { name: "credit", check: credit },
+    Target { name: "hello", check: hello },
 ];
 
 /// RoCEv2 datagrams, of every service.
@@ -398,15 +400,37 @@ pub fn cm_ip_request(data: &[u8]) -> bool {
 /// # Panics
 /// When what parses does not come back, or the connection manager would take it for a message of its own.
 pub fn credit(data: &[u8]) -> bool {
+    own_message(data, Credit::parse, |message| message.emit())
+}
+
+/// Hello messages.
+///
+/// # Panics
+/// When what parses does not come back, names what cannot be printed, or the connection manager would take it for a
+/// message of its own.
+pub fn hello(data: &[u8]) -> bool {
+    own_message(data, Hello::parse, |message| {
+        let name = message.terms.transport.as_str();
+        assert!(!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()), "{name:?}");
+        message.emit()
+    })
+}
+
+/// A management datagram of our own.
+fn own_message<M: PartialEq + core::fmt::Debug>(
+    data: &[u8],
+    parse: fn(&[u8; gsi::MAD_LEN]) -> Option<M>,
+    emit: fn(&M) -> [u8; gsi::MAD_LEN],
+) -> bool {
     let mut mad = [0; gsi::MAD_LEN];
     let len = data.len().min(mad.len());
     mad[..len].copy_from_slice(&data[..len]);
-    let Some(message) = Credit::parse(&mad) else {
+    let Some(message) = parse(&mad) else {
         return false;
     };
-    let written = message.emit();
+    let written = emit(&message);
     no_bit_from_nowhere(&mad, &written);
-    assert_eq!(Credit::parse(&written), Some(message));
+    assert_eq!(parse(&written), Some(message));
     assert!(cm::parse(&mad).is_err());
     true
 }

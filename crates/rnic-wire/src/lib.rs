@@ -18,6 +18,7 @@ pub mod falcon;
 pub mod fuzz;
 pub mod gsi;
 pub mod header;
+pub mod hello;
 pub mod icrc;
 pub mod net;
 pub mod opcode;
@@ -27,6 +28,7 @@ pub mod rnr;
 
 mod bytes;
 mod length;
+mod vendor;
 
 pub use codec::{Decoded, HEADERS_MAX};
 pub use error::{EncodeError, WireError};

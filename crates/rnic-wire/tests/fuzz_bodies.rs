@@ -13,8 +13,9 @@ use rnic_base::{RandomStream, RandomStreams};
 use rnic_wire::credit::Credit;
 use rnic_wire::falcon::psp;
 use rnic_wire::fuzz::{TARGETS, Target};
+use rnic_wire::hello::{Hello, Terms, TransportName};
 use rnic_wire::pcap::write_frame;
-use rnic_wire::{Format, IpFields, codec};
+use rnic_wire::{Format, IpFields, Qpn, codec};
 
 /// Inputs for each target.
 const INPUTS: u32 = 200_000;
@@ -142,6 +143,12 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "credit" => {
             let request = Credit::Request { cookie: 0x0123_4567_89ab_cdef, answer_port: 4_791 };
             [request, Credit::Answer { cookie: 7 }].map(|message| message.emit().to_vec()).to_vec()
+        }
+        "hello" => {
+            let transport = TransportName::new("roce-gbn").expect("a name");
+            let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
+            let question = Hello { is_answer: false, from: Qpn::new(0x12_3456), to: Qpn::new(0x65_4321), terms };
+            [question, Hello { is_answer: true, ..question }].map(|message| message.emit().to_vec()).to_vec()
         }
         "cm_ip_request" => messages::all().iter().take(1).map(|golden| golden.bytes[24 + 140..].to_vec()).collect(),
         _ => messages::all().iter().map(|golden| golden.bytes[24..].to_vec()).collect(),

@@ -2,7 +2,8 @@
 
 use rnic_base::Duration;
 use rnic_falcon::delivery::{Delivery, FlowView};
-use rnic_policy::Cwnd;
+use rnic_policy::{Cwnd, Profile};
+use rnic_wire::Qpn;
 
 use crate::PeerId;
 use crate::engine::Engine;
@@ -40,6 +41,11 @@ impl Engine {
     /// Every queue pair there is, in no order that means anything.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
         self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.slot)))
+    }
+
+    /// What queue pair `qpn` is composed of, if there is one.
+    pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
+        self.qps.find(qpn).map(|qp| qp.transport.profile())
     }
 }
 

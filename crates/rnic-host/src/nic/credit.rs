@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rnic_base::{Psn, Time};
 use rnic_engine::PeerId;
 use rnic_wire::credit::Credit;
-use rnic_wire::gsi::GsiPacket;
+use rnic_wire::gsi::{GsiPacket, MAD_LEN};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
@@ -25,7 +25,7 @@ impl Nic {
             let answer_port = link.local_addr().port();
             let way = link.peers.get(peer).way(port);
             link.stats.credit_requests += 1;
-            send(link, now, &way, Credit::Request { cookie, answer_port });
+            send_mad(link, now, &way, &Credit::Request { cookie, answer_port }.emit());
         }
         link.stats.credit_given_up = link.credits.given_up;
         self.settle_credits();
@@ -61,14 +61,14 @@ pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, w
             if let Some(back) = back.filter(|_| !link.is_crowded_by_answers()) {
                 link.stats.credit_answers += 1;
                 link.has_answers = true;
-                send(link, now, &back, Credit::Answer { cookie });
+                send_mad(link, now, &back, &Credit::Answer { cookie }.emit());
             }
         }
     }
 }
 
-/// Sends a message. Nobody looks at its sequence number.
-fn send(link: &mut Link, now: Time, way: &Addresses, message: Credit) {
-    let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &message.emit() };
+/// Sends a management datagram of our own. Nobody looks at its sequence number.
+pub(super) fn send_mad(link: &mut Link, now: Time, way: &Addresses, mad: &[u8; MAD_LEN]) {
+    let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad };
     link.send_soon(now, way, &packet.encode(way));
 }

@@ -23,6 +23,7 @@ impl Nic {
     pub(super) fn destroy_engine_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         self.engine.destroy_qp(qpn)?;
         self.falcon.remove(qpn);
+        self.link.hellos.gone(qpn);
         Ok(())
     }
 
@@ -32,6 +33,7 @@ impl Nic {
         if let Some(peer) = self.link.peers.look_up(connection.peer) {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }
+        self.greet(qpn, connection);
         self.watch_life();
         Ok(())
     }

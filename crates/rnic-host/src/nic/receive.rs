@@ -6,10 +6,12 @@ use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
+use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
 
 use super::credit::take_in_credit;
+use super::hello::take_in_hello;
 use super::{Nic, falcon, liveness};
 use crate::bypass::{Broken, Incoming, Record};
 use crate::carry;
@@ -342,7 +344,7 @@ fn take_in_stranger(
 /// pair for datagrams would take it for its peer.
 const STRANGER: PeerId = PeerId(u32::MAX - 1);
 
-/// A datagram for queue pair 1: connection management, credit, or nonsense.
+/// A datagram for queue pair 1: connection management, credit, a hello, or nonsense.
 #[cold]
 fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, datagram: &[u8]) {
     let Ok(addresses) = Addresses::new(way.source, way.local) else {
@@ -358,6 +360,9 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
     }
     if let Some(message) = Credit::parse(packet.mad) {
         return take_in_credit(link, now, way.peer, &addresses, message);
+    }
+    if let Some(message) = Hello::parse(packet.mad) {
+        return take_in_hello(link, now, way.peer, &message);
     }
     if link.ports != Ports::OfPeer {
         return link.stats.drop_datagram(RxDrop::Management);

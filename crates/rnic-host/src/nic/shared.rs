@@ -26,8 +26,8 @@ impl Nic {
     /// manager; packets go there from our address `local`, or the one that the system chooses. It stays until
     /// [`Nic::release_peer`].
     ///
-    /// Peers tell each other nothing: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each takes
-    /// the other for its like: what may be under way to a peer is what this NIC's own receive buffer takes, shared by
+    /// Nothing is agreed on: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each takes the other
+    /// for its like ([`crate::Notice::PeerDiffers`] tells when it is not): what may be under way to a peer is what this NIC's own receive buffer takes, shared by
     /// the peers that it has now. A peer with a smaller buffer, or with many more peers, loses packets, which are sent
     /// again.
     ///
@@ -103,6 +103,7 @@ impl Nic {
             self.cm.next_timeout(),
             self.link.next_due(),
             self.link.credits.next_due(),
+            self.link.hellos.next_due(),
             self.liveness.next_due(),
             held_up_until,
         ];

@@ -183,7 +183,9 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.engine.modify_to_reset(qpn)
+        self.engine.modify_to_reset(qpn)?;
+        self.link.hellos.gone(qpn);
+        Ok(())
     }
 
     /// What there is to know about a queue pair.

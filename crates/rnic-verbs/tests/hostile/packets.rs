@@ -7,6 +7,7 @@ use rnic_wire::cm::{
 };
 use rnic_wire::credit::Credit;
 use rnic_wire::gsi::GsiPacket;
+use rnic_wire::hello::{Hello, Terms, TransportName};
 use rnic_wire::{
     Addresses, Aeth, AtomicOp, Format, Headers, ICRC_LEN, IcrcPrefix, NakCode, PackedPsn, Packet, PacketFlags,
     Position, Qpn, Reth, SendPlacement, SendTail, Syndrome, WqeSn, codec,
@@ -39,7 +40,7 @@ impl Forge {
         let mut bytes = match self.below(12) {
             0 => return self.noise(),
             1 => self.management(aim),
-            2 => self.credit(aim),
+            2 => self.own_message(aim),
             _ => self.packet(aim),
         };
         match self.below(6) {
@@ -254,11 +255,22 @@ impl Forge {
         self.general(aim, &mad)
     }
 
-    fn credit(&mut self, aim: &Aim) -> Vec<u8> {
+    /// A message that only NICs of ours know.
+    fn own_message(&mut self, aim: &Aim) -> Vec<u8> {
         let (cookie, answer_port) = (self.bits(), self.bits() as u16);
-        let message =
-            if self.below(2) == 0 { Credit::Request { cookie, answer_port } } else { Credit::Answer { cookie } };
-        self.general(aim, &message.emit())
+        let mad = match self.below(4) {
+            0 => Credit::Request { cookie, answer_port }.emit(),
+            1 => Credit::Answer { cookie }.emit(),
+            _ => self.hello(aim).emit(),
+        };
+        self.general(aim, &mad)
+    }
+
+    fn hello(&mut self, aim: &Aim) -> Hello {
+        let transport = TransportName::new(["irn", "falcon"][self.below(2) as usize]).expect("a name");
+        let terms = Terms { transport, mtu: self.bits() as u32, falcon: self.bits() as u32 };
+        let to = self.number(aim);
+        Hello { is_answer: self.below(2) == 0, from: self.number(aim), to, terms }
     }
 
     fn general(&mut self, aim: &Aim, mad: &[u8; rnic_wire::gsi::MAD_LEN]) -> Vec<u8> {

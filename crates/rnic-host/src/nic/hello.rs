@@ -1,0 +1,66 @@
+//! Hello messages, in and out: see [`crate::hello`].
+
+use rnic_base::Time;
+use rnic_engine::{PeerId, QpConnection, Service};
+use rnic_wire::Qpn;
+use rnic_wire::hello::{Hello, Terms, TransportName};
+
+use super::Nic;
+use super::credit::send_mad;
+use crate::cm::falcon_word;
+use crate::hello::{Differs, Letter};
+use crate::link::{Link, Ports};
+use crate::notice::Notice;
+use crate::stats::RxDrop;
+
+impl Nic {
+    /// Queue pair `qpn` has been connected by a program that knows the far end's number and nothing else of it.
+    pub(super) fn greet(&mut self, qpn: Qpn, connection: &QpConnection) {
+        // Others agree by the connection manager, or are no NICs of ours.
+        if self.link.ports != Ports::OfQueuePair {
+            return;
+        }
+        let is_reliable = self.engine.query_qp(qpn).is_some_and(|info| info.service == Service::ReliableConnection);
+        let Some(profile) = self.engine.profile_of(qpn).filter(|_| is_reliable) else { return };
+        let Some(transport) = TransportName::new(profile.name) else { return };
+        let falcon = falcon_word(profile, self.config.protection.as_ref());
+        let terms = Terms { transport, mtu: connection.mtu, falcon };
+        let far_end = (connection.peer, connection.dest_qpn);
+        self.link.hellos.connected(self.clock.now(), qpn, far_end, terms);
+    }
+
+    /// Says what new connections go by.
+    #[cold]
+    pub(super) fn say_hello(&mut self, now: Time) {
+        for letter in self.link.hellos.take_due(now) {
+            send(&mut self.link, now, &letter);
+        }
+    }
+}
+
+/// A hello has come in, with a valid checksum.
+pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
+    let Some(peer) = peer.filter(|_| link.ports == Ports::OfQueuePair) else {
+        return link.stats.drop_datagram(RxDrop::Management);
+    };
+    let (answer, differs) = link.hellos.heard(peer, hello);
+    if let Some(letter) = answer.filter(|_| !link.is_crowded_by_answers()) {
+        link.has_answers = true;
+        send(link, now, &letter);
+    }
+    if let Some([theirs, ours]) = differs
+        && let Some(known) = link.peers.look_up(peer)
+    {
+        let peer = known.addresses.dst().ip();
+        link.notices.push(Notice::PeerDiffers(Differs { peer, theirs, ours }));
+    }
+}
+
+/// Sends a message to the NIC that the far end's number names.
+fn send(link: &mut Link, now: Time, letter: &Letter) {
+    // A program may have given the peer back since it connected the queue pair.
+    let Some(known) = link.peers.look_up(letter.peer) else { return };
+    let way = known.way(link.port_of(known, letter.hello.to));
+    link.stats.hellos_sent += 1;
+    send_mad(link, now, &way, &letter.hello.emit());
+}

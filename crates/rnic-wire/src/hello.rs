@@ -1,0 +1,151 @@
+//! Hello messages: how NICs of ours tell each other what a queue pair goes by, so that ends that do not fit are named.
+//!
+//! Our own protocol (attribute 0x0011 of [our management datagrams](crate::vendor)). Who connects queue pairs without
+//! the connection manager exchanges numbers and no settings; what the messages are for is told in `rnic-host`'s
+//! `hello.rs`. A question says what the asker's end goes by, the answer what the other's does.
+//!
+//! ```text
+//!        0               1               2               3
+//!  8  |   reserved    |         queue pair of whoever says it         |
+//! 12  |   reserved    |              queue pair it is for             |
+//! 40  |                 wire MTU: payload bytes                       |
+//! 44  |        what ends of Falcon must have alike; 0 for others      |
+//! 48  |        name of the transport: a to z, 0 to 9, hyphens, then zeros ... 24 bytes
+//! 72  | zeros ...
+//! ```
+
+use crate::Qpn;
+use crate::bytes::{array, be24, be32, put, put24};
+use crate::gsi::MAD_LEN;
+use crate::vendor::{DATA_AT, Method, head, method_of};
+
+/// A hello message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// It answers a question; else it is one.
+    pub is_answer: bool,
+    /// The queue pair of whoever says it.
+    pub from: Qpn,
+    /// The queue pair that it is for.
+    pub to: Qpn,
+    /// What `from` goes by.
+    pub terms: Terms,
+}
+
+/// What both ends of a connection must have alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Name of the transport.
+    pub transport: TransportName,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Of Falcon: order, errors, flows, protection, in a word that `rnic-host` makes. 0 for other transports.
+    pub falcon: u32,
+}
+
+/// The name of a transport as it travels: letters, digits and hyphens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransportName([u8; TransportName::LEN_MAX]);
+
+impl TransportName {
+    /// Letters of the longest name.
+    pub const LEN_MAX: usize = 24;
+
+    /// `None` when it is empty or too long, or has letters that no name has.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        let mut bytes = [0; Self::LEN_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        Self::parse(bytes)
+    }
+
+    fn parse(bytes: [u8; Self::LEN_MAX]) -> Option<Self> {
+        let name = Self(bytes);
+        let len = name.as_str().len();
+        let is_letter = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+        let is_name = len > 0 && bytes[..len].iter().all(is_letter) && bytes[len..].iter().all(|byte| *byte == 0);
+        is_name.then_some(name)
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(Self::LEN_MAX);
+        // Before it is parsed it may be anything, and then it is no name.
+        core::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+impl Hello {
+    /// Reads a management datagram; `None` when it is something else, or names no transport.
+    #[must_use]
+    pub fn parse(mad: &[u8; MAD_LEN]) -> Option<Self> {
+        let method = method_of(mad, ATTRIBUTE)?;
+        let transport = TransportName::parse(array(mad, NAME_AT))?;
+        let terms = Terms { transport, mtu: be32(mad, DATA_AT), falcon: be32(mad, FALCON_AT) };
+        let number = |at| Qpn::new(be24(mad, at));
+        Some(Self { is_answer: method == Method::GetResp, from: number(9), to: number(13), terms })
+    }
+
+    /// Writes it as a management datagram.
+    #[must_use]
+    pub fn emit(&self) -> [u8; MAD_LEN] {
+        let method = if self.is_answer { Method::GetResp } else { Method::Get };
+        let mut out = head(method, ATTRIBUTE);
+        put24(&mut out, 9, self.from.get());
+        put24(&mut out, 13, self.to.get());
+        put(&mut out, DATA_AT, self.terms.mtu.to_be_bytes());
+        put(&mut out, FALCON_AT, self.terms.falcon.to_be_bytes());
+        put(&mut out, NAME_AT, self.terms.transport.0);
+        out
+    }
+}
+
+const ATTRIBUTE: u16 = 0x0011;
+const FALCON_AT: usize = DATA_AT + 4;
+const NAME_AT: usize = FALCON_AT + 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(transport: &str) -> Hello {
+        let transport = TransportName::new(transport).expect("a name");
+        let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
+        Hello { is_answer: false, from: Qpn::new(0x01_0203), to: Qpn::new(0xa0_b0c0), terms }
+    }
+
+    #[test]
+    fn golden_and_back() {
+        let question = hello("irn-plus");
+        let mad = question.emit();
+        let header = [1, 0x3f, 1, 1, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0xa0, 0xb0, 0xc0, 0, 0x11, 0, 0, 0, 0, 0, 0];
+        assert_eq!(mad[..24], header);
+        assert_eq!(mad[36..48], [0, 2, b'R', b'N', 0, 0, 0x10, 0, 0x30, 1, 0, 0]);
+        assert_eq!(&mad[48..56], b"irn-plus");
+        assert!(mad[56..].iter().all(|byte| *byte == 0));
+        let answer = Hello { is_answer: true, ..hello(&"x".repeat(TransportName::LEN_MAX)) };
+        assert_eq!([question, answer].map(|message| Hello::parse(&message.emit())), [Some(question), Some(answer)]);
+    }
+
+    #[test]
+    fn what_is_not_one_is_none() {
+        for at in [0, 1, 2, 3, 4, 5, 16, 17, 37, 38, 39, 48] {
+            let mut mad = hello("falcon").emit();
+            mad[at] ^= 0x20;
+            assert_eq!(Hello::parse(&mad), None, "byte {at}");
+        }
+        assert_eq!(Hello::parse(&[0; MAD_LEN]), None);
+    }
+
+    #[test]
+    fn a_name_is_printable_whatever_a_peer_writes() {
+        for name in ["", "IRN", "irn\n", "irn irn", "\u{1b}[2J", "größe", &"x".repeat(25)] {
+            assert_eq!(TransportName::new(name), None, "{name:?}");
+        }
+        for bytes in [*b"irn\0irn\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", [0xff; 24]] {
+            assert_eq!(TransportName::parse(bytes), None, "{bytes:?}");
+        }
+        assert_eq!(TransportName::new("roce-gbn").expect("a name").as_str(), "roce-gbn");
+    }
+}
