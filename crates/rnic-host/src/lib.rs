@@ -44,9 +44,9 @@
 //! two addresses (127.0.0.1, 127.0.0.2), or other ports.
 //!
 //! A NIC that shares its machine ([`NicConfig::shared()`]) has a port of its own instead, which its queue pair numbers
-//! name; peers are hosts ([`Nic::acquire_host`]), who agree on nothing: both ends take wire MTU and window from the path
-//! and their own receive buffer, and tell each other afterwards whether they have come to the same (`hello`). Between
-//! NICs of one user on one machine packets go through shared memory
+//! name; peers are hosts ([`Nic::acquire_host`]), who agree on nothing: both ends take wire MTU and window from the
+//! path and their own receive buffer, and tell each other afterwards whether they have come to the same (`hello`).
+//! Between NICs of one user on one machine packets go through shared memory
 //! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Queue pairs of such a NIC: at most 4096.
 //!
 //! # The way of a packet

@@ -27,9 +27,9 @@ impl Nic {
     /// [`Nic::release_peer`].
     ///
     /// Nothing is agreed on: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each takes the other
-    /// for its like ([`crate::Notice::PeerDiffers`] tells when it is not): what may be under way to a peer is what this NIC's own receive buffer takes, shared by
-    /// the peers that it has now. A peer with a smaller buffer, or with many more peers, loses packets, which are sent
-    /// again.
+    /// for its like ([`crate::Notice::PeerDiffers`] tells when it is not): what may be under way to a peer is what this
+    /// NIC's own receive buffer takes, shared by the peers that it has now. A peer with a smaller buffer, or with many
+    /// more peers, loses packets, which are sent again.
     ///
     /// # Errors
     /// When there is no way to it, `local` is not ours, there are too many peers, or this NIC has one address only.
