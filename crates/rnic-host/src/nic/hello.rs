@@ -40,9 +40,11 @@ impl Nic {
 
 /// A hello has come in, with a valid checksum.
 pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
-    let Some(peer) = peer.filter(|_| link.ports == Ports::OfQueuePair) else {
+    if link.ports != Ports::OfQueuePair {
         return link.stats.drop_datagram(RxDrop::Management);
-    };
+    }
+    // Whoever is connected first speaks to one who knows of no peer yet.
+    let Some(peer) = peer else { return };
     let (answer, differs) = link.hellos.heard(peer, hello);
     if let Some(letter) = answer.filter(|_| !link.is_crowded_by_answers()) {
         link.has_answers = true;
