@@ -125,6 +125,46 @@ fn captures_of_short_programs_are_whole() {
     }
 }
 
+/// Programs that exchange queue pair numbers alone end with "retry exceeded" at best: both hear from us why.
+#[test]
+fn ends_that_do_not_fit_are_told_why_their_packets_are_lost() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let port = 52_000 + std::process::id() % 1_000;
+    let cases = [
+        (
+            "--transport falcon",
+            "",
+            "uses transport irn, and this one falcon",
+            "uses transport falcon, and this one irn",
+        ),
+        ("", "--mtu 1024", "sends packets of 1024 bytes", "and this one of 1024"),
+        (
+            "--transport falcon",
+            "--transport falcon --set flows=4",
+            "flows=4, no key, and this",
+            "flows=1, no key, and this",
+        ),
+    ];
+    for (server, client, at_server, at_client) in cases {
+        // They may fail, soon; whether they do is not the question here.
+        let script = format!(
+            "timeout 60 rnic run {server} -- ibv_rc_pingpong -g 0 -p {port} -n 100 &\nsleep 1\n\
+             timeout 60 rnic run {client} -- ibv_rc_pingpong -g 0 -p {port} -n 100 127.0.0.1 || true\nwait $! || true\n"
+        );
+        if libraries().is_none() || !has_programs(&script) {
+            eprintln!(
+                "skipped: the libraries are not built (scripts/link-verbs debug), or there is no ibv_rc_pingpong"
+            );
+            return;
+        }
+        let said = type_in(&script, folder.path());
+        for expected in [at_server, at_client] {
+            let is_told = |line: &str| line.starts_with("rnic: the other end, at ") && line.contains(expected);
+            assert_eq!(said.err.lines().filter(|line| is_told(line)).count(), 1, "{expected}: {said:#?}");
+        }
+    }
+}
+
 /// What both ends of Falcon must have alike is compared before anything hangs, and said at both.
 #[test]
 fn ends_of_falcon_that_differ_are_refused_in_a_line() {
