@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Writes one line for people; a closed standard error is no reason to stop.
 pub fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Makes an interrupt end the process at once: files are written under another name first and renamed when whole, and

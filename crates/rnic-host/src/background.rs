@@ -57,9 +57,10 @@ pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinH
     })
 }
 
-/// Tells the people who run the program, on standard error. One that is closed is no reason to stop.
+/// Tells the people who run the program, on standard error: with one call of the system, or two processes that have
+/// the same terminal would write into each other's lines. One that is closed is no reason to stop.
 pub fn complain(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "rnic: {text}");
+    let _ = io::stderr().write_all(format!("rnic: {text}\n").as_bytes());
 }
 
 /// The lock, for what is done when the process ends; none when it cannot be had: a thread may have been ended with it,
