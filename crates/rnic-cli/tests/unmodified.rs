@@ -149,7 +149,8 @@ fn ends_that_do_not_fit_are_told_why_their_packets_are_lost() {
         // They may fail, soon; whether they do is not the question here.
         let script = format!(
             "timeout 60 rnic run {server} -- ibv_rc_pingpong -g 0 -p {port} -n 2000 &\nsleep 1\n\
-             timeout 60 rnic run {client} -- ibv_rc_pingpong -g 0 -p {port} -n 2000 127.0.0.1 || true\nwait $! || true\n"
+             timeout 60 rnic run {client} -- ibv_rc_pingpong -g 0 -p {port} -n 2000 127.0.0.1 || true\n\
+             wait $! || true\n"
         );
         if libraries().is_none() || !has_programs(&script) {
             eprintln!(
