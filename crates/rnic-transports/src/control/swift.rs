@@ -22,8 +22,10 @@
 //! * integers: windows have 10 fractional bits and times are whole ticks of 131.072 ns, as in the records. Increases
 //!   round to the nearest, so a window of 200 grows by 5/1024 where 5.12 is meant; what else rounds says so in its
 //!   file;
-//! * the round trip that gates changes is the smoothed one. Without a sample (a fresh flow) the gate is open. A flow
-//!   that was silent for 2.199 s and more may find its gate closed by accident, for one round trip at most;
+//! * the round trip that gates changes and that gaps are made of is the smoothed one. The public simulator takes the
+//!   newest, unless it is told otherwise (`calc_rtt_smooth`), but for gaps of several flows; in large incasts that
+//!   leaves the same queue. Without a sample (a fresh flow) the gate is open. A flow that was silent for 2.199 s and
+//!   more may find its gate closed by accident, for one round trip at most;
 //! * the times of RACK and TLP have the parameters of the recovery policy `rack-tlp`, and are set with them; its `rto`
 //!   is for the time before the first answer, `rto_min` for that after it;
 //! * ten parameters are constants, to leave some for people: additive increase, decreases and smoothing are what
