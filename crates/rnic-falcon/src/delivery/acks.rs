@@ -64,7 +64,7 @@ impl Delivery {
         }
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
-        let again = self.flows.echoes_again(flow, t1, t2);
+        let again = self.flows.echoes_again(now, flow, t1, t2);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, extended, window_drop };
         self.waits.probes = 0;
         self.hear(now, flow, &path, &mut newest);
@@ -88,7 +88,7 @@ impl Delivery {
         let mut newest = [Time::ZERO; FLOWS_MAX];
         self.advance(now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
-        let again = self.flows.echoes_again(flow, t1, t2);
+        let again = self.flows.echoes_again(now, flow, t1, t2);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, ..Path::default() };
         let window = nack.window;
         let tx = &self.tx[window];
@@ -283,12 +283,8 @@ impl Delivery {
 
     /// Tells recovery what the answer says about arrivals.
     fn hear(&mut self, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
-        let units = Timestamp::at(now).units_since(path.t1);
-        // An echo from the future, or of nothing.
-        let plausible = units < 1 << 31 && u64::from(units) <= now.as_ps() >> Timestamp::UNIT_SHIFT;
-        let rtt = plausible.then(|| {
-            let sent_unit = (now.as_ps() >> Timestamp::UNIT_SHIFT) - u64::from(units);
-            let sent = Time::from_ps(sent_unit << Timestamp::UNIT_SHIFT);
+        // None for an echo from the future, or of nothing.
+        let rtt = path.t1.last_shown(now).map(|sent| {
             let newest = &mut newest[usize::from(flow)];
             *newest = sent.max(*newest);
             Timestamp::at(now).since(path.t1)

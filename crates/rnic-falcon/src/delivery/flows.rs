@@ -65,8 +65,9 @@ struct Several {
     choice: PolicyState,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
-    /// T1 and T2 of the last packet of each flow that an answer on it echoed; none before the first.
-    echoed: [Option<(Timestamp, Timestamp)>; FLOWS_MAX],
+    /// When the last packet of each flow left that an answer on it echoed, and its T2; none before the first. Not T1,
+    /// which comes again after 563 s: a flow may be silent for as long.
+    echoed: [Option<(Time, Timestamp)>; FLOWS_MAX],
 }
 
 impl Several {
@@ -218,15 +219,15 @@ impl Flows {
     /// echoed a later one. Not asked of a connection with one flow: what its answers wait for is most often a packet,
     /// and they echo that.
     #[inline]
-    pub(crate) fn echoes_again(&mut self, flow: u8, t1: Timestamp, t2: Timestamp) -> bool {
+    pub(crate) fn echoes_again(&mut self, now: Time, flow: u8, t1: Timestamp, t2: Timestamp) -> bool {
         let Some(several) = &mut self.several else { return false };
+        // What cannot have left is no echo, and says nothing of those that follow.
+        let Some(left) = t1.last_shown(now) else { return false };
         let last = &mut several.echoed[usize::from(flow)];
-        // No answer is under way for longer; of flows that were silent for minutes nobody can tell.
-        let is_older = |last: Timestamp| t1 != last && last.units_since(t1) < ECHO_SPAN;
-        if last.is_some_and(|last| is_older(last.0) || last == (t1, t2)) {
+        if last.is_some_and(|last| left < last.0 || last == (left, t2)) {
             return true;
         }
-        *last = Some((t1, t2));
+        *last = Some((left, t2));
         false
     }
 
@@ -267,9 +268,6 @@ impl Flows {
         used.try_fold(first, |most, probe| probe.map(|probe| most.max(probe)))
     }
 }
-
-/// About a second of timestamps.
-const ECHO_SPAN: u32 = 1 << 23;
 
 /// The label of `flow` with the index in its low bits, the rest from the low bits of `entropy`.
 fn label_of(flow: usize, index_bits: u32, entropy: u32) -> FlowLabel {

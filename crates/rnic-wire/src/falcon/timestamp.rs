@@ -49,10 +49,41 @@ impl Timestamp {
         Duration::from_ps((self.units_since(earlier) as u64) << Self::UNIT_SHIFT)
     }
 
+    /// When the clock that shows `now` began to show this, the last time that it did. None when that is more than half
+    /// the way round ago, so that it rather lies ahead, or before the clock began.
+    #[inline]
+    pub const fn last_shown(self, now: Time) -> Option<Time> {
+        let (ago, units) = (Self::at(now).units_since(self), now.as_ps() >> Self::UNIT_SHIFT);
+        if ago < 1 << 31 && ago as u64 <= units {
+            Some(Time::from_ps((units - ago as u64) << Self::UNIT_SHIFT))
+        } else {
+            None
+        }
+    }
+
     /// Whether `self` comes before `other` on the shorter way round.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.0.wrapping_sub(self.0);
         ahead != 0 && ahead < 1 << 31
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_clock_showed_last_is_found_across_its_wraps() {
+        let at = |units: u64| Time::from_ps(units << Timestamp::UNIT_SHIFT);
+        for now in [0_u64, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (5 << 32) + 3, (1 << 47) - 1] {
+            for ago in [0, 1, 6, (1 << 31) - 1, 1 << 31, (1 << 32) - 1] {
+                let then = now.checked_sub(ago).filter(|_| ago < 1 << 31);
+                let shown = Timestamp::new(now.wrapping_sub(ago) as u32);
+                // Within the unit, too.
+                let within = at(now) + Duration::from_ps(77);
+                assert_eq!(shown.last_shown(within), then.map(at), "{ago} before {now}");
+            }
+        }
     }
 }

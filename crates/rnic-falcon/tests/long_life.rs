@@ -1,0 +1,110 @@
+//! Connections that live long: whatever the clock shows, and however long nothing was sent, they do the same.
+//!
+//! Timestamps have 32 bits of 131.072 ns on the wire (563 s), and 24 where controllers see them (2.199 s).
+
+mod two_ends;
+
+use rnic_base::{Duration, RandomStreams, Time};
+use rnic_falcon::delivery::Departure;
+use rnic_policy::control::report::Ticks;
+use rnic_wire::falcon::PacketType;
+use two_ends::config_of;
+use two_ends::link::{LOST, Link, after, with_swift};
+
+/// A whole number of units of the clock, and of slots of the timing wheel: by less, clocks would round differently.
+const STEP: Duration = Duration::from_ps(125 << 17);
+/// When 24 bits begin anew, and when 32 do.
+const WRAPS: [Duration; 2] = [Duration::from_ps(1 << (24 + 17)), Duration::from_ps(1 << (32 + 17))];
+/// How long a burst has to get through.
+const BUSY: Duration = Duration::from_ms(4);
+
+fn steps(length: Duration) -> Duration {
+    STEP * (length.as_ps() / STEP.as_ps())
+}
+
+/// What leaves and what controllers are told, from burst to burst of bursts over a bad path, one each `period` from
+/// `begin` on; times are those since the burst began.
+fn life(begin: Duration, period: Duration, flows: u8, seed: u64) -> Vec<Vec<String>> {
+    let mut random = RandomStreams::new(seed).stream("long life");
+    let rule = move |_, _, departure: &Departure| {
+        let is_ack = departure.packet.body.packet_type() == PacketType::Ack;
+        let late = 60_000 * u64::from(random.below(50) == 0);
+        let delay = Duration::from_ns(5_000 + random.below(3_000) + late);
+        if !is_ack && random.below(30) == 0 { LOST } else { after(delay) }
+    };
+    let mut config = config_of("rack-tlp", if flows == 1 { "ecmp" } else { "largest-window" });
+    (config.flows, config.accept_stale) = (flows, flows > 1);
+    let mut link = Link::new(config, Box::new(rule));
+    link.now = Time::ZERO + steps(begin);
+    with_swift(&mut link, flows, &[]);
+    let mut bursts = Vec::new();
+    for _ in 0..4 {
+        let now = link.now;
+        link.ends[0].upper.pushes(200);
+        for _ in 0..50 {
+            link.ends[1].upper.pull();
+        }
+        link.run_for(BUSY);
+        let mut burst = Vec::new();
+        for end in &mut link.ends {
+            assert!(end.upper.all_acked() && end.upper.kept_once(), "{begin} {period}, {flows} flows, seed {seed}");
+            burst.extend(end.log.drain(..).map(|(at, Departure { packet, label, again, .. })| {
+                let (kind, psn, bases) = (packet.body.packet_type(), packet.body.psn(), packet.bases);
+                format!("{} {kind:?} {psn:?} {bases:?} {label:?} {again}", at.since(now))
+            }));
+            burst.extend(end.signals.drain(..).map(|report| {
+                let (at, rtt, delay) = (report.t4.since(Ticks::at(now)), report.rtt(), report.delay());
+                format!("{at:?} {:?} {rtt:?} {delay:?} {} {:?}", report.kind, report.acked, report.in_force)
+            }));
+        }
+        bursts.push(burst);
+        link.run_until(now + steps(period));
+    }
+    bursts
+}
+
+fn agree(expected: &[Vec<String>], found: &[Vec<String>], which: &str) {
+    for (burst, (expected, found)) in expected.iter().zip(found).enumerate() {
+        let differs = expected.iter().zip(found).find(|(expected, found)| expected != found);
+        assert!(differs.is_none(), "{which}, burst {burst}: {differs:?}");
+        assert_eq!(expected.len(), found.len(), "{which}, burst {burst}");
+    }
+}
+
+#[test]
+fn whatever_the_clock_shows_connections_do_the_same() {
+    let (early, period) = (Duration::from_ms(1), Duration::from_ms(6));
+    let late = [Duration::from_secs(3_600), Duration::from_secs(100 * 24 * 3_600)];
+    // In the middle of a burst, between two, and right behind one.
+    let at_wraps =
+        WRAPS.iter().flat_map(|wrap| [100, 2_000, 5_000, 6_050, 12_900].map(|us| *wrap - Duration::from_us(us)));
+    let begins: Vec<Duration> = late.into_iter().chain(at_wraps).collect();
+    for (flows, seed) in [(1, 1), (4, 2), (1, 3), (4, 4)] {
+        let expected = life(early, period, flows, seed);
+        for begin in &begins {
+            agree(&expected, &life(*begin, period, flows, seed), &format!("{flows} flows from {begin} on"));
+        }
+    }
+}
+
+/// Where timestamps come again, and a little earlier: then those of a burst look as if they were just before those of
+/// the one before.
+#[test]
+fn however_long_nothing_was_sent_connections_do_the_same() {
+    let wraps = [WRAPS[0], WRAPS[0] * 3, WRAPS[1], WRAPS[1] * 2];
+    let around = wraps.iter().flat_map(|wrap| {
+        [STEP, Duration::ZERO]
+            .map(|more| *wrap + more)
+            .into_iter()
+            .chain([1, 5, 500].map(|ms| *wrap - Duration::from_ms(ms)))
+    });
+    let halves = WRAPS.map(|wrap| wrap / 2);
+    let periods: Vec<Duration> = around.chain(halves).chain([Duration::from_secs(3_600)]).collect();
+    for (flows, seed) in [(1, 1), (4, 2), (1, 3), (4, 4)] {
+        let expected = life(Duration::from_ms(1), Duration::from_ms(100), flows, seed);
+        for period in &periods {
+            let found = life(Duration::from_ms(1), *period, flows, seed);
+            agree(&expected, &found, &format!("{flows} flows, a burst each {period}"));
+        }
+    }
+}
