@@ -91,7 +91,8 @@ impl Inline {
         (Self { policy, params, state }, first.flow.expect("it understands reports"))
     }
 
-    fn answer(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
+    /// What it says to `report`.
+    pub fn answer(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
         let event = ControlEvent::Reported(report);
         (self.policy.on_event)(&mut self.state, &event, &view(now), &self.params).flow
     }
