@@ -6,6 +6,9 @@ mod common;
 #[path = "falcon/verbs.rs"]
 mod verbs;
 
+#[path = "falcon/again.rs"]
+mod again;
+
 #[path = "falcon/endings.rs"]
 mod endings;
 

@@ -124,7 +124,7 @@ impl Side {
         self.begin_receiving_on(self.qpn, setup, dest_qpn, me);
     }
 
-    fn begin_receiving_on(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn, me: usize) {
+    pub fn begin_receiving_on(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn, me: usize) {
         let connection = QpConnection {
             peer: PeerId(1 - me as u32),
             dest_qpn,
@@ -141,7 +141,7 @@ impl Side {
         self.begin_sending_on(self.qpn, now, setup, me);
     }
 
-    fn begin_sending_on(&mut self, qpn: Qpn, now: Time, setup: &Setup, me: usize) {
+    pub fn begin_sending_on(&mut self, qpn: Qpn, now: Time, setup: &Setup, me: usize) {
         let Setup { retry_count, rnr_retry, reads: max_rd_atomic, .. } = *setup;
         let timing = QpTiming { sq_psn: Self::psn(me), retry_count, rnr_retry, max_rd_atomic };
         self.engine.modify_to_rts(now, qpn, &timing).expect("from ready to receive");
