@@ -5,11 +5,13 @@
 mod two_ends;
 
 use rnic_base::{Duration, RandomStreams, Time};
-use rnic_falcon::delivery::Departure;
+use rnic_falcon::delivery::{Delivery, Departure};
 use rnic_policy::control::report::Ticks;
 use rnic_wire::falcon::PacketType;
-use two_ends::config_of;
 use two_ends::link::{LOST, Link, after, with_swift};
+use two_ends::packets::{ack, give};
+use two_ends::upper::Counting;
+use two_ends::{config, config_of, us};
 
 /// A whole number of units of the clock, and of slots of the timing wheel: by less, clocks would round differently.
 const STEP: Duration = Duration::from_ps(125 << 17);
@@ -106,5 +108,26 @@ fn however_long_nothing_was_sent_connections_do_the_same() {
             let found = life(Duration::from_ms(1), *period, flows, seed);
             agree(&expected, &found, &format!("{flows} flows, a burst each {period}"));
         }
+    }
+}
+
+/// Half the circle of 24 bits is the longest that controllers are told, not the remainder of whole circles: an answer
+/// that comes after seconds must not look like one that took no time. The receiver's part in it is none of the delay.
+#[test]
+fn an_answer_that_comes_after_seconds_is_told_as_late() {
+    let longest = Ticks::new(Ticks::MAX.get() / 2);
+    for (took, waited) in
+        [(900, 0), (900, 899), (1_200, 0), (1_200, 1_150), (2_000, 0), (2_300, 0), (2_300, 2_250), (9_000, 0)]
+    {
+        let [took, waited] = [took, waited].map(Duration::from_ms);
+        let (mut delivery, mut upper) = (Delivery::new(config()), Counting::new());
+        upper.pushes(1);
+        assert!(delivery.transmit(us(1_000), &mut upper).is_some());
+        give(&mut delivery, &mut upper, us(1_000) + took, ack(0, 1, us(1_000), us(1_000) + waited));
+        let report = delivery.signal().expect("an acknowledgement is reported");
+        let is_near = |told: Ticks, length: Duration| told.get().abs_diff(Ticks::of(length).min(longest).get()) <= 1;
+        assert!(is_near(report.rtt(), took), "{took}, of it {waited} at the receiver: {:?}", report.rtt().duration());
+        let delay = report.delay();
+        assert!(is_near(delay, took - waited), "{took}, of it {waited} at the receiver: {:?}", delay.duration());
     }
 }

@@ -134,6 +134,22 @@ impl Path {
     }
 }
 
+/// T1 and T2 as 24 bits can tell them, of an answer that left at `t3` and comes at `t4`: a round trip of more than half
+/// their circle would look like none at all, or like the little by which it exceeds a whole one. So it is told as the
+/// longest that there is. What the receiver has waited is taken off first, so that its wait is never taken for a delay.
+fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timestamp) -> (Timestamp, Timestamp) {
+    let excess = t4.units_since(t1).saturating_sub(ROUND_TRIP_MAX);
+    // An echo from the future is left as it is.
+    if excess == 0 || t4.is_before(t1) {
+        return (t1, t2);
+    }
+    let waited = t3.units_since(t2).min(excess);
+    (Timestamp::new(t1.value().wrapping_add(excess)), Timestamp::new(t2.value().wrapping_add(waited)))
+}
+
+/// 1.1 s.
+const ROUND_TRIP_MAX: u32 = Ticks::MAX.get() / 2;
+
 impl Delivery {
     /// Whether there is one.
     #[inline]
@@ -211,8 +227,9 @@ impl Delivery {
         let told = self.flows.get_mut(flow);
         let acked = told.acknowledged.min(ACKED_MAX) as u16;
         told.acknowledged = 0;
+        let is_answer = !matches!(kind, ReportKind::Retransmitted { .. });
         // A timeout brings no news of marks: the count is what it was.
-        if !matches!(kind, ReportKind::Retransmitted { .. }) {
+        if is_answer {
             told.ecn = path.ecn;
         }
         let in_force = InForce {
@@ -224,6 +241,7 @@ impl Delivery {
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
         let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
+        let (t1, t2) = if is_answer { within_half_a_circle(t1, t2, path.t3, Timestamp::at(now)) } else { (t1, t2) };
         self.signals.push(FlowReport {
             kind,
             flow,
