@@ -379,7 +379,7 @@ struct TableLanes<'a, 'e> {
 /// Events whose state is fetched during a batch, one for each lane.
 struct Upcoming<'e> {
     events: &'e [EventRecord],
-    /// By lane, how many lines of its state have been asked for.
+    /// By lane, how many lines of its state have been asked for; more than it has, when it has been reached for often.
     asked: [usize; LANES],
 }
 
@@ -388,7 +388,8 @@ impl Upcoming<'_> {
     #[inline(always)]
     fn fetch_some<S: bytemuck::Pod>(&mut self, states: &States<'_>, lane: usize) {
         if let Some(event) = self.events.get(lane) {
-            self.asked[lane] = states.fetch_some::<S>(event.connection() as usize, self.asked[lane], LINES_A_LOOK);
+            states.fetch_some::<S, LINES_A_LOOK>(event.connection() as usize, self.asked[lane]);
+            self.asked[lane] += LINES_A_LOOK;
         }
     }
 

@@ -43,28 +43,24 @@ impl States<'_> {
         state_mut(self.0, number)
     }
 
-    /// Asks for so many lines of state `number` from its line `first` on, as far as it has them; where to go on.
+    /// Asks for `COUNT` lines of state `number` from its line `first` on, as far as it has them.
     #[inline(always)]
-    pub(crate) fn fetch_some<S: Pod>(&self, number: usize, first: usize, count: usize) -> usize {
-        let end = (first + count).min(lines::<S>());
-        fetch_lines::<S>(self.0, number, first, end);
-        end
+    pub(crate) fn fetch_some<S: Pod, const COUNT: usize>(&self, number: usize, first: usize) {
+        for line in (0..COUNT).map(|offset| first + offset) {
+            if line < lines::<S>() {
+                prefetch_index(&*self.0, number * lines::<S>() + line);
+            }
+        }
     }
 
     /// Asks for the lines of state `number` from its line `first` on.
     #[inline(always)]
     pub(crate) fn fetch_rest<S: Pod>(&self, number: usize, first: usize) {
-        fetch_lines::<S>(self.0, number, first, lines::<S>());
-    }
-}
-
-/// Asks for the lines of state `number` from `first` to before `end`. The loop has the same length each time: it is
-/// unrolled, and lines left out cost a comparison.
-#[inline(always)]
-fn fetch_lines<S: Pod>(all: &[Line], number: usize, first: usize, end: usize) {
-    for line in 0..lines::<S>() {
-        if (first..end).contains(&line) {
-            prefetch_index(all, number * lines::<S>() + line);
+        // As long each time as there are lines: it is unrolled.
+        for line in 0..lines::<S>() {
+            if line >= first {
+                prefetch_index(&*self.0, number * lines::<S>() + line);
+            }
         }
     }
 }
@@ -105,7 +101,10 @@ impl Table {
     /// Asks for state `number`.
     #[inline(always)]
     pub(crate) fn fetch<S: Pod>(&self, number: usize) {
-        fetch_lines::<S>(self.lines(), number, 0, lines::<S>());
+        let all = self.lines();
+        for line in number * lines::<S>()..(number + 1) * lines::<S>() {
+            prefetch_index(all, line);
+        }
     }
 
     #[inline(always)]
