@@ -38,7 +38,7 @@ const AHEAD_OF_LANES: usize = LANES + LANES / 2;
 ///
 /// The lines of a batch's states are more than a core has places for under way. Asked for in a row, they keep what
 /// follows waiting, and work and memory take turns instead of going on together. So they are asked for in between: with
-/// 512 bytes of state and 128,000 connections that makes 1.45 times as many events a second (benches/fae.rs).
+/// 512 bytes of state and 128,000 connections that makes 1.3 to 1.45 times as many events a second (benches/fae.rs).
 const LINES_A_LOOK: usize = 2;
 
 /// So many events side by side take as long as one by one.
