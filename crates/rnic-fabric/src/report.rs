@@ -88,6 +88,9 @@ pub struct Report {
     /// The plan's limit, microseconds, where it has cut the run off before all flows were done: those that were not
     /// count for nothing in what follows.
     pub cut_at_us: Option<f64>,
+    /// When the first flow that the limit kept from beginning would have begun, microseconds. Such flows are counted
+    /// nowhere.
+    pub not_begun_from_us: Option<f64>,
     /// Messages completed at their senders.
     pub messages: u64,
     /// Payload bytes of the flows that are done.

@@ -44,7 +44,13 @@ fn requests_that_are_not_done_are_counted() {
     assert_eq!((report.rct_us.map(|rct| rct.count), report.requests_unfinished), (Some(1), 1));
     assert!(report.flows_unfinished > 0 && report.cut_at_us == Some(310.0), "{report:?}");
     let whole = finish(simulation(STAR, &[("workload", repeats)], 3));
-    assert_eq!((whole.flows_unfinished, whole.cut_at_us), (0, None));
+    assert_eq!((whole.flows_unfinished, whole.cut_at_us, whole.not_begun_from_us), (0, None, None));
+    // All that has begun is done, and the second request never begins.
+    let apart = repeats.replace("300us", "5ms");
+    let half = finish(simulation(STAR, &[("workload", &apart), ("run.limit", "4ms")], 3));
+    assert_eq!((half.flows, half.flows_unfinished), (5, 0));
+    assert_eq!(half.cut_at_us, Some(4_000.0));
+    assert!(half.not_begun_from_us.is_some_and(|from_us| (5_000.0..5_001.0).contains(&from_us)), "{half:?}");
 }
 
 /// R-R2: with one queue pair a recovery of a whole window meets several losses; with many at the same rate, nearly all

@@ -94,9 +94,12 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
 /// Why payload and goodput may be far below what was sent.
 fn cut(report: &Report, at_us: f64) -> String {
     let unfinished = number::grouped(report.flows_unfinished);
+    let later = report.not_begun_from_us.map_or_else(String::new, |from_us| {
+        format!("; flows that begin later, the first at {}, are in no count", number::micros(from_us))
+    });
     format!(
         "the limit of {} (run.limit) cut the run: {unfinished} unfinished flows count for nothing in payload and \
-         goodput",
+         goodput{later}",
         number::micros(at_us)
     )
 }

@@ -30,6 +30,7 @@ impl Report {
             pool: Some(PoolFigures::default()),
             falcon: Some(FalconFigures::default()),
             cut_at_us: Some(0.0),
+            not_begun_from_us: Some(0.0),
             wall_s: Some(0.0),
             ..Self::empty()
         };

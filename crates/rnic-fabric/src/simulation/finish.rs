@@ -35,8 +35,11 @@ impl Simulation {
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
         report.packets_under_way_max = self.most_under_way as u64;
         self.count_hosts(&mut report);
-        let is_cut = self.is_cut && report.flows_unfinished > 0;
-        report.cut_at_us = is_cut.then(|| self.plan.run.limit.since(Time::ZERO).as_us_f64());
+        let since_zero = |time: Time| time.since(Time::ZERO).as_us_f64();
+        let not_begun = self.source.next_start().filter(|_| self.is_cut);
+        report.not_begun_from_us = not_begun.map(since_zero);
+        let is_cut = self.is_cut && (report.flows_unfinished > 0 || not_begun.is_some());
+        report.cut_at_us = is_cut.then(|| since_zero(self.plan.run.limit));
         report.slices = self.slices();
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
@@ -260,6 +263,7 @@ impl Report {
             flows: 0,
             flows_unfinished: 0,
             cut_at_us: None,
+            not_begun_from_us: None,
             messages: 0,
             bytes: 0,
             elapsed_us: 0.0,
