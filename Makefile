@@ -34,9 +34,10 @@ test: ## everything that must hold: format, lints, every test of the workspace
 	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain
 	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain --transport falcon
 
-lint: ## format and clippy, warnings are errors
+lint: ## format, clippy and links of the documentation, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 
 check: ## the house rules alone, one line a finding
 	cargo run --quiet --package rnic-check --locked

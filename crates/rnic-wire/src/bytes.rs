@@ -45,7 +45,7 @@ pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
 /// Writes `field` at `at`.
 ///
 /// # Panics
-/// When it lies outside, as [`array`].
+/// When it lies outside, as [`array()`].
 #[inline]
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&field);
