@@ -91,17 +91,19 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Why payload and goodput may be far below what was sent.
+/// Why payload and goodput may be far below what was sent, or asked for.
 fn cut(report: &Report, at_us: f64) -> String {
-    let unfinished = number::grouped(report.flows_unfinished);
-    let later = report.not_begun_from_us.map_or_else(String::new, |from_us| {
-        format!("; flows that begin later, the first at {}, are in no count", number::micros(from_us))
+    let unfinished = (report.flows_unfinished > 0).then(|| {
+        format!(
+            "{} unfinished flows count for nothing in payload and goodput",
+            number::grouped(report.flows_unfinished)
+        )
     });
-    format!(
-        "the limit of {} (run.limit) cut the run: {unfinished} unfinished flows count for nothing in payload and \
-         goodput{later}",
-        number::micros(at_us)
-    )
+    let not_begun = report
+        .not_begun_from_us
+        .map(|from_us| format!("flows that begin later, the first at {}, are in no count", number::micros(from_us)));
+    let left_out: Vec<_> = unfinished.into_iter().chain(not_begun).collect();
+    format!("the limit of {} (run.limit) cut the run: {}", number::micros(at_us), left_out.join("; "))
 }
 
 /// What users of a drive ask first.
