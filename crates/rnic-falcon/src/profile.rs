@@ -101,7 +101,9 @@ impl AdaptiveEngine {
         };
         let queue = shape.fae_queue as usize;
         let first = queue * shape.fae_throttle as usize / 100;
-        let filter = Filter { thresholds: [first, first.midpoint(queue), queue], ..Filter::open(queue) };
+        // What follows from each threshold has a third of the rest.
+        let third = (queue - first) / 3;
+        let filter = Filter { thresholds: [first, first + third, first + 2 * third], ..Filter::open(queue) };
         let config = ProcessorConfig { form, connections: 0, line_rate, mtu };
         Self::new(Erased(profile.control), &config, &Placement { location, queue, filter })
     }

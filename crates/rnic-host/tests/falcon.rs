@@ -378,7 +378,7 @@ fn a_queue_pair_that_ends_has_acknowledged_what_came() {
 
 /// Keys change under way, at both ends, while packets are lost, late and doubled.
 #[test]
-fn keys_rotate_under_traffic() {
+fn f42_keys_rotate_under_traffic() {
     let often = Protection { packets_per_key: 5, ..protection(7, Cipher::Gcm256).expect("made so") };
     for options in [&[][..], &[("flows", "4"), ("ordering", "weak")]] {
         let mut pair = pair(options, Some(often.clone()), bad_network(3));
@@ -392,7 +392,7 @@ fn keys_rotate_under_traffic() {
 
 /// Who has recorded packets sends them again, from the peer's address, when the connection has gone on.
 #[test]
-fn what_was_recorded_is_refused_later() {
+fn f42_what_was_recorded_is_refused_later() {
     let file = SharedFile::default();
     let mut pair = pair(&[], protection(7, Cipher::Gcm128), Impairment::default());
     pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");

@@ -70,8 +70,11 @@ pub enum AdaptivePlace {
 pub struct FalconShape {
     /// Order.
     pub ordering: FalconOrdering,
-    /// Errors.
+    /// Errors. [`FalconErrors::Verbs`] needs an order, in which one request is the first that fails; so what has none
+    /// completes in error (Rev 0.9, RDMA section 6) unless somebody says otherwise, which is refused.
     pub errors: FalconErrors,
+    /// Somebody chose that.
+    pub errors_given: bool,
     /// Paths of a connection: 1 to [`FLOWS_MAX`].
     pub flows: u8,
     /// A packet beyond the receiver's window is dropped (the specification), instead of kept where there is room (the
@@ -119,6 +122,7 @@ impl FalconShape {
     pub const DEFAULT: Self = Self {
         ordering: FalconOrdering::Ordered,
         errors: FalconErrors::Verbs,
+        errors_given: false,
         flows: 1,
         drops_beyond: false,
         pauses_beyond: false,
@@ -178,8 +182,14 @@ impl FalconShape {
             "ordering" => {
                 self.ordering =
                     [FalconOrdering::Ordered, FalconOrdering::Weak, FalconOrdering::Unordered][value as usize];
+                if self.ordering == FalconOrdering::Unordered && !self.errors_given {
+                    self.errors = FalconErrors::CompleteInError;
+                }
             }
-            "errors" => self.errors = [FalconErrors::Verbs, FalconErrors::CompleteInError][value as usize],
+            "errors" => {
+                self.errors = [FalconErrors::Verbs, FalconErrors::CompleteInError][value as usize];
+                self.errors_given = true;
+            }
             "flows" => self.flows = value as u8,
             "out_of_window" => self.drops_beyond = value != 0,
             "after_out_of_window" => self.pauses_beyond = value != 0,
@@ -215,7 +225,7 @@ const WIDTHS: &[&str] = &["64", "128", "256", "512"];
 /// Options of Falcon connections, in the order of [`FalconShape::values`].
 pub const FALCON_PARAMS: &[ParamSpec] = &[
     ParamSpec::choice("ordering", &["ordered", "weak", "unordered"], 0, "of requests and of completions"),
-    ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "the queue pair fails, or the request alone"),
+    ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "all fail, or one alone (always, if unordered)"),
     ParamSpec::count("flows", 1, 1, FLOWS_MAX as u64, "paths of a connection (Falcon 4.3)"),
     ParamSpec::choice("out_of_window", &["keep", "drop"], 0, "packets beyond the window (Falcon 4.1, or Rev 0.9)"),
     ParamSpec::choice("after_out_of_window", &["go-on", "pause"], 0, "new requests, until the oldest is acknowledged"),

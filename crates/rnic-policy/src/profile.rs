@@ -4,7 +4,9 @@ use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
-use crate::falcon::{AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconIsolation, FalconShape};
+use crate::falcon::{
+    AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
+};
 use crate::params::{FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::RecoveryPolicy;
@@ -218,6 +220,12 @@ pub enum ProfileError {
     /// What a connection may hold is fixed in one kind of isolation only.
     #[error("transport `{0}`: isolation_packets {1} would mean nothing without isolation=static: set that, or neither")]
     NoFixedShares(&'static str, u32),
+    /// Without order no request is the first that fails.
+    #[error(
+        "transport `{0}`: with errors=verbs all requests fail behind the first that does, and unordered has no first: \
+         leave errors out, or set ordering=weak"
+    )]
+    VerbsErrorsNeedOrder(&'static str),
     /// Only Falcon's windows keep when each packet left.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
@@ -424,6 +432,9 @@ impl Profile {
             }
             if shape.flows > 1 && !self.paths.policy.reorders {
                 return Err(ProfileError::FlowsNeedChoice(self.name, self.paths.policy.name, shape.flows));
+            }
+            if shape.ordering == FalconOrdering::Unordered && shape.errors == FalconErrors::Verbs {
+                return Err(ProfileError::VerbsErrorsNeedOrder(self.name));
             }
             let has_shares = shape.isolation == FalconIsolation::Static;
             if !has_shares && shape.isolation_packets != FalconShape::DEFAULT.isolation_packets {

@@ -1,6 +1,6 @@
 //! Every registered policy passes the contract kit; every profile composes; options do what they say.
 
-use rnic_policy::{Params, Placement, ProfileError, RecoveryPolicy, kit};
+use rnic_policy::{FalconErrors, Params, Placement, ProfileError, RecoveryPolicy, kit};
 
 use super::*;
 
@@ -63,6 +63,10 @@ fn each_option_sets_itself_and_nothing_else() {
             let other = if value == spec.min { spec.max } else { spec.min };
             let mut changed = profile.clone();
             changed.set(spec.name, &spec.show(other)).expect("it is listed, and within its bounds");
+            // But for one: `falcon_without_order_completes_in_error`.
+            if (spec.name, &*spec.show(other)) == ("ordering", "unordered") {
+                changed.set("errors", "verbs").expect("it is Falcon's");
+            }
             let before = profile.options().map(|(spec, value)| (spec.name, value));
             let after = changed.options().map(|(spec, value)| (spec.name, value));
             let expected = before.map(|(name, value)| (name, if name == spec.name { other } else { value }));
@@ -105,7 +109,7 @@ fn select_exchanges_parts_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_one_clear_line() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 16] = [
+    let refused: [Case; 18] = [
         ("irn", &[("recovery", "rack-tlp")], "only Falcon's windows"),
         ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
@@ -114,6 +118,8 @@ fn select_refuses_with_one_clear_line() {
         ("irn", &[("cap_packets", "20000")], "16384"),
         ("irn", &[("paths", "spray")], "NACK threshold"),
         ("irn", &[("ack_every_packets", "64")], "acknowledges every packet"),
+        ("falcon", &[("errors", "verbs"), ("ordering", "unordered")], "unordered has no first"),
+        ("falcon", &[("ordering", "unordered"), ("errors", "verbs")], "leave errors out, or set ordering=weak"),
         ("falcon", &[("isolation_packets", "9")], "isolation_packets 9 would mean nothing without isolation=static"),
         ("falcon", &[("paths", "spray"), ("spray_paths", "8")], "unknown parameter `spray_paths`"),
         ("falcon", &[("schedule", "round-robin")], "`schedule` would mean nothing"),
@@ -127,6 +133,19 @@ fn select_refuses_with_one_clear_line() {
         let error = select(name, options.iter().copied()).expect_err(says).to_string();
         assert!(error.contains(says) && error.lines().count() == 1, "{error}");
     }
+}
+
+/// Rev 0.9, RDMA section 6: what has no order completes in error, without being told; what has one does what it did.
+#[test]
+fn falcon_without_order_completes_in_error() {
+    let errors = |name: &str, options: &[(&str, &str)]| {
+        let profile = select(name, options.iter().copied()).expect("a transport");
+        profile.protocol.falcon().expect("it is Falcon").errors
+    };
+    assert_eq!(errors("falcon", &[("ordering", "unordered")]), FalconErrors::CompleteInError);
+    assert_eq!(errors("falcon", &[("errors", "complete-in-error")]), FalconErrors::CompleteInError);
+    assert_eq!(errors("falcon", &[("ordering", "weak")]), FalconErrors::Verbs);
+    assert_eq!(errors("falcon", &[]), FalconErrors::Verbs);
 }
 
 /// What is refused there when somebody says it, nobody has said here.

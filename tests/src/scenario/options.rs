@@ -213,6 +213,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     falcon_paths_and_acknowledgements(random, &mut options);
     falcon_adaptive(place, random, &mut options);
     falcon_pauses(random, &mut options);
+    falcon_throttle(random, &mut options);
     options
 }
 
@@ -249,6 +250,14 @@ fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&
 fn falcon_pauses(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 4) {
         options.push(("after_out_of_window", "pause".to_owned()));
+    }
+}
+
+/// And an adaptive engine whose queue is short, and takes fewer events before it is full.
+fn falcon_throttle(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
+    if one_in(random, 4) {
+        options.push(("fae_queue", "8".to_owned()));
+        options.push(("fae_throttle", pick(random, &["0", "25", "50"]).to_owned()));
     }
 }
 
