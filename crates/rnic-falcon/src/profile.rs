@@ -101,9 +101,11 @@ impl AdaptiveEngine {
         };
         let queue = shape.fae_queue as usize;
         let first = queue * shape.fae_throttle as usize / 100;
-        // What follows from each threshold has a third of the rest.
-        let third = (queue - first) / 3;
-        let filter = Filter { thresholds: [first, first + third, first + 2 * third], ..Filter::open(queue) };
+        // What follows from each threshold has a third of the rest; of a short one the mildest has most, or nothing
+        // would enter.
+        let rest = queue - first;
+        let thresholds = [first, first + rest.div_ceil(3), first + (2 * rest).div_ceil(3)];
+        let filter = Filter { thresholds, ..Filter::open(queue) };
         let config = ProcessorConfig { form, connections: 0, line_rate, mtu };
         Self::new(Erased(profile.control), &config, &Placement { location, queue, filter })
     }

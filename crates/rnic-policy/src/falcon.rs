@@ -182,8 +182,9 @@ impl FalconShape {
             "ordering" => {
                 self.ordering =
                     [FalconOrdering::Ordered, FalconOrdering::Weak, FalconOrdering::Unordered][value as usize];
-                if self.ordering == FalconOrdering::Unordered && !self.errors_given {
-                    self.errors = FalconErrors::CompleteInError;
+                if !self.errors_given {
+                    let is_unordered = self.ordering == FalconOrdering::Unordered;
+                    self.errors = if is_unordered { FalconErrors::CompleteInError } else { Self::DEFAULT.errors };
                 }
             }
             "errors" => {

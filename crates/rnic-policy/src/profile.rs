@@ -328,10 +328,10 @@ impl Profile {
     /// # Errors
     /// As there.
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
-        let given = self.protocol.falcon().is_some_and(|shape| shape.resources_given);
+        let given = self.protocol.falcon().map(|shape| (shape.resources_given, shape.errors_given));
         self.set(name, text)?;
-        if let Protocol::Falcon(shape) = &mut self.protocol {
-            shape.resources_given = given;
+        if let (Protocol::Falcon(shape), Some(given)) = (&mut self.protocol, given) {
+            (shape.resources_given, shape.errors_given) = given;
         }
         Ok(())
     }

@@ -145,6 +145,7 @@ fn falcon_without_order_completes_in_error() {
     assert_eq!(errors("falcon", &[("ordering", "unordered")]), FalconErrors::CompleteInError);
     assert_eq!(errors("falcon", &[("errors", "complete-in-error")]), FalconErrors::CompleteInError);
     assert_eq!(errors("falcon", &[("ordering", "weak")]), FalconErrors::Verbs);
+    assert_eq!(errors("falcon", &[("ordering", "unordered"), ("ordering", "weak")]), FalconErrors::Verbs, "the last");
     assert_eq!(errors("falcon", &[]), FalconErrors::Verbs);
 }
 
