@@ -91,11 +91,17 @@ fn every_command_of_the_page_runs() {
     }
 }
 
+/// Port `nth` of this test run, in whose block nobody else on this machine looks for one: not the kernel, which hands
+/// out those from 32768 on, and not the device, whose ports divide by 16. 398 test runs may be under way.
+fn port(nth: u32) -> u32 {
+    assert!(nth < 15, "the next one is a device's");
+    20_000 + std::process::id() % 398 * 32 + 1 + nth
+}
+
 /// Both ends of `rping`, test number `nth`, with these options; three rounds. Who asks too early asks again. A
 /// server that has served ends; one that has refused goes on listening. `None`: it cannot be run.
 fn ping(nth: u32, server: &str, client: &str, folder: &Path) -> Option<common::Said> {
-    // Nobody else's on this machine, unless 32 test runs are under way.
-    let port = 20_000 + std::process::id() % 1_000 * 32 + nth;
+    let port = port(nth);
     let script = format!(
         "timeout 60 rnic run --quiet {server} -- rping -s -a 127.0.0.1 -p {port} -C 3 &\n\
          rnic run --quiet {client} -- rping -c -a 127.0.0.1 -p {port} -C 3 || {{ echo refused; kill $!; }}\n\
@@ -129,7 +135,7 @@ fn captures_of_short_programs_are_whole() {
 #[test]
 fn ends_that_do_not_fit_are_told_why_their_packets_are_lost() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let port = 52_000 + std::process::id() % 1_000;
+    let port = port(10);
     let cases = [
         (
             "--transport falcon",
