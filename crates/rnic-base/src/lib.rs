@@ -21,7 +21,7 @@ pub mod trace;
 pub mod units;
 
 pub use bitmap::{AnyRing, RingBitmap};
-pub use near::{near, near_at, near_whole, near_whole_at};
+pub use near::{near, near_all, near_at, near_whole, near_whole_at};
 pub use rare::RareQueue;
 pub use rng::{Probability, RandomStream, RandomStreams};
 pub use seq::{Psn, Psn32, Seq, SeqRange, Serial};

@@ -3,8 +3,7 @@
 //! Each direction of a link is a ring that belongs to the receiving end. The rings of a node's ports lie side by side,
 //! and so do the instants of their first entries: a node finds its next arrival by looking at one or two cache lines.
 
-use prefetch_index::prefetch_index;
-use rnic_base::Time;
+use rnic_base::{Time, near_at};
 
 use crate::agenda::Agenda;
 use crate::entry::{Entry, NO_PACKET};
@@ -135,8 +134,8 @@ impl Links {
     /// Has what is known of `ring` brought near.
     #[inline]
     pub(crate) fn touch_ring(&self, ring: u32) {
-        prefetch_index(&self.rings, ring as usize);
-        prefetch_index(&self.heads, ring as usize / GROUP);
+        near_at(&self.rings, ring as usize);
+        near_at(&self.heads, ring as usize / GROUP);
     }
 
     /// The same for several rings that lie side by side.
@@ -149,14 +148,14 @@ impl Links {
     #[inline]
     pub(crate) fn touch_first(&self, ring: u32, few: u32) {
         let ring = &self.rings[ring as usize];
-        (0..few).for_each(|offset| prefetch_index(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
+        (0..few).for_each(|offset| near_at(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
     }
 
     /// Has the first entry of `ring` brought near: it is wanted next.
     #[inline]
     pub(crate) fn touch(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
-        prefetch_index(&ring.slots, ring.place(ring.head));
+        near_at(&ring.slots, ring.place(ring.head));
     }
 
     /// Takes the first entry of `ring`, which has one.

@@ -3,8 +3,7 @@
 //! A slab that is written when a packet leaves its host and read when it reaches the other one. Slots are used again,
 //! last freed first, so that few packets under way touch little memory. Where a packet lies decides nothing.
 
-use prefetch_index::prefetch_index;
-use rnic_base::{Psn, near_whole_at};
+use rnic_base::{Psn, near_at, near_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
@@ -171,7 +170,7 @@ impl<L: Lines> Slab<L> {
     #[inline]
     pub(crate) fn touch(&self, index: u32) {
         near_whole_at(&self.headers, index as usize);
-        prefetch_index(&self.ends, index as usize);
+        near_at(&self.ends, index as usize);
     }
 
     /// The bytes that travel with a packet.

@@ -27,19 +27,12 @@ pub enum Form {
     },
 }
 
-/// Furthest that state is fetched ahead: lines fetched earlier would push each other out of the first-level cache.
+/// Furthest that state is fetched ahead: what is fetched much earlier may be gone again when its turn comes.
 pub const AHEAD_MAX: usize = 64;
 
 /// How far ahead state is fetched at least where events are worked on side by side: one batch and a half, so that
 /// something is under way where one batch ends and the next begins.
 const AHEAD_OF_LANES: usize = LANES + LANES / 2;
-
-/// Lines of a later state that are asked for each time that the program reaches for a present one.
-///
-/// The lines of a batch's states are more than a core has places for under way. Asked for in a row, they keep what
-/// follows waiting, and work and memory take turns instead of going on together. So they are asked for in between: with
-/// 512 bytes of state and 128,000 connections that makes 1.3 to 1.45 times as many events a second (benches/fae.rs).
-const LINES_A_LOOK: usize = 2;
 
 /// So many events side by side take as long as one by one.
 const FEW: u32 = 4;
@@ -288,12 +281,11 @@ impl<P: Program> Processor<P> {
     ) {
         let mut connections = [0; LANES];
         let set = self.distinct.of(events, &mut connections);
-        let mut upcoming = Upcoming { events: later, asked: [0; LANES] };
+        later.iter().take(LANES).for_each(|event| self.fetch(event));
         // For a few it does not pay.
         let is_worth_it = set.count_ones() > FEW;
-        let done = if is_worth_it { self.work_on(events, &connections, set, &mut upcoming, responses) } else { 0 };
+        let done = if is_worth_it { self.work_on(events, &connections, set, responses) } else { 0 };
         for (lane, event) in events.iter().enumerate() {
-            upcoming.fetch_rest::<P::State>(&self.table.states(), lane);
             if done & (1 << lane) != 0 {
                 self.advance(event.now());
                 respond(responses[lane]);
@@ -310,11 +302,10 @@ impl<P: Program> Processor<P> {
         events: &[EventRecord; LANES],
         connections: &[u32; LANES],
         set: LaneSet,
-        upcoming: &mut Upcoming<'_>,
         responses: &mut [ResponseRecord; LANES],
     ) -> LaneSet {
         let acks = record::acks(events);
-        let mut states = TableLanes { states: self.table.states(), connections, upcoming };
+        let mut states = TableLanes { states: self.table.states(), connections };
         let mut answers = Answers::default();
         let done = self.program.on_acks(&mut states, &acks, set, &mut answers);
         record::responses(events, &acks, &answers, responses);
@@ -369,43 +360,15 @@ impl<P: Program> Processor<P> {
 /// Events are behind each other by so many ticks at most, 137 ms: many times what they wait in any queue.
 const BEHIND_MAX: u32 = 1 << 20;
 
-/// The states of a batch's connections. Whenever the program reaches for one, some lines of a later one are asked for.
-struct TableLanes<'a, 'e> {
+/// The states of a batch's connections.
+struct TableLanes<'a> {
     states: States<'a>,
     connections: &'a [u32; LANES],
-    upcoming: &'a mut Upcoming<'e>,
 }
 
-/// Events whose state is fetched during a batch, one for each lane.
-struct Upcoming<'e> {
-    events: &'e [EventRecord],
-    /// By lane, how many lines of its state have been asked for; more than it has, when it has been reached for often.
-    asked: [usize; LANES],
-}
-
-impl Upcoming<'_> {
-    /// Asks for some more of what lane `lane` will need.
-    #[inline(always)]
-    fn fetch_some<S: bytemuck::Pod>(&mut self, states: &States<'_>, lane: usize) {
-        if let Some(event) = self.events.get(lane) {
-            states.fetch_some::<S, LINES_A_LOOK>(event.connection() as usize, self.asked[lane]);
-            self.asked[lane] += LINES_A_LOOK;
-        }
-    }
-
-    /// Asks for the rest of it.
-    #[inline(always)]
-    fn fetch_rest<S: bytemuck::Pod>(&self, states: &States<'_>, lane: usize) {
-        if let Some(event) = self.events.get(lane) {
-            states.fetch_rest::<S>(event.connection() as usize, self.asked[lane]);
-        }
-    }
-}
-
-impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_, '_> {
+impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_> {
     #[inline(always)]
     fn state(&mut self, lane: usize) -> &mut S {
-        self.upcoming.fetch_some::<S>(&self.states, lane);
         self.states.get_mut(self.connections[lane] as usize)
     }
 }

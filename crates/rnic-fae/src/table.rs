@@ -6,7 +6,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
-use prefetch_index::prefetch_index;
+use rnic_base::near_all;
 
 /// A cache line. States begin at one, so that a state of 64 bytes is one line and not two.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -41,27 +41,6 @@ impl States<'_> {
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
         state_mut(self.0, number)
-    }
-
-    /// Asks for `COUNT` lines of state `number` from its line `first` on, as far as it has them.
-    #[inline(always)]
-    pub(crate) fn fetch_some<S: Pod, const COUNT: usize>(&self, number: usize, first: usize) {
-        for line in (0..COUNT).map(|offset| first + offset) {
-            if line < lines::<S>() {
-                prefetch_index(&*self.0, number * lines::<S>() + line);
-            }
-        }
-    }
-
-    /// Asks for the lines of state `number` from its line `first` on.
-    #[inline(always)]
-    pub(crate) fn fetch_rest<S: Pod>(&self, number: usize, first: usize) {
-        // As long each time as there are lines: it is unrolled.
-        for line in 0..lines::<S>() {
-            if line >= first {
-                prefetch_index(&*self.0, number * lines::<S>() + line);
-            }
-        }
     }
 }
 
@@ -98,12 +77,12 @@ impl Table {
         States(self.lines_mut())
     }
 
-    /// Asks for state `number`.
+    /// Asks for state `number`, if there is one.
     #[inline(always)]
     pub(crate) fn fetch<S: Pod>(&self, number: usize) {
-        let all = self.lines();
-        for line in number * lines::<S>()..(number + 1) * lines::<S>() {
-            prefetch_index(all, line);
+        let first = number * lines::<S>();
+        if let Some(state) = self.lines().get(first..first + lines::<S>()) {
+            near_all(state);
         }
     }
 
