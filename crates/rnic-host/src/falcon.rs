@@ -31,14 +31,15 @@ use std::sync::Once;
 use rnic_base::Time;
 use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
 use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
+use rnic_wire::falcon::codec::{self, Decoded};
 use rnic_wire::falcon::psp::{self, Cipher, Header};
-use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet, codec};
+use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet};
 use rnic_wire::{Addresses, IpVersion, Qpn};
 use zeroize::Zeroizing;
 
 use crate::background;
 use crate::carry::{self, Carrier};
-use crate::memory::Memory;
+use crate::memory::{Arrived, Memory};
 use crate::stats::RxDrop;
 use crate::sys;
 
@@ -186,6 +187,12 @@ impl Falcon {
         guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie.ok());
     }
 
+    /// Whether packets are protected by keys.
+    #[inline]
+    pub(crate) fn protects(&self) -> bool {
+        self.protection.is_some()
+    }
+
     /// Bytes of the datagram that `packet` travels in.
     #[inline]
     pub(crate) fn datagram_len(&self, packet: &Packet, ip: IpVersion) -> u32 {
@@ -217,27 +224,47 @@ impl Falcon {
         memory: &Memory,
         out: &mut [u8],
     ) {
-        let mut front = [0; psp::LEN_MAX + HEADERS_MAX];
-        let is_protected = self.protection.is_some();
-        let around_len = psp::header_len(is_protected);
-        let headers = front[around_len..].first_chunk_mut().expect("there is room for both");
-        let len = codec::encode_headers(&transmit.packet, headers).expect("the engine keeps to the format");
-        let pad = &[0; 3][..transmit.packet.pad_len() as usize];
-        let pieces = payload.iter().map(|segment| memory.gather(*segment)).chain([pad]);
-        if !is_protected {
-            let iv = self.vectors.next(now, transmit.label).write();
-            let mut around = [0; psp::LEN_MAX];
-            Header { iv, ..Header::default() }.emit(&mut around);
-            front[..around_len].copy_from_slice(&around[..around_len]);
-            return write_in_clear(&front[..around_len + len], pieces, out);
+        if !self.protects() {
+            let mut front = [0; FRONT_MAX];
+            let front = self.front_in_clear(now, transmit, &mut front);
+            return write_in_clear(front, pieces_of(transmit, payload, memory), out);
         }
+        let mut headers = [0; HEADERS_MAX];
+        let len = codec::encode_headers(&transmit.packet, &mut headers).expect(KEPT_FORMAT);
         let guard = self.guards.get_mut(&transmit.from).expect("asked before");
         let mut at = psp::LEN_MAX;
-        for piece in [&front[around_len..around_len + len]].into_iter().chain(pieces) {
+        for piece in [&headers[..len]].into_iter().chain(pieces_of(transmit, payload, memory)) {
             out[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
         self.key_changes += u64::from(guard.seal(now, transmit.label, out));
+    }
+
+    /// Puts a packet without a key that leaves at `now`, piece by piece: its datagram without the check value.
+    #[inline]
+    pub(crate) fn put_in_clear(
+        &mut self,
+        now: Time,
+        transmit: &FalconTransmit,
+        payload: &[Segment],
+        memory: &Memory,
+        mut put: impl FnMut(&[u8]),
+    ) {
+        let mut front = [0; FRONT_MAX];
+        put(self.front_in_clear(now, transmit, &mut front));
+        pieces_of(transmit, payload, memory).for_each(put);
+    }
+
+    /// What stands before the payload of a packet without a key.
+    #[inline]
+    fn front_in_clear<'a>(&mut self, now: Time, transmit: &FalconTransmit, front: &'a mut [u8; FRONT_MAX]) -> &'a [u8] {
+        let headers = front[psp::LEN..].first_chunk_mut().expect("there is room for both");
+        let len = codec::encode_headers(&transmit.packet, headers).expect(KEPT_FORMAT);
+        let iv = self.vectors.next(now, transmit.label).write();
+        let mut around = [0; psp::LEN_MAX];
+        Header { iv, ..Header::default() }.emit(&mut around);
+        front[..psp::LEN].copy_from_slice(&around[..psp::LEN]);
+        &front[..psp::LEN + len]
     }
 
     /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.
@@ -245,20 +272,72 @@ impl Falcon {
     pub(crate) fn admit(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
         let (header, layout) = psp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
         let message = layout.message();
-        let [_, high, middle, low] = *datagram[message.clone()].first_chunk().ok_or(RxDrop::Malformed)?;
-        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
-        let guard = self.guards.get_mut(&qpn).ok_or(RxDrop::UnknownPeer)?;
-        let peer = guard.peer_at(source).ok_or(RxDrop::UnknownPeer)?;
-        let vector = if self.protection.is_some() {
+        let is_protected = self.protects();
+        let (guard, peer) = self.guard_of(source, &datagram[message.clone()])?;
+        let vector = if is_protected {
             guard.open(&header, layout, datagram)?
         } else {
             check_in_clear(&header, datagram)?;
             Vector::read(header.iv)
         };
         let decoded = codec::decode(&datagram[message.clone()], header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
-        let payload = decoded.payload.start + message.start..decoded.payload.end + message.start;
-        Ok(Admitted { packet: decoded.packet, payload, peer, label: FlowLabel::new(vector.label.into()) })
+        Ok(Admitted::new(decoded, message.start, peer, &vector))
     }
+
+    /// Reads the headers of what came through memory from `source`: a datagram without a key and without its check
+    /// value, for memory flips no bits. What it says may change at any time, so its front is copied out first.
+    #[inline]
+    pub(crate) fn admit_in_clear(&mut self, source: IpAddr, bytes: Arrived<'_>) -> Result<Admitted, RxDrop> {
+        let mut front = [0; FRONT_MAX];
+        let front = bytes.copy_front(&mut front);
+        let len = bytes.len() + psp::ICV_LEN;
+        let (header, layout) = psp::parse_front(front, len).map_err(|_| RxDrop::Malformed)?;
+        if self.protects() || header.is_protected() {
+            return Err(RxDrop::Protection);
+        }
+        let message = layout.message();
+        let given = &front[message.start..];
+        let (_, peer) = self.guard_of(source, given)?;
+        let decoded = codec::decode_front(given, message.len(), header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
+        Ok(Admitted::new(decoded, message.start, peer, &Vector::read(header.iv)))
+    }
+
+    /// What is known of the queue pair that `message` is for, and its peer, if that is who sends from `source`.
+    #[inline]
+    fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, PeerId), RxDrop> {
+        let [_, high, middle, low] = *message.first_chunk().ok_or(RxDrop::Malformed)?;
+        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        let guard = self.guards.get_mut(&qpn).ok_or(RxDrop::UnknownPeer)?;
+        let peer = guard.peer_at(source).ok_or(RxDrop::UnknownPeer)?;
+        Ok((guard, peer))
+    }
+}
+
+impl Admitted {
+    /// What was decoded from byte `start` of a datagram on.
+    #[inline]
+    fn new(decoded: Decoded, start: usize, peer: PeerId, vector: &Vector) -> Self {
+        let payload = decoded.payload.start + start..decoded.payload.end + start;
+        Self { packet: decoded.packet, payload, peer, label: FlowLabel::new(vector.label.into()) }
+    }
+}
+
+/// Payload and padding.
+#[inline]
+fn pieces_of<'a>(
+    transmit: &FalconTransmit,
+    payload: &'a [Segment],
+    memory: &'a Memory,
+) -> impl Iterator<Item = &'a [u8]> {
+    let pad = &[0; 3][..transmit.packet.pad_len() as usize];
+    payload.iter().map(|segment| memory.gather(*segment)).chain([pad])
+}
+
+/// Appends the check value to a datagram in clear that has none.
+pub(crate) fn check(datagram: &mut Vec<u8>) {
+    let crc = carry::checksum(datagram).to_le_bytes();
+    datagram.extend_from_slice(&[0; CRC_AT]);
+    datagram.extend_from_slice(&crc);
 }
 
 /// Copies `front` and `pieces` to `out`, and their CRC to its end.
@@ -287,6 +366,11 @@ fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
     let crc = carry::checksum(covered).to_le_bytes();
     if icv[..CRC_AT] == [0; CRC_AT] && icv[CRC_AT..] == crc { Ok(()) } else { Err(RxDrop::Icrc) }
 }
+
+/// Bytes that may stand before the payload, at most.
+const FRONT_MAX: usize = psp::LEN_MAX + HEADERS_MAX;
+
+const KEPT_FORMAT: &str = "the engine keeps to the format";
 
 /// Where the CRC of a datagram in clear stands in its check value.
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();

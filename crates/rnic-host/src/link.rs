@@ -415,8 +415,8 @@ impl Link {
 
     /// Keeps a packet for another NIC of this machine whose memory has no room.
     #[cold]
-    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>) {
-        self.crowded.push_back(Crowded { target, bytes, is_sealed: false, since: now });
+    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, is_sealed: bool) {
+        self.crowded.push_back(Crowded { target, bytes, is_sealed, since: now });
     }
 
     /// Puts packets into memory that had no room; answers whether any found some.

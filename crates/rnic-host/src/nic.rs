@@ -614,7 +614,7 @@ fn send_by_memory(
     if taken == Taken::Full {
         let mut bytes = Vec::with_capacity(len);
         pieces(&mut |piece| bytes.extend_from_slice(piece));
-        link.wait_for_room(now, (transmit.peer, port), bytes);
+        link.wait_for_room(now, (transmit.peer, port), bytes, false);
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);

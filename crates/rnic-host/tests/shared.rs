@@ -15,6 +15,7 @@ use rnic_engine::{
 };
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
 use rnic_psp::Secret;
+use rnic_wire::falcon::codec;
 use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
 
@@ -275,6 +276,74 @@ fn a_bad_network_is_survived() {
         let done = left.nic.stats().impairment;
         assert!(done.lost > 0 && done.reordered > 0 && done.corrupted > 0 && done.duplicated > 0, "{done:?}");
     }
+}
+
+/// Falcon's packets take the way through memory too: in clear, sealed, captured, by several flows, and impaired.
+#[test]
+fn falcon_goes_through_memory() {
+    let bad = Impairment {
+        loss: Probability::ratio(2, 100),
+        reorder: Probability::ratio(5, 100),
+        duplicate: Probability::ratio(1, 100),
+        corrupt: Probability::ratio(1, 100),
+        ..Impairment::default()
+    };
+    let key = Protection::new(Secret::new([7; 32]), Cipher::Gcm128);
+    for options in [&[][..], &[("flows", "4"), ("ordering", "weak")]] {
+        for (protection, impairment) in [(None, None), (Some(&key), None), (None, Some(bad)), (Some(&key), Some(bad))] {
+            for is_captured in [false, true] {
+                falcon_by_memory(options, protection.cloned(), impairment, is_captured);
+            }
+        }
+    }
+}
+
+fn falcon_by_memory(
+    options: &[(&str, &str)],
+    protection: Option<Protection>,
+    impairment: Option<Impairment>,
+    is_captured: bool,
+) {
+    let case = format!("{options:?}, key {}, {impairment:?}, captured {is_captured}", protection.is_some());
+    let side = |name: &str| {
+        let (name, protection) = (name.to_owned(), protection.clone());
+        Side::open(NicConfig { name, protection, impairment: impairment.unwrap_or_default(), ..NicConfig::shared() })
+    };
+    let (mut left, mut right) = (side("left"), side("right"));
+    let files = [SharedFile::default(), SharedFile::default()];
+    if is_captured {
+        left.nic.start_capture(Box::new(files[0].clone())).expect("a file");
+        right.nic.start_capture(Box::new(files[1].clone())).expect("a file");
+    }
+    let numbers = [new_qp_of(&mut left, &chosen("falcon", options)), new_qp_of(&mut right, &chosen("falcon", options))];
+    let (from, _) = join(&mut left, &mut right, numbers, V4);
+    drive(&mut left, &mut right, |left, right| {
+        (left.nic.bypass_rings() == 1 && right.nic.bypass_rings() == 1).then_some(())
+    });
+    for len in [1, 10, 4_097, 300_001] {
+        write_and_check(&mut left, &mut right, from.qpn, len);
+    }
+    let (sge, remote) = (left.sge(HALF, 100_000), right.region.remote(0));
+    right.nic.bytes_mut(&right.region)[..100_000].fill(0x3c);
+    left.post(from.qpn, 2, SendOp::Read { remote }, &[sge]);
+    let done = drive(&mut left, &mut right, |left, _| left.completions().pop());
+    assert_eq!(done.status, WcStatus::Success, "{case}");
+    assert!(left.nic.bytes(&left.region)[HALF..HALF + 100_000] == [0x3c; 100_000], "{case}");
+    for end in [&left.nic, &right.nic] {
+        let stats = end.stats();
+        assert!(stats.bypass_sent > 10 && stats.datagrams_sent < 10, "{case}: {stats:?}");
+        assert_eq!(stats.dropped(RxDrop::Protection) + stats.dropped(RxDrop::Malformed), 0, "{case}: {stats:?}");
+    }
+    let done = left.nic.stats().impairment;
+    let impaired = done.lost + done.corrupted + done.duplicated + done.reordered;
+    assert_eq!(impaired > 0, impairment.is_some(), "{case}: {done:?}");
+    if is_captured && impairment.is_none() {
+        let packets = files[1].frames();
+        let falcon = packets.iter().filter_map(|frame| codec::decode_datagram(frame.get(42..)?).ok());
+        assert!(protection.is_some() || falcon.count() > 30, "{case}: {} frames", packets.len());
+    }
+    left.nic.destroy_qp(from.qpn).expect("it exists");
+    assert_eq!(left.nic.bypass_rings(), 0, "{case}: the ring goes with the last queue pair");
 }
 
 /// A plain packet for `to`, as it would come from `source`.

@@ -162,8 +162,9 @@ pub fn falcon(data: &[u8]) -> bool {
 /// Falcon inside PSP, in clear.
 ///
 /// # Panics
-/// When what decodes does not come back, or its parts do not make the whole.
+/// When what decodes does not come back, its parts do not make the whole, or its front says anything else.
 pub fn falcon_datagram(data: &[u8]) -> bool {
+    front_says_the_same(data);
     let Ok((header, layout)) = falcon::psp::parse(data) else {
         assert!(falcon::codec::decode_datagram(data).is_err());
         return false;
@@ -191,6 +192,19 @@ pub fn falcon_datagram(data: &[u8]) -> bool {
             false
         }
     }
+}
+
+/// The front of a datagram, as long as all headers can be, says what the whole does.
+fn front_says_the_same(data: &[u8]) {
+    let front = &data[..data.len().min(falcon::psp::LEN_MAX + falcon::HEADERS_MAX)];
+    let by_front = falcon::psp::parse_front(front, data.len());
+    assert_eq!(by_front, falcon::psp::parse(data));
+    let Ok((header, layout)) = by_front else { return };
+    // The check value is part of the datagram, not of the message.
+    let message = layout.message();
+    let given = message.start..front.len().min(message.end);
+    let alone = falcon::codec::decode_front(&front[given], message.len(), header.iv.timestamp);
+    assert_eq!(alone, falcon::codec::decode(&data[message], header.iv.timestamp));
 }
 
 /// What a message says is written with bits that were there and no others, and says the same again.

@@ -277,6 +277,12 @@ impl Consumer {
         self.tail == self.head && self.shared.word64(HEAD_AT).load(Ordering::Acquire) == self.head
     }
 
+    /// Whether everything has been read that was there when it was last asked for.
+    #[inline]
+    pub(crate) fn has_read_what_it_knows(&self) -> bool {
+        self.tail == self.head
+    }
+
     /// The next packet. What was given before is read, whatever [`Consumer::release`] tells the writer.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {

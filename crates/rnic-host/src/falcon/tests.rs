@@ -67,20 +67,32 @@ fn write(payload_len: u32) -> FalconTransmit {
     FalconTransmit { packet, peer: PeerId(7), label: FlowLabel::new(0xa_bcd6), from, kind }
 }
 
-/// Its datagram, with a payload of ascending bytes.
-fn datagram(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
+/// A Write with a payload of ascending bytes, in two pieces, and the memory that it lies in.
+fn write_of(payload_len: usize) -> (FalconTransmit, [Segment; 2], Memory) {
     let mut memory = Memory::default();
     let slot = memory.allocate(payload_len.max(1)).expect("a few bytes");
     memory.bytes_mut(slot).iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
-    let transmit = write(payload_len as u32);
-    let mut out = vec![0xee; falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize];
-    // In two pieces.
     let cut = (payload_len / 3) as u32;
     let local = Memory::local(slot);
     let rest = Segment { local: local + u64::from(cut), len: payload_len as u32 - cut };
-    let segments = [Segment { local, len: cut }, rest];
+    (write(payload_len as u32), [Segment { local, len: cut }, rest], memory)
+}
+
+/// Its datagram.
+fn datagram(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
+    let (transmit, segments, memory) = write_of(payload_len);
+    let mut out = vec![0xee; falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize];
     assert!(falcon.can_write(&transmit));
     falcon.write(now, &transmit, &segments, &memory, &mut out);
+    out
+}
+
+/// What goes through memory in its place.
+fn record(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
+    let (transmit, segments, memory) = write_of(payload_len);
+    let mut out = Vec::new();
+    falcon.put_in_clear(now, &transmit, &segments, &memory, |piece| out.extend_from_slice(piece));
+    assert_eq!(out.len(), falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize - psp::ICV_LEN);
     out
 }
 
@@ -305,4 +317,50 @@ fn a_file_without_an_end_is_no_secret() {
     assert!(error.contains("64 hexadecimal digits"), "{error}");
     let long = format!("{}{}", "00ff".repeat(16), " ".repeat(SECRET_TEXT_MAX));
     assert_eq!(secret_of(long.as_bytes()), None);
+}
+
+#[test]
+fn what_goes_through_memory_is_the_datagram_without_its_check_value() {
+    for len in [0, 1, 5, 64, 1_024, 4_096] {
+        let (mut left, mut right) = ends(None);
+        let mut bytes = record(&mut left, NOW, len);
+        let by_memory = right.admit_in_clear(source(), (&*bytes).into()).expect("from its peer");
+        check(&mut bytes);
+        let by_socket = right.admit(source(), &mut bytes).expect("with the check value that it would have had");
+        assert_eq!((by_memory.packet, by_memory.peer), (by_socket.packet, by_socket.peer));
+        assert_eq!((by_memory.payload.clone(), by_memory.label), (by_socket.payload, by_socket.label));
+        let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        assert_eq!(bytes[by_memory.payload], payload);
+    }
+}
+
+/// Whoever writes a ring may write anything, and change it while it is read.
+#[test]
+fn what_goes_through_memory_is_a_strangers_too() {
+    let (mut left, mut right) = ends(None);
+    let whole = record(&mut left, NOW, 64);
+    let stranger = "10.0.0.9".parse().expect("an address");
+    assert_eq!(right.admit_in_clear(stranger, (&*whole).into()).err(), Some(RxDrop::UnknownPeer));
+    let (mut sealing, mut opening) = ends(protection(Cipher::Gcm128));
+    assert_eq!(opening.admit_in_clear(source(), (&*whole).into()).err(), Some(RxDrop::Protection), "no key");
+    let sealed = datagram(&mut sealing, NOW, 64);
+    assert_eq!(right.admit_in_clear(source(), (&*sealed).into()).err(), Some(RxDrop::Protection), "a key unknown");
+    for len in 0..whole.len() {
+        assert!(right.admit_in_clear(source(), whole[..len].into()).is_err(), "{len} bytes of it");
+    }
+    let mut random = RandomStreams::new(5).stream("hostile records");
+    let mut admitted = 0;
+    for _ in 0..20_000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }
+        bytes.truncate(bytes.len() - 4 * random.below(3) as usize);
+        if let Ok(found) = right.admit_in_clear(source(), (&*bytes).into()) {
+            assert!(found.payload.end <= bytes.len(), "{found:?} of {} bytes", bytes.len());
+            admitted += 1;
+        }
+    }
+    assert!(admitted > 1_000, "{admitted} of the damaged ones can still be read");
 }

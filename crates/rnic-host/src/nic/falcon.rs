@@ -1,15 +1,19 @@
-//! Falcon's packets between the engine and the sockets, both ways.
+//! Falcon's packets between the engine and the wire, sockets or memory, both ways.
+
+use std::net::IpAddr;
 
 use rnic_base::Time;
 use rnic_engine::{Engine, FalconArrival, FalconTransmit, ModifyError, QpAttributes, QpConnection, ResourceError};
 use rnic_wire::Qpn;
+use rnic_wire::falcon::psp;
 
 use super::Nic;
+use crate::bypass::Taken;
 use crate::clock::Clock;
-use crate::falcon::Falcon;
+use crate::falcon::{Admitted, Falcon};
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, Way};
-use crate::memory::{Memory, Placement};
+use crate::memory::{Arrived, Memory, Placement};
 
 impl Nic {
     /// Makes a queue pair in the engine.
@@ -69,39 +73,117 @@ impl Out<'_, '_> {
     /// Adds a packet to the batch, unless something else becomes of it.
     #[inline]
     fn add(&mut self, now: Time, transmit: &FalconTransmit) {
-        let Self { engine, memory, link, falcon, batch, .. } = self;
-        let payload = engine.segments();
-        let peer = link.peers.get(transmit.peer);
-        let len = falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
-        let port = link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
-        if !falcon.can_write(transmit) {
-            link.stats.datagrams_refused += 1;
+        let peer = self.link.peers.get(transmit.peer);
+        let (is_local, is_special) = (peer.is_local, peer.is_special());
+        let len = self.falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
+        let port = self.link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
+        if !self.falcon.can_write(transmit) {
+            self.link.stats.datagrams_refused += 1;
             return;
         }
-        let path = falcon.path_of(transmit);
-        if path > 0 {
-            let lane = link.lane_of(peer.addresses.dst().ip());
-            link.lanes[lane].open_path(path);
-        }
-        let way = Way { peer: transmit.peer, port, path };
-        if link.peers.get(transmit.peer).is_special() {
-            let mut copy = |bytes: &mut Vec<u8>| {
-                bytes.resize(len as usize, 0);
-                falcon.write(now, transmit, payload, memory, bytes);
-            };
-            if !link.impair(now, way, len, |_, bytes| copy(bytes)) {
+        if is_special {
+            let way = self.way_of(transmit, port);
+            let Self { engine, memory, link, falcon, .. } = self;
+            let copy = |_: &_, bytes: &mut Vec<u8>| write_whole(falcon, now, transmit, engine, memory, len, bytes);
+            if !link.impair(now, way, len, copy) {
                 return;
             }
-            if link.is_still_narrow(now, transmit.peer, len) {
-                let addresses = link.peers.get(transmit.peer).way(port);
-                let mut bytes = Vec::new();
-                copy(&mut bytes);
-                return link.send_fragmentable(now, &addresses, bytes);
-            }
         }
-        let couple = link.segmentation;
-        batch.add_with(way, len, couple, |out| falcon.write(now, transmit, payload, memory, out));
+        if is_local && self.send_by_memory(now, transmit, len, port) {
+            return;
+        }
+        if is_special && self.link.is_still_narrow(now, transmit.peer, len) {
+            let addresses = self.link.peers.get(transmit.peer).way(port);
+            let bytes = self.whole(now, transmit, len);
+            return self.link.send_fragmentable(now, &addresses, bytes);
+        }
+        let way = self.way_of(transmit, port);
+        let Self { engine, memory, link, falcon, batch, .. } = self;
+        batch.add_with(way, len, link.segmentation, |out| {
+            falcon.write(now, transmit, engine.segments(), memory, out);
+        });
     }
+
+    /// Which way a packet takes over UDP.
+    #[inline]
+    fn way_of(&mut self, transmit: &FalconTransmit, port: u16) -> Way {
+        let path = self.falcon.path_of(transmit);
+        if path > 0 {
+            let lane = self.link.lane_of(self.link.peers.get(transmit.peer).addresses.dst().ip());
+            self.link.lanes[lane].open_path(path);
+        }
+        Way { peer: transmit.peer, port, path }
+    }
+
+    /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through memory; answers whether it
+    /// is gone. With a key the datagram travels as it would over UDP; without, its check value stays behind.
+    #[inline]
+    fn send_by_memory(&mut self, now: Time, transmit: &FalconTransmit, len: u32, port: u16) -> bool {
+        if self.falcon.protects() || self.link.capture.is_some() {
+            return self.send_whole_by_memory(now, transmit, len, port);
+        }
+        let Self { engine, memory, link, falcon, .. } = self;
+        let Link { bypass: Some(bypass), peers, stats, .. } = &mut **link else { return false };
+        let (target, len) = ((transmit.peer, port), len as usize - psp::ICV_LEN);
+        let mut put = |put: &mut dyn FnMut(&[u8])| {
+            falcon.put_in_clear(now, transmit, engine.segments(), memory, |piece| put(piece));
+        };
+        let taken = bypass.send(now, target, len, false, |writer| put(&mut |piece| writer.put(piece)));
+        stats.count_bypass(taken, len);
+        match taken {
+            Taken::No => bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port)),
+            Taken::Full => {
+                let mut bytes = Vec::with_capacity(len);
+                put(&mut |piece| bytes.extend_from_slice(piece));
+                link.wait_for_room(now, target, bytes, false);
+            }
+            Taken::Yes | Taken::Lost => {}
+        }
+        taken != Taken::No
+    }
+
+    /// The same by way of a copy of the whole datagram.
+    #[inline(never)]
+    fn send_whole_by_memory(&mut self, now: Time, transmit: &FalconTransmit, len: u32, port: u16) -> bool {
+        let (target, is_sealed) = ((transmit.peer, port), self.falcon.protects());
+        let whole = self.whole(now, transmit, len);
+        let record = &whole[..if is_sealed { whole.len() } else { whole.len() - psp::ICV_LEN }];
+        let Link { bypass: Some(bypass), peers, stats, .. } = &mut *self.link else { return false };
+        let taken = bypass.send(now, target, record.len(), is_sealed, |writer| writer.put(record));
+        stats.count_bypass(taken, record.len());
+        let addresses = peers.get(transmit.peer).way(port);
+        match taken {
+            Taken::No => {
+                bypass.prepare(now, transmit.peer, &addresses);
+                return false;
+            }
+            Taken::Full => self.link.wait_for_room(now, target, record.to_vec(), is_sealed),
+            Taken::Yes | Taken::Lost => {}
+        }
+        self.link.capture(now, &addresses, &whole);
+        true
+    }
+
+    /// A copy of a packet's datagram, which has `len` bytes.
+    fn whole(&mut self, now: Time, transmit: &FalconTransmit, len: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_whole(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes);
+        bytes
+    }
+}
+
+/// Makes `bytes` the datagram of a packet, which has `len` of them.
+fn write_whole(
+    falcon: &mut Falcon,
+    now: Time,
+    transmit: &FalconTransmit,
+    engine: &Engine,
+    memory: &Memory,
+    len: u32,
+    bytes: &mut Vec<u8>,
+) {
+    bytes.resize(len as usize, 0);
+    falcon.write(now, transmit, engine.segments(), memory, bytes);
 }
 
 /// Takes in a datagram that may be Falcon's; its bytes are a stranger's.
@@ -112,15 +194,43 @@ pub(super) fn take_in(
     link: &mut Link,
     falcon: &mut Falcon,
     now: Time,
-    source: std::net::IpAddr,
+    source: IpAddr,
     datagram: &mut [u8],
 ) {
     link.stats.datagrams_received += 1;
-    let admitted = match falcon.admit(source, datagram) {
-        Ok(admitted) => admitted,
-        Err(reason) => return link.stats.drop_datagram(reason),
-    };
-    let payload = datagram[admitted.payload].into();
+    match falcon.admit(source, datagram) {
+        Ok(admitted) => hand_in(engine, memory, falcon, now, &admitted, (&*datagram).into()),
+        Err(reason) => link.stats.drop_datagram(reason),
+    }
+}
+
+/// Takes in what came through memory from `source`, in clear and without its check value.
+#[inline]
+pub(super) fn take_in_record(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    link: &mut Link,
+    falcon: &mut Falcon,
+    now: Time,
+    source: IpAddr,
+    bytes: Arrived<'_>,
+) {
+    match falcon.admit_in_clear(source, bytes) {
+        Ok(admitted) => hand_in(engine, memory, falcon, now, &admitted, bytes),
+        Err(reason) => link.stats.drop_datagram(reason),
+    }
+}
+
+#[inline]
+fn hand_in(
+    engine: &mut Engine,
+    memory: &mut Memory,
+    falcon: &mut Falcon,
+    now: Time,
+    admitted: &Admitted,
+    bytes: Arrived<'_>,
+) {
+    let payload = bytes.slice(admitted.payload.clone());
     let mut dma = Placement { memory, grh: None, payload, kept: Some(&mut falcon.kept) };
     let arrival = FalconArrival {
         packet: &admitted.packet,

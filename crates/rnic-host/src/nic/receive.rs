@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
+use rnic_wire::falcon::psp;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
@@ -96,10 +97,15 @@ impl Nic {
     }
 
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
-        let Self { engine, memory, link, cm, falcon, .. } = self;
+        let Self { engine, memory, link, cm, falcon, clock, .. } = self;
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, link.local_addr().port());
+        // When Falcon's packets have come that are there by now: its sender and we compare clocks.
+        let mut came = None;
         for _ in 0..RECORDS_AT_ONCE {
+            if consumer.has_read_what_it_knows() {
+                came = None;
+            }
             let Some(record) = consumer.next()? else { break };
             let peer = link.peers.find(link.peer_at(*source), local.ip());
             let way = Way { source: *source, local, peer: peer.filter(|peer| link.peers.get(*peer).is_local) };
@@ -107,10 +113,14 @@ impl Nic {
             if record.is_sealed || link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
                 if crate::falcon::is_falcon(&bytes) {
+                    let now = *came.get_or_insert_with(|| clock.now());
                     take_in_falcon(engine, memory, link, falcon, now, &way, &mut bytes);
                 } else {
                     take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
                 }
+            } else if record.bytes.first() == Some(psp::NEXT_HEADER) {
+                let now = *came.get_or_insert_with(|| clock.now());
+                falcon::take_in_record(engine, memory, link, falcon, now, source.ip(), record.bytes);
             } else {
                 take_in_record(engine, memory, link, now, &way, record.bytes);
             }
@@ -281,6 +291,10 @@ fn take_in_falcon(
 #[cold]
 fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
+    if !record.is_sealed && crate::falcon::is_falcon(&bytes) {
+        crate::falcon::check(&mut bytes);
+        return bytes;
+    }
     // What is too short to have an ICRC is too short for anything.
     if !record.is_sealed && bytes.len() >= bth::LEN {
         let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);

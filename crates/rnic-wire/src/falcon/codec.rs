@@ -44,12 +44,23 @@ pub fn encode_headers(packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<us
 /// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
 #[inline]
 pub fn decode(message: &[u8], timestamp: Timestamp) -> Result<Decoded, WireError> {
-    let (start, rest) = base::StartView::split(message)?;
+    decode_front(message, message.len(), timestamp)
+}
+
+/// As [`decode`], of a message of `len` bytes of which only the `front` is given: all of it, or at least
+/// [`HEADERS_MAX`] bytes. So a body can read headers where payload must not be looked at.
+///
+/// # Errors
+/// As [`decode`]; also when there is more of the front than of the message.
+#[inline]
+pub fn decode_front(front: &[u8], len: usize, timestamp: Timestamp) -> Result<Decoded, WireError> {
+    let missing = len.checked_sub(front.len()).ok_or(WireError::Short)?;
+    let (start, rest) = base::StartView::split(front)?;
     if start.version() != base::VERSION {
         return Err(WireError::Version);
     }
     let packet_type = PacketType::from_code(start.packet_type()).ok_or(WireError::PacketType)?;
-    read::message(&read::Start { message_len: message.len(), packet_type, start, timestamp }, rest)
+    read::message(&read::Start { message_len: len, missing, packet_type, start, timestamp }, rest)
 }
 
 /// Reads a whole datagram in clear: PSP header, then as [`decode`]. The payload's place is in the datagram. The check

@@ -193,7 +193,17 @@ impl Layout {
 /// [`WireError`] when it is not Falcon inside PSP.
 #[inline]
 pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
-    let (header, rest) = datagram.split_first_chunk::<LEN>().ok_or(WireError::Short)?;
+    parse_front(datagram, datagram.len())
+}
+
+/// As [`parse`], of a datagram of `len` bytes of which only the `front` is given: all of it but the check value at
+/// least, or [`LEN_MAX`] bytes.
+///
+/// # Errors
+/// As [`parse`].
+#[inline]
+pub fn parse_front(front: &[u8], len: usize) -> Result<(Header, Layout), WireError> {
+    let (header, rest) = front.split_first_chunk::<LEN>().ok_or(WireError::Short)?;
     let [next_header, words, offset, flags, ..] = *header;
     if next_header != NEXT_HEADER {
         return Err(WireError::NextHeader);
@@ -207,7 +217,7 @@ pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
     if offset & OFFSET_MASK != crypt_offset(has_cookie) {
         return Err(WireError::CryptOffset);
     }
-    if datagram.len() < header_len(has_cookie) + CLEAR_LEN + ICV_LEN {
+    if len < header_len(has_cookie) + CLEAR_LEN + ICV_LEN || front.len() < header_len(has_cookie) {
         return Err(WireError::Short);
     }
     let header = Header {
@@ -218,7 +228,7 @@ pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
         iv: Iv { salt: be32(header, 8), timestamp: Timestamp::new(be32(header, 12)) },
         cookie: has_cookie.then(|| be64(rest, 0)),
     };
-    Ok((header, Layout::new(has_cookie, datagram.len())))
+    Ok((header, Layout::new(has_cookie, len)))
 }
 
 /// Words of 8 bytes after the first.

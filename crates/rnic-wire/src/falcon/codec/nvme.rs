@@ -37,7 +37,8 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
         _ => return Err(WireError::Opcode),
     };
     let ulp = Ulp::Nvme(Header { base: base.to_repr(), operation });
-    let tail = Tail { rest_len: rest.len(), payload_len: rest.len() };
+    let rest_len = frame.bytes_from(rest);
+    let tail = Tail { rest_len, payload_len: rest_len };
     match operation {
         Operation::WriteDataRequest => frame.pull_request(ulp, tail),
         Operation::WriteData => frame.pull_data(ulp, tail),

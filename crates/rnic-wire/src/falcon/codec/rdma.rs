@@ -79,11 +79,11 @@ impl<'a> Reader<'a> {
     /// Payload and padding, when they are whole words.
     #[inline(always)]
     fn tail(&self, rest: &[u8]) -> Result<Tail, WireError> {
-        let pad = usize::from(self.base.pad());
-        if !rest.len().is_multiple_of(4) || pad > rest.len() {
+        let (pad, rest_len) = (usize::from(self.base.pad()), self.frame.bytes_from(rest));
+        if !rest_len.is_multiple_of(4) || pad > rest_len {
             return Err(WireError::Padding);
         }
-        Ok(Tail { rest_len: rest.len(), payload_len: rest.len() - pad })
+        Ok(Tail { rest_len, payload_len: rest_len - pad })
     }
 
     #[inline(always)]

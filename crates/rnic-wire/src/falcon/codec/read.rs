@@ -15,6 +15,8 @@ use crate::falcon::{Body, Nack, Packet, PacketType, Rsn, Timestamp, Ulp, UlpProt
 pub(super) struct Start<'a> {
     /// The message's length.
     pub(super) message_len: usize,
+    /// How many of its last bytes are not given.
+    pub(super) missing: usize,
     /// What kind of packet it is.
     pub(super) packet_type: PacketType,
     /// Its first words.
@@ -84,10 +86,16 @@ impl Start<'_> {
         }
     }
 
+    /// Bytes of the message from the beginning of `rest` on, of which not all may be given.
+    #[inline(always)]
+    fn bytes_from(&self, rest: &[u8]) -> usize {
+        rest.len() + self.missing
+    }
+
     /// A packet without payload, of which `rest` is left over.
     #[inline]
     fn bare(&self, packet: Packet, rest: &[u8]) -> Result<Decoded, WireError> {
-        if !rest.is_empty() {
+        if self.bytes_from(rest) > 0 {
             return Err(WireError::PayloadLength);
         }
         Ok(Decoded { packet, payload: self.message_len..self.message_len })
@@ -102,6 +110,12 @@ impl Start<'_> {
 }
 
 impl Frame<'_> {
+    /// Bytes of the message from the beginning of `rest` on, of which not all may be given.
+    #[inline(always)]
+    pub(super) fn bytes_from(&self, rest: &[u8]) -> usize {
+        self.start.bytes_from(rest)
+    }
+
     /// Reads the upper layer's headers, by its own code: each of its packets ends in one of the functions below, so
     /// that the headers are built where they stay.
     #[inline]
@@ -167,7 +181,7 @@ fn pull_data(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
 fn push_data(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     let ((psn, rsn), rest) = base::split_numbers(rest)?;
     let (length, rest) = request_length::split_length::<{ request_length::PUSH_LEN }>(rest)?;
-    if rest.len() != usize::from(length) {
+    if start.bytes_from(rest) != usize::from(length) {
         return Err(WireError::RequestLength);
     }
     Frame { start, psn, rsn, length }.upper(rest)
