@@ -54,7 +54,7 @@ bench: ## every benchmark, in release, and a summary beside the floors
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
 
-fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets
+fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets, through memory
 	cargo test --release --package rnic-conformance --test long --locked -- --ignored --test-threads=2 falcon
 
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]

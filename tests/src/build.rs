@@ -7,7 +7,7 @@ use rnic_host::{Impairment, NicConfig};
 use rnic_policy::Store;
 
 use crate::backend::{Fabric, Sockets};
-use crate::scenario::{Scenario, Trouble};
+use crate::scenario::{Place, Scenario, Trouble};
 
 /// The fabric of a scenario.
 ///
@@ -83,14 +83,17 @@ fn faults(host: usize, trouble: &Trouble) -> Vec<FaultPlan> {
     faults
 }
 
-/// The sockets of a scenario.
+/// The sockets of a scenario, or the memory.
 ///
 /// # Errors
 /// When a socket cannot be had.
-pub fn sockets(scenario: &Scenario) -> Result<Sockets, String> {
+pub fn sockets(scenario: &Scenario, place: Place) -> Result<Sockets, String> {
     let wiring = &scenario.wiring;
+    let base = match place {
+        Place::Memory => NicConfig::shared(),
+        _ => NicConfig::at(([127, 0, 0, 1], 0).into()),
+    };
     let config = |(host, trouble): (usize, &Trouble)| NicConfig {
-        bind: ([127, 0, 0, 1], 0).into(),
         name: format!("host-{host}"),
         line_rate: BitRate::gbps(wiring.rate_gbps),
         mtu_max_bytes: 4_096,
@@ -99,7 +102,7 @@ pub fn sockets(scenario: &Scenario) -> Result<Sockets, String> {
         receive_offload: wiring.offload,
         impairment: impairment(scenario.seed, trouble),
         secret: Some(scenario.seed.wrapping_add(host as u64)),
-        ..NicConfig::default()
+        ..base.clone()
     };
     Sockets::new(scenario.troubles.iter().enumerate().map(config).collect()).map_err(|error| error.to_string())
 }

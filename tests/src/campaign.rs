@@ -146,7 +146,7 @@ impl Campaign {
         match self.place {
             Place::Fabric => Body::run(&mut self.fabric(scenario)?, scenario),
             Place::Engines => Body::run(&mut Engines::new(scenario), scenario),
-            Place::Sockets => Body::run(&mut crate::sockets(scenario)?, scenario),
+            Place::Sockets | Place::Memory => Body::run(&mut crate::sockets(scenario, self.place)?, scenario),
         }
     }
 
@@ -154,7 +154,7 @@ impl Campaign {
         match self.place {
             Place::Fabric => loose::run(&mut self.fabric(scenario)?, scenario),
             Place::Engines => loose::run(&mut Engines::new(scenario), scenario),
-            Place::Sockets => loose::run(&mut crate::sockets(scenario)?, scenario),
+            Place::Sockets | Place::Memory => loose::run(&mut crate::sockets(scenario, self.place)?, scenario),
         }
     }
 
@@ -175,6 +175,7 @@ impl Campaign {
             Place::Fabric => "fabric",
             Place::Engines => "engines",
             Place::Sockets => "sockets",
+            Place::Memory => "memory",
         };
         let ordering = self.ordering.as_ref().map_or(String::new(), |ordering| format!(" --ordering {ordering}"));
         format!(

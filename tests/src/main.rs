@@ -54,6 +54,8 @@ enum Backend {
     Engines,
     /// Real UDP sockets on loopback
     Sockets,
+    /// Memory that NICs of one machine share
+    Memory,
 }
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Backend::Fabric => Place::Fabric,
         Backend::Engines => Place::Engines,
         Backend::Sockets => Place::Sockets,
+        Backend::Memory => Place::Memory,
     };
     let Args { transport, ordering, seed, runs, packets, packets_per_run, pcap, .. } = args;
     let campaign = Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture: pcap };

@@ -20,6 +20,15 @@ pub enum Place {
     Engines,
     /// Real sockets on loopback.
     Sockets,
+    /// Memory that NICs of one machine share, and sockets until they do.
+    Memory,
+}
+
+impl Place {
+    /// Whether time is the machine's.
+    pub const fn is_real(self) -> bool {
+        matches!(self, Self::Sockets | Self::Memory)
+    }
 }
 
 /// A connection: a queue pair at each of two hosts.
@@ -102,7 +111,7 @@ impl Scenario {
             troubles.fill(first);
         }
         let slowest = troubles.iter().map(Trouble::latest).max().unwrap_or_default();
-        let transport = if place == Place::Sockets { transport.aiming_beyond(slowest + slowest) } else { transport };
+        let transport = if place.is_real() { transport.aiming_beyond(slowest + slowest) } else { transport };
         // Such senders end at their least window whatever they do, and stay there: a few packets show it, and each of
         // them takes a hundred round trips. What comes late now and then is not counted.
         let certain = troubles.iter().map(|trouble| trouble.delay).max().unwrap_or_default();

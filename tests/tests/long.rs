@@ -65,6 +65,24 @@ fn falcon_on_sockets_with_requests_that_fail_alone() {
 }
 
 #[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_through_memory() {
+    falcon_with_verbs_errors(Place::Memory);
+}
+
+#[test]
+#[ignore = "ten million packets an order; run by `make fuzz-falcon`"]
+fn falcon_through_memory_with_requests_that_fail_alone() {
+    falcon_without_verbs_errors(Place::Memory);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn irn_through_memory() {
+    run(Place::Memory, "irn", 1_000_000);
+}
+
+#[test]
 #[ignore = "minutes; see `make long-test`"]
 fn irn_on_the_fabric() {
     run(Place::Fabric, "irn", 10_000_000);

@@ -54,6 +54,13 @@ fn sockets_keep_what_verbs_promise() {
 }
 
 #[test]
+fn memory_keeps_what_verbs_promise() {
+    for summary in run(Place::Memory, 3_000, 12) {
+        assert!(summary.packets > 5_000 && summary.requests > 500 && summary.receives > 50, "{summary:?}");
+    }
+}
+
+#[test]
 fn engines_alone_keep_what_verbs_promise() {
     for transport in ["irn", "falcon"] {
         let run =
@@ -112,6 +119,11 @@ fn falcon_on_the_fabric_keeps_what_it_promises_in_every_order() {
 fn falcon_on_sockets_keeps_what_it_promises_in_every_order() {
     // Among these seeds are enough receivers that are not ready, whatever the machine's time makes of them.
     falcon_in_every_order(Place::Sockets, 320, 12);
+}
+
+#[test]
+fn falcon_through_memory_keeps_what_it_promises_in_every_order() {
+    falcon_in_every_order(Place::Memory, 320, 12);
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //!   each connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of
 //!   the senders' percentiles; what is judged is the best layout of each.
 //!
-//! Beside them stands what bare UDP sockets do, in the same trains, with a thread for each, which a transport over such
+//! Beside them stands Falcon through the memory that NICs of one machine share, which packets between processes take
+//! unless they are told not to (`--bypass off`): its figures are no UDP's, and are not judged. And what bare UDP sockets do, in the same trains, with a thread for each, which a transport over such
 //! sockets does at least: nothing is checked, kept in order or sent again there.
 //!
 //! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers:
@@ -18,20 +19,23 @@
 
 #[path = "common/figures.rs"]
 mod figures;
+#[path = "common/hosts.rs"]
+mod hosts;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rnic_base::Probability;
-use rnic_engine::{Access, RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
+use rnic_engine::{Access, CqId, RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
 use rnic_host::floor::Transfers;
 use rnic_host::perf::{Length, PerfConfig, PerfReport, ServeConfig, measure, serve};
-use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, Nic, NicConfig, TransportChoice};
+use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, Nic, NicConfig, Region, TransportChoice};
+use rnic_wire::Qpn;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const WRITE_BYTES: usize = 64 << 10;
@@ -69,6 +73,7 @@ const OWN: &str = "falcon, bad network / without";
 const AGAINST_IRN: &str = "falcon / irn, bad network";
 const FALCON: &str = "falcon";
 const TCP: &str = "kernel TCP";
+const MEMORY: &str = "falcon by memory";
 
 /// How many threads a receiver has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,6 +129,10 @@ fn incast(figures: &mut figures::Figures) {
             figures.add(&format!("{name}, incast mean, {}, us", layout.name()), times.mean_us);
         }
         figures.add(&format!("falcon / kernel TCP, incast p99, {}", layout.name()), falcon.p99_us / tcp.p99_us);
+        let by_memory = memory_incast(layout);
+        figures.add(&p99_of(MEMORY, layout), by_memory.p99_us);
+        figures.add(&format!("{MEMORY}, incast mean, {}, us", layout.name()), by_memory.mean_us);
+        figures.add(&format!("{MEMORY} / kernel TCP, incast p99, {}", layout.name()), by_memory.p99_us / tcp.p99_us);
         if layout == Layout::Each {
             let bare = bare_incast();
             figures.add("bare UDP, incast p99, a thread each, us", bare.p99_us);
@@ -137,6 +146,24 @@ fn falcon_incast(layout: Layout) -> Times {
     let receivers: Vec<_> = (0..if layout == Layout::Each { SENDERS } else { 1 }).map(|_| Receiver::start()).collect();
     let times = median_of_senders(|sender, start| send_by_falcon(&receivers[sender % receivers.len()], start));
     receivers.into_iter().for_each(Receiver::stop);
+    times
+}
+
+fn memory_incast(layout: Layout) -> Times {
+    let receivers: Vec<_> =
+        (0..if layout == Layout::Each { SENDERS } else { 1 }).map(|_| hosts::Receiver::start(WRITE_BYTES)).collect();
+    let doors: Vec<_> = (0..SENDERS).map(|sender| Mutex::new(receivers[sender % receivers.len()].door())).collect();
+    let times = median_of_senders(|sender, start| {
+        let mut host = hosts::Host::open("sender", WRITE_BYTES);
+        let door = doors[sender].lock().expect("nobody has panicked").clone();
+        let (qpn, remote) = hosts::connect(&mut host, &door);
+        start.wait();
+        let hosts::Host { nic, cq, region, .. } = &mut host;
+        let times = writes(nic, *cq, qpn, region, remote);
+        start.wait();
+        times
+    });
+    receivers.into_iter().for_each(hosts::Receiver::stop);
     times
 }
 
@@ -300,11 +327,18 @@ fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
     let connection = nic.connect(receiver.address, SERVICE, &config).expect("it accepts");
     start.wait();
-    let (op, sges) = (SendOp::Write { remote: receiver.memory, immediate: None }, [region.sge(0, WRITE_BYTES as u32)]);
+    let times = writes(&mut nic, cq, connection.qpn, &region, receiver.memory);
+    start.wait();
+    times
+}
+
+/// Writes of `region` to `remote`, one after the other.
+fn writes(nic: &mut Nic, cq: CqId, qpn: Qpn, region: &Region, remote: RemoteMemory) -> Times {
+    let (op, sges) = (SendOp::Write { remote, immediate: None }, [region.sge(0, WRITE_BYTES as u32)]);
     let times = (0..OPERATIONS).map(|wr_id| {
         let start = Instant::now();
         let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
-        nic.post_send(connection.qpn, &request).expect("room in the queue");
+        nic.post_send(qpn, &request).expect("room in the queue");
         let completion = loop {
             let moved = nic.progress();
             if let Some(completion) = nic.poll_cq_one(cq) {
@@ -317,9 +351,7 @@ fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
         assert_eq!(completion.status, WcStatus::Success);
         start.elapsed()
     });
-    let times = Times::of(times.collect());
-    start.wait();
-    times
+    Times::of(times.collect())
 }
 
 /// Transfers one after the other.

@@ -1,6 +1,7 @@
-//! Real UDP sockets as a backend: NICs of this process on loopback, real time, impairment inside the NICs.
+//! Real UDP sockets as a backend, or memory that NICs share: NICs of this process on loopback, real time, impairment
+//! inside the NICs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use rnic_base::{Duration, Time};
@@ -28,7 +29,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// A NIC for each of `configs`, each knowing all others.
+    /// A NIC for each of `configs`, each knowing all others. Those that share their machine each have an address of it
+    /// by which the others know them.
     ///
     /// # Errors
     /// When a socket cannot be had.
@@ -42,7 +44,12 @@ impl Sockets {
         let addresses: Vec<SocketAddr> = hosts.iter().map(|host| host.nic.local_addr()).collect();
         for (index, host) in hosts.iter_mut().enumerate() {
             for (other, address) in addresses.iter().enumerate() {
-                host.peers.push(if other == index { None } else { Some(host.nic.acquire_peer(*address)?) });
+                let is_shared = address.ip().is_unspecified();
+                host.peers.push(match other == index {
+                    true => None,
+                    false if is_shared => Some(host.nic.acquire_host(own(other), Some(own(index)))?),
+                    false => Some(host.nic.acquire_peer(*address)?),
+                });
             }
         }
         Ok(Self { hosts, start: Instant::now() })
@@ -59,6 +66,11 @@ impl Sockets {
     fn peer(&self, host: usize, to: usize) -> PeerId {
         self.hosts[host].peers[to].expect("another host")
     }
+}
+
+/// The address of host number `host` of this machine.
+fn own(host: usize) -> IpAddr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(127, 0, 1, 0).to_bits() + host as u32).into()
 }
 
 impl Backend for Sockets {
@@ -190,7 +202,8 @@ impl Backend for Sockets {
     }
 
     fn finish(&mut self) -> Result<Option<String>, String> {
-        let sent = |sockets: &Self| sockets.hosts.iter().map(|host| host.nic.stats().datagrams_sent).sum::<u64>();
+        let sent_by = |host: &Host| host.nic.stats().datagrams_sent + host.nic.stats().bypass_sent;
+        let sent = |sockets: &Self| sockets.hosts.iter().map(sent_by).sum::<u64>();
         self.run_for(REST);
         let before = sent(self);
         self.run_for(REST);

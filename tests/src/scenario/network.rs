@@ -52,7 +52,7 @@ impl Wiring {
     /// How long a packet takes to hosts that are far from each other, at least.
     pub(super) fn least_delay(&self, place: Place) -> Duration {
         let links = match (place, self.switch_buffer, self.is_tree) {
-            (Place::Engines | Place::Sockets, ..) => 0,
+            (Place::Engines | Place::Sockets | Place::Memory, ..) => 0,
             (Place::Fabric, None, _) => 1,
             (Place::Fabric, Some(_), false) => 2,
             (Place::Fabric, Some(_), true) => 6,
@@ -120,7 +120,7 @@ impl Trouble {
         let (loss, ack_loss, burst) = (chance(200), chance(300), chance(10));
         let (corrupt, ack_corrupt, duplicate, reorder) = (chance(100), chance(200), chance(300), chance(500));
         let us = |random: &mut RandomStream, fabric: &[u64], sockets: &[u64]| {
-            Duration::from_us(pick(random, if place == Place::Sockets { sockets } else { fabric }))
+            Duration::from_us(pick(random, if place.is_real() { sockets } else { fabric }))
         };
         let from = Time::from_us(random.below(400));
         Self {

@@ -91,7 +91,7 @@ const TARGET: &str = "base_target";
 
 /// A time in microseconds, longer on sockets.
 fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]) -> String {
-    let us = pick(random, if place == Place::Sockets { sockets } else { fabric });
+    let us = pick(random, if place.is_real() { sockets } else { fabric });
     format!("{us}us")
 }
 
@@ -207,7 +207,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
         add("fae_work", pick(random, &["66ns", "2us"]));
     }
     // Through sockets a packet takes longer than 25 us on its way, so that windows would be tiny in every run.
-    let targets = if place == Place::Sockets { &["1ms", "4ms", "20ms"] } else { &["25us", "1ms", "1ms"] };
+    let targets = if place.is_real() { &["1ms", "4ms", "20ms"] } else { &["25us", "1ms", "1ms"] };
     add(TARGET, pick(random, targets));
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
     falcon_paths_and_acknowledgements(random, &mut options);
@@ -240,7 +240,7 @@ fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&
     if one_in(random, 2) {
         options.push(("fae_form", pick(random, &["stateless", "stateless", "prefetching"]).to_owned()));
     }
-    if one_in(random, 3) && place == Place::Sockets {
+    if one_in(random, 3) && place.is_real() {
         options.retain(|(name, _)| !matches!(*name, "fae_interface" | "fae_work"));
         options.push(("fae_place", "thread".to_owned()));
     }
