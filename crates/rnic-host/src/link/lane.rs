@@ -124,7 +124,7 @@ impl Lane {
 
     /// Nobody skips the next look: whoever waits may have been woken for it.
     pub(crate) fn wake(&mut self) {
-        self.quiet = 0;
+        self.quiet = self.quiet.min(QUIET_AFTER - 1);
     }
 }
 
