@@ -8,8 +8,10 @@
 //!   the senders' percentiles; what is judged is the best layout of each.
 //!
 //! Beside them stands Falcon through the memory that NICs of one machine share, which packets between processes take
-//! unless they are told not to (`--bypass off`): its figures are no UDP's, and are not judged. And what bare UDP sockets do, in the same trains, with a thread for each, which a transport over such
-//! sockets does at least: nothing is checked, kept in order or sent again there.
+//! unless they are told not to (`--bypass off`): its figures are no UDP's, and are not judged.
+//!
+//! And what bare UDP sockets do, in the same trains, with a thread for each, which a transport over such sockets does
+//! at least: nothing is checked, kept in order or sent again there.
 //!
 //! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers:
 //! the mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
