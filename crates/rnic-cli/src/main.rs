@@ -20,6 +20,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod fit;
+mod flows;
 mod link;
 mod list;
 mod machine;

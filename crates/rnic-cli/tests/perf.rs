@@ -135,6 +135,27 @@ fn people_read_one_table_and_where_it_comes_from() {
     }
 }
 
+/// What each flow carried is told on both wires, where there are several.
+#[test]
+fn f27_flows_are_told_apart() {
+    for wire in ["udp", "sim"] {
+        let words = |flows| ["perf", "--wire", wire, "--transport", "falcon", "--set", flows, "--count", "500"];
+        let report = rnic(&[&words("flows=4")[..], &["--json", "--loss", "1%"]].concat()).json();
+        let flows = report["flows"].as_array().expect("several");
+        let sum = |key: &str| flows.iter().filter_map(|flow| flow[key].as_f64()).sum::<f64>();
+        assert_eq!(flows.len(), 4, "{report}");
+        assert!(flows.iter().all(|flow| flow["packets"].as_u64() > Some(0)), "each carries some: {report}");
+        assert!((sum("share") - 1.0).abs() < 1e-9, "{report}");
+        // One end writes: hardly anything else has data.
+        let all = report["packets_sent"].as_f64().expect("a number");
+        assert!((0.99 * all..=all).contains(&sum("packets")), "{wire}: {report}");
+        assert!(sum("packets_retransmitted") > 10.0, "{wire}: {report}");
+        let said = rnic(&words("flows=2")).ok();
+        assert!(said.out.contains("flow of each connection"), "{said:#?}");
+        assert!(rnic(&[&words("flows=1")[..], &["--json"]].concat()).json()["flows"].is_null(), "one is all of them");
+    }
+}
+
 #[test]
 fn what_was_not_compared_is_not_called_verified() {
     let words = ["perf", "--wire", "sim", "--size", "1GiB", "--qps", "2", "--count", "1", "--rate", "10Tbps"];

@@ -37,7 +37,7 @@ use crate::impair::Impairment;
 
 pub use client::{check, measure};
 pub use latency::Latency;
-pub use report::{LatencyKind, LatencyUs, PerfReport};
+pub use report::{FlowReport, LatencyKind, LatencyUs, PerfReport};
 pub use serve::{ServeConfig, Served, serve};
 
 pub(crate) use client::{Session, Terms, Wanted, sent};

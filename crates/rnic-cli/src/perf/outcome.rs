@@ -1,13 +1,14 @@
 //! What a measurement comes to.
 
 use rnic_base::{Bytes, Duration};
+use rnic_fabric::FalconFlow;
 use serde::Serialize;
 
 use super::size_bytes;
 use crate::args::PerfArgs;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::{number, table};
+use crate::{flows, number, table};
 
 /// The result of `rnic perf`: the one JSON object of `--json`. Names end in their unit.
 #[derive(Clone, Debug, Serialize)]
@@ -63,6 +64,10 @@ pub struct Outcome {
     pub ops_verified: u64,
     /// Operations that were compared and wrong.
     pub ops_wrong: u64,
+    /// Flow 0 of every queue pair, flow 1 of every one, and so on, where they have several: what this end sent on
+    /// `udp`, what both did on `sim`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FalconFlow>,
     /// Fingerprint of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
@@ -123,6 +128,7 @@ impl Outcome {
             verified: false,
             ops_verified: 0,
             ops_wrong: 0,
+            flows: Vec::new(),
             trace_hash: None,
             notices: Vec::new(),
             machine,
@@ -155,6 +161,9 @@ impl Outcome {
                 self.verdict(),
             ]],
         );
+        if !self.flows.is_empty() {
+            text += &format!("\n{}", table::results(&flows::HEADS, flows::rows(&self.flows)));
+        }
         if self.latency_kind == "half-round-trip" {
             text += "Latencies are half of a round trip.\n";
         }

@@ -87,6 +87,7 @@ impl Outcome {
             packets_retransmitted: report.packets_retransmitted,
             ops_verified: if checked { report.messages } else { 0 },
             verified: checked && report.violations.is_empty() && report.flows_unfinished == 0,
+            flows: report.falcon.as_ref().map_or_else(Vec::new, |figures| figures.flows.clone()),
             trace_hash: Some(report.trace_hash.clone()),
             ..Self::asked_for(args, machine)
         }

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_base::Duration;
-use rnic_host::perf::{self, Length, PerfConfig, PerfReport};
+use rnic_fabric::FalconFlow;
+use rnic_host::perf::{self, FlowReport, Length, PerfConfig, PerfReport};
 use rnic_host::{Impairment, Nic, Notice};
 
 use super::neighbour::Neighbour;
@@ -166,9 +167,20 @@ impl Outcome {
             ops_verified: compared.ops_verified,
             ops_wrong: compared.ops_wrong,
             mtu_bytes: report.wire_mtu_bytes,
+            flows: flows_of(report),
             ..Self::asked_for(args, machine)
         }
     }
+}
+
+/// What single flows did, as simulations tell it.
+fn flows_of(report: &PerfReport) -> Vec<FalconFlow> {
+    let all: u64 = report.flows.iter().map(|flow| flow.packets).sum();
+    let of = |flow: &FlowReport| {
+        let FlowReport { packets, packets_retransmitted, path_changes } = *flow;
+        FalconFlow { packets, packets_retransmitted, share: packets as f64 / all.max(1) as f64, path_changes }
+    };
+    report.flows.iter().map(of).collect()
 }
 
 /// Waiting for a slow link: more than transports have in flight, for what gets lost is up to `--loss`.

@@ -5,7 +5,7 @@ use rnic_fabric::{FlowRecord, Plan, Report};
 use super::summary;
 use crate::chart::{Axis, Bar, BarChart, BarGroup, Facts, Figure, Hue, LineChart, Page, Series, Width};
 use crate::machine::Machine;
-use crate::number;
+use crate::{flows, number};
 
 /// Where a report comes from.
 #[derive(Debug)]
@@ -212,7 +212,7 @@ fn facts(source: &Source<'_>, report: &Report) -> Vec<Facts> {
     };
     let tables = [
         table("Results", &summary::SPREAD_HEADS, summary::spreads(report)),
-        table("Flows", &summary::FLOW_HEADS, summary::flows(report)),
+        table("Flows", &flows::HEADS, summary::flows(report)),
         table("Conditions", &[], conditions),
         table("Plan", &[], vec![vec![source.text.to_owned()]]),
     ];

@@ -1,8 +1,8 @@
 //! A simulation's report as people read it.
 
-use rnic_fabric::{FalconFigures, FalconFlow, Report};
+use rnic_fabric::{FalconFigures, Report};
 
-use crate::{number, table};
+use crate::{flows, number, table};
 
 /// The summary that stands on the terminal.
 pub fn text(report: &Report) -> String {
@@ -11,10 +11,10 @@ pub fn text(report: &Report) -> String {
         text += &format!("  {name:<20} {value}\n");
     }
     text += &table::results(&SPREAD_HEADS, spreads(report));
-    let flows = flows(report);
-    if !flows.is_empty() {
+    let rows = flows(report);
+    if !rows.is_empty() {
         text += "\n";
-        text += &table::results(&FLOW_HEADS, flows);
+        text += &table::results(&flows::HEADS, rows);
     }
     text
 }
@@ -159,22 +159,9 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// Heads of [`flows`].
-pub const FLOW_HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "sent again", "path changes"];
-
 /// What flows did, where Falcon's connections have several.
 pub fn flows(report: &Report) -> Vec<Vec<String>> {
-    let flows = report.falcon.iter().flat_map(|figures| &figures.flows).enumerate();
-    let row = |(index, flow): (usize, &FalconFlow)| {
-        vec![
-            index.to_string(),
-            number::grouped(flow.packets),
-            format!("{} %", number::short(flow.share * 100.0)),
-            number::grouped(flow.packets_retransmitted),
-            number::grouped(flow.path_changes),
-        ]
-    };
-    flows.map(row).collect()
+    report.falcon.as_ref().map_or_else(Vec::new, |figures| flows::rows(&figures.flows))
 }
 
 fn row(name: &str, values: [String; 3], p999: Option<String>) -> Vec<String> {

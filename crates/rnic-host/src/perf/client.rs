@@ -8,7 +8,7 @@ use rnic_engine::{Access, CqId, PdId};
 
 use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
-use super::report::{LatencyKind, PerfReport};
+use super::report::{FlowReport, LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
 use super::{Op, PerfConfig, PerfError, order, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
@@ -51,12 +51,28 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
         true => run.ping_pong(nic, &mut session.control),
         false => run.keep_busy(nic, &mut session.control),
     };
-    let after = sent(nic);
+    let (after, flows) = (sent(nic), flow_reports(nic, &session.connections));
     let finished = measured.and_then(|measured| Ok((measured, session.finish(nic, config.timeout)?)));
     let agreed = session.agreed();
     session.close(nic);
     let (measured, outcome) = finished?;
-    Ok(report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed))
+    let report = report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed);
+    Ok(PerfReport { flows, ..report })
+}
+
+/// What the flows of `connections` have sent.
+fn flow_reports(nic: &Nic, connections: &[Connection]) -> Vec<FlowReport> {
+    let mut reports: Vec<FlowReport> = Vec::new();
+    let is_ours = |qpn| connections.iter().any(|connection| connection.qpn == qpn);
+    for (view, _) in nic.queue_pairs().filter(|(view, _)| is_ours(view.info.number)) {
+        reports.resize(reports.len().max(view.flows.len()), FlowReport::default());
+        for (report, flow) in reports.iter_mut().zip(&view.flows) {
+            report.packets += flow.counters.sent + flow.counters.sent_again;
+            report.packets_retransmitted += flow.counters.sent_again;
+            report.path_changes += flow.counters.moves;
+        }
+    }
+    reports
 }
 
 /// Whether `config` can be measured, as far as can be told without a far end, with packets of at most `mtu_bytes`.
@@ -133,6 +149,7 @@ fn report(
         ops_wrong: wrong,
         wire_mtu_bytes,
         segmentation: nic.uses_segmentation(),
+        flows: Vec::new(),
     }
 }
 

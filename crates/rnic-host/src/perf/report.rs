@@ -49,6 +49,20 @@ pub struct PerfReport {
     pub wire_mtu_bytes: u32,
     /// The kernel cut trains into packets at this end.
     pub segmentation: bool,
+    /// What this end sent by flow 0 of every queue pair, by flow 1 of every one, and so on, where they have several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowReport>,
+}
+
+/// What the flows of one index sent, of all queue pairs of an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Packets with data or requests, first time and again.
+    pub packets: u64,
+    /// Of these, sent again.
+    pub packets_retransmitted: u64,
+    /// Times that such a flow took another path.
+    pub path_changes: u64,
 }
 
 /// Latencies in microseconds.
