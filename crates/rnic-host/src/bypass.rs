@@ -5,8 +5,9 @@
 //! it. Until the other end has attached, and whenever it does not, packets take UDP. Nothing stands in the file system,
 //! and the kernel takes everything back from a process that is killed.
 //!
-//! Packets are those of the UDP wire without the ICRC: memory does not flip bits. Impairment stands in front of it;
-//! what impairment has delayed or corrupted travels *sealed*, with its ICRC, which is checked.
+//! Packets are those of the UDP wire without the ICRC, or Falcon's check value: memory does not flip bits. Impairment
+//! stands in front of it; what impairment has delayed or corrupted travels *sealed*, with its check value, which is
+//! looked at. So do Falcon's packets under a key.
 //!
 //! Who may: the letter comes from a process of the same user (the kernel says so), from the socket of the port that it
 //! names, about two addresses of this machine. A letter that does not fit is ignored; its sender goes on with UDP.
@@ -195,16 +196,8 @@ impl Bypass {
         is_sealed: bool,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> Taken {
-        let Some(index) = self.find(target) else { return Taken::No };
+        let Some(index) = self.attached(now, target) else { return Taken::No };
         let Some(channel) = &mut self.channels[index] else { return Taken::No };
-        match channel.producer.state() {
-            State::Attached => {}
-            State::Offered => return Taken::No,
-            State::Closed => {
-                self.forget(now, index);
-                return Taken::No;
-            }
-        }
         match channel.producer.begin(len, is_sealed) {
             Ok(Some(mut writer)) => {
                 write(&mut writer);
@@ -230,6 +223,25 @@ impl Bypass {
             self.unpublished.push(index);
         }
         Taken::Yes
+    }
+
+    /// Whether somebody reads a ring to `target`.
+    pub(crate) fn reaches(&mut self, now: Time, target: (PeerId, u16)) -> bool {
+        self.attached(now, target).is_some()
+    }
+
+    /// The ring to `target`, if somebody reads it.
+    #[inline]
+    fn attached(&mut self, now: Time, target: (PeerId, u16)) -> Option<usize> {
+        let index = self.find(target)?;
+        match self.channels[index].as_ref()?.producer.state() {
+            State::Attached => Some(index),
+            State::Offered => None,
+            State::Closed => {
+                self.forget(now, index);
+                None
+            }
+        }
     }
 
     /// Packets to it are lost from now on when there is no room, until there is.

@@ -380,6 +380,9 @@ impl Link {
     pub(crate) fn send_all(&mut self, now: Time) {
         self.end_delays(now, Time::from_ps(u64::MAX));
         self.send_waiting(now);
+        if let Some(bypass) = &mut self.bypass {
+            bypass.publish(now);
+        }
     }
 
     /// Takes datagrams that are due by `due` from the delay line; answers whether any left.

@@ -442,6 +442,8 @@ impl Nic {
     /// acknowledge is not to be taken for lost because they were not looked at.
     #[cold]
     fn catch_up(&mut self, now: Time) {
+        // Those that were quiet, too.
+        self.link.lanes.iter_mut().for_each(Lane::wake);
         for _ in 0..CATCH_UP_LOOKS {
             if !self.receive_while_busy(now) {
                 break;

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rnic_wire::ICRC_LEN;
+use rnic_wire::falcon::psp;
 
 use crate::memory::Arrived;
 use crate::sys::unix;
@@ -251,7 +251,7 @@ pub(crate) struct Consumer {
 pub(crate) struct Record<'a> {
     /// Its bytes, which may change under us.
     pub(crate) bytes: Arrived<'a>,
-    /// They end with an ICRC.
+    /// They end with what a datagram ends with: an ICRC, or Falcon's check value.
     pub(crate) is_sealed: bool,
 }
 
@@ -309,8 +309,9 @@ impl Consumer {
                 continue;
             }
             let len = (header & LEN_MASK) as usize;
-            // What is not sealed gets an ICRC where it is captured, and must still be a datagram.
-            let longest = PACKET_BYTES_MAX - if header & SEALED != 0 { 0 } else { ICRC_LEN };
+            // What is not sealed gets a check value where it is captured, and must still be a datagram. Falcon's is the
+            // longest.
+            let longest = PACKET_BYTES_MAX - if header & SEALED != 0 { 0 } else { psp::ICV_LEN };
             let bytes = record_bytes(len.min(longest));
             if header & !(LEN_MASK | SEALED) != 0 || len > longest || bytes > to_end || bytes as u64 > there {
                 return Err(Broken);

@@ -142,25 +142,32 @@ impl Out<'_, '_> {
         taken != Taken::No
     }
 
-    /// The same by way of a copy of the whole datagram.
+    /// The same by way of a copy of the whole datagram, which is not made before somebody is there to read it: a key
+    /// seals no packet twice.
     #[inline(never)]
     fn send_whole_by_memory(&mut self, now: Time, transmit: &FalconTransmit, len: u32, port: u16) -> bool {
-        let (target, is_sealed) = ((transmit.peer, port), self.falcon.protects());
-        let whole = self.whole(now, transmit, len);
-        let record = &whole[..if is_sealed { whole.len() } else { whole.len() - psp::ICV_LEN }];
-        let Link { bypass: Some(bypass), peers, stats, .. } = &mut *self.link else { return false };
-        let taken = bypass.send(now, target, record.len(), is_sealed, |writer| writer.put(record));
-        stats.count_bypass(taken, record.len());
-        let addresses = peers.get(transmit.peer).way(port);
+        let target = (transmit.peer, port);
+        let way = self.link.peers.get(transmit.peer).way(port);
+        let Some(bypass) = &mut self.link.bypass else { return false };
+        if !bypass.reaches(now, target) {
+            bypass.prepare(now, transmit.peer, &way);
+            return false;
+        }
+        let mut bytes = self.whole(now, transmit, len);
+        self.link.capture(now, &way, &bytes);
+        let is_sealed = self.falcon.protects();
+        if !is_sealed {
+            bytes.truncate(bytes.len() - psp::ICV_LEN);
+        }
+        let Link { bypass: Some(bypass), stats, .. } = &mut *self.link else { return false };
+        let taken = bypass.send(now, target, bytes.len(), is_sealed, |writer| writer.put(&bytes));
+        stats.count_bypass(taken, bytes.len());
         match taken {
-            Taken::No => {
-                bypass.prepare(now, transmit.peer, &addresses);
-                return false;
-            }
-            Taken::Full => self.link.wait_for_room(now, target, record.to_vec(), is_sealed),
+            Taken::Full => self.link.wait_for_room(now, target, bytes, is_sealed),
+            // Its reader has gone just now.
+            Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
             Taken::Yes | Taken::Lost => {}
         }
-        self.link.capture(now, &addresses, &whole);
         true
     }
 
@@ -197,7 +204,6 @@ pub(super) fn take_in(
     source: IpAddr,
     datagram: &mut [u8],
 ) {
-    link.stats.datagrams_received += 1;
     match falcon.admit(source, datagram) {
         Ok(admitted) => hand_in(engine, memory, falcon, now, &admitted, (&*datagram).into()),
         Err(reason) => link.stats.drop_datagram(reason),

@@ -175,12 +175,14 @@ impl Nic {
             let peer = link.peers.find(link.peer_at(incoming.source), local.ip());
             let way = Way { source: incoming.source, local, peer };
             if bytes.is_empty() {
+                link.stats.datagrams_received += 1;
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
             }
             // When a datagram of Falcon has come, as near as can be: its sender and we compare clocks.
             let mut came = None;
             // Each by itself: senders and the kernel make trains of whatever goes the same way.
             for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
+                link.stats.datagrams_received += 1;
                 if crate::falcon::is_falcon(datagram) {
                     let now = *came.get_or_insert_with(|| clock.now());
                     take_in_falcon(engine, memory, link, falcon, now, &way, datagram);
@@ -230,7 +232,6 @@ fn take_in_datagram(
     way: &Way,
     datagram: &[u8],
 ) {
-    link.stats.datagrams_received += 1;
     if link.capture.is_some()
         && let Ok(addresses) = Addresses::new(way.source, way.local)
     {

@@ -128,6 +128,8 @@ impl Nic {
         if self.flush(now) && !self.link.is_held_up() {
             return true;
         }
+        // Whoever comes back has been woken by one of them, perhaps.
+        self.link.lanes.iter_mut().for_each(Lane::wake);
         let Some(bypass) = &mut self.link.bypass else { return false };
         bypass.fall_asleep() && bypass.wake_up()
     }

@@ -88,3 +88,32 @@ fn a_datagram_of_falcon_behind_a_request_in_one_train_is_judged_as_one() {
     assert_eq!((stats.datagrams_received, stats.receive_calls), (2, 1), "one train: {stats:?}");
     assert_eq!(stats.dropped(RxDrop::UnknownPeer) + stats.dropped(RxDrop::Malformed), 1, "{stats:?}");
 }
+
+/// Whoever writes a ring does not end its reader's capture: what is too long to be a datagram ends the ring.
+#[test]
+fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
+    for byte in [rnic_wire::falcon::psp::NEXT_HEADER, 0] {
+        for len in [65_000, 65_491, 65_492, 65_503] {
+            let open = || Nic::open(NicConfig::shared()).expect("a free port");
+            let (mut left, mut right) = (open(), open());
+            let peer = left.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
+            let (target, now) = ((peer, right.port()), left.clock.now());
+            let way = left.link.peers.get(peer).way(target.1);
+            left.link.bypass.as_mut().expect("it is on").prepare(now, peer, &way);
+            right.start_capture(Box::new(std::io::sink())).expect("somewhere");
+            for _ in 0..200 {
+                right.progress();
+            }
+            let bypass = left.link.bypass.as_mut().expect("it is on");
+            let taken =
+                bypass.send(now, target, len, false, |writer| writer.put(&[&[byte][..], &vec![0; len - 1]].concat()));
+            assert_eq!(taken, crate::bypass::Taken::Yes);
+            bypass.publish(now);
+            for _ in 0..200 {
+                right.progress();
+            }
+            assert!(right.link.capture.is_some(), "{byte} and {len} bytes: {:?}", right.poll_notice());
+            assert_eq!(right.stats().captured + right.stats().bypass_broken, 1, "{byte} and {len} bytes");
+        }
+    }
+}
