@@ -1,8 +1,8 @@
-//! The semantics fuzz: random verbs work over bad networks, checked from outside, on the fabric and on sockets.
+//! The semantics fuzz: random verbs work over bad networks, checked from outside, simulated, on sockets, by memory.
 //!
 //! ```text
 //! ROOM     rnic-conformance (green: a check that finds something is always welcome)
-//! Purpose  one body of random work and its checks, over two networks: the fabric and real UDP sockets
+//! Purpose  one body of random work and its checks, on four networks: fabric, engines alone, UDP sockets, memory
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
 //! Must not know in the body which network it runs on; look into an engine to decide what is right
 //! Add here an operation, a trouble, a way to fail, a network

@@ -4,7 +4,7 @@
 //! waits for some twenty lines of the first level at a time, and where it was measured (AMD Zen 4) it drops what it is
 //! asked for beyond. Of 160 lines asked for in a row, most were not there microseconds later; of as many asked for into
 //! the second level, nearly all. So a table of states of 512 bytes makes 1.6 to 1.8 times as many events a second
-//! (`cargo bench -p rnic-fae`), and a simulation with many connections takes three quarters of the time.
+//! (`cargo bench -p rnic-fae`), and a simulation with many connections takes 0.7 of the time.
 
 use branches::prefetch_read_data;
 

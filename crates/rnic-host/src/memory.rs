@@ -272,13 +272,6 @@ impl<'a> Arrived<'a> {
         self.len
     }
 
-    /// A copy of its first byte, if it has one.
-    #[inline]
-    pub(crate) fn first(self) -> Option<u8> {
-        let mut first = [0];
-        self.copy_front(&mut first).first().copied()
-    }
-
     /// Copies its front to `to`, as much as finds room there.
     #[inline]
     pub(crate) fn copy_front(self, to: &mut [u8]) -> &[u8] {

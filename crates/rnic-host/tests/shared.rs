@@ -249,15 +249,19 @@ fn udp() -> NicConfig {
     NicConfig { bypass: false, ..NicConfig::shared() }
 }
 
-#[test]
-fn a_bad_network_is_survived() {
-    let impairment = Impairment {
+fn bad_network() -> Impairment {
+    Impairment {
         loss: Probability::ratio(2, 100),
         reorder: Probability::ratio(5, 100),
         duplicate: Probability::ratio(1, 100),
         corrupt: Probability::ratio(1, 100),
         ..Impairment::default()
-    };
+    }
+}
+
+#[test]
+fn a_bad_network_is_survived() {
+    let impairment = bad_network();
     for bypass in [false, true] {
         let side = |name: &str| {
             Side::open(NicConfig {
@@ -281,13 +285,7 @@ fn a_bad_network_is_survived() {
 /// Falcon's packets take the way through memory too: in clear, sealed, captured, by several flows, and impaired.
 #[test]
 fn falcon_goes_through_memory() {
-    let bad = Impairment {
-        loss: Probability::ratio(2, 100),
-        reorder: Probability::ratio(5, 100),
-        duplicate: Probability::ratio(1, 100),
-        corrupt: Probability::ratio(1, 100),
-        ..Impairment::default()
-    };
+    let bad = bad_network();
     let key = Protection::new(Secret::new([7; 32]), Cipher::Gcm128);
     for options in [&[][..], &[("flows", "4"), ("ordering", "weak")]] {
         for (protection, impairment) in [(None, None), (Some(&key), None), (None, Some(bad)), (Some(&key), Some(bad))] {

@@ -1,7 +1,5 @@
 //! Falcon's packets between the engine and the wire, sockets or memory, both ways.
 
-use std::net::IpAddr;
-
 use rnic_base::Time;
 use rnic_engine::{Engine, FalconArrival, FalconTransmit, ModifyError, QpAttributes, QpConnection, ResourceError};
 use rnic_wire::Qpn;
@@ -14,6 +12,7 @@ use crate::falcon::{Admitted, Falcon};
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, Way};
 use crate::memory::{Arrived, Memory, Placement};
+use crate::stats::RxDrop;
 
 impl Nic {
     /// Makes a queue pair in the engine.
@@ -193,58 +192,23 @@ fn write_whole(
     falcon.write(now, transmit, engine.segments(), memory, bytes);
 }
 
-/// Takes in a datagram that may be Falcon's; its bytes are a stranger's.
+/// Hands in a packet that has been let in, whose payload is among `bytes`, or counts why it was not.
 #[inline]
-pub(super) fn take_in(
+pub(super) fn hand_in(
     engine: &mut Engine,
     memory: &mut Memory,
     link: &mut Link,
     falcon: &mut Falcon,
     now: Time,
-    source: IpAddr,
-    datagram: &mut [u8],
-) {
-    match falcon.admit(source, datagram) {
-        Ok(admitted) => hand_in(engine, memory, falcon, now, &admitted, (&*datagram).into()),
-        Err(reason) => link.stats.drop_datagram(reason),
-    }
-}
-
-/// Takes in what came through memory from `source`, in clear and without its check value.
-#[inline]
-pub(super) fn take_in_record(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    link: &mut Link,
-    falcon: &mut Falcon,
-    now: Time,
-    source: IpAddr,
+    admitted: Result<Admitted, RxDrop>,
     bytes: Arrived<'_>,
 ) {
-    match falcon.admit_in_clear(source, bytes) {
-        Ok(admitted) => hand_in(engine, memory, falcon, now, &admitted, bytes),
-        Err(reason) => link.stats.drop_datagram(reason),
-    }
-}
-
-#[inline]
-fn hand_in(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    falcon: &mut Falcon,
-    now: Time,
-    admitted: &Admitted,
-    bytes: Arrived<'_>,
-) {
-    let payload = bytes.slice(admitted.payload.clone());
-    let mut dma = Placement { memory, grh: None, payload, kept: Some(&mut falcon.kept) };
-    let arrival = FalconArrival {
-        packet: &admitted.packet,
-        peer: admitted.peer,
-        label: admitted.label,
-        congested: false,
-        hops: 0,
+    let Admitted { packet, payload, peer, label } = match admitted {
+        Ok(admitted) => admitted,
+        Err(reason) => return link.stats.drop_datagram(reason),
     };
+    let mut dma = Placement { memory, grh: None, payload: bytes.slice(payload), kept: Some(&mut falcon.kept) };
+    let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0 };
     // The engine counts what became of it.
     let _ = engine.receive_falcon(now, &arrival, &mut dma);
 }

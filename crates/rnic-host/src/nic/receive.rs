@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::{Engine, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
-use rnic_wire::falcon::psp;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
@@ -118,9 +117,10 @@ impl Nic {
                 } else {
                     take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
                 }
-            } else if record.bytes.first() == Some(psp::NEXT_HEADER) {
+            } else if crate::falcon::is_falcon(record.bytes.copy_front(&mut [0])) {
                 let now = *came.get_or_insert_with(|| clock.now());
-                falcon::take_in_record(engine, memory, link, falcon, now, source.ip(), record.bytes);
+                let admitted = falcon.admit_in_clear(source.ip(), record.bytes);
+                falcon::hand_in(engine, memory, link, falcon, now, admitted, record.bytes);
             } else {
                 take_in_record(engine, memory, link, now, &way, record.bytes);
             }
@@ -285,7 +285,8 @@ fn take_in_falcon(
     {
         link.capture(now, &addresses, datagram);
     }
-    falcon::take_in(engine, memory, link, falcon, now, way.source.ip(), datagram);
+    let admitted = falcon.admit(way.source.ip(), datagram);
+    falcon::hand_in(engine, memory, link, falcon, now, admitted, (&*datagram).into());
 }
 
 /// What a record would be on the UDP wire.
