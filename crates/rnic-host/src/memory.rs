@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rnic_base::limits::MESSAGE_BYTES_MAX;
 use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
 
 use crate::falcon::Kept;
@@ -100,6 +101,8 @@ impl Drop for Mapping {
 pub(crate) struct Memory {
     slots: Vec<Option<Mapping>>,
     free: Vec<u32>,
+    /// The first of the slots that stand for all memory of the process; they stay once they are made.
+    everything: Option<u32>,
 }
 
 impl Memory {
@@ -133,8 +136,26 @@ impl Memory {
         }
     }
 
+    /// The first of the consecutive slots that together are [`EVERYTHING`]. Each reaches into the next by as much as
+    /// a packet has, so that what begins in one also ends there.
+    pub(crate) fn everything(&mut self) -> u32 {
+        if let Some(first) = self.everything {
+            return first;
+        }
+        let first = self.slots.len() as u32;
+        for start in EVERYTHING.step_by(1 << OFFSET_BITS) {
+            let start = NonNull::new(ptr::without_provenance_mut(start as usize)).expect("not the first page");
+            self.slots.push(Some(Mapping { start, len: (1 << OFFSET_BITS) + MESSAGE_BYTES_MAX as usize, owned: false }));
+        }
+        self.everything = Some(first);
+        first
+    }
+
     /// Forgets a buffer; one of our own is unmapped.
     pub(crate) fn release(&mut self, slot: u32) {
+        if self.everything == Some(slot) {
+            return;
+        }
         if self.slots.get_mut(slot as usize).and_then(Option::take).is_some() {
             self.free.push(slot);
         }
@@ -356,6 +377,9 @@ impl Dma for Placement<'_> {
 }
 
 const KEPT_BY_FALCON: &str = "payload is kept by Falcon's door alone";
+
+/// All addresses that a process can have memory at, but for the first page, where null points to.
+pub(crate) const EVERYTHING: Range<u64> = 4_096..1 << 47;
 
 /// A local address is a slot above and an offset below: 24 bits of slots are as many as the engine has keys.
 const OFFSET_BITS: u32 = 40;

@@ -8,6 +8,7 @@ mod credit;
 mod falcon;
 mod hello;
 mod liveness;
+mod on_demand;
 mod receive;
 mod shared;
 mod verbs;

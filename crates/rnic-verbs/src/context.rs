@@ -1,6 +1,5 @@
 //! An opened device: the C structure that programs look into, and the lock around the NIC.
 
-use std::fs::File;
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
 use crate::fork::{self, Process};
 use crate::progress::{Descriptors, Driver, Guard, Machine};
-use crate::{cq, device as queries, poll, post, qp, srq, watch, wire};
+use crate::{cq, device as queries, domain, import, odp, poll, post, qp, srq, watch, wire};
 
 /// An opened device.
 #[repr(C)]
@@ -165,18 +164,32 @@ impl Context {
         let wire = device::wire(&settings, nic.port());
         device::announce(&settings, &wire);
         let events = Arc::new(EventQueue::new()?);
-        // A descriptor that can be polled, to stand where programs expect that of the command channel.
-        let command = OwnedFd::from(File::open("/dev/null").map_err(|_| Errno::last())?);
+        let command = import::command_channel()?;
         let core = Core::new(nic, transport, &settings);
         let driven = Driven { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
         let shared = Arc::new(Shared { driver, events, process: Process::current() });
+        import::announce(&command, &shared);
         let observer = watch::observe(&shared, &settings, &wire);
+        Ok(Self::make(device, command, shared, observer))
+    }
+
+    /// A second context of a device that is open. Asynchronous events of its objects come to whichever is asked first.
+    pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context {
+        Self::make(Device::get(), command, shared, None)
+    }
+
+    fn make(
+        device: &'static Device,
+        command: OwnedFd,
+        shared: Arc<Shared>,
+        observer: Option<Observer>,
+    ) -> *mut ibv_context {
         let c = structure(device, command.as_raw_fd(), shared.events.fd());
         let context = Box::into_raw(Box::new(Self { c, shared, observer, _command: command }));
         // SAFETY: a field of what has just been made.
-        Ok(unsafe { &raw mut (*context).c.context })
+        unsafe { &raw mut (*context).c.context }
     }
 
     /// Closes the device. Objects that are still there are lost with it, as with any other device.
@@ -201,6 +214,10 @@ fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_conte
     let mut c: verbs_context = unsafe { std::mem::zeroed() };
     c.query_port = Some(queries::query_port);
     c.query_device_ex = Some(queries::query_device_ex);
+    c.advise_mr = Some(odp::advise_mr);
+    c.alloc_td = Some(domain::alloc_td);
+    c.dealloc_td = Some(domain::dealloc_td);
+    c.alloc_parent_domain = Some(domain::alloc_parent_domain);
     c.query_rt_values = Some(queries::query_rt_values);
     c.create_cq_ex = Some(cq::create_cq_ex);
     c.modify_cq = Some(cq::modify_cq);

@@ -33,7 +33,9 @@ pub(crate) struct Pd {
 #[derive(Debug)]
 pub(crate) struct Mr {
     pub(crate) region: Region,
-    /// What it was registered with.
+    /// Handle of its protection domain.
+    pub(crate) pd: u32,
+    /// What it was registered with: where its first byte is, and the flags.
     pub(crate) start: usize,
     pub(crate) access: u32,
 }

@@ -94,8 +94,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     }
     // One thread polls or several: the lock does not mind. Ignoring an overrun would lose completions silently.
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 { 0 } else { attr.flags };
-    let has_parent = attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 && !attr.parent_domain.is_null();
-    if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 || has_parent {
+    // A parent domain brings hints on memory and threads, which need nothing here.
+    if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
     let wanted = Wanted { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };

@@ -14,7 +14,7 @@ use rnic_host::Settings;
 use crate::abi::*;
 use crate::context::Context;
 use crate::errno::{Errno, Result, minus_one, number, pointer};
-use crate::{sysfs, wire};
+use crate::{odp, sysfs, wire};
 
 /// The one device.
 pub(crate) struct Device {
@@ -330,6 +330,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     // SAFETY: a structure of numbers, all of which may be zero.
     let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     all.orig_attr = attributes();
+    all.odp_caps = odp::CAPABILITIES;
     all.completion_timestamp_mask = u64::MAX;
     // Kilohertz: time stamps count nanoseconds.
     all.hca_core_clock = 1_000_000;
@@ -565,10 +566,4 @@ pub extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int 
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
-}
-
-/// `ibv_import_device`: the file descriptor of another process's device leads nowhere here.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_import_device(_fd: c_int) -> *mut ibv_context {
-    pointer(Err(Errno::UNSUPPORTED))
 }

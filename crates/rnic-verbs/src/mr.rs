@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use rnic_engine::{Access, PdId};
 
@@ -9,6 +10,7 @@ use crate::abi::*;
 use crate::core::{Core, Mr, Pd};
 use crate::errno::{Errno, Result, number, pointer};
 use crate::object::{self, MrObject, PdObject};
+use crate::odp;
 
 /// `ibv_alloc_pd`.
 ///
@@ -21,7 +23,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
     pointer(guard.and_then(|mut core| {
         let id = core.nic.create_pd()?;
         let handle = core.pds.insert(Pd { id, address_handles: 0 });
-        Ok(Box::into_raw(Box::new(PdObject { c: ibv_pd { context, handle } })).cast())
+        Ok(PdObject::make(context, handle, None))
     }))
 }
 
@@ -33,16 +35,27 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: the caller's promise.
     let (context, handle) = unsafe { (object::context((*pd).context), (*pd).handle) };
+    let object = pd.cast::<PdObject>();
     number(context.shared.enter().and_then(|mut core| {
-        let known = core.pds.get(handle).ok_or(Errno::INVALID)?;
-        let (id, address_handles) = (known.id, known.address_handles);
-        if address_handles > 0 {
+        // SAFETY: the caller's promise.
+        let (parents, is_parent) = unsafe { ((*object).parents.load(Ordering::Relaxed), (*object).parent.is_some()) };
+        if parents > 0 {
             return Err(Errno::BUSY);
         }
-        core.nic.destroy_pd(id)?;
-        core.pds.remove(handle);
-        // SAFETY: `ibv_alloc_pd` made a box of it, and the caller gives it up.
-        drop(unsafe { Box::from_raw(pd.cast::<PdObject>()) });
+        if !is_parent {
+            let known = core.pds.get(handle).ok_or(Errno::INVALID)?;
+            let (id, address_handles) = (known.id, known.address_handles);
+            if address_handles > 0 {
+                return Err(Errno::BUSY);
+            }
+            core.nic.destroy_pd(id)?;
+            core.pds.remove(handle);
+        }
+        // SAFETY: `PdObject::make` made a box of it, and the caller gives it up.
+        let object = unsafe { Box::from_raw(object) };
+        if let Some(parent) = object.parent {
+            parent.end();
+        }
         Ok(())
     }))
 }
@@ -57,9 +70,6 @@ pub(crate) fn pd_id(core: &Core, handle: u32) -> Result<PdId> {
 /// # Errors
 /// When they contradict each other, or ask for what there is not.
 pub(crate) fn access(flags: u32) -> Result<Access> {
-    if flags & IBV_ACCESS_ON_DEMAND != 0 {
-        return Err(Errno::UNSUPPORTED);
-    }
     if flags & !ACCESS_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
@@ -70,13 +80,14 @@ pub(crate) fn access(flags: u32) -> Result<Access> {
     Ok(access)
 }
 
-/// Flags that there are, but for the one that asks for paging.
+/// Flags that there are.
 pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_ON_DEMAND
     | IBV_ACCESS_HUGETLB
     // Hints: they may be ignored.
     | IBV_ACCESS_OPTIONAL_RANGE;
@@ -136,17 +147,27 @@ impl Wanted {
         if self.len == 0 {
             return Err(Errno::INVALID);
         }
-        check_mapped(self.start, self.len)?;
+        // What is paged on demand may come later.
+        if self.flags & IBV_ACCESS_ON_DEMAND == 0 {
+            check_mapped(self.start, self.len)?;
+        }
         Ok((start, iova, access))
     }
 }
 
-fn register(core: &mut Core, pd: PdId, wanted: &Wanted) -> Result<Mr> {
+fn register(core: &mut Core, pd: u32, wanted: &Wanted) -> Result<Mr> {
+    let id = pd_id(core, pd)?;
+    if odp::is_implicit(wanted.start, wanted.len, wanted.flags)? {
+        // SAFETY: a program that registers all its memory promises for all of it what it promises for a part.
+        let region = unsafe { core.nic.register_everything(id, access(wanted.flags)?) }?;
+        let start = region.addr() as usize;
+        return Ok(Mr { region, pd, start, access: wanted.flags });
+    }
     let (start, iova, access) = wanted.check()?;
     // SAFETY: a program registers memory that stays until it deregisters it, as verbs demands; that it is there has
     // just been checked.
-    let region = unsafe { core.nic.register_raw(pd, start, wanted.len, iova, access) }?;
-    Ok(Mr { region, start: wanted.start, access: wanted.flags })
+    let region = unsafe { core.nic.register_raw(id, start, wanted.len, iova, access) }?;
+    Ok(Mr { region, pd, start: wanted.start, access: wanted.flags })
 }
 
 fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
@@ -154,8 +175,7 @@ fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut core = unsafe { object::context(context) }.shared.enter()?;
-    let id = pd_id(&core, pd_handle)?;
-    let mr = register(&mut core, id, &wanted)?;
+    let mr = register(&mut core, pd_handle, &wanted)?;
     let key = mr.region.key().0;
     let handle = core.mrs.insert(mr);
     let c = ibv_mr { context, pd, addr: wanted.start as *mut c_void, length: wanted.len, handle, lkey: key, rkey: key };
@@ -230,10 +250,10 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     // SAFETY: the caller's promise.
     let (mr, context) = unsafe { (&mut *mr, object::context((*mr).context)) };
     let changed = context.shared.enter().and_then(|mut core| {
-        let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { mr.pd };
-        // SAFETY: a region's domain lives as long as it does, and the caller's promise.
-        let id = pd_id(&core, unsafe { (*new_pd).handle })?;
         let old = core.mrs.get(mr.handle).ok_or(Errno::INVALID)?;
+        // SAFETY: the caller's promise.
+        let domain = if changes(IBV_REREG_MR_CHANGE_PD) { unsafe { (*pd).handle } } else { old.pd };
+        let id = pd_id(&core, domain)?;
         let mut wanted = Wanted { start: old.start, len: old.region.len(), iova: old.region.addr(), flags: old.access };
         if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
             wanted = Wanted { start: addr as usize, len: length, iova: addr as u64, ..wanted };
@@ -246,8 +266,11 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         let known = mrs.get_mut(mr.handle).ok_or(Errno::INVALID)?;
         // SAFETY: as for the first registration.
         unsafe { nic.reregister_raw(&mut known.region, id, (start, wanted.len), iova, access) }?;
-        (known.start, known.access) = (wanted.start, wanted.flags);
-        (mr.pd, mr.addr, mr.length) = (new_pd, wanted.start as *mut c_void, wanted.len);
+        (known.pd, known.start, known.access) = (domain, wanted.start, wanted.flags);
+        if changes(IBV_REREG_MR_CHANGE_PD) {
+            mr.pd = pd;
+        }
+        (mr.addr, mr.length) = (wanted.start as *mut c_void, wanted.len);
         Ok(())
     });
     match changed {
@@ -293,33 +316,3 @@ pub(crate) unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut c_void, _bin
 pub(crate) unsafe extern "C" fn dealloc_mw(_mw: *mut c_void) -> c_int {
     libc::EOPNOTSUPP
 }
-
-/// `ibv_import_pd`: see `ibv_import_device`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
-    pointer(Err(Errno::UNSUPPORTED))
-}
-
-/// `ibv_unimport_pd`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_unimport_pd(_pd: *mut ibv_pd) {}
-
-/// `ibv_import_mr`: see `ibv_import_device`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
-    pointer(Err(Errno::UNSUPPORTED))
-}
-
-/// `ibv_unimport_mr`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_unimport_mr(_mr: *mut ibv_mr) {}
-
-/// `ibv_import_dm`: see `ibv_import_device`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
-}
-
-/// `ibv_unimport_dm`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {}

@@ -2,9 +2,11 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicU32;
 
 use crate::abi::*;
 use crate::context::Context;
+use crate::domain::Parent;
 use crate::event::{EventQueue, Unacknowledged};
 use crate::wr::Builder;
 
@@ -38,6 +40,17 @@ unsafe impl<T> Send for Ptr<T> {}
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
+    /// Parent domains of it; changes under the context's lock.
+    pub(crate) parents: AtomicU32,
+    /// Of a parent domain: what it stands for.
+    pub(crate) parent: Option<Parent>,
+}
+
+impl PdObject {
+    /// A new object for the domain `handle`.
+    pub(crate) fn make(context: *mut ibv_context, handle: u32, parent: Option<Parent>) -> *mut ibv_pd {
+        Box::into_raw(Box::new(Self { c: ibv_pd { context, handle }, parents: AtomicU32::new(0), parent })).cast()
+    }
 }
 
 /// A memory region.

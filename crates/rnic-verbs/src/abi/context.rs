@@ -194,7 +194,7 @@ pub(crate) struct ibv_context {
 #[repr(C)]
 pub(crate) struct verbs_context {
     pub(crate) query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-    pub(crate) advise_mr: Unused,
+    pub(crate) advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
     pub(crate) alloc_null_mr: Unused,
     pub(crate) read_counters: Unused,
     pub(crate) attach_counters_point_flow: Unused,
@@ -207,9 +207,10 @@ pub(crate) struct verbs_context {
     pub(crate) destroy_flow_action: Unused,
     pub(crate) create_flow_action_esp: Unused,
     pub(crate) modify_qp_rate_limit: Unused,
-    pub(crate) alloc_parent_domain: Unused,
-    pub(crate) dealloc_td: Unused,
-    pub(crate) alloc_td: Unused,
+    pub(crate) alloc_parent_domain:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+    pub(crate) dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+    pub(crate) alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
     pub(crate) modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
     pub(crate) post_srq_ops: Unused,
     pub(crate) destroy_rwq_ind_table: Unused,

@@ -12,6 +12,26 @@ pub(crate) struct ibv_pd {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_td {
+    pub(crate) context: *mut ibv_context,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_td_init_attr {
+    pub(crate) comp_mask: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_parent_domain_init_attr {
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) td: *mut ibv_td,
+    pub(crate) comp_mask: u32,
+    pub(crate) alloc: *mut c_void,
+    pub(crate) free: *mut c_void,
+    pub(crate) pd_context: *mut c_void,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_mr {
     pub(crate) context: *mut ibv_context,
     pub(crate) pd: *mut ibv_pd,

@@ -57,6 +57,9 @@ layouts! {
         ABI_placeholder1, open_qp, create_qp_ex, get_srq_num, create_srq_ex, open_xrcd, close_xrcd, _ABI_placeholder3,
         sz, context;
     ibv_pd: context, handle;
+    ibv_td: context;
+    ibv_td_init_attr: comp_mask;
+    ibv_parent_domain_init_attr: pd, td, comp_mask, alloc, free, pd_context;
     ibv_mr: context, pd, addr, length, handle, lkey, rkey;
     ibv_comp_channel: context, fd, refcnt;
     ibv_cq: context, channel, cq_context, handle, cqe, mutex, cond, comp_events_completed, async_events_completed;
