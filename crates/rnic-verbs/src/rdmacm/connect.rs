@@ -179,10 +179,10 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let (key, now) = (this.key, now());
 
     let mut cm = Cm::lock()?;
-    let psn = cm.random.bits() as u32 & 0xff_ffff;
     let entry = cm.entry(key)?;
     entry.advance(&[Stage::Routed], Stage::Connecting)?;
-    (entry.psn, entry.responder_resources, entry.initiator_depth) = (psn, answers, asks);
+    (entry.responder_resources, entry.initiator_depth) = (answers, asks);
+    let psn = entry.psn;
     entry.offer.retry_count = wanted.retry_count;
     let path = path(&addresses, entry.options.traffic_class, entry.options.ack_timeout);
     let (port, place) = cm.port_of(key)?;
@@ -272,10 +272,9 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
     let (answers, asks) = resources(unsafe { param.as_ref() }, offer)?;
     let psn = {
         let mut cm = Cm::lock()?;
-        let psn = cm.random.bits() as u32 & 0xff_ffff;
         let entry = cm.entry(key)?;
-        (entry.psn, entry.responder_resources, entry.initiator_depth) = (psn, answers, asks);
-        psn
+        (entry.responder_resources, entry.initiator_depth) = (answers, asks);
+        entry.psn
     };
     if !this.c.qp.is_null() {
         // SAFETY: the caller's promise.

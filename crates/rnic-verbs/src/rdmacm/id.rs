@@ -42,7 +42,8 @@ pub(super) struct Entry {
     pub(super) connection: Option<ConnectionId>,
     /// The other side's queue pair.
     pub(super) remote: Option<Remote>,
-    /// Our queue pair's first sequence number.
+    /// The first sequence number of our queue pair: drawn with the identifier, since programs with queue pairs of
+    /// their own ask for it before they accept.
     pub(super) psn: u32,
     /// What the other side offers.
     pub(super) offer: Offer,
@@ -97,7 +98,7 @@ pub(super) struct Remote {
 }
 
 impl Entry {
-    pub(super) fn new(place: usize, events: Arc<Events>, space: u32) -> Self {
+    pub(super) fn new(place: usize, events: Arc<Events>, space: u32, psn: u32) -> Self {
         Self {
             place,
             events,
@@ -109,7 +110,7 @@ impl Entry {
             port: None,
             connection: None,
             remote: None,
-            psn: 0,
+            psn,
             offer: Offer::default(),
             responder_resources: RDMA_MAX_RESP_RES,
             initiator_depth: RDMA_MAX_INIT_DEPTH,
@@ -167,7 +168,8 @@ pub(super) unsafe fn create(
     (c.channel, c.context, c.ps, c.qp_type) = (channel, context, space, qp_type);
     let object = Box::new(IdObject { c, key, is_synchronous, queue_pairs: None, connect_data: Vec::new() });
     let object = Box::into_raw(object);
-    cm.ids.insert(key, Entry::new(object as usize, events, space));
+    let psn = cm.random.bits() as u32 & 0xff_ffff;
+    cm.ids.insert(key, Entry::new(object as usize, events, space, psn));
     Ok(object.cast())
 }
 

@@ -174,7 +174,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
                 return Ok(mask);
             }
             attributes.max_dest_rd_atomic = remote.max_dest_rd_atomic;
-            attributes.min_rnr_timer = RNR_TIMER;
+            attributes.min_rnr_timer = rnr_timer(remote.rnr_retry_count);
             Ok(mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
         }
         IBV_QPS_RTS => {
@@ -406,5 +406,18 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 /// Bytes that may be sent inline in any case.
 const INLINE_LEAST: u32 = 64;
 
-/// How long a sender waits when no receive was posted, as InfiniBand counts: 0.64 ms.
-const RNR_TIMER: u8 = 12;
+/// How long a sender waits when no receive was posted, as InfiniBand counts. One that never gives up asks again soon;
+/// of one that does, all its waits together are no shorter than the one of Linux's connection manager, 655 ms: a
+/// program may be slow to post. The two sides are taken to have asked for the same count.
+fn rnr_timer(retries: u8) -> u8 {
+    const WAITS_0_64_MS: u8 = 12;
+    const WAITS_655_MS: u8 = 0;
+    const WAITS_328_MS: u8 = 30;
+    const WAITS_164_MS: u8 = 28;
+    match retries {
+        0 | 1 => WAITS_655_MS,
+        2 | 3 => WAITS_328_MS,
+        4..=6 => WAITS_164_MS,
+        _ => WAITS_0_64_MS,
+    }
+}
