@@ -145,7 +145,11 @@ impl Memory {
         let first = self.slots.len() as u32;
         for start in EVERYTHING.step_by(1 << OFFSET_BITS) {
             let start = NonNull::new(ptr::without_provenance_mut(start as usize)).expect("not the first page");
-            self.slots.push(Some(Mapping { start, len: (1 << OFFSET_BITS) + MESSAGE_BYTES_MAX as usize, owned: false }));
+            self.slots.push(Some(Mapping {
+                start,
+                len: (1 << OFFSET_BITS) + MESSAGE_BYTES_MAX as usize,
+                owned: false,
+            }));
         }
         self.everything = Some(first);
         first

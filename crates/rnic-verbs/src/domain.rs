@@ -89,8 +89,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 fn create(context: *mut ibv_context, attr: &ibv_parent_domain_init_attr) -> Result<*mut ibv_pd> {
     let has = |mask: u32| attr.comp_mask & mask != 0;
     let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
-    let lacks_allocators =
-        has(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (attr.alloc.is_null() || attr.free.is_null());
+    let lacks_allocators = has(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (attr.alloc.is_null() || attr.free.is_null());
     if attr.pd.is_null() || lacks_allocators {
         return Err(Errno::INVALID);
     }

@@ -73,11 +73,8 @@ fn populate(range: &Range, advice: u32) -> Result<()> {
 }
 
 fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Result<()> {
-    let known = [
-        IBV_ADVISE_MR_ADVICE_PREFETCH,
-        IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
-        IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
-    ];
+    let known =
+        [IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT];
     if !known.contains(&advice) || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || entries.is_empty() {
         return Err(Errno::INVALID);
     }
@@ -85,8 +82,7 @@ fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Resu
     let (context, domain) = unsafe { (object::context((*pd).context), (*pd).handle) };
     let writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     let core = context.shared.enter()?;
-    let ranges: Vec<Range> =
-        entries.iter().map(|sge| range_of(&core, domain, writes, sge)).collect::<Result<_>>()?;
+    let ranges: Vec<Range> = entries.iter().map(|sge| range_of(&core, domain, writes, sge)).collect::<Result<_>>()?;
     drop(core);
     for range in &ranges {
         let populated = populate(range, advice);
