@@ -39,5 +39,8 @@ pub const QUEUES_MAX: u32 = 1 << 16;
 /// Memory regions of one engine: 24 bits of a key select the region, 8 bits are its generation.
 pub const MEMORY_REGIONS_MAX: u32 = 1 << 24;
 
+/// Memory windows of one engine: each takes 256 of the keys, and regions must find theirs among the others.
+pub const MEMORY_WINDOWS_MAX: u32 = 1 << 16;
+
 const _: () = assert!(MESSAGE_BYTES_MAX / (MTU_MIN as u64) <= OUTSTANDING_PACKETS_MAX);
 const _: () = assert!(OUTSTANDING_PACKETS_MAX <= 1 << 22);

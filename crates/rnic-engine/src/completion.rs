@@ -14,6 +14,8 @@ pub enum WcStatus {
     LocalQpOperation,
     /// A local key, range or right does not cover the request.
     LocalProtection,
+    /// A memory window could not be bound as asked.
+    WindowBind,
     /// Never tried, or cut short: the queue pair is in the error state.
     WrFlushed,
     /// The responder's answer made no sense.
@@ -54,6 +56,10 @@ pub enum WcOpcode {
     CompareSwap,
     /// Fetch and add.
     FetchAdd,
+    /// A memory window was bound.
+    BindWindow,
+    /// A memory window was taken back.
+    LocalInvalidate,
     /// A receive request, filled by a Send.
     Recv,
     /// A receive request, consumed by a Write with immediate.

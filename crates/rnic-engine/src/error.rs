@@ -90,6 +90,15 @@ pub enum MemoryError {
     /// The key names no region.
     #[error("no memory region has key {0:#x}")]
     Unknown(u32),
+    /// Memory windows are bound to the region.
+    #[error("memory windows are bound to the region: take them back first")]
+    Bound,
+    /// The identifier names no protection domain.
+    #[error("no such protection domain")]
+    UnknownDomain,
+    /// No more windows.
+    #[error("no more than {} memory windows", limits::MEMORY_WINDOWS_MAX)]
+    WindowsExhausted,
 }
 
 /// Why work could not be posted.

@@ -39,6 +39,7 @@ mod event;
 mod falcon;
 mod fifo;
 mod mr;
+mod mw;
 mod peer;
 mod qp;
 mod ready;
@@ -60,6 +61,7 @@ pub use engine::{
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::{Access, Key, MemoryRegion};
+pub use mw::{Binding, WindowKind};
 pub use qp::{QpInfo, QpState};
 pub use rnic_falcon::delivery::FlowView;
 pub use rnic_wire::RnrTimer;

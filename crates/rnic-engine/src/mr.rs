@@ -1,10 +1,12 @@
 //! Memory regions: what a key grants.
 
 use bitflags::bitflags;
-use rnic_base::limits::MEMORY_REGIONS_MAX;
+use rnic_base::limits::{MEMORY_REGIONS_MAX, MEMORY_WINDOWS_MAX};
+use rnic_wire::Qpn;
 
 use crate::PdId;
 use crate::error::MemoryError;
+use crate::mw::{Binding, WindowKind, Windows};
 
 bitflags! {
     /// Rights on a memory region. Local reading is always granted.
@@ -20,6 +22,12 @@ bitflags! {
         const REMOTE_ATOMIC = 8;
         /// A peer's Send with invalidate may take the key back.
         const REMOTE_INVALIDATE = 16;
+        /// Memory windows may be bound to it.
+        const BIND = 32;
+        /// Peers may ask that what they have written is visible to everybody.
+        const FLUSH_GLOBAL = 64;
+        /// Peers may ask that what they have written is persistent.
+        const FLUSH_PERSISTENT = 128;
     }
 }
 
@@ -42,6 +50,18 @@ pub struct MemoryRegion {
     pub access: Access,
 }
 
+impl MemoryRegion {
+    /// The local address of `addr`, when `len` bytes there are within the region and `access` to them is granted within
+    /// `pd`.
+    #[inline(always)]
+    pub(crate) fn resolve(&self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
+        let offset = addr.wrapping_sub(self.addr);
+        // `offset <= len of region` also refuses addresses below it, which wrap to something huge.
+        let inside = offset <= self.len && len <= self.len - offset;
+        if inside && self.pd == pd && self.access.contains(access) { Ok(self.local + offset) } else { Err(Refused) }
+    }
+}
+
 /// Why an access is refused. Callers turn it into the status that fits their side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused;
@@ -57,6 +77,9 @@ pub(crate) struct MrTable {
     veil: Veil,
     /// Regions that have changed or gone, so far.
     version: u64,
+    windows: Windows,
+    /// Prefixes of windows' keys that have been drawn, so far.
+    prefixes: u32,
 }
 
 #[derive(Debug)]
@@ -68,7 +91,14 @@ struct Slot {
 
 impl MrTable {
     pub(crate) fn new(secret: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), veil: Veil::new(secret), version: 0 }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            veil: Veil::new(secret),
+            version: 0,
+            windows: Windows::default(),
+            prefixes: 0,
+        }
     }
 
     /// Whether a region can be as it says.
@@ -96,8 +126,13 @@ impl MrTable {
             }
         };
         let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.key = self.veil.cover(index << 8 | u32::from(slot.generation));
+        loop {
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.key = self.veil.cover(index << 8 | u32::from(slot.generation));
+            if !self.windows.has(slot.key) {
+                break;
+            }
+        }
         slot.region = Some(region);
         Ok(Key(slot.key))
     }
@@ -108,6 +143,9 @@ impl MrTable {
         let index = self.index_of(key.0);
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
         let old = slot.and_then(|slot| slot.region.as_mut()).ok_or(MemoryError::Unknown(key.0))?;
+        if self.windows.hold(key.0) {
+            return Err(MemoryError::Bound);
+        }
         self.version += 1;
         Ok(std::mem::replace(old, region))
     }
@@ -117,6 +155,7 @@ impl MrTable {
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
         let region = slot.and_then(|slot| slot.region.take()).ok_or(MemoryError::Unknown(key.0))?;
         self.free.push(index);
+        self.windows.leave_region(key.0);
         self.version += 1;
         Ok(region)
     }
@@ -127,15 +166,18 @@ impl MrTable {
         self.version
     }
 
-    /// Whether the key may be taken back because a peer asks for it.
-    pub(crate) fn check_invalidate(&self, pd: PdId, key: u32) -> Result<(), Refused> {
-        let region = self.get(key).filter(|region| region.pd == pd).ok_or(Refused)?;
-        if region.access.contains(Access::REMOTE_INVALIDATE) { Ok(()) } else { Err(Refused) }
+    /// Whether the key may be taken back because the peer of queue pair `qpn` asks for it.
+    pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
+        let Some(region) = self.get(key) else { return self.windows.check_invalidate(pd, qpn, key) };
+        if region.pd == pd && region.access.contains(Access::REMOTE_INVALIDATE) { Ok(()) } else { Err(Refused) }
     }
 
-    /// Takes the key back because a peer asked for it.
-    pub(crate) fn invalidate(&mut self, pd: PdId, key: u32) -> Result<(), Refused> {
-        self.check_invalidate(pd, key)?;
+    /// Takes the key back because the peer of queue pair `qpn` asked for it.
+    pub(crate) fn invalidate(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
+        self.check_invalidate(pd, qpn, key)?;
+        if self.windows.has(key) {
+            return self.windows.invalidate(pd, qpn, key);
+        }
         self.deregister(Key(key)).map(|_| ()).map_err(|_| Refused)
     }
 
@@ -148,19 +190,70 @@ impl MrTable {
     /// The local address of `addr`, when `key` grants `access` to `len` bytes there within `pd`.
     #[inline]
     pub(crate) fn resolve(&self, pd: PdId, key: u32, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
-        let region = self.get(key).ok_or(Refused)?;
-        let offset = addr.wrapping_sub(region.addr);
-        // `offset <= len of region` also refuses addresses below it, which wrap to something huge.
-        let inside = offset <= region.len && len <= region.len - offset;
-        if inside && region.pd == pd && region.access.contains(access) {
-            Ok(region.local + offset)
-        } else {
-            Err(Refused)
+        self.get(key).ok_or(Refused)?.resolve(pd, addr, len, access)
+    }
+
+    /// As [`MrTable::resolve`], for what the peer of queue pair `qpn` names: `key` may be a window's.
+    #[inline]
+    pub(crate) fn resolve_remote(
+        &self,
+        (pd, qpn): (PdId, Qpn),
+        key: u32,
+        addr: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<u64, Refused> {
+        match self.resolve(pd, key, addr, len, access) {
+            Err(Refused) => self.windows.resolve((pd, qpn), key, addr, len, access),
+            granted => granted,
         }
     }
 
+    /// Makes a window of `pd`, which grants nothing yet; answers its first key.
+    pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        if self.windows.len() >= MEMORY_WINDOWS_MAX as usize {
+            return Err(MemoryError::WindowsExhausted);
+        }
+        loop {
+            self.prefixes = self.prefixes.wrapping_add(1);
+            let key = self.veil.cover(!self.prefixes) & !0xff;
+            let is_free = !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none());
+            if is_free {
+                self.windows.add(key, pd, kind);
+                return Ok(Key(key));
+            }
+        }
+    }
+
+    /// Ends a window, bound or not.
+    pub(crate) fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
+        self.windows.remove(key.0).ok_or(MemoryError::Unknown(key.0))
+    }
+
+    /// The windows.
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// Binds a window on behalf of queue pair `qpn` of `pd`.
+    pub(crate) fn bind(&mut self, pd: PdId, qpn: Qpn, binding: &Binding) -> Result<(), Refused> {
+        let region = self.get(binding.region).copied();
+        self.windows.bind(pd, qpn, binding, region.as_ref())
+    }
+
+    /// Takes a window back on behalf of queue pair `qpn` itself.
+    pub(crate) fn invalidate_own(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
+        self.windows.invalidate(pd, qpn, key)
+    }
+
+    /// Queue pair `qpn` is no more.
+    pub(crate) fn leave_qp(&mut self, qpn: Qpn) {
+        self.windows.leave_qp(qpn);
+    }
+
     pub(crate) fn in_use(&self, pd: PdId) -> bool {
-        self.slots.iter().any(|slot| slot.region.is_some_and(|region| region.pd == pd))
+        let is_used = self.slots.iter().any(|slot| slot.region.is_some_and(|region| region.pd == pd));
+        is_used || self.windows.use_domain(pd)
     }
 
     #[inline]
@@ -246,10 +339,50 @@ mod tests {
         let mut table = MrTable::new(7);
         let plain = table.register(region(0, 10, Access::LOCAL_WRITE)).expect("legal");
         let open = table.register(region(0, 10, Access::REMOTE_INVALIDATE)).expect("legal");
-        assert_eq!(table.invalidate(PD, plain.0), Err(Refused));
-        assert_eq!(table.invalidate(PdId(9), open.0), Err(Refused));
-        assert_eq!(table.invalidate(PD, open.0), Ok(()));
-        assert_eq!(table.invalidate(PD, open.0), Err(Refused), "only once");
+        let qpn = Qpn::new(7);
+        assert_eq!(table.invalidate(PD, qpn, plain.0), Err(Refused));
+        assert_eq!(table.invalidate(PdId(9), qpn, open.0), Err(Refused));
+        assert_eq!(table.invalidate(PD, qpn, open.0), Ok(()));
+        assert_eq!(table.invalidate(PD, qpn, open.0), Err(Refused), "only once");
+    }
+
+    #[test]
+    fn windows_and_regions_have_no_key_in_common() {
+        let mut table = MrTable::new(0x1357_9bdf);
+        let mut prefixes = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let window = table.allocate_window(PD, WindowKind::Two).expect("room").0;
+            assert!(window & 0xff == 0 && prefixes.insert(window >> 8));
+        }
+        for _ in 0..2_000 {
+            let key = table.register(region(0, 10, Access::empty())).expect("legal").0;
+            assert!(!prefixes.contains(&(key >> 8)));
+        }
+        assert!(table.in_use(PD));
+        let first = prefixes.first().expect("some") << 8;
+        assert_eq!(table.free_window(Key(first | 3)), Ok(()), "any of its keys names it");
+        assert_eq!(table.free_window(Key(first)), Err(MemoryError::Unknown(first)));
+    }
+
+    #[test]
+    fn a_region_ends_with_its_windows_and_does_not_change_under_them() {
+        let mut table = MrTable::new(5);
+        let (qpn, access) = (Qpn::new(7), Access::LOCAL_WRITE | Access::BIND);
+        let key = table.register(region(0x4000, 100, access)).expect("legal");
+        let window = table.allocate_window(PD, WindowKind::One).expect("room").0 + 1;
+        let (write, len) = (Access::REMOTE_WRITE, 10);
+        let binding = Binding { key: window, region: key.0, addr: 0x4010, len, access: write, zero_based: false };
+        assert_eq!(table.bind(PD, qpn, &binding), Ok(()));
+        assert_eq!(table.resolve_remote((PD, qpn), window, 0x4010, 10, write), Ok(0x5010));
+        assert_eq!(table.resolve(PD, window, 0x4010, 10, write), Err(Refused), "no local key");
+        assert_eq!(
+            table.resolve_remote((PD, qpn), key.0, 0x4010, 10, write),
+            Err(Refused),
+            "the region grants nothing"
+        );
+        assert_eq!(table.reregister(key, region(0x4000, 50, access)), Err(MemoryError::Bound));
+        assert!(table.deregister(key).is_ok());
+        assert_eq!(table.resolve_remote((PD, qpn), window, 0x4010, 10, write), Err(Refused));
     }
 
     #[test]

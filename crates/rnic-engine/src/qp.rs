@@ -6,6 +6,7 @@
 //! * [`fetch`]: the peer's reads and atomics, and the responses to them; FaSR's are sent by the requester;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
+//! * [`local`]: requests of which nothing travels;
 //! * [`extra`]: what only some have, behind one pointer;
 //! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
 //! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
@@ -16,6 +17,7 @@ pub(crate) mod extra;
 pub(crate) mod fail;
 pub(crate) mod fetch;
 pub(crate) mod gather;
+pub(crate) mod local;
 pub(crate) mod regulator;
 pub(crate) mod requester;
 pub(crate) mod responder;

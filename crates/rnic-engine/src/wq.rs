@@ -23,6 +23,8 @@ pub(crate) enum WqeOp {
     Read,
     CompareSwap,
     FetchAdd,
+    BindWindow,
+    LocalInvalidate,
 }
 
 impl WqeOp {
@@ -37,13 +39,20 @@ impl WqeOp {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
     }
 
+    /// Whether it ends here: nothing of it travels.
+    #[inline]
+    pub(crate) const fn is_local(self) -> bool {
+        matches!(self, Self::BindWindow | Self::LocalInvalidate)
+    }
+
     /// What may be posted to a queue pair of `service`, as bits.
     pub(crate) const fn allowed(service: Service) -> u16 {
         let unacknowledged = Self::Write.bit() | Self::WriteImm.bit() | Self::Send.bit() | Self::SendImm.bit();
+        let local = Self::BindWindow.bit() | Self::LocalInvalidate.bit();
         let answered = Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
         match service {
-            Service::ReliableConnection => unacknowledged | answered,
-            Service::UnreliableConnection => unacknowledged,
+            Service::ReliableConnection => unacknowledged | answered | local,
+            Service::UnreliableConnection => unacknowledged | local,
             Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
         }
     }
@@ -82,20 +91,21 @@ pub(crate) enum WqeState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
-    /// Remote address of Write, Read and atomics; peer of a datagram.
+    /// Remote address of Write, Read and atomics; peer of a datagram; address of a binding.
     pub(crate) remote: u64,
     /// Sequence number of the first packet, once it has been sent.
     pub(crate) first: Seq,
-    /// Compare operand, or summand.
+    /// Compare operand, or summand; length of a binding.
     pub(crate) operand: u64,
+    /// New value of a compare and swap; rights of a binding ([`crate::qp::local`]).
     pub(crate) swap: u64,
-    /// Remote key; queue key of a datagram.
+    /// Remote key; queue key of a datagram; key of a window.
     pub(crate) rkey: u32,
     /// Bytes of the message.
     pub(crate) length: u32,
     /// Sequence numbers that it takes.
     pub(crate) packets: u32,
-    /// Immediate data, or the key to invalidate.
+    /// Immediate data, or the key to invalidate; key of the region of a binding.
     pub(crate) word: u32,
     /// `recv_WQE_SN` or `read_WQE_SN`; queue pair that a datagram is for.
     pub(crate) sn: u32,

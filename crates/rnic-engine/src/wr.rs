@@ -4,6 +4,7 @@ use bitflags::bitflags;
 use rnic_wire::Qpn;
 
 use crate::PeerId;
+use crate::mw::Binding;
 
 /// A piece of registered local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,6 +78,14 @@ pub enum SendOp {
         remote: RemoteMemory,
         /// Summand.
         add: u64,
+    },
+    /// Make a memory window grant part of a region of this queue pair's protection domain. Requests behind it, of this
+    /// queue pair and by completion of others, find it bound.
+    Bind(Binding),
+    /// Take back what a memory window of type 2 grants, which this queue pair has bound.
+    LocalInvalidate {
+        /// The window's key.
+        rkey: u32,
     },
     /// Send local data, one packet of it at most, to a queue pair of the service
     /// [`crate::Service::UnreliableDatagram`]. The only operation there is for that service, and for no other.

@@ -30,5 +30,8 @@ mod room;
 #[path = "falcon/turns.rs"]
 mod turns;
 
+#[path = "falcon/windows.rs"]
+mod windows;
+
 #[path = "falcon/watch.rs"]
 mod watch;

@@ -6,9 +6,9 @@
 mod connect;
 mod credit;
 mod falcon;
+mod grants;
 mod hello;
 mod liveness;
-mod on_demand;
 mod receive;
 mod shared;
 mod verbs;

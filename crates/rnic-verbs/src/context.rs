@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
 use crate::fork::{self, Process};
 use crate::progress::{Descriptors, Driver, Guard, Machine};
-use crate::{cq, device as queries, domain, import, odp, poll, post, qp, srq, watch, wire};
+use crate::{cq, device as queries, domain, import, mw, odp, poll, post, qp, srq, watch, wire};
 
 /// An opened device.
 #[repr(C)]
@@ -238,8 +238,8 @@ fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_conte
     ops.post_send = Some(post::post_send);
     ops.post_recv = Some(post::post_recv);
     ops.post_srq_recv = Some(post::post_srq_recv);
-    ops.alloc_mw = Some(crate::mr::alloc_mw);
-    ops.bind_mw = Some(crate::mr::bind_mw);
-    ops.dealloc_mw = Some(crate::mr::dealloc_mw);
+    ops.alloc_mw = Some(mw::alloc_mw);
+    ops.bind_mw = Some(mw::bind_mw);
+    ops.dealloc_mw = Some(mw::dealloc_mw);
     c
 }

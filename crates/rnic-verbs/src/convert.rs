@@ -60,6 +60,7 @@ fn status(status: WcStatus) -> u32 {
         WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
         WcStatus::RemoteOperational => IBV_WC_REM_OP_ERR,
         WcStatus::RetryExceeded => IBV_WC_RETRY_EXC_ERR,
+        WcStatus::WindowBind => IBV_WC_MW_BIND_ERR,
         WcStatus::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
     }
 }
@@ -72,6 +73,8 @@ fn opcode(opcode: WcOpcode) -> u32 {
         WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
         WcOpcode::CompareSwap => IBV_WC_COMP_SWAP,
         WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::BindWindow => IBV_WC_BIND_MW,
+        WcOpcode::LocalInvalidate => IBV_WC_LOCAL_INV,
         WcOpcode::Recv => IBV_WC_RECV,
         WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }

@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use rnic_base::limits::{
-    COMPLETIONS_MAX, MEMORY_REGIONS_MAX, MESSAGE_BYTES_MAX, QUEUES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX,
-    WORK_REQUESTS_MAX,
+    COMPLETIONS_MAX, MEMORY_REGIONS_MAX, MEMORY_WINDOWS_MAX, MESSAGE_BYTES_MAX, QUEUES_MAX, READS_IN_PROGRESS_MAX,
+    SGE_MAX, WORK_REQUESTS_MAX,
 };
 use rnic_host::Settings;
 
@@ -164,7 +164,7 @@ pub(crate) fn attributes() -> ibv_device_attr {
         atomic_cap: IBV_ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: MEMORY_WINDOWS_MAX as c_int,
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: 0,
@@ -182,8 +182,12 @@ pub(crate) fn attributes() -> ibv_device_attr {
     }
 }
 
-const CAPABILITIES: u32 =
-    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SRQ_RESIZE;
+const CAPABILITIES: u32 = IBV_DEVICE_RC_RNR_NAK_GEN
+    | IBV_DEVICE_SYS_IMAGE_GUID
+    | IBV_DEVICE_CURR_QP_STATE_MOD
+    | IBV_DEVICE_SRQ_RESIZE
+    | IBV_DEVICE_MEM_WINDOW
+    | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 
 /// An identifier that nobody is assigned (its second bit says so): no vendor's code shall believe that this is its
 /// hardware.

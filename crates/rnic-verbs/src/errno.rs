@@ -75,7 +75,8 @@ impl From<ResourceError> for Errno {
 impl From<MemoryError> for Errno {
     fn from(error: MemoryError) -> Self {
         match error {
-            MemoryError::Exhausted => Self::NO_MEMORY,
+            MemoryError::Exhausted | MemoryError::WindowsExhausted => Self::NO_MEMORY,
+            MemoryError::Bound => Self::BUSY,
             _ => Self::INVALID,
         }
     }

@@ -31,6 +31,7 @@ mod fork;
 mod heap;
 mod import;
 mod mr;
+mod mw;
 mod object;
 mod odp;
 mod paths;

@@ -77,6 +77,9 @@ pub(crate) fn access(flags: u32) -> Result<Access> {
     if flags & IBV_ACCESS_LOCAL_WRITE != 0 {
         access |= Access::LOCAL_WRITE;
     }
+    if flags & IBV_ACCESS_MW_BIND != 0 {
+        access |= Access::BIND;
+    }
     Ok(access)
 }
 
@@ -291,28 +294,13 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: the caller's promise.
     let (context, handle) = unsafe { (object::context((*mr).context), (*mr).handle) };
     number(context.shared.enter().and_then(|mut core| {
+        if core.mrs.get(handle).is_some_and(|known| core.nic.has_windows(&known.region)) {
+            return Err(Errno::BUSY);
+        }
         let known = core.mrs.remove(handle).ok_or(Errno::INVALID)?;
         core.nic.deregister(known.region);
         // SAFETY: registering made a box of it, and the caller gives it up.
         drop(unsafe { Box::from_raw(mr.cast::<MrObject>()) });
         Ok(())
     }))
-}
-
-/// Memory windows are not supported.
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
-pub(crate) unsafe extern "C" fn alloc_mw(_pd: *mut ibv_pd, _kind: u32) -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
-}
-
-/// As [`alloc_mw`].
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
-pub(crate) unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut c_void, _bind: *mut c_void) -> c_int {
-    libc::EOPNOTSUPP
-}
-
-/// As [`alloc_mw`].
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
-pub(crate) unsafe extern "C" fn dealloc_mw(_mw: *mut c_void) -> c_int {
-    libc::EOPNOTSUPP
 }

@@ -59,6 +59,12 @@ pub(crate) struct MrObject {
     pub(crate) c: ibv_mr,
 }
 
+/// A memory window.
+#[repr(C)]
+pub(crate) struct MwObject {
+    pub(crate) c: ibv_mw,
+}
+
 /// An address handle.
 #[repr(C)]
 pub(crate) struct AhObject {

@@ -10,7 +10,7 @@ use rnic_wire::Qpn;
 use crate::abi::*;
 use crate::core::Core;
 use crate::errno::{Errno, Result};
-use crate::object;
+use crate::{mw, object};
 
 /// A scatter/gather list, as the engine takes it.
 pub(crate) struct List {
@@ -85,6 +85,9 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
             SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
         }
         IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
+        IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
+        // SAFETY: a request for a binding names a window and, unless it binds nothing, a region.
+        IBV_WR_BIND_MW => unsafe { mw::binding(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         _ => return Err(Errno::INVALID),
     })
 }

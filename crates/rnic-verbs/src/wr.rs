@@ -9,6 +9,7 @@ use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest};
 use crate::abi::*;
 use crate::core::Core;
 use crate::errno::{Errno, Result};
+use crate::mw;
 use crate::object::{self, QpObject};
 use crate::post::{self, List, Target};
 
@@ -106,6 +107,23 @@ unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64,
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add }) };
+}
+
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::LocalInvalidate { rkey }) };
+}
+
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: C hands over what the header says.
+    match unsafe { mw::binding(window, rkey, &*info) } {
+        // SAFETY: as above.
+        Ok(op) => unsafe { begin(qp, op) },
+        // SAFETY: as above.
+        Err(errno) => unsafe { object::qp_ex(qp).builder.state() }.failed = Some(errno),
+    }
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -267,8 +285,12 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
 }
 
 const DATAGRAM: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-const UNRELIABLE: u64 =
-    DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV;
+const UNRELIABLE: u64 = DATAGRAM
+    | IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | IBV_QP_EX_WITH_SEND_WITH_INV
+    | IBV_QP_EX_WITH_BIND_MW
+    | IBV_QP_EX_WITH_LOCAL_INV;
 const RELIABLE: u64 =
     UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
@@ -294,6 +316,8 @@ pub(crate) fn fill(c: &mut ibv_qp_ex, operations: u64) {
     c.wr_rdma_read = asked(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
     c.wr_atomic_cmp_swp = asked(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
     c.wr_atomic_fetch_add = asked(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
+    c.wr_bind_mw = asked(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw as _);
+    c.wr_local_inv = asked(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv as _);
     c.wr_set_ud_addr = Some(wr_set_ud_addr);
     c.wr_set_inline_data = Some(wr_set_inline_data);
     c.wr_set_inline_data_list = Some(wr_set_inline_data_list);

@@ -6,8 +6,9 @@ use super::Engine;
 use super::setup::size;
 use crate::error::{MemoryError, ResourceError};
 use crate::mr::{Key, MemoryRegion};
+use crate::mw::WindowKind;
 use crate::srq::Srq;
-use crate::{CqId, SrqId};
+use crate::{CqId, PdId, SrqId};
 
 /// What can be asked about a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,34 @@ impl Engine {
     /// When no region has this key, or the range or the rights make no sense. Nothing has changed then.
     pub fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         self.core.mrs.reregister(key, region)
+    }
+
+    /// Makes a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); answers its
+    /// first key.
+    ///
+    /// # Errors
+    /// When the protection domain does not exist or there are too many.
+    pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
+        self.core.mrs.allocate_window(pd, kind)
+    }
+
+    /// Ends a memory window, bound or not; any key that it has had names it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
+        self.core.mrs.free_window(key)
+    }
+
+    /// The kind of the memory window that `key` is or was a key of.
+    pub fn window_kind(&self, key: Key) -> Option<WindowKind> {
+        self.core.mrs.windows().kind(key.0)
+    }
+
+    /// Whether memory windows are bound to the region with `key`.
+    pub fn has_windows(&self, key: Key) -> bool {
+        self.core.mrs.windows().hold(key.0)
     }
 }
 

@@ -86,7 +86,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
+    pub(super) fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
         if self.pds.get(pd.0 as usize).is_some_and(Option::is_some) {
             Ok(())
         } else {
@@ -253,6 +253,7 @@ impl Engine {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
         qp.leave(&mut self.core);
+        self.core.mrs.leave_qp(qpn);
         if let Some(nic) = self.core.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
             nic.part();
         }

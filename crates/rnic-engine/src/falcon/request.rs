@@ -167,6 +167,17 @@ impl Qp {
                 }
                 break;
             }
+            if self.requester.queue.get(counter).op.is_local() {
+                *mapping.requests.of(counter) = Progress::default();
+                if let Err(status) = self.do_local(core, counter) {
+                    self.fail_entry(core, mapping, counter, status);
+                    break;
+                }
+                self.requester.begin(counter, self.requester.start, 0);
+                self.requester.advance(0);
+                self.finish_entries(core, mapping, counter);
+                continue;
+            }
             if connection.transactions().is_full() {
                 core.count_wait(WaitReason::Cap);
                 break;

@@ -393,7 +393,7 @@ impl Qp {
             return Err(INVALID);
         }
         if let SendTail::Invalidate(rkey) = tail {
-            core.mrs.check_invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+            core.mrs.check_invalidate(self.pd, self.number, rkey).map_err(|_| DENIED)?;
         }
         let sges = self.responder.queue.sges(counter);
         let place = |at, segment| dma.place(at, segment);
@@ -407,7 +407,7 @@ impl Qp {
             SendTail::Invalidate(rkey) => {
                 // Not before the message is where it belongs: that may be the same memory, and one that is refused has
                 // not happened.
-                core.mrs.invalidate(self.pd, rkey).map_err(|_| DENIED)?;
+                core.mrs.invalidate(self.pd, self.number, rkey).map_err(|_| DENIED)?;
                 RecvTail::SendInvalidate(rkey)
             }
         };
@@ -514,7 +514,9 @@ impl Qp {
     pub(super) fn gather_answer(&self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, len: u32) -> bool {
         let Source { va, rkey } = *mapping.serving.source(rsn);
         core.segments.clear();
-        let Ok(local) = core.mrs.resolve(self.pd, rkey, va, u64::from(len), Access::REMOTE_READ) else { return false };
+        let Ok(local) = core.mrs.resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_READ) else {
+            return false;
+        };
         core.segments.push(Segment { local, len });
         true
     }

@@ -31,6 +31,8 @@ impl WqeOp {
             Self::Read => WcOpcode::RdmaRead,
             Self::CompareSwap => WcOpcode::CompareSwap,
             Self::FetchAdd => WcOpcode::FetchAdd,
+            Self::BindWindow => WcOpcode::BindWindow,
+            Self::LocalInvalidate => WcOpcode::LocalInvalidate,
         }
     }
 }

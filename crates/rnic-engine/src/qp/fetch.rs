@@ -154,8 +154,7 @@ impl Qp {
 
     /// Begins the fetch that `seq` asked for; answers how many numbers of a shared space it takes.
     pub(crate) fn begin_fetch<D: Dma>(&mut self, core: &mut Core, seq: Seq, dma: &mut D) -> Result<u32, NakCode> {
-        let pd = self.pd;
-        let turn = self.responder.next_read_sn;
+        let (turn, granted) = (self.responder.next_read_sn, self.granted());
         let fetch = match self.fetches() {
             FetchServer::Shared(server) => server.newest(seq),
             FetchServer::Split(server) => server.buffer.at(turn),
@@ -164,7 +163,7 @@ impl Qp {
         let fetch = fetch.filter(|fetch| fetch.seq == seq).ok_or(NakCode::InvalidRequest)?;
         if let FetchRequest::Atomic { va, rkey, op } = fetch.request {
             // The key may have been taken back since the request came in early.
-            let resolved = core.mrs.resolve(pd, rkey, va, 8, Access::REMOTE_ATOMIC);
+            let resolved = core.mrs.resolve_remote(granted, rkey, va, 8, Access::REMOTE_ATOMIC);
             let local = resolved.map_err(|_| NakCode::RemoteAccessError)?;
             fetch.original = dma::execute(dma, op, local);
         }
@@ -242,7 +241,9 @@ impl Qp {
                 if len > 0 {
                     let va = va.wrapping_add(u64::from(offset));
                     let access = Access::REMOTE_READ;
-                    let Ok(local) = core.mrs.resolve(self.pd, rkey, va, u64::from(len), access) else { return false };
+                    let Ok(local) = core.mrs.resolve_remote(self.granted(), rkey, va, u64::from(len), access) else {
+                        return false;
+                    };
                     core.segments.push(Segment { local, len });
                 }
                 let position = Position::of(index, fetch.packets);

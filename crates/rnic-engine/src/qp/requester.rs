@@ -15,6 +15,7 @@ use crate::config::QpAttributes;
 use crate::core::Core;
 use crate::error::PostError;
 use crate::qp::Qp;
+use crate::qp::local::bind_entry;
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -126,6 +127,11 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
         SendOp::FetchAdd { remote, add } => {
             (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::FetchAdd, remote.addr, remote.rkey);
             wqe.operand = add;
+        }
+        SendOp::Bind(binding) => bind_entry(&mut wqe, &binding),
+        SendOp::LocalInvalidate { rkey } => {
+            (wqe.op, wqe.rkey) = (WqeOp::LocalInvalidate, rkey);
+            (wqe.length, wqe.packets) = (0, 0);
         }
         SendOp::Datagram { to, immediate } => {
             if length > u64::from(mtu) {
@@ -253,8 +259,13 @@ impl Qp {
             Some(seq) if self.is_being_fetched(core, now, seq) => None,
             repeat => repeat,
         };
-        if repeat.is_none() && !self.requester.queue.has_unsent() && !self.requester.window.serves {
-            return false;
+        if repeat.is_none() {
+            if self.local_is_next() && !self.do_local_work(core) {
+                return false;
+            }
+            if !self.requester.queue.has_unsent() && !self.requester.window.serves {
+                return false;
+            }
         }
         if let Some(at) = self.pacing_allows_at(now) {
             self.arm_pacing(core, at);

@@ -59,6 +59,7 @@ impl Qp {
     /// Makes the next packet, in `core.out`, if there is one. The ring has let go of this queue pair.
     #[inline(never)]
     pub(crate) fn transmit_unreliable(&mut self, core: &mut Core, now: Time) -> bool {
+        self.do_local_work_unreliable(core);
         let requester = &self.requester;
         let starts = requester.sent_of_next == 0;
         let is_drained = starts && self.state == QpState::SendQueueDrained;
@@ -130,7 +131,7 @@ impl Qp {
     }
 
     /// The last packet of the entry at `queue.next` has been handed out.
-    fn complete_sent(&mut self, core: &mut Core) {
+    pub(in crate::qp) fn complete_sent(&mut self, core: &mut Core) {
         let Self { requester, send_cq, number, .. } = self;
         let queue = &mut requester.queue;
         let wqe = queue.get(queue.next);
@@ -146,7 +147,7 @@ impl Qp {
     }
 
     /// The oldest entry of the send queue fails: those behind it are flushed, receiving goes on.
-    fn fail_unreliable(&mut self, core: &mut Core, status: WcStatus) {
+    pub(in crate::qp) fn fail_unreliable(&mut self, core: &mut Core, status: WcStatus) {
         let queue = &mut self.requester.queue;
         let completion = send_completion(self.number, queue.get(queue.head), status);
         queue.head = queue.head.wrapping_add(1);

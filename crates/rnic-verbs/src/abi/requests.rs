@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::context::ibv_context;
 use super::objects::*;
 
 /// `union ibv_gid`.
@@ -152,14 +153,32 @@ pub(crate) struct ibv_send_wr {
     pub(crate) wr: ibv_wr_target,
     /// The union `qp_type`: the shared receive queue of XRC.
     pub(crate) remote_srqn: u32,
-    /// The union of `bind_mw` and `tso`, which are not supported.
+    /// The union of `bind_mw` and `tso`, which is not supported.
     pub(crate) bind_mw: ibv_wr_bind_mw,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ibv_mw {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) rkey: u32,
+    pub(crate) handle: u32,
+    pub(crate) kind: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ibv_mw_bind {
+    pub(crate) wr_id: u64,
+    pub(crate) send_flags: u32,
+    pub(crate) bind_info: ibv_mw_bind_info,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_wr_bind_mw {
-    pub(crate) mw: *mut c_void,
+    pub(crate) mw: *mut ibv_mw,
     pub(crate) rkey: u32,
     pub(crate) bind_info: ibv_mw_bind_info,
 }

@@ -101,6 +101,8 @@ layouts! {
         dlid_path_bits;
     ibv_sge: addr, length, lkey;
     ibv_data_buf: addr, length;
+    ibv_mw: context, pd, rkey, handle, kind as "type";
+    ibv_mw_bind: wr_id, send_flags, bind_info;
     ibv_mw_bind_info: mr, addr, length, mw_access_flags;
     ibv_send_wr: wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data, wr,
         remote_srqn as "qp_type.xrc.remote_srqn", bind_mw;

@@ -125,6 +125,7 @@ impl Qp {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
                 Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
             }
+            WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("nothing of it travels"),
             WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
                 queue_key: self.queue_key_for(wqe.rkey),
                 source_qpn: self.number,

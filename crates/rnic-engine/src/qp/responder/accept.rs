@@ -106,7 +106,7 @@ impl Qp {
                 if reth.dma_len > 0 {
                     let access = Access::REMOTE_WRITE;
                     let len = u64::from(reth.dma_len);
-                    core.mrs.resolve(self.pd, reth.rkey, reth.va, len, access).map_err(|_| DENIED)?;
+                    core.mrs.resolve_remote(self.granted(), reth.rkey, reth.va, len, access).map_err(|_| DENIED)?;
                 }
                 (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
             }
@@ -139,7 +139,10 @@ impl Qp {
         if len == 0 {
             return Ok(());
         }
-        let local = core.mrs.resolve(self.pd, rkey, va, u64::from(len), Access::REMOTE_WRITE).map_err(|_| DENIED)?;
+        let local = core
+            .mrs
+            .resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_WRITE)
+            .map_err(|_| DENIED)?;
         dma.place(0, Segment { local, len });
         Ok(())
     }
@@ -295,7 +298,9 @@ impl Qp {
         if length == 0 {
             return Ok(0);
         }
-        core.mrs.resolve(self.pd, rkey, va, u64::from(length), access).map_err(|_| NakCode::RemoteAccessError)
+        core.mrs
+            .resolve_remote(self.granted(), rkey, va, u64::from(length), access)
+            .map_err(|_| NakCode::RemoteAccessError)
     }
 
     #[inline(never)]

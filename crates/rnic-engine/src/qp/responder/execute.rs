@@ -115,7 +115,7 @@ impl Qp {
         }
         // A message that is refused here has not happened: its receive stays, to be flushed.
         if let RecvTail::SendInvalidate(rkey) = done.tail {
-            core.mrs.invalidate(self.pd, rkey).map_err(|_| NakCode::RemoteAccessError)?;
+            core.mrs.invalidate(self.pd, self.number, rkey).map_err(|_| NakCode::RemoteAccessError)?;
         }
         let wr_id = queue.get(queue.head).wr_id;
         queue.head = queue.head.wrapping_add(1);

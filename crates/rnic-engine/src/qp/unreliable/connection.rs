@@ -131,7 +131,8 @@ impl Qp {
             Message::None => {
                 let Reth { va, rkey, dma_len } = reth.ok_or(DropReason::Refused)?;
                 // The whole range is checked before its first byte is written.
-                let granted = dma_len == 0 || core.mrs.resolve(self.pd, rkey, va, u64::from(dma_len), access).is_ok();
+                let granted = dma_len == 0
+                    || core.mrs.resolve_remote(self.granted(), rkey, va, u64::from(dma_len), access).is_ok();
                 if !granted || !self.access.contains(access) {
                     return Err(DropReason::Refused);
                 }
@@ -145,7 +146,10 @@ impl Qp {
             return Err(DropReason::Refused);
         }
         if len > 0 {
-            let local = core.mrs.resolve(self.pd, rkey, va, u64::from(len), access).map_err(|_| DropReason::Refused)?;
+            let local = core
+                .mrs
+                .resolve_remote(self.granted(), rkey, va, u64::from(len), access)
+                .map_err(|_| DropReason::Refused)?;
             dma.place(0, Segment { local, len });
         }
         self.responder.message = Message::Write { va: va.wrapping_add(u64::from(len)), rkey, left: left - len, length };

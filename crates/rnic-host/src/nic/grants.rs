@@ -1,0 +1,43 @@
+//! Regions that cover all memory of the process (implicit on-demand paging), and memory windows.
+
+use rnic_engine::{Access, Key, MemoryError, MemoryRegion, PdId, WindowKind};
+
+use super::{Nic, NicError};
+use crate::memory::{EVERYTHING, Memory, Region};
+
+impl Nic {
+    /// Registers all memory that the process has or will have, each byte under its own address.
+    ///
+    /// # Errors
+    /// When the rights make no sense or there are too many regions.
+    ///
+    /// # Safety
+    /// What [`Nic::register_raw`] demands is true of every range that a request or a peer names by this key.
+    pub unsafe fn register_everything(&mut self, pd: PdId, access: Access) -> Result<Region, NicError> {
+        let slot = self.memory.everything();
+        let (addr, len) = (EVERYTHING.start, EVERYTHING.end - EVERYTHING.start);
+        let key = self.engine.register(MemoryRegion { pd, addr, len, local: Memory::local(slot), access })?;
+        Ok(Region { slot, key, addr, len: len as usize })
+    }
+
+    /// See [`rnic_engine::Engine::allocate_window`].
+    ///
+    /// # Errors
+    /// When the protection domain does not exist or there are too many.
+    pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        self.engine.allocate_window(pd, kind)
+    }
+
+    /// See [`rnic_engine::Engine::free_window`].
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
+        self.engine.free_window(key)
+    }
+
+    /// Whether memory windows are bound to a region.
+    pub fn has_windows(&self, region: &Region) -> bool {
+        self.engine.has_windows(region.key)
+    }
+}

@@ -1,0 +1,100 @@
+//! Memory windows.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use rnic_engine::{Access, Binding, Key, SendOp, SendRequest, WindowKind};
+
+use crate::abi::*;
+use crate::errno::{Errno, Result, number, pointer};
+use crate::mr::{pd_id, remote_rights};
+use crate::object::{self, MwObject};
+use crate::post;
+
+/// What `ibv_alloc_mw` calls.
+///
+/// # Safety
+/// `pd` is a living protection domain.
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
+    // SAFETY: the caller's promise.
+    let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
+    // SAFETY: as above.
+    let entered = unsafe { object::context(context) }.shared.enter();
+    pointer(entered.and_then(|mut core| {
+        let which = match kind {
+            IBV_MW_TYPE_1 => WindowKind::One,
+            IBV_MW_TYPE_2 => WindowKind::Two,
+            _ => return Err(Errno::INVALID),
+        };
+        let id = pd_id(&core, domain)?;
+        let rkey = core.nic.allocate_window(id, which)?.0;
+        Ok(Box::into_raw(Box::new(MwObject { c: ibv_mw { context, pd, rkey, handle: 0, kind } })).cast())
+    }))
+}
+
+/// What `ibv_dealloc_mw` calls: what the window granted ends with it.
+///
+/// # Safety
+/// `mw` is a living window, and not used again if this succeeds.
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, rkey) = unsafe { (object::context((*mw).context), (*mw).rkey) };
+    number(context.shared.enter().and_then(|mut core| {
+        core.nic.free_window(Key(rkey))?;
+        // SAFETY: `alloc_mw` made a box of it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(mw.cast::<MwObject>()) });
+        Ok(())
+    }))
+}
+
+/// The operation that binds `mw`, under the key `rkey`.
+///
+/// # Safety
+/// `mw` is a living window, the region that `info` names is living or null.
+pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
+    // SAFETY: the caller's promise.
+    let (kind, own) = match unsafe { mw.as_ref() } {
+        Some(mw) => (mw.kind, mw.rkey),
+        None => return Err(Errno::INVALID),
+    };
+    // SAFETY: as above.
+    let region = unsafe { info.mr.as_ref() };
+    let rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    // The kernel leaves local rights out of account, and so do programs.
+    let known = rights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
+    let is_other = (own ^ rkey) & !0xff != 0;
+    let lacks_region = region.is_none() && (info.length > 0 || kind != IBV_MW_TYPE_1);
+    if info.mw_access_flags & !known != 0 || is_other || lacks_region {
+        return Err(Errno::INVALID);
+    }
+    Ok(SendOp::Bind(Binding {
+        key: rkey,
+        region: region.map_or(0, |region| region.lkey),
+        addr: info.addr,
+        len: info.length,
+        access: remote_rights(info.mw_access_flags & rights) - Access::REMOTE_INVALIDATE,
+        zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
+    }))
+}
+
+/// What `ibv_bind_mw` calls, which is for windows of type 1: their next key follows from the present one.
+///
+/// # Safety
+/// `qp`, `mw` and the region are living, `bind` may be read.
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle, bind) = unsafe { (object::context((*qp).context), (*qp).handle, &*bind) };
+    // SAFETY: as above.
+    let rkey = unsafe { (*mw).rkey };
+    let next = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);
+    number(context.shared.enter().and_then(|mut core| {
+        // SAFETY: as above.
+        let op = unsafe { binding(mw, next, &bind.bind_info) }?;
+        let flags = post::flags(bind.send_flags);
+        post::queue(&mut core, handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags })?;
+        core.leave();
+        // SAFETY: as above; the program reads it when the call has come back.
+        unsafe { ptr::write(&raw mut (*mw).rkey, next) };
+        Ok(())
+    }))
+}
