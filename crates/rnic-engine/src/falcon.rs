@@ -34,7 +34,7 @@
 //! | what goes wrong | at the target | at the initiator |
 //! |---|---|---|
 //! | a Push is refused | NACK with the code of RoCE's NAK as the upper layer's | as such a NAK |
-//! | a Pull is refused | Pull Data without data that says "completed in error" | a remote access error |
+//! | a Pull is refused | Pull Data without data that says "completed in error", with the code | as such a NAK |
 //! | no receive is posted | NACK (RNR), and it comes again with its payload | counted against `rnr_retry` |
 //! | timeouts exhausted | | retries exceeded |
 //! | memory of our own is gone when a packet is to leave | Resync in its place | a local protection error |
@@ -51,7 +51,8 @@
 //! * a Pull's answer has its place in the message as "only": a target knows a Read by its pieces;
 //! * Reads and atomics under way are bounded where they begin (`max_rd_atomic`), as in RoCE; of the pieces of a Read,
 //!   as many are under way as there may be transactions;
-//! * the answer to an atomic that is refused has the code in place of the value; that to a Read has no room for one;
+//! * the answer to an atomic that is refused has the code in place of the value, that to a Read in place of the address
+//!   in its sink tag (STETH), which a failed answer has no use for; one without a code is a remote access error;
 //! * without order, a message takes the receive that is the oldest when it comes, not the one that its number names;
 //! * a Read is cut where packets are full, not where a piece of the initiator's memory ends (6.7 says both): the sink
 //!   of a part that goes to two pieces is zeros. The initiator places by its own list, so a target of any make serves

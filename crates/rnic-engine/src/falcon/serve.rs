@@ -11,7 +11,7 @@
 use rnic_base::RareQueue;
 use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_policy::{FalconErrors, FalconOrdering};
-use rnic_wire::falcon::rdma::{Header, Operation};
+use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
 use rnic_wire::falcon::{NackCode, Rsn, Ulp};
 use rnic_wire::{Headers, NakCode, Packet, Position, SendTail};
 
@@ -362,9 +362,7 @@ impl Qp {
                 if immediate.is_some() && position != Position::Only {
                     return Err(INVALID);
                 }
-                if !self.access.contains(Access::REMOTE_WRITE) {
-                    return Err(DENIED);
-                }
+                self.check_right(Access::REMOTE_WRITE)?;
                 let Some(word) = immediate else { return self.place_remote(core, reth.va, reth.rkey, len, dma) };
                 let counter = self.oldest_receive(core)?;
                 self.place_remote(core, reth.va, reth.rkey, len, dma)?;
@@ -538,13 +536,12 @@ impl Qp {
     }
 }
 
-/// How a Pull is refused: an answer that says "completed in error"; that to an atomic says why.
+/// How a Pull is refused: an answer that says "completed in error", and why where its data would be: an atomic's in the
+/// place of the value, a Read's in that of the address that its data would have gone to.
 fn refused_fetch(header: &Header, code: NakCode) -> Operation {
+    let code = u64::from(header::code_of(code));
     match header.operation {
-        Operation::AtomicRequest { sink, .. } => {
-            Operation::AtomicResponse { original: u64::from(header::code_of(code)), sink }
-        }
-        Operation::ReadRequest { sink, .. } => Operation::ReadResponse { position: Position::Only, sink },
-        _ => Operation::ReadResponse { position: Position::Only, sink: Default::default() },
+        Operation::AtomicRequest { sink, .. } => Operation::AtomicResponse { original: code, sink },
+        _ => Operation::ReadResponse { position: Position::Only, sink: SinkTag { va: code, lkey: 0 } },
     }
 }

@@ -3,7 +3,7 @@
 use rnic_base::{Psn, Time};
 use rnic_falcon::transaction::ulp::PulledData;
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
-use rnic_wire::falcon::rdma::Operation;
+use rnic_wire::falcon::rdma::{Operation, SinkTag};
 use rnic_wire::falcon::{Rsn, Ulp};
 use rnic_wire::{Aeth, Headers, Packet, PacketFlags, Position, Syndrome};
 
@@ -108,6 +108,7 @@ impl<D: Dma> Verbs<'_, D> {
                 Operation::AtomicResponse { original, .. } => {
                     WcStatus::refused(header::nak_of(u8::try_from(original).unwrap_or(0)))
                 }
+                Operation::ReadResponse { sink, .. } => refused_read(sink),
                 _ => WcStatus::RemoteAccess,
             });
         }
@@ -123,6 +124,15 @@ impl<D: Dma> Verbs<'_, D> {
         let (dest_qpn, psn, payload_len) = (header.dest_qpn, Psn::new(0), data.payload_len);
         let packet = Packet { dest_qpn, psn, flags, payload_len, headers };
         self.qp.place_response(self.core, counter, index, &packet, self.dma)
+    }
+}
+
+/// The status of a Read whose answer says "completed in error": why stands where the answer's address would be. One
+/// that has only the request's own tag, as of another make, says nothing more: a remote access error.
+fn refused_read(sink: SinkTag) -> WcStatus {
+    match u8::try_from(sink.va) {
+        Ok(code) if code > 0 && sink.lkey == 0 => WcStatus::refused(header::nak_of(code)),
+        _ => WcStatus::RemoteAccess,
     }
 }
 

@@ -88,6 +88,12 @@ pub(crate) enum Refusal {
     Nak(NakCode),
 }
 
+impl From<NakCode> for Refusal {
+    fn from(code: NakCode) -> Self {
+        Self::Nak(code)
+    }
+}
+
 impl Responder {
     pub(crate) fn new(attributes: &QpAttributes, start: Seq, transport: &Transport) -> Self {
         // Receives claimed from a shared queue are kept here, as many as there can be messages in the window.

@@ -94,6 +94,32 @@ fn a_refused_request_fails_both_queue_pairs() {
     }
 }
 
+/// A right that the queue pair itself lacks: the request is invalid, whatever the key grants.
+#[test]
+fn a_queue_pair_without_the_right_refuses_the_request_as_invalid() {
+    for options in VERBS.into_iter().chain(ALONE) {
+        for case in 0..3 {
+            on_wires(options, |name, mut pair| {
+                let remote = pair.remote(0, INBOX);
+                let (op, len, right) = [
+                    (SendOp::Write { remote, immediate: None }, 100, Access::REMOTE_WRITE),
+                    (SendOp::Read { remote }, 2 * MTU, Access::REMOTE_READ),
+                    (SendOp::FetchAdd { remote, add: 1 }, 8, Access::REMOTE_ATOMIC),
+                ][case];
+                let qpn = pair.ends[1].qpn;
+                pair.ends[1].engine.set_access(qpn, Access::all() - right).expect("it exists");
+                pair.ends[0].post(0, op, BASE, len);
+                pair.run_for(ms(100));
+                assert_eq!(pair.ends[0].take(), [(0, WcStatus::RemoteInvalidRequest)], "{name}, {op:?}");
+                let mut events = std::iter::from_fn(|| pair.ends[1].engine.poll_event());
+                let fails = options.iter().all(|option| option.0 != "errors");
+                let told = events.any(|event| event == AsyncEvent::QpRequestError(qpn));
+                assert_eq!(told, fails, "{name}, {op:?}");
+            });
+        }
+    }
+}
+
 #[test]
 fn completing_in_error_a_request_fails_alone() {
     for options in ALONE {

@@ -30,9 +30,10 @@ fn the_queue_pair_must_grant_it_too() {
                 post(&mut pair);
                 write(&mut pair, 2, 10);
                 pair.run();
-                let expected = [(0, WcStatus::Success), (1, WcStatus::RemoteAccess), (2, WcStatus::WrFlushed)];
+                let refused = WcStatus::RemoteInvalidRequest;
+                let expected = [(0, WcStatus::Success), (1, refused), (2, WcStatus::WrFlushed)];
                 assert_eq!(pair.left.statuses(), expected, "{transport} {right:?} {losses:?}");
-                assert_eq!(events(&mut pair.right), [AsyncEvent::QpAccessError(pair.right.qpn)]);
+                assert_eq!(events(&mut pair.right), [AsyncEvent::QpRequestError(pair.right.qpn)]);
                 let start = TARGET as usize;
                 assert!(pair.right.memory[..start] == before[..start], "{transport} {right:?}");
             }

@@ -25,6 +25,9 @@ pub(super) struct Options {
     pub(super) until: u32,
     /// `a` is connected to nobody.
     pub(super) is_alone: bool,
+    /// Functions of the extended interface that the queue pairs are made with; 0 makes ordinary ones.
+    pub(super) send_ops: u64,
+    pub(super) path_mtu: u32,
 }
 
 const ALL: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -41,6 +44,8 @@ impl Default for Options {
             rnr_retry: 7,
             until: IBV_QPS_RTS,
             is_alone: false,
+            send_ops: 0,
+            path_mtu: IBV_MTU_1024,
         }
     }
 }
@@ -102,6 +107,16 @@ fn init_attr(cq: *mut ibv_cq, options: &Options) -> ibv_qp_init_attr {
     }
 }
 
+fn extended(pd: *mut ibv_pd, cq: *mut ibv_cq, options: &Options, operations: u64) -> ibv_qp_init_attr_ex {
+    let plain = init_attr(cq, options);
+    // SAFETY: null pointers and zeros are all valid.
+    let mut init: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+    (init.send_cq, init.recv_cq, init.cap, init.qp_type) = (cq, cq, plain.cap, plain.qp_type);
+    (init.pd, init.send_ops_flags) = (pd, operations);
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init
+}
+
 impl Side {
     fn open(options: &Options, access: u32) -> Self {
         let context = made(device::ibv_open_device(ptr::null_mut()));
@@ -113,7 +128,10 @@ impl Side {
             let channel = made(channel::ibv_create_comp_channel(context));
             let cq = made(cq::ibv_create_cq(context, options.completions, ptr::null_mut(), channel, 0));
             let mr = made(mr::ibv_reg_mr(pd, memory.cast(), BYTES, access as c_int));
-            let qp = made(qp::ibv_create_qp(pd, &mut init_attr(cq, options)));
+            let qp = match options.send_ops {
+                0 => made(qp::ibv_create_qp(pd, &mut init_attr(cq, options))),
+                operations => made(qp::create_qp_ex(context, &mut extended(pd, cq, options, operations))),
+            };
             Self { context, pd, channel, cq, mr, qp, memory, _memory: bytes }
         }
     }
@@ -136,17 +154,42 @@ impl Side {
     }
 
     pub(super) fn state(&self) -> u32 {
+        self.attributes().qp_state
+    }
+
+    /// What `ibv_query_qp` says.
+    pub(super) fn attributes(&self) -> ibv_qp_attr {
         let (mut attr, mut init) = (ibv_qp_attr::default(), init_attr(self.cq, &Options::default()));
         // SAFETY: a living queue pair.
         assert_eq!(unsafe { qp::ibv_query_qp(self.qp, &raw mut attr, 0, &raw mut init) }, 0);
-        attr.qp_state
+        attr
+    }
+
+    /// Fetches the asynchronous events, the first of which comes within `wait_ms`, and acknowledges them: their types.
+    pub(super) fn async_events(&self, wait_ms: c_int) -> Vec<u32> {
+        let mut kinds = Vec::new();
+        let mut event = ibv_async_event { element: ptr::null_mut(), event_type: 0 };
+        // SAFETY: an open device, an event that may be written.
+        unsafe {
+            let mut poll = libc::pollfd { fd: (*self.context).async_fd, events: libc::POLLIN, revents: 0 };
+            while libc::poll(&raw mut poll, 1, if kinds.is_empty() { wait_ms } else { 100 }) == 1 {
+                assert_eq!(channel::ibv_get_async_event(self.context, &raw mut event), 0);
+                channel::ibv_ack_async_event(&raw mut event);
+                kinds.push(event.event_type);
+            }
+        }
+        kinds
     }
 
     fn connect(&self, to: u32, options: &Options) {
+        self.connect_qp(self.qp, to, options);
+    }
+
+    fn connect_qp(&self, qp: *mut ibv_qp, to: u32, options: &Options) {
         let attr = ibv_qp_attr {
             port_num: 1,
             qp_access_flags: options.qp_access,
-            path_mtu: IBV_MTU_1024,
+            path_mtu: options.path_mtu,
             dest_qp_num: to,
             rq_psn: 0xff_fff0,
             sq_psn: 0xff_fff0,
@@ -176,8 +219,10 @@ impl Side {
             ),
         ];
         for (state, mask) in steps.into_iter().filter(|(state, _)| *state <= options.until) {
-            let attr = ibv_qp_attr { qp_state: state, ..attr };
-            assert_eq!(self.modify(&attr, mask | IBV_QP_STATE), Ok(()), "to state {state}");
+            let mut attr = ibv_qp_attr { qp_state: state, ..attr };
+            // SAFETY: a living queue pair.
+            let errno = unsafe { qp::ibv_modify_qp(qp, &raw mut attr, (mask | IBV_QP_STATE) as c_int) };
+            assert_eq!(errno, 0, "to state {state}");
         }
     }
 
@@ -256,6 +301,23 @@ impl Bench {
         a.connect(if options.is_alone { nobody } else { b.qpn() }, options);
         b.connect(a.qpn(), options);
         Self { a, b }
+    }
+
+    /// Connects `qp`, another one of `a`, and `b`, which is still in state `INIT`.
+    pub(super) fn connect_to(&self, qp: *mut ibv_qp) {
+        // SAFETY: a living queue pair.
+        let qpn = unsafe { (*qp).qp_num };
+        let reset = ibv_qp_attr { qp_state: IBV_QPS_RESET, ..ibv_qp_attr::default() };
+        assert_eq!(self.b.modify(&reset, IBV_QP_STATE), Ok(()));
+        self.a.connect_qp(qp, self.b.qpn(), &Options::default());
+        self.b.connect(qpn, &Options::default());
+    }
+
+    /// A Send of eight bytes of the memory of `b`.
+    pub(super) fn send_from_b(&self, wr_id: u64) -> ibv_send_wr {
+        let mut wr = self.request(wr_id, IBV_WR_SEND, 0);
+        (wr.sg_list, wr.num_sge) = (Box::into_raw(Box::new(sge(&self.b, 8))), 1);
+        wr
     }
 
     pub(super) fn init(&self) -> ibv_qp_init_attr {

@@ -74,9 +74,30 @@ fn keys_ranges_and_rights_are_checked() {
 
     let bench = Bench::new(&Options { access: IBV_ACCESS_LOCAL_WRITE, ..Options::default() });
     fails(&bench, &mut bench.remote(4, IBV_WR_RDMA_READ, 8), IBV_WC_REM_ACCESS_ERR);
+}
 
-    let bench = Bench::new(&Options { qp_access: IBV_ACCESS_REMOTE_READ, ..Options::default() });
-    fails(&bench, &mut bench.write(5, 8), IBV_WC_REM_ACCESS_ERR);
+/// A right that the queue pair itself lacks makes the request invalid; one that the region lacks is an access error.
+#[test]
+fn rights_of_the_queue_pair_and_of_the_region_are_told_apart() {
+    let all = [
+        (IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE),
+        (IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ),
+        (IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_ATOMIC),
+    ];
+    let rights = all.iter().fold(IBV_ACCESS_LOCAL_WRITE, |all, (_, right)| all | right);
+    for (opcode, right) in all {
+        let request = |bench: &Bench| match opcode {
+            IBV_WR_ATOMIC_FETCH_AND_ADD => bench.atomic(1, 0),
+            _ => bench.remote(1, opcode, 8),
+        };
+        let bench = Bench::new(&Options { qp_access: rights & !right, ..Options::default() });
+        fails(&bench, &mut request(&bench), IBV_WC_REM_INV_REQ_ERR);
+        assert_eq!(bench.b.async_events(20_000)[..1], [IBV_EVENT_QP_REQ_ERR], "opcode {opcode}");
+
+        let bench = Bench::new(&Options { access: rights & !right, ..Options::default() });
+        fails(&bench, &mut request(&bench), IBV_WC_REM_ACCESS_ERR);
+        assert_eq!(bench.b.async_events(20_000)[..1], [IBV_EVENT_QP_ACCESS_ERR], "opcode {opcode}");
+    }
 }
 
 #[test]

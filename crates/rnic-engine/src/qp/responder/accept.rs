@@ -58,6 +58,14 @@ impl Qp {
         }
     }
 
+    /// Whether the queue pair's own rights allow what the peer asks for. A missing one is an invalid request, as an
+    /// operation that the queue pair does not support; a region's missing right is a remote access error (IBA 9.7.5.2.4,
+    /// table 60, and 10.2.8.1).
+    #[inline]
+    pub(crate) fn check_right(&self, access: Access) -> Result<(), NakCode> {
+        if self.access.contains(access) { Ok(()) } else { Err(NakCode::InvalidRequest) }
+    }
+
     /// Every packet but the last of a message is full; the last of several carries something.
     #[inline]
     pub(crate) fn check_payload(&self, position: Position, len: u32) -> Result<(), Refusal> {
@@ -79,9 +87,7 @@ impl Qp {
         len: u32,
         dma: &mut D,
     ) -> Result<u32, Refusal> {
-        if !self.access.contains(Access::REMOTE_WRITE) {
-            return Err(DENIED);
-        }
+        self.check_right(Access::REMOTE_WRITE)?;
         if self.transport.places_early {
             let reth = reth.ok_or(INVALID)?;
             self.place_remote(core, reth.va, reth.rkey, len, dma)?;
@@ -292,9 +298,7 @@ impl Qp {
         if access == Access::REMOTE_ATOMIC && !va.is_multiple_of(8) {
             return Err(NakCode::InvalidRequest);
         }
-        if !self.access.contains(access) {
-            return Err(NakCode::RemoteAccessError);
-        }
+        self.check_right(access)?;
         if length == 0 {
             return Ok(0);
         }
