@@ -131,6 +131,14 @@ impl Engine {
         qp.post_send(&mut self.core, request)
     }
 
+    /// Whether [`Engine::post_send`] would take `request` now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Engine::post_send`].
+    pub fn check_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.qps.find(qpn).ok_or(PostError::UnknownQp)?.prepare_send(request).map(|_| ())
+    }
+
     /// Queues a receive request on `qpn`.
     ///
     /// # Errors

@@ -33,8 +33,9 @@ fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
     if core.ahs.len() >= ADDRESS_HANDLES_MAX as usize {
         return Err(Errno::NO_MEMORY);
     }
+    let known = core.pds.get_mut(pd).ok_or(Errno::INVALID)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
-    core.pds.get_mut(pd).ok_or(Errno::INVALID)?.address_handles += 1;
+    known.address_handles += 1;
     Ok(core.ahs.insert(Ah { peer, pd }))
 }
 

@@ -53,7 +53,8 @@ pub(crate) struct Cq {
 pub(crate) struct Srq {
     pub(crate) id: SrqId,
     pub(crate) object: Ptr<SrqObject>,
-    pub(crate) attr: ibv_srq_attr,
+    /// Scatter/gather entries of a receive, at most. It never changes.
+    pub(crate) max_sge: u32,
 }
 
 /// An address handle: whom datagrams with it go to.

@@ -227,13 +227,18 @@ fn check_port(port: u32) -> Result<()> {
     if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }
 }
 
-/// Copies as much of `value` as the caller has room for.
+/// Copies as much of `value` as the caller has room for; what room is behind it becomes zeros.
 ///
 /// # Safety
 /// `into` leads to `len` bytes that may be written.
 unsafe fn copy_prefix<T>(value: &T, into: *mut T, len: usize) {
-    // SAFETY: both are at least so long, and `value` is ours.
-    unsafe { ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<u8>(), into.cast::<u8>(), len.min(size_of::<T>())) };
+    let known = len.min(size_of::<T>());
+    // SAFETY: both are at least so long, and `value` is ours. A program that was built with newer headers has more
+    // fields than are known here: it finds zeros in them, as with an older kernel.
+    unsafe {
+        ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<u8>(), into.cast::<u8>(), known);
+        ptr::write_bytes(into.cast::<u8>().add(known), 0, len - known);
+    };
 }
 
 /// `ibv_get_device_list`.
@@ -341,10 +346,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags);
     all.phys_port_cnt_ex = 1;
     // SAFETY: the caller's promise.
-    unsafe {
-        ptr::write_bytes(attr.cast::<u8>(), 0, len);
-        copy_prefix(&all, attr, len);
-    }
+    unsafe { copy_prefix(&all, attr, len) };
     0
 }
 

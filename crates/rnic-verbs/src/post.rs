@@ -8,7 +8,7 @@ use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendFlags,
 use rnic_wire::Qpn;
 
 use crate::abi::*;
-use crate::core::Core;
+use crate::core::{Core, Qp};
 use crate::errno::{Errno, Result};
 use crate::{mw, object};
 
@@ -92,13 +92,28 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
     })
 }
 
+/// Places for inline data: one more than entries, so that with a full queue the next place is still nobody's.
+fn inline_places(qp: &Qp) -> u64 {
+    u64::from(qp.cap.max_send_wr) + 1
+}
+
+/// Makes the region for a queue pair's inline data, where it has none and may have some.
+pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
+    let Core { nic, qps, .. } = core;
+    let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
+    let bytes = qp.cap.max_inline_data as usize * inline_places(qp) as usize;
+    if qp.inline.is_none() && bytes > 0 {
+        qp.inline = Some(nic.register(qp.pd, bytes, Access::empty())?);
+    }
+    Ok(())
+}
+
 /// Copies inline data into its place; answers where that is.
 ///
 /// # Safety
 /// The entries lead to as many bytes as they say.
 pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, usize)]) -> Result<List> {
-    let Core { nic, qps, .. } = core;
-    let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let mut list = List::EMPTY;
     let total = buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len));
     if total > qp.cap.max_inline_data as usize {
@@ -107,14 +122,14 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
     if total == 0 {
         return Ok(list);
     }
-    let each = qp.cap.max_inline_data as usize;
-    // One more than entries: when the queue is full, the next place is still nobody's.
-    let places = u64::from(qp.cap.max_send_wr) + 1;
     if qp.inline.is_none() {
-        qp.inline = Some(nic.register(qp.pd, each * places as usize, Access::empty())?);
+        prepare_inline(core, handle)?;
     }
+    let Core { nic, qps, .. } = core;
+    let qp = qps.get(handle).ok_or(Errno::INVALID)?;
     let Some(region) = &qp.inline else { return Err(Errno::NO_MEMORY) };
-    let first = (qp.posted % places) as usize * each;
+    let each = qp.cap.max_inline_data as usize;
+    let first = (qp.posted % inline_places(qp)) as usize * each;
     let place = &mut nic.bytes_mut(region)[first..first + total];
     let mut at = 0;
     for (addr, len) in buffers.iter().filter(|(_, len)| *len > 0) {
@@ -306,7 +321,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
-        let (id, limit) = (known.id, known.attr.max_sge);
+        let (id, limit) = (known.id, known.max_sge);
         // SAFETY: the caller's promise.
         let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_srq_recv(id, request)?)) };
         at = stopped;

@@ -35,6 +35,10 @@ fn service(qp_type: u32) -> Result<Service> {
 fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
     service(init.qp_type)?;
     let mut cap = init.cap;
+    if !init.srq.is_null() {
+        // Receives are the shared queue's: what is said of others is ignored (ibv_create_qp(3)).
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
     let sges = SGE_MAX as u32;
     let too_much = cap.max_send_wr > WORK_REQUESTS_MAX
         || cap.max_recv_wr > WORK_REQUESTS_MAX
@@ -43,9 +47,6 @@ fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
         || cap.max_inline_data > INLINE_MAX;
     if too_much || init.send_cq.is_null() || init.recv_cq.is_null() {
         return Err(Errno::INVALID);
-    }
-    if !init.srq.is_null() {
-        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     // Inline data needs an entry for its place.
     if cap.max_inline_data > 0 {
@@ -132,7 +133,7 @@ fn object_of(context: *mut ibv_context, pd: *mut ibv_pd, init: &ibv_qp_init_attr
     if is_extended {
         wr::fill(&mut c, init.send_ops_flags);
     }
-    QpObject { c, is_extended, builder: Builder::default(), events: Unacknowledged::default() }
+    QpObject { c, is_extended, builder: Builder::new(init.cap.max_inline_data), events: Unacknowledged::default() }
 }
 
 /// `ibv_create_qp`.
@@ -205,6 +206,31 @@ pub(crate) fn state_of(core: &Core, qp: &Qp) -> u32 {
     core.nic.query_qp(qp.qpn).map_or(IBV_QPS_ERR, |info| state_number(info.state))
 }
 
+/// What a queue pair has been told, with what has become of it since: its state, and where its numbers stand.
+fn attributes_now(core: &Core, qp: &Qp) -> ibv_qp_attr {
+    let Some(info) = core.nic.query_qp(qp.qpn) else {
+        return ibv_qp_attr { qp_state: IBV_QPS_ERR, cur_qp_state: IBV_QPS_ERR, cap: qp.cap, ..qp.attr };
+    };
+    let state = state_number(info.state);
+    let is_draining = info.state == QpState::SendQueueDrained && info.requests_under_way > 0;
+    let mut attr = ibv_qp_attr {
+        qp_state: state,
+        cur_qp_state: state,
+        cap: qp.cap,
+        sq_draining: u8::from(is_draining),
+        ..qp.attr
+    };
+    if info.service == Service::ReliableConnection {
+        if matches!(info.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained) {
+            attr.rq_psn = info.expected.wire::<24>().value();
+        }
+        if matches!(info.state, QpState::ReadyToSend | QpState::SendQueueDrained) {
+            attr.sq_psn = info.next.wire::<24>().value();
+        }
+    }
+    attr
+}
+
 /// `ibv_query_qp`.
 ///
 /// # Safety
@@ -220,11 +246,11 @@ pub unsafe extern "C" fn ibv_query_qp(
     let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
     number(context.shared.enter().and_then(|core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
-        let state = state_of(&core, known);
+        let now = attributes_now(&core, known);
         // SAFETY: the caller's promise; the state is a field that programs read, and changes under the lock.
         unsafe {
-            (*qp).state = state;
-            *attr = ibv_qp_attr { qp_state: state, cur_qp_state: state, cap: known.cap, ..known.attr };
+            (*qp).state = now.qp_state;
+            *attr = now;
             *init = ibv_qp_init_attr {
                 qp_context: (*qp).qp_context,
                 send_cq: (*qp).send_cq,

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 
 use crate::abi::*;
-use crate::core::{Core, Srq};
+use crate::core::Srq;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
 use crate::mr::pd_id;
@@ -33,8 +33,7 @@ fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_sr
         events_completed: 0,
     };
     let object = Box::into_raw(Box::new(SrqObject { c, events: Unacknowledged::default() }));
-    let attr = ibv_srq_attr { srq_limit: 0, ..*attr };
-    let handle = core.srqs.insert(Srq { id, object: Ptr(object), attr });
+    let handle = core.srqs.insert(Srq { id, object: Ptr(object), max_sge: attr.max_sge });
     // SAFETY: the object is new.
     unsafe { (*object).c.handle = handle };
     Ok(object.cast())
@@ -90,18 +89,24 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         if mask & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) != 0 {
             return Err(Errno::INVALID);
         }
-        let Core { nic, srqs, .. } = &mut *core;
-        let known = srqs.get_mut(handle).ok_or(Errno::INVALID)?;
-        if mask & IBV_SRQ_MAX_WR != 0 {
-            nic.resize_srq(known.id, attr.max_wr)?;
-            known.attr.max_wr = attr.max_wr;
+        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
+        let before = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
+        let (sets_size, sets_limit) = (mask & IBV_SRQ_MAX_WR != 0, mask & IBV_SRQ_LIMIT != 0);
+        let max_wr = if sets_size { attr.max_wr } else { before.max_wr };
+        if sets_limit && attr.srq_limit > max_wr {
+            return Err(Errno::INVALID);
         }
-        if mask & IBV_SRQ_LIMIT != 0 {
-            if attr.srq_limit > known.attr.max_wr {
-                return Err(Errno::INVALID);
-            }
-            nic.set_srq_limit(known.id, attr.srq_limit)?;
-            known.attr.srq_limit = attr.srq_limit;
+        // The new limit first where it is lower, the new size first where that is larger: each holds beside the other.
+        if sets_limit && attr.srq_limit <= before.max_wr {
+            core.nic.set_srq_limit(id, attr.srq_limit)?;
+        }
+        if sets_size && let Err(error) = core.nic.resize_srq(id, attr.max_wr) {
+            // Both or none.
+            core.nic.set_srq_limit(id, before.limit)?;
+            return Err(error.into());
+        }
+        if sets_limit {
+            core.nic.set_srq_limit(id, attr.srq_limit)?;
         }
         Ok(())
     }))
@@ -116,9 +121,11 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     // SAFETY: the caller's promise.
     let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
-        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
+        // The engine's own state: its event disarms the limit.
+        let now = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
         // SAFETY: the caller's promise.
-        unsafe { *attr = known.attr };
+        unsafe { *attr = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit } };
         Ok(())
     }))
 }

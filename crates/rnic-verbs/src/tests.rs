@@ -1,10 +1,12 @@
 //! Calls through the C interface, as a program makes them, with what must go wrong.
 
+mod atomicity;
 mod bench;
 mod cancel;
 mod datagrams;
 mod errors;
 mod events;
+mod outputs;
 mod sharing;
 mod srq;
 

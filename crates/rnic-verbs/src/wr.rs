@@ -14,10 +14,11 @@ use crate::object::{self, QpObject};
 use crate::post::{self, List, Target};
 
 /// Requests between `wr_start` and `wr_complete`.
-#[derive(Default)]
 pub(crate) struct Builder {
     /// Held by the thread between the two.
     taken: AtomicBool,
+    /// Bytes of inline data in a request, at most.
+    inline_max: usize,
     state: UnsafeCell<State>,
 }
 
@@ -44,6 +45,11 @@ enum Data {
 }
 
 impl Builder {
+    /// For requests with up to `inline_max` bytes of inline data.
+    pub(crate) fn new(inline_max: u32) -> Self {
+        Self { taken: AtomicBool::new(false), inline_max: inline_max as usize, state: UnsafeCell::default() }
+    }
+
     fn take(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             std::thread::yield_now();
@@ -189,17 +195,25 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
+    // SAFETY: C hands over a living queue pair.
+    let most = unsafe { object::qp_ex(qp) }.builder.inline_max;
     let mut bytes = Vec::new();
+    let mut data = Ok(());
     for index in 0..count {
         // SAFETY: C hands over so many entries.
         let buffer = unsafe { &*first.add(index) };
+        // Before anything is read: what is refused may lead anywhere.
+        if buffer.length > most - bytes.len() {
+            data = Err(Errno::INVALID);
+            break;
+        }
         if buffer.length > 0 {
             // SAFETY: an entry leads to as many bytes as it says.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.addr.cast(), buffer.length) });
         }
     }
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
-    unsafe { set_data(qp, Ok(Data::Inline(bytes))) };
+    unsafe { set_data(qp, data.map(|()| Data::Inline(bytes))) };
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -242,7 +256,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     posted.err().map_or(0, |errno| errno.0)
 }
 
-/// Posts all or nothing: what can be wrong is looked at before anything is queued.
+/// Posts all or nothing: everything that can be wrong is looked at before anything is queued.
 fn post_all(object: &QpObject, state: &State) -> Result<()> {
     if let Some(errno) = state.failed {
         return Err(errno);
@@ -251,21 +265,37 @@ fn post_all(object: &QpObject, state: &State) -> Result<()> {
     let mut core = unsafe { object::context(object.c.qp_base.context) }.shared.enter()?;
     let handle = object.c.qp_base.handle;
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
-    let (qpn, cap) = (qp.qpn, qp.cap);
-    let room = core.nic.send_queue_room(qpn).ok_or(Errno::INVALID)?;
+    let room = core.nic.send_queue_room(qp.qpn).ok_or(Errno::INVALID)?;
     if state.requests.len() > room as usize {
         return Err(Errno::NO_MEMORY);
     }
-    let fits = |request: &Request| match &request.data {
-        Data::List(list) => list.as_slice().len() <= cap.max_send_sge as usize,
-        Data::Inline(bytes) => bytes.len() <= cap.max_inline_data as usize,
-    };
-    if !state.requests.iter().all(fits) {
-        return Err(Errno::INVALID);
+    if state.requests.iter().any(|request| matches!(&request.data, Data::Inline(bytes) if !bytes.is_empty())) {
+        post::prepare_inline(&mut core, handle)?;
     }
+    state.requests.iter().try_for_each(|request| check_one(&core, handle, request))?;
     let posted = state.requests.iter().try_for_each(|request| post_one(&mut core, handle, request));
     core.leave();
     posted
+}
+
+/// Whether [`post_one`] will post `request`, as far as it does not need room that others take before. Nothing is changed.
+fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
+    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let placed;
+    let list = match &request.data {
+        Data::List(list) => list,
+        Data::Inline(bytes) => {
+            post::check_inline(core, handle, &request.op)?;
+            let mut list = List::EMPTY;
+            // Where it will lie does not matter to the check.
+            list.push(&ibv_sge { addr: 0, length: bytes.len() as u32, lkey: 0 })?;
+            placed = list;
+            &placed
+        }
+    };
+    let Request { wr_id, op, flags, .. } = *request;
+    let op = post::addressed(core, handle, op, request.to)?;
+    Ok(core.nic.check_send(qp.qpn, &SendRequest { wr_id, op, sges: list.as_slice(), flags })?)
 }
 
 fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {

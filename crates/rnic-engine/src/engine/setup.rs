@@ -5,7 +5,7 @@ use rnic_base::limits::{
 };
 use rnic_base::{Seq, Time};
 use rnic_policy::{AdaptivePlace, PathView};
-use rnic_wire::Qpn;
+use rnic_wire::{Qpn, RnrTimer};
 
 use super::Engine;
 use crate::config::{QpAttributes, QpConnection, QpTiming};
@@ -347,6 +347,15 @@ impl Engine {
             return Err(ModifyError::Service(service));
         }
         qp.unreliable.set_qkey(qkey);
+        Ok(())
+    }
+
+    /// How long the peer waits before it repeats a request that no receive was posted for. Legal in any state.
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
+        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.min_rnr_timer = timer;
         Ok(())
     }
 

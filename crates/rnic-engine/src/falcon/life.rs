@@ -28,7 +28,7 @@ const HEADERS_MAX: u32 = 64;
 
 impl Qp {
     /// Something may be sent.
-    pub(super) fn wake_falcon(&mut self, core: &mut Core) {
+    pub(crate) fn wake_falcon(&mut self, core: &mut Core) {
         let woken = core.with_falcon(|_, nic| self.enlist(nic));
         debug_assert!(
             woken.is_some(),

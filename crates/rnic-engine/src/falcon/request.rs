@@ -22,7 +22,7 @@ use crate::qp::{Qp, QpState};
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::wq::{SendWqe, WqeOp, WqeState};
-use crate::wr::{SendFlags, Sge};
+use crate::wr::SendFlags;
 
 /// How far an entry of the send queue has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,10 +120,10 @@ pub(super) enum Handed {
 }
 
 impl Qp {
-    /// Queues a request of a queue pair whose packets are Falcon's; the caller has checked it for its size.
+    /// Checks a request of a queue pair whose packets are Falcon's; the caller has checked it for its size.
     #[cold]
     #[inline(never)]
-    pub(crate) fn post_elsewhere(&mut self, core: &mut Core, mut wqe: SendWqe, sges: &[Sge]) -> Result<(), PostError> {
+    pub(crate) fn check_elsewhere(&self, wqe: &SendWqe) -> Result<(), PostError> {
         let service = self.transport.service;
         let shape = self.transport.profile.protocol.falcon().filter(|_| self.extra.falcon().is_some());
         let shape = shape.ok_or(PostError::Unsupported(service))?;
@@ -133,15 +133,6 @@ impl Qp {
         let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
         if shape.ordering == FalconOrdering::Unordered && !is_alone && wqe.packets > 1 {
             return Err(PostError::TooLongWithoutOrder { bytes: wqe.length, mtu: self.mtu() });
-        }
-        if self.signal_all {
-            wqe.flags |= SendFlags::SIGNALED;
-        }
-        self.requester.queue.push(wqe, sges);
-        if self.state.sends() {
-            self.wake_falcon(core);
-        } else {
-            self.flush_sends(core);
         }
         Ok(())
     }

@@ -154,8 +154,22 @@ impl Qp {
     /// Queues a request.
     #[inline]
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let mtu = self.mtu();
-        let queue = &mut self.requester.queue;
+        let wqe = self.prepare_send(request)?;
+        self.requester.queue.push(wqe, request.sges);
+        if !self.state.sends() {
+            self.flush_sends(core);
+        } else if self.transport.operations & wqe.op.bit() != 0 {
+            self.wake_requester(core);
+        } else {
+            self.wake_falcon(core);
+        }
+        Ok(())
+    }
+
+    /// The entry that `request` makes in the send queue, or why it cannot be posted. Nothing is changed.
+    #[inline(always)]
+    pub(crate) fn prepare_send(&self, request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
+        let queue = &self.requester.queue;
         if !self.state.takes_sends() {
             return Err(PostError::State(self.state));
         }
@@ -165,24 +179,17 @@ impl Qp {
         if request.sges.len() > queue.sge_limit() {
             return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
         }
-        let mut wqe = compact(request, mtu)?;
-        if self.transport.operations & wqe.op.bit() == 0 {
-            return self.post_elsewhere(core, wqe, request.sges);
-        }
+        let mut wqe = compact(request, self.mtu())?;
         if self.signal_all {
             wqe.flags |= SendFlags::SIGNALED;
         }
-        if self.transport.split && wqe.op == WqeOp::Read {
+        if self.transport.operations & wqe.op.bit() == 0 {
+            self.check_elsewhere(&wqe)?;
+        } else if self.transport.split && wqe.op == WqeOp::Read {
             // The answer has numbers of its own.
             wqe.packets = 1;
         }
-        queue.push(wqe, request.sges);
-        if self.state.sends() {
-            self.wake_requester(core);
-        } else {
-            self.flush_sends(core);
-        }
-        Ok(())
+        Ok(wqe)
     }
 
     /// Puts the requester into the ring of those who can send, if it has something to send.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
-    QpView, RecvRequest, ResourceError, SendRequest, SrqId, SrqInfo,
+    QpView, RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId, SrqInfo,
 };
 use rnic_wire::Qpn;
 
@@ -152,6 +152,14 @@ impl Nic {
         self.engine.set_qkey(qpn, qkey)
     }
 
+    /// See [`rnic_engine::Engine::set_min_rnr_timer`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there.
+    pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
+        self.engine.set_min_rnr_timer(qpn, timer)
+    }
+
     /// See [`rnic_engine::Engine::modify_to_rts`].
     ///
     /// # Errors
@@ -241,6 +249,14 @@ impl Nic {
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.has_posts = true;
         self.engine.post_send(qpn, request)
+    }
+
+    /// See [`rnic_engine::Engine::check_send`].
+    ///
+    /// # Errors
+    /// As [`Nic::post_send`].
+    pub fn check_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.engine.check_send(qpn, request)
     }
 
     /// See [`rnic_engine::Engine::post_recv`].

@@ -29,7 +29,6 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
         (IBV_QP_RQ_PSN, attr.rq_psn <= psn_max),
         (IBV_QP_SQ_PSN, attr.sq_psn <= psn_max),
         (IBV_QP_DEST_QPN, attr.dest_qp_num <= psn_max),
-        (IBV_QP_MAX_QP_RD_ATOMIC, i32::from(attr.max_rd_atomic) <= device.max_qp_init_rd_atom),
         (IBV_QP_MAX_DEST_RD_ATOMIC, i32::from(attr.max_dest_rd_atomic) <= device.max_qp_rd_atom),
         // One port, one path.
         (IBV_QP_ALT_PATH, false),
@@ -38,7 +37,27 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
     checks.iter().all(|(flag, holds)| !has(*flag) || *holds)
 }
 
-/// Changes queue pair `handle` as `attr` says, as far as `mask` names it.
+/// What `attr` says, with numbers that a peer may have announced as the lesser of that and what the device does: more
+/// Reads and atomics under way than it has places for (`max_rd_atomic`), which a peer of another make may offer to
+/// serve.
+fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
+    let mut attr = *attr;
+    if mask & IBV_QP_MAX_QP_RD_ATOMIC != 0 {
+        let most = u8::try_from(attributes().max_qp_init_rd_atom).unwrap_or(u8::MAX);
+        attr.max_rd_atomic = attr.max_rd_atomic.min(most);
+    }
+    attr
+}
+
+/// Whether the address vector and the number of Reads that are served, which may only be said again once a queue pair is
+/// connected, are as they were.
+fn keeps_connection(core: &Core, known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) -> bool {
+    let same_way = || ah::way(core, &attr.ah_attr).ok() == ah::way(core, &known.ah_attr).ok();
+    (mask & IBV_QP_AV == 0 || same_way())
+        && (mask & IBV_QP_MAX_DEST_RD_ATOMIC == 0 || attr.max_dest_rd_atomic == known.max_dest_rd_atomic)
+}
+
+/// Changes queue pair `handle` as `attr` says, as far as `mask` names it. After an error nothing has changed.
 pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let has = |flag: u32| mask & flag != 0;
@@ -48,6 +67,10 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     }
     let to = if has(IBV_QP_STATE) { attr.qp_state } else { from };
     if !table::is_legal(from, to, qp.qp_type, mask) || !is_in_range(attr, mask) {
+        return Err(Errno::INVALID);
+    }
+    let attr = &within_limits(attr, mask);
+    if from == IBV_QPS_SQD && !keeps_connection(core, &qp.attr, attr, mask) {
         return Err(Errno::INVALID);
     }
     let mut merged = qp.attr;
@@ -75,6 +98,9 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     }
     if has(IBV_QP_QKEY) {
         core.nic.set_qkey(qpn, merged.qkey)?;
+    }
+    if has(IBV_QP_MIN_RNR_TIMER) {
+        core.nic.set_min_rnr_timer(qpn, RnrTimer::from_code(merged.min_rnr_timer))?;
     }
     if let Some(qp) = core.qps.get_mut(handle) {
         qp.attr = merged;
@@ -125,8 +151,7 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
         peer,
         dest_qpn: Qpn::new(attr.dest_qp_num),
         rq_psn: Psn::new(attr.rq_psn),
-        // Both ends take what the path carries; what the program names bounds nothing but datagrams.
-        mtu: core.nic.wire_mtu_to(peer),
+        mtu: packet_bytes(attr.path_mtu, core.nic.wire_mtu_to(peer)),
         min_rnr_timer: RnrTimer::from_code(attr.min_rnr_timer),
         max_dest_rd_atomic: u32::from(attr.max_dest_rd_atomic),
     };
@@ -138,6 +163,17 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
         qp.peer = Some(peer);
     }
     Ok(())
+}
+
+/// Payload bytes of a full packet with path MTU `path_mtu` where the path carries `carried`: no more than either.
+///
+/// The largest path MTU of verbs, 4096, stands for "as much as the path carries": between two of ours that may be more
+/// ([`rnic_host`] says why), and never is with real RoCEv2 peers, to whom `carried` is no more than 4096.
+fn packet_bytes(path_mtu: u32, carried: u32) -> u32 {
+    match mtu_bytes(path_mtu) {
+        Some(bytes) if path_mtu < IBV_MTU_4096 => bytes.min(carried),
+        _ => carried,
+    }
 }
 
 fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
@@ -184,6 +220,17 @@ mod tests {
         assert_eq!(retries(14, 7, ms(8)), 68);
         assert_eq!(retries(1, 0, ms(1)), 100, "a process is not a NIC");
         assert_eq!(retries(31, 7, ms(1)), 70_368_745);
+    }
+
+    #[test]
+    fn packets_are_no_longer_than_the_path_mtu() {
+        for (path_mtu, carried, packet) in
+            [(IBV_MTU_256, 8_192, 256), (IBV_MTU_1024, 1_424, 1_024), (IBV_MTU_2048, 1_424, 1_424)]
+        {
+            assert_eq!(packet_bytes(path_mtu, carried), packet);
+        }
+        assert_eq!(packet_bytes(IBV_MTU_4096, 8_192), 8_192, "the largest is no limit between two of ours");
+        assert_eq!(packet_bytes(IBV_MTU_4096, 1_024), 1_024);
     }
 
     #[test]

@@ -108,12 +108,15 @@ pub(super) fn of(c: &rdma_cm_id) -> (Option<SocketAddr>, Option<SocketAddr>) {
 
 /// The device that an identifier is on from now on: there is one.
 fn attach(c: &mut rdma_cm_id) -> Result<()> {
-    let (context, pd) = devices::open()?;
+    put_on(c, devices::open()?);
+    Ok(())
+}
+
+fn put_on(c: &mut rdma_cm_id, (context, pd): (*mut ibv_context, *mut ibv_pd)) {
     (c.verbs, c.port_num) = (context, 1);
     if c.pd.is_null() {
         c.pd = pd;
     }
-    Ok(())
 }
 
 fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
@@ -124,6 +127,11 @@ fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     if !address.ip().is_unspecified() {
         devices::index_of(gid(address.ip())).map_err(|_| Errno(libc::EADDRNOTAVAIL))?;
     }
+    // Loopback names no device, as with adapters, whatever ours could do there: libfabric binds to it and then, if that
+    // gave it no device, takes the addresses of all devices.
+    let names_device = !address.ip().is_unspecified() && !address.ip().is_loopback();
+    // Before the port is taken: a device that cannot be opened leaves everything as it was.
+    let device = if names_device { Some(devices::open()?) } else { None };
     let mut cm = Cm::lock()?;
     if cm.entry(this.key)?.stage != Stage::New {
         return Err(Errno::INVALID);
@@ -132,10 +140,8 @@ fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     cm.entry(this.key)?.stage = Stage::Bound;
     drop(cm);
     this.c.route.addr.src_storage = write(bound);
-    // Loopback names no device, as with adapters, whatever ours could do there: libfabric binds to it and then, if that
-    // gave it no device, takes the addresses of all devices.
-    if !bound.ip().is_unspecified() && !bound.ip().is_loopback() {
-        attach(&mut this.c)?;
+    if let Some(device) = device {
+        put_on(&mut this.c, device);
     }
     Ok(())
 }

@@ -97,18 +97,19 @@ unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) 
     }
 }
 
-/// Reads that a program wants to answer and to ask for; what it does not say is `default`, and no more than the device
-/// can.
-fn resources(param: Option<&rdma_conn_param>, default: (u8, u8)) -> Result<(u8, u8)> {
+/// Reads that a program wants to answer and to ask for. What it does not say is what the other side has announced, if it
+/// has, and no more than the device can. More than the device can is an error, unless it only repeats the announcement:
+/// programs hand what the event said to `rdma_accept`, and a peer of another make may do more Reads at a time.
+fn resources(param: Option<&rdma_conn_param>, announced: Option<(u8, u8)>) -> Result<(u8, u8)> {
     let (answers, asks) = devices::read_limits()?;
-    let choose = |given: Option<u8>, default: u8, most: u8| match given {
-        None | Some(RDMA_MAX_RESP_RES) => Ok(default.min(most)),
-        Some(given) if given > most => Err(Errno::INVALID),
-        Some(given) => Ok(given),
+    let choose = |given: Option<u8>, announced: Option<u8>, most: u8| match given {
+        None | Some(RDMA_MAX_RESP_RES) => Ok(announced.unwrap_or(most).min(most)),
+        Some(given) if given > most && announced.is_none_or(|announced| given > announced) => Err(Errno::INVALID),
+        Some(given) => Ok(given.min(most)),
     };
     Ok((
-        choose(param.map(|param| param.responder_resources), default.0, answers)?,
-        choose(param.map(|param| param.initiator_depth), default.1, asks)?,
+        choose(param.map(|param| param.responder_resources), announced.map(|it| it.0), answers)?,
+        choose(param.map(|param| param.initiator_depth), announced.map(|it| it.1), asks)?,
     ))
 }
 
@@ -174,7 +175,7 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     // SAFETY: the caller's promise.
     let (data, wanted) = unsafe { (param_data(&this.connect_data, param, most)?, Wanted::of(this, param)) };
     // SAFETY: the caller's promise.
-    let (answers, asks) = resources(unsafe { param.as_ref() }, (u8::MAX, u8::MAX))?;
+    let (answers, asks) = resources(unsafe { param.as_ref() }, None)?;
     let service_id = service(this.c.ps, to.port());
     let (key, now) = (this.key, now());
 
@@ -219,7 +220,10 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
         };
         place.endpoint.connect(now, addresses, request, PATIENCE)
     };
-    let connection = asked.ok_or(Errno::NO_MEMORY)?;
+    let Some(connection) = asked else {
+        cm.entry(key)?.stage = Stage::Routed;
+        return Err(Errno::NO_MEMORY);
+    };
     cm.owners.insert((port, connection), Owner::Id(key));
     cm.entry(key)?.connection = Some(connection);
     Ok(())
@@ -269,13 +273,37 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
         return answer(this, &data, wanted.qp_num);
     }
     // SAFETY: the caller's promise.
-    let (answers, asks) = resources(unsafe { param.as_ref() }, offer)?;
+    let (answers, asks) = resources(unsafe { param.as_ref() }, Some(offer))?;
     let psn = {
         let mut cm = Cm::lock()?;
         let entry = cm.entry(key)?;
         (entry.responder_resources, entry.initiator_depth) = (answers, asks);
         entry.psn
     };
+    // SAFETY: the caller's promise.
+    let answered = unsafe { make_ready_and_reply(id, wanted, &data, (answers, asks), psn) };
+    if answered.is_err() {
+        // Its queue pair has left its state: it does not go back there.
+        // SAFETY: the caller's promise.
+        unsafe { qp::fail(id) };
+    }
+    answered
+}
+
+/// Leads the queue pair to where it can send, and tells the other side.
+///
+/// # Safety
+/// As for `rdma_accept`.
+unsafe fn make_ready_and_reply(
+    id: *mut rdma_cm_id,
+    wanted: Wanted,
+    data: &[u8],
+    (answers, asks): (u8, u8),
+    psn: u32,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let this = unsafe { object(id) };
+    let key = this.key;
     if !this.c.qp.is_null() {
         // SAFETY: the caller's promise.
         unsafe { qp::accept(id)? };
@@ -290,7 +318,7 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
         rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
         shared_receive_queue: wanted.has_srq,
         vendor: agreement::own(),
-        private_data: PrivateData::new(&data).ok_or(Errno::INVALID)?,
+        private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
         ..Reply::default()
     };
     let mut cm = Cm::lock()?;
@@ -334,10 +362,6 @@ pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_
     let accepted = unsafe { accept(id, param) };
     // SAFETY: the caller's promise.
     let this = unsafe { object(id) };
-    if accepted.is_err() {
-        // SAFETY: the caller's promise.
-        unsafe { qp::fail(id) };
-    }
     let waits = this.c.ps != RDMA_PS_UDP;
     minus_one(accepted.and_then(|()| if waits { complete(this) } else { Ok(()) }))
 }

@@ -53,6 +53,10 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     if c.verbs.is_null() || !c.qp.is_null() {
         return Err(Errno::INVALID);
     }
+    // The program's own are written when all has gone well: after an error they name nothing that is gone again.
+    let (wanted, pd_before) = (attributes, c.pd);
+    let mut attributes = *wanted;
+    let attributes = &mut attributes;
     if attributes.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attributes.pd.is_null() {
         (attributes.comp_mask, attributes.pd) = (attributes.comp_mask | IBV_QP_INIT_ATTR_PD, c.pd);
     // SAFETY: a program hands over protection domains that it has allocated.
@@ -86,10 +90,12 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     if ready.is_err() {
         // SAFETY: it has just been made.
         let _ = unsafe { calls::destroy_qp(qp) };
-        c.qp = ptr::null_mut();
+        (c.qp, c.pd) = (ptr::null_mut(), pd_before);
         drop_cqs(c);
+        return ready;
     }
-    ready
+    *wanted = *attributes;
+    Ok(())
 }
 
 /// The same with the plain attributes.
@@ -160,8 +166,11 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
             Ok(mask | IBV_QP_ACCESS_FLAGS)
         }
         IBV_QPS_RTR | IBV_QPS_RTS if is_datagram => {
-            let number = if attributes.qp_state == IBV_QPS_RTS { IBV_QP_SQ_PSN } else { 0 };
-            Ok(IBV_QP_STATE | number)
+            if attributes.qp_state == IBV_QPS_RTR {
+                return Ok(IBV_QP_STATE);
+            }
+            attributes.sq_psn = psn;
+            Ok(IBV_QP_STATE | IBV_QP_SQ_PSN)
         }
         IBV_QPS_RTR => {
             let remote = remote.ok_or(Errno::INVALID)?;
@@ -396,9 +405,14 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the caller's promise.
+    let qp_state = unsafe { (*attributes).qp_state };
+    // All of the structure is written, as by librdmacm: only the wanted state is the program's, and what is around it may
+    // never have been set.
+    let mut all = ibv_qp_attr { qp_state, cur_qp_state: qp_state, ..ibv_qp_attr::default() };
+    // SAFETY: the caller's promise.
     minus_one(limit_reads(id).and_then(|()| unsafe {
-        let needed = attributes_for(id, &mut *attributes)?;
-        *mask = needed.cast_signed();
+        let needed = attributes_for(id, &mut all)?;
+        (*attributes, *mask) = (all, needed.cast_signed());
         Ok(())
     }))
 }

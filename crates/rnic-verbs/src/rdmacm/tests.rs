@@ -17,7 +17,7 @@ use super::connect::{
 use super::ep::{rdma_create_ep, rdma_destroy_ep};
 use super::event::{rdma_ack_cm_event, rdma_get_cm_event};
 use super::id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
-use super::qp::{rdma_create_qp, rdma_destroy_qp};
+use super::qp::{rdma_create_qp, rdma_destroy_qp, rdma_init_qp_attr};
 use super::unsupported::{rdma_join_multicast, rsocket};
 use crate::abi::*;
 
@@ -165,6 +165,82 @@ fn datagram_services_are_looked_up() {
     assert_eq!(address.grh.dgid, super::address::gid("127.0.0.1".parse().expect("an address")));
     assert_eq!(found.ud_data(), [4; 136]);
     found.acknowledge();
+    bench.destroy(&[active, passive, listener]);
+}
+
+/// What `rdma_init_qp_attr` says for `state`, of a structure that was full of `pattern`.
+fn attributes_from(id: *mut rdma_cm_id, state: u32, pattern: u8) -> (ibv_qp_attr, c_int) {
+    let mut place = std::mem::MaybeUninit::<ibv_qp_attr>::uninit();
+    let mut mask = 0;
+    // SAFETY: a living identifier, and a structure of numbers, for which any bytes are legal.
+    unsafe {
+        ptr::write_bytes(place.as_mut_ptr().cast::<u8>(), pattern, size_of::<ibv_qp_attr>());
+        (*place.as_mut_ptr()).qp_state = state;
+        assert_eq!(rdma_init_qp_attr(id, place.as_mut_ptr(), &raw mut mask), 0, "state {state}: {}", errno());
+        (place.assume_init(), mask)
+    }
+}
+
+#[test]
+fn attributes_for_queue_pairs_of_a_programs_own_are_filled_in() {
+    let bench = Bench::new();
+    let states = [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS];
+    for space in [RDMA_PS_TCP, RDMA_PS_UDP] {
+        let (listener, port) = bench.listen("127.0.0.1", space, 0);
+        let active = bench.resolved("127.0.0.1", port, space);
+        assert_eq!(connect_without_qp(active, 77), 0);
+        let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+        let passive = request.id();
+        request.acknowledge();
+        for state in states {
+            let (attributes, mask) = attributes_from(passive, state, 0);
+            let (again, mask_again) = attributes_from(passive, state, 0xa5);
+            assert_eq!((format!("{attributes:?}"), mask), (format!("{again:?}"), mask_again), "state {state}");
+            assert_eq!((attributes.qp_state, mask & 1), (state, 1));
+        }
+        assert_eq!(attributes_from(passive, IBV_QPS_INIT, 0xa5).0.pkey_index, 0);
+        bench.destroy(&[passive, active, listener]);
+    }
+}
+
+/// A queue pair that cannot be made leaves the program's structure, and its identifier, as they were.
+#[test]
+fn a_queue_pair_that_cannot_be_made_leaves_nothing() {
+    let bench = Bench::new();
+    let active = bench.resolved("127.0.0.1", 9, RDMA_PS_TCP);
+    // SAFETY: zeros are legal attributes; the identifier is living.
+    unsafe {
+        let mut wish: ibv_qp_init_attr_ex = std::mem::zeroed();
+        (wish.cap, wish.qp_type) = (qp_attributes(IBV_QPT_RC).cap, 99);
+        let pd = (*active).pd;
+        assert_eq!(super::qp::rdma_create_qp_ex(active, &raw mut wish), -1);
+        assert!(wish.send_cq.is_null() && wish.recv_cq.is_null() && wish.pd.is_null());
+        assert!((*active).qp.is_null() && (*active).send_cq.is_null() && (*active).pd == pd);
+        wish.qp_type = IBV_QPT_RC;
+        assert_eq!(super::qp::rdma_create_qp_ex(active, &raw mut wish), 0, "{}", errno());
+        assert!(!wish.send_cq.is_null() && wish.pd == pd);
+    }
+    bench.destroy(&[active]);
+}
+
+/// Parameters that are refused leave the queue pair where it was, and the request can still be accepted.
+#[test]
+fn a_refused_accept_can_be_tried_again() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+    bench.make_qp(active, IBV_QPT_RC);
+    assert_eq!(connect(active, b""), 0);
+    let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    let passive = request.id();
+    request.acknowledge();
+    bench.make_qp(passive, IBV_QPT_RC);
+    assert_eq!((accept(passive, &[9; 197]), errno()), (-1, libc::EINVAL), "no more than 196");
+    assert_eq!(accept(passive, b""), 0);
+    for _ in 0..2 {
+        bench.next(RDMA_CM_EVENT_ESTABLISHED).acknowledge();
+    }
+    exchange(active, passive);
     bench.destroy(&[active, passive, listener]);
 }
 
