@@ -278,7 +278,8 @@ fn post_all(object: &QpObject, state: &State) -> Result<()> {
     posted
 }
 
-/// Whether [`post_one`] will post `request`, as far as it does not need room that others take before. Nothing is changed.
+/// Whether [`post_one`] will post `request`, as far as it does not need room that others take before. Nothing is
+/// changed.
 fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let placed;

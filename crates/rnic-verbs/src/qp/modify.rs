@@ -49,8 +49,8 @@ fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
     attr
 }
 
-/// Whether the address vector and the number of Reads that are served, which may only be said again once a queue pair is
-/// connected, are as they were.
+/// Whether the address vector and the number of Reads that are served, which may only be said again once a queue pair
+/// is connected, are as they were.
 fn keeps_connection(core: &Core, known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) -> bool {
     let same_way = || ah::way(core, &attr.ah_attr).ok() == ah::way(core, &known.ah_attr).ok();
     (mask & IBV_QP_AV == 0 || same_way())

@@ -97,9 +97,10 @@ unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) 
     }
 }
 
-/// Reads that a program wants to answer and to ask for. What it does not say is what the other side has announced, if it
-/// has, and no more than the device can. More than the device can is an error, unless it only repeats the announcement:
-/// programs hand what the event said to `rdma_accept`, and a peer of another make may do more Reads at a time.
+/// Reads that a program wants to answer and to ask for. What it does not say is what the other side has announced, if
+/// it has, and no more than the device can. More than the device can is an error, unless it only repeats the
+/// announcement: programs hand what the event said to `rdma_accept`, and a peer of another make may do more Reads at a
+/// time.
 fn resources(param: Option<&rdma_conn_param>, announced: Option<(u8, u8)>) -> Result<(u8, u8)> {
     let (answers, asks) = devices::read_limits()?;
     let choose = |given: Option<u8>, announced: Option<u8>, most: u8| match given {

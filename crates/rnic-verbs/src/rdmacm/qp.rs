@@ -406,8 +406,8 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     }
     // SAFETY: the caller's promise.
     let qp_state = unsafe { (*attributes).qp_state };
-    // All of the structure is written, as by librdmacm: only the wanted state is the program's, and what is around it may
-    // never have been set.
+    // All of the structure is written, as by librdmacm: only the wanted state is the program's, and what is around it
+    // may never have been set.
     let mut all = ibv_qp_attr { qp_state, cur_qp_state: qp_state, ..ibv_qp_attr::default() };
     // SAFETY: the caller's promise.
     minus_one(limit_reads(id).and_then(|()| unsafe {

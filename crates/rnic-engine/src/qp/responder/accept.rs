@@ -59,8 +59,8 @@ impl Qp {
     }
 
     /// Whether the queue pair's own rights allow what the peer asks for. A missing one is an invalid request, as an
-    /// operation that the queue pair does not support; a region's missing right is a remote access error (IBA 9.7.5.2.4,
-    /// table 60, and 10.2.8.1).
+    /// operation that the queue pair does not support; a region's missing right is a remote access error (IBA
+    /// 9.7.5.2.4, table 60, and 10.2.8.1).
     #[inline]
     pub(crate) fn check_right(&self, access: Access) -> Result<(), NakCode> {
         if self.access.contains(access) { Ok(()) } else { Err(NakCode::InvalidRequest) }
