@@ -81,8 +81,11 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// A name, and how a request is added to a batch.
+type Bad = (&'static str, fn(&Batch<'_>));
+
 /// What may be wrong with the last request of a batch; the ones before it are right.
-const BAD: [(&str, fn(&Batch<'_>)); 9] = [
+const BAD: [Bad; 9] = [
     ("inline data for a Read", |batch| {
         batch.read(9);
         batch.inline(&[1; 8], 8);
