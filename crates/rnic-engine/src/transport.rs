@@ -48,6 +48,8 @@ pub struct Transport {
     /// Of early packets only Writes and Read responses are placed, and acknowledgements do not say which have come.
     /// Implies `places_early`.
     pub(crate) places_writes_only: bool,
+    /// A Write waits for earlier ones that overlap it: off where packets are placed in order, and so are bytes.
+    pub(crate) fences_overlaps: bool,
     /// Receivers report gaps.
     pub(crate) reports_gaps: bool,
     /// What is sent again leaves so long after that was found, at the earliest.
@@ -115,6 +117,7 @@ impl Transport {
             places_early,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,
+            fences_overlaps: profile.fence_overlaps && places_early,
             reports_gaps: recovery.policy.reports_gaps,
             times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
             early_reach: if places_early { window_bits } else { 1 },
@@ -161,6 +164,7 @@ impl Transport {
             split: false,
             scheduled: false,
             places_early: false,
+            fences_overlaps: false,
             early_reach: 1,
             pool: None,
             acks_every_packet: false,

@@ -63,6 +63,11 @@ impl WqeOp {
         1 << self as u8
     }
 
+    /// A Write, with or without immediate.
+    pub(crate) const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImm)
+    }
+
     #[inline]
     pub(crate) const fn is_send(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm)

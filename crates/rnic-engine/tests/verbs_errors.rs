@@ -17,6 +17,8 @@ mod local;
 mod modify;
 #[path = "verbs_errors/order.rs"]
 mod order;
+#[path = "verbs_errors/overlap.rs"]
+mod overlap;
 #[path = "verbs_errors/peers.rs"]
 mod peers;
 #[path = "verbs_errors/post.rs"]
@@ -33,7 +35,7 @@ mod teardown;
 mod waking;
 
 use common::*;
-use rnic_base::{Duration, Time};
+use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
 
 const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];

@@ -150,6 +150,9 @@ pub struct Profile {
     pub retransmit_fetch: Duration,
     /// Bytes that the fabric adds to every frame of a reliable connection (IRN section 6.3, the worst case of headers).
     pub extra_header: u32,
+    /// A Write waits until earlier Writes of its queue pair to the same remote addresses have arrived, so that none of
+    /// their packets, sent again, is placed over it (IRN section 5.3.4). It matters where early packets are placed.
+    pub fence_overlaps: bool,
     /// Loss recovery.
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.
@@ -178,6 +181,7 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ),
     ParamSpec::duration("retransmit_fetch", Duration::ZERO, "fetch of a packet that is sent again (IRN 6.3: 2us)"),
     ParamSpec::bytes("extra_header", 0, 0, 256, "bytes added to every simulated frame (IRN 6.3: 16B)"),
+    ParamSpec::switch("fence_overlaps", false, "a Write waits for earlier ones to the same addresses (IRN 5.3.4)"),
 ];
 
 /// Options of profiles whose windows share a pool, in the order of [`PoolShape`]'s fields.
@@ -291,6 +295,7 @@ impl Profile {
                 }
                 "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
                 "extra_header" => self.extra_header = value as u32,
+                "fence_overlaps" => self.fence_overlaps = value != 0,
                 "ack_every_packets" => self.ack_every_packets = value as u32,
                 _ => unreachable!("`{name}` is declared in PROFILE_PARAMS and not set here"),
             }
@@ -371,6 +376,7 @@ impl Profile {
             u64::from(self.ack_every_packets),
             self.retransmit_fetch.as_ps(),
             u64::from(self.extra_header),
+            u64::from(self.fence_overlaps),
         ];
         let pool = match self.store {
             Store::Pool(PoolShape { units, blocks, block_bits }) => [units, blocks, block_bits].map(u64::from).into(),

@@ -7,6 +7,7 @@ use crate::completion::WcStatus;
 use crate::qp::requester::Requester;
 use crate::qp::{Qp, QpState};
 use crate::stats::WaitReason;
+use crate::wq::SendWqe;
 use crate::wr::SendFlags;
 
 impl Qp {
@@ -24,11 +25,30 @@ impl Qp {
         if wqe.op.is_fetch() && requester.fetches >= requester.fetches_max {
             return Err(Some(WaitReason::ReadLimit));
         }
+        if self.transport.fences_overlaps && requester.overlaps_unarrived(wqe) {
+            return Err(Some(WaitReason::Fence));
+        }
         Ok(())
     }
 }
 
 impl Requester {
+    /// Whether `wqe` is a Write to where an earlier one of this queue pair writes that is not known to have arrived: a
+    /// packet of that one, lost and sent again, would be placed over it (IRN section 5.3.4). Addresses decide; what two
+    /// keys map to the same memory under two of them is not seen. Looks at every entry under way, so at as many as the
+    /// send queue holds.
+    #[cold]
+    fn overlaps_unarrived(&self, wqe: &SendWqe) -> bool {
+        let queue = &self.queue;
+        let under_way = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
+        wqe.op.is_write()
+            && under_way.filter(|earlier| earlier.op.is_write() && earlier.end() > self.window.una).any(|earlier| {
+                let (below, above) = (wqe.remote.wrapping_sub(earlier.remote), earlier.remote.wrapping_sub(wqe.remote));
+                below < u64::from(earlier.length) && wqe.length > 0
+                    || above < u64::from(wqe.length) && earlier.length > 0
+            })
+    }
+
     /// Gives entry `counter` its numbers: `first` is that of its first packet, which is about to be made. Of those that
     /// tell fetches apart at their target a fetch takes `reads`.
     #[inline]
