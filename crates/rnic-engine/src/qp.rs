@@ -261,6 +261,7 @@ impl Qp {
                 self.heed_congestion(core, now);
                 RxOutcome::Accepted
             }
+            Headers::ReadResponse { .. } if self.state == QpState::Error => self.receive_late_response(core),
             _ => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
         }
     }

@@ -15,6 +15,9 @@ mod endings;
 #[path = "falcon/errors.rs"]
 mod errors;
 
+#[path = "falcon/gone.rs"]
+mod gone;
+
 #[path = "falcon/hostile.rs"]
 mod hostile;
 

@@ -11,6 +11,8 @@ mod common;
 
 #[path = "verbs_errors/changes.rs"]
 mod changes;
+#[path = "verbs_errors/gone.rs"]
+mod gone;
 #[path = "verbs_errors/local.rs"]
 mod local;
 #[path = "verbs_errors/modify.rs"]

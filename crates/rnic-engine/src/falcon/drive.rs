@@ -8,6 +8,7 @@ use rnic_base::Time;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::transaction::AnswerError;
+use rnic_policy::FalconErrors;
 use rnic_wire::NakCode;
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
@@ -232,6 +233,10 @@ impl Qp {
         };
         if !found && let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) {
             connection.withdraw(context);
+            let is_needed = matches!(packet.body, Body::PullData { .. }) && !again;
+            if is_needed && mapping.errors == FalconErrors::Verbs && self.state.receives() {
+                self.fail_as_responder(core, NakCode::RemoteAccessError);
+            }
             core.segments.clear();
             let of = packet.body.packet_type();
             nic.out.packet.body = Body::Resync { psn, rsn, code: ResyncCode::LocalXlr, of, vendor: 0 };

@@ -471,6 +471,8 @@ fn status_of(completion: &Completion) -> WcStatus {
 fn status_of_resync(code: u8) -> WcStatus {
     match ResyncCode::from_code(code) {
         Some(ResyncCode::RetransmissionExhausted | ResyncCode::TransactionTimeout) => WcStatus::RetryExceeded,
+        // Its memory was gone when the data was to leave (`serve.rs`).
+        Some(ResyncCode::LocalXlr) => WcStatus::RemoteAccess,
         _ => WcStatus::RemoteOperational,
     }
 }

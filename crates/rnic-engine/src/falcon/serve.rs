@@ -508,7 +508,10 @@ impl Qp {
         }
     }
 
-    /// Finds the memory of Pull Data that leaves; false when it is not what the request's key says any more.
+    /// Finds the memory of Pull Data that leaves; false when it is not what the request's key says any more. Then a
+    /// Resync leaves in its place, and the initiator decides, as in `qp/fetch/gone.rs`: one that has the data
+    /// acknowledges a duplicate, and to one that misses it the Read fails. The target fails with it where verbs have it
+    /// so and the data has never left.
     pub(super) fn gather_answer(&self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, len: u32) -> bool {
         let Source { va, rkey } = *mapping.serving.source(rsn);
         core.segments.clear();

@@ -236,8 +236,8 @@ impl Qp {
         if let Some(counter) = self.requester.queue.find(self.requester.window.una) {
             self.fail_request(core, counter, WcStatus::refused(code));
         } else if self.transport.scheduled {
-            // It is an answer that the peer cannot take.
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
+            // It is an answer that the peer cannot take, or the news that its memory is gone.
+            self.fail_as_responder(core, code);
         }
     }
 

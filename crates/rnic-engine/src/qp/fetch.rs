@@ -4,9 +4,10 @@
 //! their own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its
 //! request reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]).
 //! Scheduled (FaSR section IV-D), a response is a packet of this queue pair's own requester, like a Write
-//! ([`scheduled`]).
+//! ([`scheduled`]). Memory that is gone when a response is to leave is a matter of its own ([`gone`]).
 
 mod buffer;
+pub(in crate::qp) mod gone;
 pub(crate) mod scheduled;
 pub(crate) mod shared;
 pub(crate) mod split;
@@ -197,9 +198,7 @@ impl Qp {
     pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
         let mtu = self.mtu();
         let expected = self.responder.window.expected;
-        // What is refused the first time is refused as a copy, too; atomics are not done again.
-        let denied = reth.is_some() && !self.access.contains(Access::REMOTE_READ);
-        if self.responder.fetches_max == 0 || denied {
+        if self.responder.fetches_max == 0 {
             return;
         }
         if let FetchServer::Shared(server) = self.fetches() {
@@ -227,8 +226,18 @@ impl Qp {
         }
     }
 
-    /// Makes response packet `index` of `fetch`; false when its memory has been taken away meanwhile.
-    fn build_response(&mut self, core: &mut Core, now: Time, fetch: &Fetch, index: u32, again: bool) -> bool {
+    /// Makes response packet `index` of `fetch`.
+    ///
+    /// # Errors
+    /// The code of a refusal when its memory, or the right to read it, has been taken away meanwhile ([`gone`]).
+    fn build_response(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        fetch: &Fetch,
+        index: u32,
+        again: bool,
+    ) -> Result<(), NakCode> {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
         let offset = u64::from(index) * u64::from(self.mtu());
         let sink = self.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(fetch.sn), offset });
@@ -241,9 +250,7 @@ impl Qp {
                 if len > 0 {
                     let va = va.wrapping_add(u64::from(offset));
                     let access = Access::REMOTE_READ;
-                    let Ok(local) = core.mrs.resolve_remote(self.granted(), rkey, va, u64::from(len), access) else {
-                        return false;
-                    };
+                    let local = self.resolve_fetch(core, va, rkey, len, access)?;
                     core.segments.push(Segment { local, len });
                 }
                 let position = Position::of(index, fetch.packets);
@@ -255,6 +262,6 @@ impl Qp {
         core.out.packet = Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers };
         core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
         self.send_data(core, now, again);
-        true
+        Ok(())
     }
 }

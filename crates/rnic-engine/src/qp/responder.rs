@@ -371,8 +371,9 @@ impl Qp {
         let fetches = self.responder.fetches.as_ref();
         // What was asked before the refused request is answered, and known to have arrived, before the refusal goes
         // out.
-        let must_wait =
-            fetches.is_some_and(|fetches| if final_answer { fetches.is_busy() } else { fetches.goes_first() });
+        let answers = self.state.receives();
+        let must_wait = fetches
+            .is_some_and(|fetches| if final_answer { answers && fetches.is_busy() } else { fetches.goes_first() });
         if must_wait {
             return false;
         }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rnic_base::{Duration, Psn, RandomStream, Time};
 use rnic_engine::*;
@@ -20,6 +20,10 @@ pub const MEMORY: usize = 1 << 20;
 pub const BASE: u64 = 0x10_0000;
 /// Where tests receive into: the second half.
 pub const INBOX: u64 = BASE + (MEMORY as u64) / 2;
+
+/// What lies in the memory of a side at first, by its secret.
+static CONTENTS: LazyLock<[Vec<u8>; 2]> =
+    LazyLock::new(|| [2, 1].map(|first| (0..MEMORY).map(|index| (index * 7 + index / 256 + first) as u8).collect()));
 
 /// One side: an engine, memory, one queue pair.
 pub struct Side {
@@ -110,7 +114,7 @@ impl Side {
         let qpn = engine.create_qp(&attributes(setup, pd, cq, srq)).expect("legal attributes");
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
         let key = engine.register(region).expect("a legal region").0;
-        let memory = (0..MEMORY).map(|index| (index * 7 + index / 256 + secret as usize) as u8).collect();
+        let memory = CONTENTS[secret as usize % 2].clone();
         let (kept, others, done) = (BTreeMap::new(), Vec::new(), Vec::new());
         Self { engine, memory, kept, kept_most: 0, cq, qpn, others, key, pd, srq, done }
     }

@@ -61,20 +61,30 @@ fn all_other_rights_may_be_missing() {
     }
 }
 
-/// A read that is asked for again is one, and a right that was taken back meanwhile is missing.
+/// A read that is asked for again is one, and a right that was taken back meanwhile is missing, as it is for the first.
 #[test]
 fn a_repeated_read_needs_the_right_too() {
-    let mut pair = Pair::new(&setup("roce-gbn"));
-    pair.wire(|sent| if sent.from == From::Right { Fate::Drop } else { Fate::Deliver });
-    read(&mut pair, 0, 100);
-    pair.run_until(us(20));
-    let answered = |pair: &Pair| pair.log.iter().filter(|sent| sent.from == From::Right).count();
-    assert_eq!(answered(&pair), 1);
-    let qpn = pair.right.qpn;
-    pair.right.engine.set_access(qpn, Access::REMOTE_WRITE).expect("it exists");
-    pair.run();
-    assert_eq!(pair.left.statuses(), [(0, WcStatus::RetryExceeded)]);
-    assert_eq!(answered(&pair), 1, "not again");
+    for transport in TRANSPORTS {
+        let withdraw = |pair: &mut Pair| {
+            pair.right.engine.set_access(pair.right.qpn, Access::REMOTE_WRITE).expect("it exists");
+        };
+        let mut first = Pair::new(&setup(transport));
+        withdraw(&mut first);
+        read(&mut first, 0, 100);
+        first.run();
+        let refused = first.left.statuses();
+        assert_ne!(refused, all(0..1, WcStatus::Success), "{transport}");
+
+        let mut pair = Pair::new(&setup(transport));
+        pair.wire(|sent| if sent.kind == TransmitKind::Response { Fate::Drop } else { Fate::Deliver });
+        read(&mut pair, 0, 100);
+        pair.run_until(us(20));
+        let bytes = |pair: &Pair| pair.log.iter().map(|sent| sent.packet.payload_len).sum::<u32>();
+        assert_eq!(bytes(&pair), 100);
+        withdraw(&mut pair);
+        pair.run();
+        assert_eq!((pair.left.statuses(), bytes(&pair)), (refused, 100), "{transport}: not again");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rnic_base::{Seq, Time};
-use rnic_wire::{Headers, Packet, WqeSn};
+use rnic_wire::{Headers, NakCode, Packet, WqeSn};
 
 use crate::completion::WcStatus;
 use crate::core::{AckKind, Control, ControlPacket, Core};
@@ -11,6 +11,7 @@ use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, RxOutcome};
 use crate::mr::Access;
 use crate::qp::Qp;
+use crate::qp::fetch::gone;
 use crate::qp::gather::for_each_segment;
 use crate::timer::Deadline;
 use crate::window::{Arrival, Bits, ReceiveWindow};
@@ -34,6 +35,8 @@ pub(crate) struct ResponseWindow {
     /// The packet expected from the responder, and the times that it was told to pause, when the watch last ran out:
     /// where answers are packets of its own, any packet is a sign of life.
     pub(crate) heard: (Seq, u32),
+    /// The packet that is expected was refused, with this code, and its Read has failed.
+    pub(crate) refused: Option<NakCode>,
 }
 
 /// The answer to one request.
@@ -56,6 +59,7 @@ impl ResponseWindow {
             watch: Deadline::NEVER,
             silent_periods: 0,
             heard: (Seq::UNSET, 0),
+            refused: None,
         }
     }
 
@@ -198,6 +202,12 @@ impl Qp {
         if let Err(status) = self.place_response(core, expected.counter, index, packet, dma) {
             // Early packets are judged when their turn has come: what is before them comes first.
             if arrival == Arrival::InOrder {
+                if let Some(code) = gone::refusal_in(packet)
+                    && let Some(responses) = &mut self.responses
+                {
+                    responses.refused = Some(code);
+                    self.acknowledge_responses(core, AckKind::Refused(code));
+                }
                 self.fail_request(core, expected.counter, status);
             }
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
@@ -285,7 +295,7 @@ impl Qp {
                 dma.store(whole.local, original);
                 Ok(())
             }
-            _ => Err(WcStatus::BadResponse),
+            _ => Err(gone::status_of(packet)),
         }
     }
 

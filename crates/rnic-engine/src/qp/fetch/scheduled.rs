@@ -18,9 +18,9 @@
 //!   it again, with a later timestamp. The copy has the number of the first one, so that it is not served twice: it is
 //!   acknowledged again, and what is under way of the answer is left alone, because the responder has its own timer for
 //!   that. The timestamp tells what the requester has repeated from what the network has, for the statistics.
-//! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Memory
-//!   that goes away later fails the responder, as does a requester that never answers. A requester that cannot place an
-//!   answer fails its Read, and says so with a NAK.
+//! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Of memory
+//!   that goes away later the requester is told, and knows whether it matters ([`super::gone`]). A requester that
+//!   cannot place an answer fails its Read, and says so with a NAK. One that never answers fails the responder.
 //! * *Atomics* are not in the paper: they are done when their turn has come, once, and answered like a Read of 8 bytes.
 //!
 //! Two things that one space brings with it:
@@ -146,9 +146,8 @@ impl Qp {
             fetch.first = next;
         }
         let fetch = *fetch;
-        if !self.build_response(core, now, &fetch, index, false) {
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
-            return false;
+        if let Err(code) = self.build_response(core, now, &fetch, index, false) {
+            self.build_refusal(core, now, &fetch, index, false, code);
         }
         let server = self.scheduled_server().expect("it serves");
         server.sent += 1;
@@ -171,9 +170,9 @@ impl Qp {
     pub(in crate::qp) fn repeat_answer_packet(&mut self, core: &mut Core, now: Time, seq: Seq) -> bool {
         let found: Option<Fetch> = self.scheduled_server().and_then(|server| server.buffer.find(seq));
         let fetch = found.expect("an outstanding packet belongs to an entry or to an answer");
-        if !self.build_response(core, now, &fetch, seq.since(fetch.first) as u32, true) {
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
-            return false;
+        let index = seq.since(fetch.first) as u32;
+        if let Err(code) = self.build_response(core, now, &fetch, index, true) {
+            self.build_refusal(core, now, &fetch, index, true, code);
         }
         self.requester.window.repeated(seq, seq + 1, true, now, &self.transport);
         if self.transport.times_last_sent {

@@ -64,6 +64,20 @@ impl SharedServer {
         self.atomics.iter().find(|fetch| fetch.seq == seq).map(|fetch| Fetch { again: true, ..*fetch })
     }
 
+    /// Of the first answer nothing is sent from `seq` on.
+    pub(super) fn drop_rest(&mut self, seq: Seq) {
+        if self.sent > 0 && self.jobs.front().is_some_and(|job| seq < job.end()) {
+            self.jobs.pop_front();
+            self.sent = 0;
+        }
+    }
+
+    /// Nothing that was asked for is answered any more.
+    pub(super) fn clear(&mut self) {
+        self.jobs.clear();
+        self.sent = 0;
+    }
+
     /// The requester has gone back to `fetch`: everything from there on is answered anew.
     pub(super) fn repeat(&mut self, fetch: Fetch) {
         while let Some(last) = self.jobs.back() {
@@ -103,10 +117,10 @@ impl Qp {
             server.jobs.pop_front();
             server.sent = 0;
         }
-        let made = self.build_response(core, now, &fetch, index, false);
-        if !made {
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
+        let seq = fetch.first + u64::from(index);
+        match self.build_response(core, now, &fetch, index, false) {
+            Ok(()) => true,
+            Err(code) => self.refuse_shared_response(core, seq, fetch.again, code),
         }
-        made
     }
 }

@@ -90,6 +90,14 @@ impl Qp {
         if !stale {
             self.acknowledge_served(core, now, cumulative);
         }
+        if let Syndrome::Nak(code) = aeth.syndrome
+            && code != NakCode::PsnSequenceError
+            && !stale
+        {
+            // It needs what was refused, and has failed.
+            self.fail_as_responder(core, code);
+            return RxOutcome::Accepted;
+        }
         if !is_ack {
             self.heed_response_nack(core, now, sack, stale);
         }
@@ -220,9 +228,8 @@ impl Qp {
         }
         let fetch = server.buffer.find(seq).expect("an unacknowledged response belongs to a fetch");
         let index = seq.since(fetch.first) as u32;
-        if !self.build_response(core, now, &fetch, index, repeat.is_some()) {
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
-            return false;
+        if let Err(code) = self.build_response(core, now, &fetch, index, repeat.is_some()) {
+            self.build_refusal(core, now, &fetch, index, repeat.is_some(), code);
         }
         self.note_response_sent(core, now, seq, repeat.is_some());
         true

@@ -13,6 +13,7 @@ use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::qp::Qp;
+use crate::qp::fetch::gone;
 use crate::timer::Deadline;
 use crate::wq::WqeState;
 
@@ -41,9 +42,15 @@ impl Qp {
         let (counter, packets, index) = (expected.counter, expected.packets, sink.offset / mtu);
         let fits = sink.offset % mtu == 0 && index < u64::from(packets);
         if !fits || position != Position::of(index as u32, packets) || expected.last.is_some_and(|_| position.ends()) {
-            return Err(INVALID);
+            return Err(match gone::refusal_in(packet) {
+                Some(code) => self.take_refusal(core, seq, counter, code),
+                None => INVALID,
+            });
         }
         if let Err(status) = self.place_response(core, counter, index as u32, packet, dma) {
+            if let Some(code) = gone::refusal_in(packet) {
+                return Err(self.take_refusal(core, seq, counter, code));
+            }
             if seq == self.responder.window.expected {
                 self.fail_answered(core, counter, status);
             }
@@ -58,6 +65,15 @@ impl Qp {
             expected.last = Some(seq);
         }
         Ok(())
+    }
+
+    /// In place of packet `seq` of the answer to entry `counter` comes word that its memory is gone.
+    #[cold]
+    fn take_refusal(&mut self, core: &mut Core, seq: Seq, counter: u32, code: NakCode) -> Refusal {
+        if seq == self.responder.window.expected {
+            self.fail_answered(core, counter, WcStatus::refused(code));
+        }
+        Refusal::Nak(code)
     }
 
     /// The entry whose answer cannot be taken fails. Whatever was posted before it is done: it was answered.

@@ -1,0 +1,230 @@
+//! An operation that is over is over: what both programs do with its memory afterwards harms nobody, whatever the
+//! network does; and one that is not over fails as it must. See `qp/fetch/gone.rs`.
+
+use super::*;
+
+/// Bytes at each end.
+const LEN: u32 = 3 * MTU + 100;
+/// Where the memory of the operation lies at the right end.
+const FAR: u64 = 100_000;
+
+/// An operation of the left end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// So many bytes.
+    Read(u32),
+    /// Behind it, behind a fence, a Send that invalidates the key of what was read.
+    ReadAndInvalidate,
+    FetchAdd,
+    CompareSwap,
+    Write,
+    WriteImm,
+    Send,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Read(8),
+    Kind::Read(LEN),
+    Kind::ReadAndInvalidate,
+    Kind::FetchAdd,
+    Kind::CompareSwap,
+    Kind::Write,
+    Kind::WriteImm,
+    Kind::Send,
+];
+
+/// Every transport whose packets are the RoCE family's.
+fn transports() -> Vec<&'static str> {
+    let profiles = rnic_transports::profiles();
+    profiles.iter().filter(|profile| profile.protocol.falcon().is_none()).map(|profile| profile.name).collect()
+}
+
+/// Whether responses have the numbers of their requests, so that nobody repeats them unasked.
+fn shares_numbers(transport: &str) -> bool {
+    rnic_transports::profile(transport).expect("it exists").spaces == rnic_policy::SequenceSpaces::Shared
+}
+
+/// What befalls the `nth` packet of a direction.
+type Mishap = (From, u32, Fate);
+
+/// Every loss, delay or copy of one of the first packets, and losses of two; fewer for a transport that differs from
+/// another one in its controller or its store.
+fn mishaps(transport: &str) -> Vec<Vec<Mishap>> {
+    let (late, very_late) = (Duration::from_us(40), Duration::from_us(700));
+    let fates = [Fate::Drop, Fate::Late(very_late), Fate::TwiceLate(late), Fate::TwiceLate(very_late)];
+    let mut all = vec![vec![]];
+    for from in [From::Left, From::Right] {
+        for nth in 0..5 {
+            all.extend(fates.map(|fate| vec![(from, nth, fate)]));
+            all.push(vec![(from, nth, Fate::Drop), (from, nth + 1, Fate::Drop)]);
+        }
+    }
+    for (left, right) in (0..4).flat_map(|left| (0..4).map(move |right| (left, right))) {
+        all.push(vec![(From::Left, left, Fate::Drop), (From::Right, right, Fate::Drop)]);
+    }
+    let is_its_own = matches!(transport, "irn" | "fasr" | "roce-gbn" | "roce-sr" | "tcp");
+    all.into_iter().step_by(if is_its_own { 1 } else { 4 }).collect()
+}
+
+fn befall(mishaps: &[Mishap]) -> impl FnMut(&Sent) -> Fate + 'static {
+    let mishaps = mishaps.to_vec();
+    let mut sent_by = [0, 0];
+    move |sent| {
+        let count = &mut sent_by[usize::from(sent.from == From::Right)];
+        let nth = *count;
+        *count += 1;
+        let found = mishaps.iter().find(|(from, which, _)| (*from, *which) == (sent.from, nth));
+        found.map_or(Fate::Deliver, |(.., fate)| *fate)
+    }
+}
+
+/// Memory of its own for one operation.
+struct Places {
+    near: u32,
+    far: u32,
+}
+
+/// Posts an operation on memory of its own; answers which, and how many completions it has.
+fn begin(pair: &mut Pair, kind: Kind) -> (Places, usize) {
+    let [left, right] = [pair.left.pd, pair.right.pd];
+    let near = region(&mut pair.left, left, TARGET, LEN.into(), Access::LOCAL_WRITE);
+    let far = region(&mut pair.right, right, FAR, LEN.into(), Access::all());
+    let remote = RemoteMemory { addr: BASE + FAR, rkey: far };
+    let whole = Sge { addr: BASE + TARGET, len: LEN, lkey: near };
+    let of = |len| [Sge { len, ..whole }];
+    match kind {
+        Kind::Read(len) => pair.left.post(0, SendOp::Read { remote }, &of(len)),
+        Kind::ReadAndInvalidate => {
+            pair.left.post(0, SendOp::Read { remote }, &of(LEN));
+            post_recvs(&mut pair.right, 50..51, 0);
+            let (op, flags) = (SendOp::SendInvalidate { rkey: far }, SendFlags::SIGNALED | SendFlags::FENCE);
+            let request = SendRequest { wr_id: 1, op, sges: &[], flags };
+            pair.left.engine.post_send(pair.left.qpn, &request).expect("room in the send queue");
+            return (Places { near, far }, 2);
+        }
+        Kind::FetchAdd => pair.left.post(0, SendOp::FetchAdd { remote, add: 3 }, &of(8)),
+        Kind::CompareSwap => pair.left.post(0, SendOp::CompareSwap { remote, compare: 1, swap: 2 }, &of(8)),
+        Kind::Write => pair.left.post(0, SendOp::Write { remote, immediate: None }, &[whole]),
+        Kind::WriteImm => {
+            post_recvs(&mut pair.right, 50..51, 0);
+            pair.left.post(0, SendOp::Write { remote, immediate: Some(7) }, &[whole]);
+        }
+        Kind::Send => {
+            pair.right.post_recv(50, &[Sge { addr: BASE + FAR, len: LEN, lkey: far }]);
+            pair.left.post(0, SendOp::Send { immediate: None }, &[whole]);
+        }
+    }
+    (Places { near, far }, 1)
+}
+
+fn near(pair: &mut Pair) -> &mut [u8] {
+    &mut pair.left.memory[TARGET as usize..][..LEN as usize]
+}
+
+fn far(pair: &mut Pair) -> &mut [u8] {
+    &mut pair.right.memory[FAR as usize..][..LEN as usize]
+}
+
+/// Runs until the left end has `count` completions.
+fn completed(pair: &mut Pair, count: usize) -> Vec<(u64, WcStatus)> {
+    let mut statuses = Vec::new();
+    let until = pair.now + Duration::from_ms(100);
+    while statuses.len() < count && pair.now < until {
+        pair.run_until(pair.now + Duration::from_us(1));
+        statuses.extend(pair.left.statuses());
+    }
+    statuses
+}
+
+/// The memory of an operation that is over goes, at both ends, and what lay there is put to other use at once.
+fn take_back(pair: &mut Pair, places: &Places) {
+    pair.left.engine.deregister(Key(places.near)).expect("registered");
+    // A peer may have invalidated it.
+    let _ = pair.right.engine.deregister(Key(places.far));
+    near(pair).fill(0xaa);
+    far(pair).fill(0x55);
+    let [left, right] = [pair.left.pd, pair.right.pd];
+    region(&mut pair.left, left, TARGET, LEN.into(), Access::all());
+    region(&mut pair.right, right, FAR, LEN.into(), Access::all());
+}
+
+fn is_well(pair: &mut Pair, what: &str) {
+    for side in [&mut pair.left, &mut pair.right] {
+        assert_eq!(side.info().state, QpState::ReadyToSend, "{what}");
+        assert_eq!(events(side), [], "{what}");
+    }
+}
+
+#[test]
+fn memory_may_go_when_its_operation_is_over() {
+    for transport in transports() {
+        let mut resent = 0;
+        for kind in KINDS {
+            for mishaps in mishaps(transport) {
+                let what = format!("{transport}, {kind:?}, {mishaps:?}");
+                let mut pair = Pair::of(transport);
+                pair.wire(befall(&mishaps));
+                let original = far(&mut pair).to_vec();
+                let (places, count) = begin(&mut pair, kind);
+                assert_eq!(completed(&mut pair, count), all(0..count as u64, WcStatus::Success), "{what}");
+                if let Kind::Read(len) = kind {
+                    assert!(near(&mut pair)[..len as usize] == original[..len as usize], "{what}: what was read");
+                }
+                take_back(&mut pair, &places);
+                pair.run();
+                resent += pair.resent(From::Right, Psn::new(0)).len();
+                is_well(&mut pair, &what);
+                assert!(near(&mut pair).iter().all(|byte| *byte == 0xaa), "{what}: written after its completion");
+                assert!(far(&mut pair).iter().all(|byte| *byte == 0x55), "{what}: written after its completion");
+                // Others go on as if nothing had been.
+                let old = pair.right.statuses().len();
+                read(&mut pair, 90, LEN);
+                post_recvs(&mut pair.right, 60..61, 100);
+                send(&mut pair, 91, 100);
+                pair.run();
+                assert_eq!(pair.left.statuses(), all(90..92, WcStatus::Success), "{what}, {old} received before");
+                assert_eq!(pair.right.statuses(), all(60..61, WcStatus::Success), "{what}");
+                is_well(&mut pair, &what);
+            }
+        }
+        assert!(shares_numbers(transport) || resent > 20, "{transport}: only {resent} responses left again");
+    }
+}
+
+/// The owner takes the memory away before the Read is complete: it fails with the one status that says so, whichever
+/// packet is lost, or it was complete after all. Where responses are acknowledged both ends know.
+#[test]
+fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
+    for transport in transports() {
+        let is_shared = shares_numbers(transport);
+        let mut failed = 0;
+        for at in [6, 18] {
+            for mishaps in mishaps(transport) {
+                let what = format!("{transport}, memory gone at {at} us, {mishaps:?}");
+                let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "2")]));
+                pair.wire(befall(&mishaps));
+                near(&mut pair).fill(0);
+                far(&mut pair).fill(0x11);
+                let (places, _) = begin(&mut pair, Kind::Read(LEN));
+                write(&mut pair, 1, 10);
+                pair.run_until(us(at));
+                pair.right.engine.deregister(Key(places.far)).expect("registered");
+                far(&mut pair).fill(0x55);
+                pair.run();
+                let statuses = pair.left.statuses();
+                if statuses == all(0..2, WcStatus::Success) {
+                    is_well(&mut pair, &what);
+                    continue;
+                }
+                failed += 1;
+                assert_eq!(statuses, fails_at(0, WcStatus::RemoteAccess, 2), "{what}");
+                assert!(!near(&mut pair).contains(&0x55), "{what}: what lies there now is part of the old Read");
+                assert_eq!(events(&mut pair.left), [], "{what}");
+                let told = (pair.right.info().state, events(&mut pair.right));
+                let fails = (QpState::Error, vec![AsyncEvent::QpAccessError(pair.right.qpn)]);
+                assert!(told == fails || is_shared && told == (QpState::ReadyToSend, vec![]), "{what}: {told:?}");
+            }
+        }
+        assert!(failed > 20, "{transport}: only {failed} Reads were too late");
+    }
+}
