@@ -13,7 +13,7 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench fuzz fuzz-falcon test-apps long-test fmt clean
+.PHONY: help build run test lint check generate bench fuzz fuzz-falcon test-apps long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ test-apps: build ## every unmodified RDMA program, plain, over a bad network, an
 long-test: ## every test in release, the long ones too
 	@scripts/setup test
 	cargo test --workspace --release --locked --no-fail-fast -- --include-ignored
+
+fresh: ## both commands of README on a bare Debian, in a root made for it (root, debootstrap)
+	scripts/fresh
 
 fmt: ## format the Rust sources
 	cargo fmt --all

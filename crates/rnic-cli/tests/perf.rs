@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::rnic;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Every field that programs count on, and that the figures fit together.
@@ -378,8 +379,7 @@ fn garbage_at_a_listener_does_not_keep_it_from_others() {
 #[test]
 fn an_interrupt_ends_a_listener_cleanly() {
     let mut listener = Listener::start("127.0.0.1:0");
-    let killed = std::process::Command::new("kill").args(["-INT", &listener.child.id().to_string()]).status();
-    assert!(killed.expect("there is a kill command").success());
+    kill_process(Pid::from_child(&listener.child), Signal::INT).expect("it runs");
     let status = listener.child.wait().expect("it ends");
     assert_eq!(status.code(), Some(130));
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{command, finish, first_line};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A folder with libraries of our names that do nothing.
 fn libraries() -> tempfile::TempDir {
@@ -76,8 +77,7 @@ fn signals_go_to_the_program_as_they_would_without_us() {
     let mut child = start(libraries.path(), &["--", "sh", "-c", script]);
     let mut out = child.stdout.take().expect("it is captured");
     assert_eq!(first_line(&mut out), "ready");
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("there is a kill");
-    assert!(told.success());
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("text");
     assert_eq!((child.wait().expect("it ends").code(), rest.trim()), (Some(3), "caught"));

@@ -18,6 +18,7 @@ use rnic_engine::{
 };
 use rnic_host::{NicConfig, RxDrop, TransportChoice};
 use rnic_wire::Qpn;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What issue and documentation promise.
 const IN_TIME: Duration = Duration::from_secs(3);
@@ -155,9 +156,8 @@ fn only_queue_pairs_to_the_nic_that_is_gone_fail_and_requests_end_as_after_all_r
 struct Silent(Child);
 
 impl Silent {
-    fn signal(&self, signal: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().expect("a shell's command").success());
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("it runs");
     }
 }
 
@@ -191,11 +191,11 @@ fn a_process_that_is_stopped_is_not_gone_and_one_that_is_killed_is() {
         connect(&mut side, qpn, dest, "127.0.0.1");
         post_receives(&mut side, qpn);
         assert_eq!(completions_of(&mut side, 1, Duration::from_secs(2)), [], "it is silent");
-        other.signal("-STOP");
+        other.signal(Signal::STOP);
         assert_eq!(completions_of(&mut side, 1, IN_TIME), [], "it is stopped");
         assert!(side.nic.stats().probes_sent >= 6, "{:?}", side.nic.stats());
         assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::ReadyToSend);
-        other.signal("-KILL");
+        other.signal(Signal::KILL);
         check_flushed(&mut side, qpn);
     }
 }

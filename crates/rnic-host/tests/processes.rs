@@ -14,6 +14,7 @@ use rnic_base::{Duration, Probability};
 use rnic_engine::WcStatus;
 use rnic_host::perf::{Length, Op, PerfConfig, PerfError, PerfReport, ServeConfig, measure, serve};
 use rnic_host::{ConnectError, Impairment, Nic, NicConfig, NicError, Notice};
+use rustix::process::{Pid, Signal, kill_process};
 
 const BOTH: [&str; 2] = ["irn", "roce-gbn"];
 
@@ -98,13 +99,13 @@ fn two_processes_move_and_verify_everything_through_a_bad_network() {
 }
 
 /// How a measurement ends whose server is sent `signal`, and how many milliseconds later.
-fn measured_until(signal: &str, transport: &str) -> (SocketAddr, PerfError, u128) {
+fn measured_until(signal: Signal, transport: &str) -> (SocketAddr, PerfError, u128) {
     let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
     let address = server.said("SERVING").parse().expect("an address");
-    let words = [signal.to_owned(), server.child.id().to_string()];
+    let process = Pid::from_child(&server.child);
     let signaller = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(300));
-        assert!(Command::new("kill").args(words).status().expect("a system has it").success());
+        kill_process(process, signal).expect("it runs");
         Instant::now()
     });
     let config = PerfConfig {
@@ -121,11 +122,11 @@ fn measured_until(signal: &str, transport: &str) -> (SocketAddr, PerfError, u128
 #[test]
 fn a_process_that_is_killed_or_stopped_is_given_up_in_bounded_time() {
     for transport in BOTH {
-        let (address, error, after) = measured_until("-KILL", transport);
+        let (address, error, after) = measured_until(Signal::KILL, transport);
         assert!(matches!(error, PerfError::Gone { peer } if peer == address), "{transport}: {error:?}");
         assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
         // Its port is there, and says nothing.
-        let (_, error, after) = measured_until("-STOP", transport);
+        let (_, error, after) = measured_until(Signal::STOP, transport);
         let PerfError::Operation { status, .. } = error else { panic!("{transport}: {error:?}") };
         assert_eq!(status, WcStatus::RetryExceeded, "{transport}");
         // Silence is believed for two seconds by default, and each retry may come a little late.
@@ -193,8 +194,8 @@ impl Namespaces {
         if count == 3 {
             run(&["ip", "-n", &row.names[0], "route", "add", "10.99.1.0/24", "via", "10.99.0.2"]).expect("a route");
             run(&["ip", "-n", &row.names[2], "route", "add", "10.99.0.0/24", "via", "10.99.1.1"]).expect("a route");
-            let forward = ["ip", "netns", "exec", &row.names[1], "sysctl", "-qw", "net.ipv4.ip_forward=1"];
-            run(&forward).expect("the middle forwards");
+            let switch = "echo 1 >/proc/sys/net/ipv4/ip_forward";
+            run(&["ip", "netns", "exec", &row.names[1], "sh", "-c", switch]).expect("the middle forwards");
         }
         Some(row)
     }

@@ -7,6 +7,8 @@ use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A port that nobody uses, for datagrams or for streams.
 fn free_port() -> u16 {
     loop {
@@ -49,7 +51,7 @@ fn start(line: &str, port: u16, variables: &[(&str, &str)]) -> Child {
 
 /// Ends a server that would not: timeout(1) hands the signal on.
 fn stop(server: &Child) {
-    let _ = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
+    let _ = kill_process(Pid::from_child(server), Signal::TERM);
 }
 
 /// Runs both sides; `None` when the program is not there.

@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use super::catalogue::MPIRUN;
 use super::{Case, Check, Conditions, Place, needs_of};
 
@@ -99,7 +101,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Its children too: mpirun has some.
-        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).output();
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
