@@ -11,6 +11,7 @@ pub mod markdown;
 pub mod mechanisms;
 pub mod names;
 pub mod parses;
+pub mod programs;
 pub mod size;
 pub mod text;
 pub mod unsafe_code;
@@ -69,5 +70,6 @@ pub const CHECKS: &[Check] = &[
     Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },
     Check { name: "house_files", holds: "the pages that a house must have are there", run: layout::house_files },
     Check { name: "scripts", holds: "scripts can be executed, and nothing else can", run: layout::scripts },
+    Check { name: "programs", holds: "code calls only programs that a machine has", run: programs::check },
     Check { name: "generated", holds: "generated texts are fresh", run: generated::check },
 ];

@@ -1,0 +1,83 @@
+//! Rust code calls by name only programs that a machine has, or that `scripts/setup` brings.
+//!
+//! A test that calls what happens to be installed (`kill` and `sysctl` of procps, `file`, `curl`) fails on the next
+//! bare machine. What a library can do needs no program at all.
+
+use proc_macro2::Delimiter;
+
+use crate::finding::Finding;
+use crate::rust_source::{Token, TokenKind};
+use crate::tree::Tree;
+
+const RULE: &str = "programs";
+
+/// Programs that may be called, by where they come from.
+const KNOWN: &[(&str, &[&str])] = &[
+    (
+        "Debian's packages that are marked essential or required",
+        &[
+            "bash", "cat", "cp", "env", "false", "gunzip", "mount", "nsenter", "prlimit", "rm", "setpriv", "sh",
+            "sleep", "stdbuf", "taskset", "timeout", "true", "unshare",
+        ],
+    ),
+    ("what README asks for", &["cargo", "git", "make", "rustc"]),
+    (
+        "scripts/setup; a test skips itself where they are missing",
+        &["cc", "ip", "mpicc", "python3", "rping", "tc", "tshark"],
+    ),
+];
+
+/// Names calls of other programs.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, source) in tree.rust() {
+        for (line, program) in called(&source.tokens) {
+            if KNOWN.iter().any(|(_, names)| names.contains(&program)) {
+                continue;
+            }
+            let what = format!("`{program}` is called, which a bare machine may lack");
+            let instead = "use a library; or bring it in scripts/setup and add it to the table of this check";
+            findings.push(Finding::new(&file.path, line, RULE, what, instead));
+        }
+    }
+    findings
+}
+
+/// Texts that `Command::new` is given, with their lines.
+fn called(tokens: &[Token]) -> Vec<(usize, &str)> {
+    let is_new = |at: &[Token]| {
+        at[0].is_ident("Command")
+            && at[1].kind == TokenKind::PathSep
+            && at[2].is_ident("new")
+            && at[3].kind == TokenKind::Open(Delimiter::Parenthesis)
+    };
+    let calls = tokens.windows(5).filter(|at| is_new(at));
+    let literals = calls.filter_map(|at| match &at[4].kind {
+        TokenKind::Literal(text) => Some((at[4].line, text.trim_matches('"'))),
+        _ => None,
+    });
+    literals.filter(|(_, text)| !text.contains('/')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(lib: &str) -> Vec<String> {
+        let tree = Tree::invent([("crates/x/Cargo.toml", "[package]\nname = \"x\"\n"), ("crates/x/src/lib.rs", lib)]);
+        check(&tree).into_iter().map(|found| format!("{}: {}", found.line, found.what)).collect()
+    }
+
+    #[test]
+    fn what_every_machine_has_may_be_called() {
+        assert!(
+            findings("fn f(a: &str) { Command::new(\"sh\"); Command::new(a); Command::new(\"/bin/x\"); }\n").is_empty()
+        );
+    }
+
+    #[test]
+    fn what_happens_to_be_there_is_found_in_tests_too() {
+        let code = "#[cfg(test)]\nmod tests {\n    fn f() { std::process::Command::new(\"kill\").arg(\"1\"); }\n}\n";
+        assert_eq!(findings(code), ["3: `kill` is called, which a bare machine may lack"]);
+    }
+}
