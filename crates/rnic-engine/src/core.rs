@@ -162,6 +162,13 @@ impl Core {
         }
     }
 
+    /// Takes the newest completion of `cq` back, if it is that of request `wr_id` of `qpn`, which has failed after all.
+    #[cold]
+    pub(crate) fn take_back(&mut self, cq: CqId, qpn: Qpn, wr_id: u64) {
+        let queue = self.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
+        queue.take_back(|newest| newest.qpn == qpn && newest.wr_id == wr_id);
+    }
+
     #[cold]
     fn notice_added(&mut self, cq: CqId, added: Added) {
         if added == Added::Overrun {

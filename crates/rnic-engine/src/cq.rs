@@ -63,6 +63,15 @@ impl Cq {
         Added::Quietly
     }
 
+    /// Takes the newest completion back, if it `is_meant`.
+    #[cold]
+    pub(crate) fn take_back(&mut self, is_meant: impl Fn(&Completion) -> bool) {
+        let newest = (self.entries.len() as u32).checked_sub(1).and_then(|last| self.entries.get(last));
+        if newest.is_some_and(|newest| is_meant(&newest)) {
+            self.entries.drop_newest();
+        }
+    }
+
     #[inline]
     pub(crate) fn poll(&mut self, into: &mut [Completion]) -> usize {
         let mut count = 0;

@@ -37,15 +37,27 @@ impl Segments {
     }
 }
 
+/// A registered address that cannot be read or written: since the region was registered its owner has unmapped,
+/// shortened, protected or replaced the memory behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryFault;
+
 /// Where received bytes go. A body implements this for the packet at hand and passes it to [`crate::Engine::receive`].
 ///
 /// Addresses are local ones ([`crate::MemoryRegion::local`] plus the offset into the region); the engine has checked
 /// key, range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must
 /// see their effects.
+///
+/// A body whose memory can disappear after its registration answers with a [`MemoryFault`]; some of the bytes may have
+/// been placed by then. The engine turns it into the completion status or NAK of an access that was not allowed. What a
+/// body finds when it reads payload that leaves, it reports with [`crate::Engine::fault_payload`].
 pub trait Dma {
     /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`. Before the payload of
     /// a datagram stand the [`crate::GRH_LEN`] bytes of its global route header, and count.
-    fn place(&mut self, offset: u32, target: Segment);
+    ///
+    /// # Errors
+    /// When the target cannot be written.
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault>;
 
     /// Whether the header in front of the present datagram is IPv4's (annex A17.4.5.1: a completion tells which it is).
     fn has_ipv4_header(&self) -> bool {
@@ -53,13 +65,22 @@ pub trait Dma {
     }
 
     /// Stores the eight bytes of an atomic response, in the host's byte order.
-    fn store(&mut self, local: u64, value: u64);
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault>;
 
     /// On the eight bytes at `local`: when they equal `compare`, stores `swap`; returns what was there.
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64;
+    ///
+    /// # Errors
+    /// When they cannot be read and written; nothing has changed then.
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
 
     /// Adds `add` to the eight bytes at `local`, wrapping; returns what was there.
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64;
+    ///
+    /// # Errors
+    /// As [`Dma::compare_swap`].
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault>;
 
     /// Copies the present packet's payload aside, to be placed later under the name `handle`: it has come before its
     /// turn on an ordered Falcon connection. No two that are kept by an engine have the same name, and how many there
@@ -69,8 +90,12 @@ pub trait Dma {
     }
 
     /// As [`Dma::place`], from the payload that is kept as `handle`.
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+    ///
+    /// # Errors
+    /// As [`Dma::place`].
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let _ = (handle, offset, target);
+        Ok(())
     }
 
     /// Forgets what is kept as `handle`. Comes once for every [`Dma::keep`], as late as with the packet that arrives
@@ -81,7 +106,7 @@ pub trait Dma {
 }
 
 /// Does `op` at `local`; returns what was there.
-pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> u64 {
+pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> Result<u64, MemoryFault> {
     match op {
         AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
         AtomicOp::FetchAdd { add } => dma.fetch_add(local, add),
@@ -94,18 +119,22 @@ pub struct NoDma;
 
 impl Dma for NoDma {
     #[inline]
-    fn place(&mut self, _: u32, _: Segment) {}
-
-    #[inline]
-    fn store(&mut self, _: u64, _: u64) {}
-
-    #[inline]
-    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
-        0
+    fn place(&mut self, _: u32, _: Segment) -> Result<(), MemoryFault> {
+        Ok(())
     }
 
     #[inline]
-    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
-        0
+    fn store(&mut self, _: u64, _: u64) -> Result<(), MemoryFault> {
+        Ok(())
+    }
+
+    #[inline]
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
+        Ok(0)
+    }
+
+    #[inline]
+    fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
+        Ok(0)
     }
 }

@@ -3,6 +3,7 @@
 mod change;
 mod falcon;
 mod farewell;
+mod fault;
 mod look;
 mod setup;
 mod table;

@@ -68,6 +68,13 @@ impl<T: Copy> Fifo<T> {
         self.entries[slot] = value;
     }
 
+    /// Forgets the value that was pushed last.
+    pub(crate) fn drop_newest(&mut self) {
+        if !self.is_empty() {
+            self.tail = self.tail.wrapping_sub(1);
+        }
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.is_empty() {

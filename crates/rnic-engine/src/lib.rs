@@ -54,7 +54,7 @@ mod wr;
 
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
-pub use dma::{Dma, NoDma, Segment};
+pub use dma::{Dma, MemoryFault, NoDma, Segment};
 pub use engine::{
     Engine, FalconArrival, FalconStats, FalconTransmit, QpView, Reach, RxMeta, SrqInfo, Transmit, TransmitKind,
 };

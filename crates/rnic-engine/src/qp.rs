@@ -9,12 +9,14 @@
 //! * [`local`]: requests of which nothing travels;
 //! * [`extra`]: what only some have, behind one pointer;
 //! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
-//! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state.
+//! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state; [`fault`]: memory that a body
+//!   could not read.
 
 pub(crate) mod clock;
 pub(crate) mod completer;
 pub(crate) mod extra;
 pub(crate) mod fail;
+mod fault;
 pub(crate) mod fetch;
 pub(crate) mod gather;
 pub(crate) mod local;

@@ -42,7 +42,7 @@ impl Pieces {
 }
 
 impl Dma for Pieces {
-    fn place(&mut self, _: u32, target: Segment) {
+    fn place(&mut self, _: u32, target: Segment) -> Result<(), MemoryFault> {
         self.bytes += u64::from(target.len);
         assert!(target.local + u64::from(target.len) <= MESSAGE_BYTES_MAX, "{target:?} outside of the region");
         let (first, end) = (target.local.div_ceil(PIECE), (target.local + u64::from(target.len)) / PIECE);
@@ -50,20 +50,23 @@ impl Dma for Pieces {
         for piece in first..end {
             self.words[piece as usize / 64] |= 1 << (piece % 64);
         }
+        Ok(())
     }
 
-    fn place_kept(&mut self, _: u64, offset: u32, target: Segment) {
-        self.place(offset, target);
+    fn place_kept(&mut self, _: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
+        self.place(offset, target)
     }
 
-    fn store(&mut self, _: u64, _: u64) {}
-
-    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
-        0
+    fn store(&mut self, _: u64, _: u64) -> Result<(), MemoryFault> {
+        Ok(())
     }
 
-    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
-        0
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
+        Ok(0)
+    }
+
+    fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
+        Ok(0)
     }
 }
 

@@ -30,10 +30,11 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
 use rnic_base::{Duration, Time};
-use rnic_engine::PeerId;
+use rnic_engine::{MemoryFault, PeerId};
 use rnic_wire::Addresses;
 
 use crate::addresses::local_addresses;
+use crate::memory::Pieces;
 use crate::sys::{
     self,
     unix::{self, Letter},
@@ -187,6 +188,9 @@ impl Bypass {
     }
 
     /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes it.
+    ///
+    /// # Errors
+    /// When `write` fails: nothing has been put there then.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -194,13 +198,17 @@ impl Bypass {
         target: (PeerId, u16),
         len: usize,
         is_sealed: bool,
-        write: impl FnOnce(&mut Writer<'_>),
-    ) -> Taken {
-        let Some(index) = self.attached(now, target) else { return Taken::No };
-        let Some(channel) = &mut self.channels[index] else { return Taken::No };
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), MemoryFault>,
+    ) -> Result<Taken, MemoryFault> {
+        let Some(index) = self.attached(now, target) else { return Ok(Taken::No) };
+        let Some(channel) = &mut self.channels[index] else { return Ok(Taken::No) };
+        let mark = channel.producer.mark();
         match channel.producer.begin(len, is_sealed) {
             Ok(Some(mut writer)) => {
-                write(&mut writer);
+                if let Err(fault) = write(&mut writer) {
+                    channel.producer.take_back(mark);
+                    return Err(fault);
+                }
                 channel.is_stuck = false;
             }
             Ok(None) => {
@@ -208,11 +216,11 @@ impl Bypass {
                 // Whoever reads must know of everything, or there will never be room.
                 channel.producer.publish();
                 self.look_after(now, index);
-                return taken;
+                return Ok(taken);
             }
             Err(_) => {
                 self.forget(now, index);
-                return Taken::No;
+                return Ok(Taken::No);
             }
         }
         if channel.producer.unpublished() >= PUBLISH_BYTES {
@@ -222,7 +230,16 @@ impl Bypass {
             channel.is_listed = true;
             self.unpublished.push(index);
         }
-        Taken::Yes
+        Ok(Taken::Yes)
+    }
+
+    /// As [`Self::send`], for bytes of our own.
+    pub(crate) fn send_own(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], is_sealed: bool) -> Taken {
+        let taken = self.send(now, target, bytes.len(), is_sealed, |writer| {
+            writer.put(bytes);
+            Ok(())
+        });
+        taken.expect("what is ours is not gone")
     }
 
     /// Whether somebody reads a ring to `target`.

@@ -16,8 +16,11 @@
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
+use rnic_engine::MemoryFault;
 use rnic_wire::header::bth;
 use rnic_wire::{ICRC_LEN, IcrcPrefix};
+
+use crate::memory::Foreign;
 
 /// An ICRC in the making, and what carries the bytes that it covers.
 #[derive(Clone, Copy, Debug)]
@@ -103,45 +106,73 @@ impl Carrier {
     /// Goes on with `headers`, a whole base transport header at least, and `payload`, which is copied to the front of
     /// `to`.
     ///
+    /// # Errors
+    /// When the payload is gone; the check value is then of no use.
+    ///
     /// # Panics
     /// When `headers` are longer than [`BLOCK`], or `to` is shorter than `payload`.
     #[inline]
-    pub(crate) fn start(&mut self, headers: &[u8], payload: &[u8], to: &mut [u8]) {
+    pub(crate) fn start(&mut self, headers: &[u8], payload: Foreign, to: &mut [u8]) -> Result<(), MemoryFault> {
         let mut front = [0; 2 * BLOCK];
         let opening = &mut front[2 * BLOCK - headers.len()..];
         opening.copy_from_slice(headers);
         opening[bth::VARIANT_BYTE] = 0xff;
-        self.carry(&front, headers.len(), payload, to);
+        self.carry_foreign(&front, headers.len(), payload, to)
     }
 
     /// Goes on with `front`, all that stands before a Falcon packet's payload, and with `payload`; both are copied to
     /// the front of `to`.
     ///
+    /// # Errors
+    /// As [`Self::start`].
+    ///
     /// # Panics
     /// When `to` is shorter than both.
     #[inline]
-    pub(crate) fn begin(&mut self, front: &[u8], payload: &[u8], to: &mut [u8]) {
+    pub(crate) fn begin(&mut self, front: &[u8], payload: Foreign, to: &mut [u8]) -> Result<(), MemoryFault> {
         let (front_to, to) = to.split_at_mut(front.len());
         if front.len() > 2 * BLOCK || !front.len().is_multiple_of(4) {
             self.more(front, front_to);
-            return self.more(payload, to);
+            return self.fetch(payload, to);
         }
         front_to.copy_from_slice(front);
         let mut two = [0; 2 * BLOCK];
         two[2 * BLOCK - front.len()..].copy_from_slice(front);
-        self.carry(&two, front.len(), payload, to);
+        self.carry_foreign(&two, front.len(), payload, to)
     }
 
     /// Goes on with more payload, which is copied to the front of `to`.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
     #[inline]
-    pub(crate) fn more(&mut self, payload: &[u8], to: &mut [u8]) {
-        self.carry(&[0; 2 * BLOCK], 0, payload, to);
+    pub(crate) fn fetch(&mut self, payload: Foreign, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.carry_foreign(&[0; 2 * BLOCK], 0, payload, to)
+    }
+
+    /// Goes on with more bytes, our own, which are copied to the front of `to`.
+    #[inline]
+    pub(crate) fn more(&mut self, bytes: &[u8], to: &mut [u8]) {
+        self.carry(&[0; 2 * BLOCK], 0, bytes, to);
     }
 
     /// The ICRC as it travels.
     #[inline]
     pub(crate) fn finish(self) -> [u8; ICRC_LEN] {
         self.state.to_le_bytes()
+    }
+
+    /// As [`Self::carry`], where the payload may be gone.
+    #[inline]
+    fn carry_foreign(
+        &mut self,
+        front: &[u8; 2 * BLOCK],
+        opening: usize,
+        payload: Foreign,
+        to: &mut [u8],
+    ) -> Result<(), MemoryFault> {
+        // SAFETY: copying and computing own nothing; there is room for the payload, so nothing panics.
+        unsafe { payload.carry(to, |payload, to| self.carry(front, opening, payload, to)) }
     }
 
     /// Goes on with the last `opening` bytes of `front`, then `payload`.
@@ -363,6 +394,10 @@ mod tests {
         (0..len).map(|at| (at * 31 + at / 7 + 5) as u8).collect()
     }
 
+    fn foreign(bytes: &[u8]) -> Foreign {
+        Foreign::new(bytes.as_ptr(), bytes.len())
+    }
+
     /// All ways of computing it that the processor has.
     fn ways() -> impl Iterator<Item = Way> {
         let all = [Way::Wide, Way::Narrow, Way::Apart];
@@ -385,9 +420,9 @@ mod tests {
                 for cut in [payload_len, payload_len / 3, payload_len.min(1)] {
                     for mut carrier in carriers(prefix) {
                         let mut to = vec![0; payload_len];
-                        carrier.start(&headers, &payload[..cut], &mut to);
+                        carrier.start(&headers, foreign(&payload[..cut]), &mut to).expect("it is there");
                         if cut < payload_len {
-                            carrier.more(&payload[cut..], &mut to[cut..]);
+                            carrier.fetch(foreign(&payload[cut..]), &mut to[cut..]).expect("it is there");
                         }
                         assert_eq!(
                             (carrier.finish(), to),
@@ -408,7 +443,7 @@ mod tests {
                 let all = [front.clone(), payload.clone()].concat();
                 for mut carrier in ways().map(|way| Carrier { way, ..Carrier::plain() }) {
                     let mut to = vec![0; all.len()];
-                    carrier.begin(&front, &payload, &mut to);
+                    carrier.begin(&front, foreign(&payload), &mut to).expect("it is there");
                     let expected = crc32fast::hash(&all);
                     assert_eq!((carrier.finish(), &to), (expected.to_le_bytes(), &all), "{front_len} {payload_len}");
                     assert_eq!(carrier.way.checksum(&all), expected, "{:?} {}", carrier.way, all.len());

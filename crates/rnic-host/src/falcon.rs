@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Once;
 
 use rnic_base::Time;
-use rnic_engine::{FalconTransmit, PeerId, QpConnection, Segment, Transport};
+use rnic_engine::{FalconTransmit, MemoryFault, PeerId, QpConnection, Segment, Transport};
 use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
 use rnic_wire::falcon::codec::{self, Decoded};
 use rnic_wire::falcon::psp::{self, Cipher, Header};
@@ -39,7 +39,7 @@ use zeroize::Zeroizing;
 
 use crate::background;
 use crate::carry::{self, Carrier};
-use crate::memory::{Arrived, Memory};
+use crate::memory::{Arrived, Foreign, Memory, Pieces};
 use crate::stats::RxDrop;
 use crate::sys;
 
@@ -214,6 +214,9 @@ impl Falcon {
 
     /// Writes the datagram of a packet that leaves at `now` to `out`, which has its length.
     ///
+    /// # Errors
+    /// When its payload is gone; nothing was sealed then.
+    ///
     /// # Panics
     /// When it may not leave ([`Self::can_write`]).
     pub(crate) fn write(
@@ -223,24 +226,34 @@ impl Falcon {
         payload: &[Segment],
         memory: &Memory,
         out: &mut [u8],
-    ) {
+    ) -> Result<(), MemoryFault> {
         if !self.protects() {
             let mut front = [0; FRONT_MAX];
             let front = self.front_in_clear(now, transmit, &mut front);
-            return write_in_clear(front, pieces_of(transmit, payload, memory), out);
+            let pieces = payload.iter().map(|segment| memory.gather(*segment));
+            return write_in_clear(front, pieces, pad_of(transmit), out);
         }
         let mut headers = [0; HEADERS_MAX];
         let len = codec::encode_headers(&transmit.packet, &mut headers).expect(KEPT_FORMAT);
         let guard = self.guards.get_mut(&transmit.from).expect("asked before");
         let mut at = psp::LEN_MAX;
-        for piece in [&headers[..len]].into_iter().chain(pieces_of(transmit, payload, memory)) {
-            out[at..at + piece.len()].copy_from_slice(piece);
+        out[at..at + len].copy_from_slice(&headers[..len]);
+        at += len;
+        for segment in payload {
+            let piece = memory.gather(*segment);
+            piece.copy_to(&mut out[at..])?;
             at += piece.len();
         }
+        let pad = pad_of(transmit);
+        out[at..at + pad.len()].copy_from_slice(pad);
         self.key_changes += u64::from(guard.seal(now, transmit.label, out));
+        Ok(())
     }
 
     /// Puts a packet without a key that leaves at `now`, piece by piece: its datagram without the check value.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
     #[inline]
     pub(crate) fn put_in_clear(
         &mut self,
@@ -248,11 +261,13 @@ impl Falcon {
         transmit: &FalconTransmit,
         payload: &[Segment],
         memory: &Memory,
-        mut put: impl FnMut(&[u8]),
-    ) {
+        out: &mut impl Pieces,
+    ) -> Result<(), MemoryFault> {
         let mut front = [0; FRONT_MAX];
-        put(self.front_in_clear(now, transmit, &mut front));
-        pieces_of(transmit, payload, memory).for_each(put);
+        out.put(self.front_in_clear(now, transmit, &mut front));
+        payload.iter().try_for_each(|segment| out.fetch(memory.gather(*segment)))?;
+        out.put(pad_of(transmit));
+        Ok(())
     }
 
     /// What stands before the payload of a packet without a key.
@@ -322,15 +337,10 @@ impl Admitted {
     }
 }
 
-/// Payload and padding.
+/// What stands behind the payload, so that the packet has whole words.
 #[inline]
-fn pieces_of<'a>(
-    transmit: &FalconTransmit,
-    payload: &'a [Segment],
-    memory: &'a Memory,
-) -> impl Iterator<Item = &'a [u8]> {
-    let pad = &[0; 3][..transmit.packet.pad_len() as usize];
-    payload.iter().map(|segment| memory.gather(*segment)).chain([pad])
+fn pad_of(transmit: &FalconTransmit) -> &'static [u8] {
+    &[0; 3][..transmit.packet.pad_len() as usize]
 }
 
 /// Appends the check value to a datagram in clear that has none.
@@ -340,20 +350,29 @@ pub(crate) fn check(datagram: &mut Vec<u8>) {
     datagram.extend_from_slice(&crc);
 }
 
-/// Copies `front` and `pieces` to `out`, and their CRC to its end.
+/// Copies `front`, `pieces` and `pad` to `out`, and their CRC to its end.
 #[inline]
-fn write_in_clear<'a>(front: &[u8], mut pieces: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
+fn write_in_clear(
+    front: &[u8],
+    mut pieces: impl Iterator<Item = Foreign>,
+    pad: &[u8],
+    out: &mut [u8],
+) -> Result<(), MemoryFault> {
     let (covered, icv) = out.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("a datagram has a check value");
     let mut carrier = Carrier::plain();
-    let first = pieces.next().unwrap_or_default();
-    carrier.begin(front, first, covered);
+    let first = pieces.next().unwrap_or(Foreign::NOTHING);
+    carrier.begin(front, first, covered)?;
     let mut rest = &mut covered[front.len() + first.len()..];
-    for piece in pieces.filter(|piece| !piece.is_empty()) {
-        carrier.more(piece, rest);
+    for piece in pieces.filter(|piece| piece.len() > 0) {
+        carrier.fetch(piece, rest)?;
         rest = &mut rest[piece.len()..];
+    }
+    if !pad.is_empty() {
+        carrier.more(pad, rest);
     }
     *icv = [0; psp::ICV_LEN];
     icv[CRC_AT..].copy_from_slice(&carrier.finish());
+    Ok(())
 }
 
 /// Checks a datagram without a key.

@@ -71,10 +71,11 @@
 //!
 //! # Where `unsafe` is
 //!
-//! In `memory` (bytes that belong to programs), `sys` and what is below it (system calls), `carry` (processor
-//! instructions) and `bypass/ring` (memory that two processes share); and one block or two each in `nic` (adopting a
-//! program's memory, on the program's word), `background` (signals) and `observe/credentials` (who is at the other end
-//! of a socket). Every piece has its reason beside it; `rnic-check` holds that.
+//! In `memory` (bytes that belong to programs; `memory/guard` and `memory/signals` take faults back), `sys` and what is
+//! below it (system calls), `carry` (processor instructions) and `bypass/ring` (memory that two processes share); and
+//! one block or two each in `nic` (adopting a program's memory, on the program's word), `background` (signals) and
+//! `observe/credentials` (who is at the other end of a socket). Every piece has its reason beside it; `rnic-check`
+//! holds that.
 //!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
 
@@ -122,7 +123,7 @@ pub use error::{ConnectError, ListenError, NicError};
 pub use falcon::Protection;
 pub use hello::Differs;
 pub use impair::{Impairment, ImpairmentStats};
-pub use memory::Region;
+pub use memory::{Region, copy_from_program};
 pub use nic::Nic;
 pub use notice::Notice;
 pub use settings::{CaptureFile, Progress, Settings, SettingsError, VARIABLES, Variable};

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixDatagram;
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
-use rnic_engine::{PeerId, Transmit};
+use rnic_engine::{MemoryFault, PeerId, Transmit};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
@@ -238,22 +238,25 @@ impl Link {
 
     /// Decides what impairment does to a packet of `len` bytes on `way`. `copy` makes the datagram when one is needed,
     /// in a buffer that may hold an old one. Answers whether the packet leaves now.
+    ///
+    /// # Errors
+    /// When `copy` fails: nothing was done to the packet then.
     pub(crate) fn impair(
         &mut self,
         now: Time,
         way: Way,
         len: u32,
-        copy: impl FnOnce(&Addresses, &mut Vec<u8>),
-    ) -> bool {
+        copy: impl FnOnce(&Addresses, &mut Vec<u8>) -> Result<(), MemoryFault>,
+    ) -> Result<bool, MemoryFault> {
         let addresses = self.addresses_of(way);
         let Self { peers, line, spare, stats, .. } = self;
         let peer = peers.get_mut(way.peer);
-        let Some(impairment) = &mut peer.impairment else { return true };
+        let Some(impairment) = &mut peer.impairment else { return Ok(true) };
         let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
         line.overtake(impairment, now);
         if let Some((last, others)) = fate.copies.split_last() {
             let mut bytes = spare.pop().unwrap_or_default();
-            copy(&addresses, &mut bytes);
+            copy(&addresses, &mut bytes)?;
             let datagram = Datagram { addresses, bytes };
             let mut insert = |late, datagram| {
                 stats.impairment.queue_full += u64::from(!line.insert(late, datagram, impairment));
@@ -261,7 +264,7 @@ impl Link {
             others.iter().for_each(|late| insert(late, datagram.clone()));
             insert(last, datagram);
         }
-        fate.passes
+        Ok(fate.passes)
     }
 
     /// Adds datagrams whose delay is over to the batch: on the wire they are behind the packets that are there already,
@@ -276,7 +279,11 @@ impl Link {
         {
             let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
             let way = Way { peer, port: way.dst().port(), path };
-            batch.add_with(way, bytes.len() as u32, self.segmentation, |out| out.copy_from_slice(&bytes));
+            let copied = batch.add_with(way, bytes.len() as u32, self.segmentation, |out| {
+                out.copy_from_slice(&bytes);
+                Ok(())
+            });
+            copied.expect("a copy of our own cannot be gone");
             self.reuse(bytes);
         }
     }
@@ -295,8 +302,9 @@ impl Link {
         let passes = self.impair(now, way, bytes.len() as u32, |_, copy| {
             copy.clear();
             copy.extend_from_slice(bytes);
+            Ok(())
         });
-        if passes {
+        if passes.expect("a copy of our own cannot be gone") {
             self.capture(now, addresses, bytes);
             self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
         }
@@ -408,7 +416,7 @@ impl Link {
             return false;
         };
         let (bytes, target) = (&datagram.bytes, (peer, way.dst().port()));
-        let taken = bypass.send(now, target, bytes.len(), true, |writer| writer.put(bytes));
+        let taken = bypass.send_own(now, target, bytes, true);
         stats.count_bypass(taken, bytes.len());
         if taken == Taken::Full {
             crowded.push_back(Crowded { target, bytes: bytes.clone(), is_sealed: true, since: now });
@@ -428,7 +436,7 @@ impl Link {
         let Self { bypass: Some(bypass), stats, crowded, .. } = self else { return false };
         let mut any = false;
         while let Some(Crowded { target, bytes, is_sealed, since }) = crowded.front() {
-            let taken = bypass.send(now, *target, bytes.len(), *is_sealed, |writer| writer.put(bytes));
+            let taken = bypass.send_own(now, *target, bytes, *is_sealed);
             let is_late = now.since(*since) > ROOM_WAIT;
             match taken {
                 Taken::Full if !is_late => break,

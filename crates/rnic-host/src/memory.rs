@@ -6,19 +6,26 @@
 //!
 //! Memory that [`crate::Nic::register`] makes belongs to the NIC; a program gets at it through the NIC, so the borrow
 //! checker sees to it that nobody looks while packets are placed. Memory that is adopted as it is
-//! ([`crate::Nic::register_raw`]) belongs to somebody else, who has promised what stands there.
+//! ([`crate::Nic::register_raw`]) belongs to somebody else, who has promised what stands there; when it is gone all the
+//! same, what touches it fails and nothing else does ([`guard`]).
+
+mod guard;
+#[cfg(target_arch = "x86_64")]
+mod signals;
 
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use rnic_base::Time;
 use rnic_base::limits::MESSAGE_BYTES_MAX;
-use rnic_engine::{Dma, Key, RemoteMemory, Segment, Sge};
+use rnic_engine::{Dma, Key, MemoryFault, RemoteMemory, Segment, Sge};
 
 use crate::falcon::Kept;
 use crate::grh::{self, Grh};
+
+pub(crate) use guard::Foreign;
 
 /// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
 ///
@@ -103,9 +110,18 @@ pub(crate) struct Memory {
     free: Vec<u32>,
     /// The first of the slots that stand for all memory of the process; they stay once they are made.
     everything: Option<u32>,
+    /// Some of it is, or was, somebody else's, and may be gone.
+    has_adopted: bool,
+    /// What the clock of the NIC began with, as the signals of threads count time.
+    epoch_ps: u64,
 }
 
 impl Memory {
+    /// No buffers, for a NIC whose clock begins now.
+    pub(crate) fn new() -> Self {
+        Self { epoch_ps: started(), ..Self::default() }
+    }
+
     /// Makes a buffer of zeros that begins on a page.
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<u32> {
         if len == 0 || len as u64 > REGION_BYTES_MAX {
@@ -117,9 +133,11 @@ impl Memory {
     /// Takes in a buffer of somebody else's.
     ///
     /// # Safety
-    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that stay readable and writable until the slot is
-    /// released.
+    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that until the slot is released are this buffer's
+    /// or nobody's: what is mapped there, if anything is, may be read and written.
     pub(crate) unsafe fn adopt(&mut self, start: NonNull<u8>, len: usize) -> u32 {
+        self.has_adopted = true;
+        look_after_once();
         self.insert(Mapping { start, len, owned: false })
     }
 
@@ -142,6 +160,8 @@ impl Memory {
         if let Some(first) = self.everything {
             return first;
         }
+        self.has_adopted = true;
+        look_after_once();
         let first = self.slots.len() as u32;
         for start in EVERYTHING.step_by(1 << OFFSET_BITS) {
             let start = NonNull::new(ptr::without_provenance_mut(start as usize)).expect("not the first page");
@@ -181,7 +201,9 @@ impl Memory {
     }
 
     pub(crate) fn bytes(&self, slot: u32) -> &[u8] {
-        self.slice(Self::local(slot), self.mapping(slot).len)
+        let mapping = self.mapping(slot);
+        // SAFETY: the mapping is `len` readable bytes, borrowed from `self`: nobody writes to it meanwhile.
+        unsafe { std::slice::from_raw_parts(mapping.start.as_ptr(), mapping.len) }
     }
 
     pub(crate) fn bytes_mut(&mut self, slot: u32) -> &mut [u8] {
@@ -192,43 +214,31 @@ impl Memory {
 
     /// The bytes of a segment, to be sent.
     #[inline]
-    pub(crate) fn gather(&self, segment: Segment) -> &[u8] {
-        self.slice(segment.local, segment.len as usize)
+    pub(crate) fn gather(&self, segment: Segment) -> Foreign {
+        let len = segment.len as usize;
+        Foreign::new(self.start_of(segment.local, len), len)
     }
 
+    /// Sees that the calling thread, which is about to touch registered memory, may do so when that is gone.
     #[inline]
-    fn slice(&self, local: u64, len: usize) -> &[u8] {
-        let start = self.start_of(local, len);
-        // SAFETY: `start_of` has checked that `len` bytes there belong to a mapping. Nobody writes to memory of our own
-        // while it is borrowed from `self`; whoever adopted memory belongs to has promised not to change it while it is
-        // being sent.
-        unsafe { std::slice::from_raw_parts(start, len) }
+    pub(crate) fn look_after(&self, now: Time) {
+        if self.has_adopted {
+            look_after(self.epoch_ps.wrapping_add(now.as_ps()));
+        }
     }
 
     /// Copies bytes of a packet to where they belong.
     #[inline]
-    fn place(&mut self, target: Segment, bytes: Arrived<'_>) {
+    fn place(&mut self, target: Segment, bytes: Arrived<'_>) -> Result<(), MemoryFault> {
         let start = self.start_of(target.local, bytes.len());
-        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping, which is writable; neither a
-        // receive buffer nor a ring is ever registered memory, so they do not overlap.
-        unsafe { bytes.copy_to(start) };
+        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping; neither a receive buffer nor a
+        // ring is ever registered memory, so they do not overlap, and both stay.
+        unsafe { guard::copy_into(start, bytes.start, bytes.len) }
     }
 
     /// Changes eight bytes at once and answers what was there; as one step for other threads when they are aligned.
-    fn change_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> u64 {
-        let start = self.start_of(local, size_of::<u64>()).cast::<u64>();
-        if start.is_aligned() {
-            // SAFETY: eight aligned bytes of a mapping, see `start_of`.
-            let word = unsafe { AtomicU64::from_ptr(start) };
-            return word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or_else(|original| original);
-        }
-        // SAFETY: eight bytes of a mapping, see `start_of`, without asking for alignment.
-        let original = unsafe { start.read_unaligned() };
-        if let Some(changed) = change(original) {
-            // SAFETY: as above.
-            unsafe { start.write_unaligned(changed) };
-        }
-        original
+    fn change_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+        guard::change_word(self.start_of(local, size_of::<u64>()), change)
     }
 
     /// Where `len` bytes at a local address begin.
@@ -250,6 +260,42 @@ impl Memory {
     #[inline]
     fn mapping(&self, slot: u32) -> &Mapping {
         self.slots[slot as usize].as_ref().expect("a region lives as long as its key")
+    }
+}
+
+/// Fills `to` from memory of a program that a request leads to, which is perhaps not there.
+///
+/// # Errors
+/// When some of it is not; `to` then holds some of the rest.
+///
+/// # Safety
+/// What is there may be read, and is not `to`.
+pub unsafe fn copy_from_program(from: *const u8, to: &mut [u8]) -> Result<(), MemoryFault> {
+    look_after_once();
+    Foreign::new(from, to.len()).copy_to(to)
+}
+
+/// Where a packet is made piece by piece: some of it here, some of it a program's.
+pub(crate) trait Pieces {
+    /// Appends bytes of our own.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Appends bytes of a program's.
+    ///
+    /// # Errors
+    /// When they are gone.
+    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault>;
+}
+
+impl Pieces for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault> {
+        let at = self.len();
+        self.resize(at + bytes.len(), 0);
+        bytes.copy_to(&mut self[at..])
     }
 }
 
@@ -333,20 +379,21 @@ impl<'a> From<&'a [u8]> for Arrived<'a> {
 
 impl Dma for Placement<'_> {
     #[inline]
-    fn place(&mut self, offset: u32, target: Segment) {
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let (from, len) = (offset as usize, target.len as usize);
         let Some(grh) = self.grh else {
             return self.memory.place(target, self.payload.slice(from..from + len));
         };
         let of_grh = grh.len().saturating_sub(from).min(len);
         if of_grh > 0 {
-            self.memory.place(target, grh[from..from + of_grh].into());
+            self.memory.place(target, grh[from..from + of_grh].into())?;
         }
         if of_grh < len {
             let target = Segment { local: target.local + of_grh as u64, len: (len - of_grh) as u32 };
             let from = from + of_grh - grh.len();
-            self.memory.place(target, self.payload.slice(from..from + len - of_grh));
+            self.memory.place(target, self.payload.slice(from..from + len - of_grh))?;
         }
+        Ok(())
     }
 
     fn has_ipv4_header(&self) -> bool {
@@ -357,27 +404,42 @@ impl Dma for Placement<'_> {
         self.kept.as_mut().expect(KEPT_BY_FALCON).keep(handle, self.payload);
     }
 
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let bytes = self.kept.as_ref().expect(KEPT_BY_FALCON).get(handle);
         let from = offset as usize;
-        self.memory.place(target, bytes[from..from + target.len as usize].into());
+        self.memory.place(target, bytes[from..from + target.len as usize].into())
     }
 
     fn release(&mut self, handle: u64) {
         self.kept.as_mut().expect(KEPT_BY_FALCON).release(handle);
     }
 
-    fn store(&mut self, local: u64, value: u64) {
-        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, value.to_ne_bytes()[..].into());
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
+        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, value.to_ne_bytes()[..].into())
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         self.memory.change_word(local, |word| (word == compare).then_some(swap))
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         self.memory.change_word(local, |word| Some(word.wrapping_add(add)))
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+use signals::{look_after, look_after_once, started};
+
+/// Faults are not taken back on this processor: the kernel copies.
+#[cfg(not(target_arch = "x86_64"))]
+fn look_after(_: u64) {}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn look_after_once() {}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn started() -> u64 {
+    0
 }
 
 const KEPT_BY_FALCON: &str = "payload is kept by Falcon's door alone";
@@ -422,9 +484,11 @@ mod tests {
     fn what_is_placed_is_gathered() {
         let (mut memory, local) = memory(100);
         let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh"[..].into(), kept: None };
-        placement.place(2, Segment { local: local + 97, len: 3 });
-        placement.store(local + 8, 0x1122_3344_5566_7788);
-        assert_eq!(memory.gather(Segment { local: local + 96, len: 4 }), b"\0cde");
+        placement.place(2, Segment { local: local + 97, len: 3 }).expect("our own memory");
+        placement.store(local + 8, 0x1122_3344_5566_7788).expect("our own memory");
+        let mut gathered = [0xee; 4];
+        memory.gather(Segment { local: local + 96, len: 4 }).copy_to(&mut gathered).expect("our own memory");
+        assert_eq!(&gathered, b"\0cde");
         assert_eq!(memory.bytes(0)[8..16], 0x1122_3344_5566_7788_u64.to_ne_bytes());
     }
 
@@ -435,7 +499,7 @@ mod tests {
             let (mut memory, local) = memory(100);
             let mut placement =
                 Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh"[..].into(), kept: None };
-            placement.place(offset, Segment { local, len });
+            placement.place(offset, Segment { local, len }).expect("our own memory");
             let all: Vec<u8> = grh.iter().chain(b"abcdefgh").copied().collect();
             let (from, len) = (offset as usize, len as usize);
             assert_eq!(memory.bytes(0)[..len], all[from..from + len], "{len} bytes from {offset}");
@@ -448,11 +512,11 @@ mod tests {
         for at in [8, 13] {
             let (mut memory, local) = memory(64);
             let mut placement = Placement { memory: &mut memory, grh: None, payload: [][..].into(), kept: None };
-            assert_eq!(placement.fetch_add(local + at, 5), 0);
-            assert_eq!(placement.fetch_add(local + at, u64::MAX), 5, "wraps");
-            assert_eq!(placement.compare_swap(local + at, 3, 9), 4, "differs: stays");
-            assert_eq!(placement.compare_swap(local + at, 4, 9), 4);
-            assert_eq!(placement.fetch_add(local + at, 0), 9);
+            assert_eq!(placement.fetch_add(local + at, 5), Ok(0));
+            assert_eq!(placement.fetch_add(local + at, u64::MAX), Ok(5), "wraps");
+            assert_eq!(placement.compare_swap(local + at, 3, 9), Ok(4), "differs: stays");
+            assert_eq!(placement.compare_swap(local + at, 4, 9), Ok(4));
+            assert_eq!(placement.fetch_add(local + at, 0), Ok(9));
         }
     }
 
@@ -478,7 +542,8 @@ mod tests {
         let start = NonNull::new(own.as_mut_ptr()).expect("a vector's pointer");
         // SAFETY: `own` outlives `memory` and is not touched meanwhile.
         let slot = unsafe { memory.adopt(start, own.len()) };
-        memory.place(Segment { local: Memory::local(slot) + 1, len: 2 }, [1, 2][..].into());
+        let target = Segment { local: Memory::local(slot) + 1, len: 2 };
+        memory.place(target, [1, 2][..].into()).expect("it is there");
         memory.release(slot);
         drop(memory);
         assert_eq!(own[..4], [7, 1, 2, 7]);

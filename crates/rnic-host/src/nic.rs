@@ -20,16 +20,14 @@ use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-use rnic_base::limits::SGE_MAX;
 use rnic_base::{Duration, Psn, RandomStream, RandomStreams, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryRegion, PdId, PeerId, Segment, Transmit, TransmitKind,
-    Transport,
+    Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryFault, MemoryRegion, PdId, PeerId, Segment, Transmit,
+    TransmitKind, Transport,
 };
 use rnic_wire::codec::encode_headers;
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, Qpn};
+use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn};
 
 use crate::background;
 use crate::bypass::{Bypass, Taken};
@@ -41,10 +39,10 @@ use crate::connection::ConnectionEvent;
 use crate::error::NicError;
 use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
-use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping};
+use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, write_packet};
 use crate::link::lane::Lane;
 use crate::link::{Link, Ports};
-use crate::memory::{Memory, REGION_BYTES_MAX, Region};
+use crate::memory::{Memory, Pieces, REGION_BYTES_MAX, Region};
 use crate::notice::Notice;
 use crate::stats::NicStats;
 use crate::sys::{self, Route, SocketOptions, UdpSocket};
@@ -121,7 +119,7 @@ impl Nic {
         Ok(Self {
             clock: Clock::start(),
             engine,
-            memory: Memory::default(),
+            memory: Memory::new(),
             rx: Receiver::new(),
             link,
             falcon: Falcon::new(config.protection.clone()),
@@ -219,7 +217,10 @@ impl Nic {
     ///
     /// # Safety
     /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
-    /// written from the NIC's thread. Whoever changes them meanwhile from another thread does so as with any RDMA NIC:
+    /// written from the NIC's thread, as far as they are mapped: an access to what has been unmapped, shortened or
+    /// protected meanwhile fails, and the program goes on; one to what has been mapped in its place, by whomever, is
+    /// this region's. For that, the process gets a handler of `SIGSEGV` and `SIGBUS`, which passes on what is not about
+    /// registered memory. Whoever changes the bytes meanwhile from another thread does so as with any RDMA NIC:
     /// bytes under way may be the old ones, the new ones or some of each, and a request's buffer must be left alone
     /// until it completes.
     pub unsafe fn register_raw(
@@ -488,6 +489,7 @@ impl Nic {
 
     /// Sends what is ready, up to a budget; answers whether anything left.
     fn flush(&mut self, now: Time) -> bool {
+        self.memory.look_after(now);
         self.has_posts = false;
         self.send_messages(now);
         if self.link.credits.has_work() {
@@ -531,8 +533,16 @@ impl Nic {
                 link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));
                 continue;
             }
-            let is_safe = add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
+            let added = add_packet(link, memory, &mut batch, now, &transmit, engine.segments());
             link.join_delayed(now, &mut batch, &acks);
+            let Ok(is_safe) = added else {
+                link.stats.payload_faults += 1;
+                // What stands in its place has no payload.
+                if let Some(instead) = engine.fault_payload().copied() {
+                    let _ = add_packet(link, memory, &mut batch, now, &instead, &[]);
+                }
+                continue;
+            };
             if matches!(transmit.format, Format::UnreliableConnection | Format::UnreliableDatagram) {
                 link.count_unacknowledged(&transmit, is_safe);
             }
@@ -542,7 +552,7 @@ impl Nic {
             given += out.add_packets(now, &acks, most - given);
         }
         for ack in acks.iter() {
-            add_packet(link, memory, &mut batch, now, ack, &[]);
+            add_packet(link, memory, &mut batch, now, ack, &[]).expect("an acknowledgement has no payload");
         }
         if !batch.is_empty() {
             link.send_trains(now, &batch);
@@ -555,6 +565,9 @@ impl Nic {
 }
 
 /// Adds a packet to the batch, unless something else becomes of it; answers whether it cannot be lost any more.
+///
+/// # Errors
+/// When its payload is gone: then it does not leave.
 #[inline]
 fn add_packet(
     link: &mut Link,
@@ -563,29 +576,27 @@ fn add_packet(
     now: Time,
     transmit: &Transmit,
     payload: &[Segment],
-) -> bool {
+) -> Result<bool, MemoryFault> {
     let len = transmit.packet.udp_payload_len(transmit.format);
     let peer = link.peers.get(transmit.peer);
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
-        let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| {
-            copy_to(bytes, transmit, payload, memory, addresses);
-        };
-        if !link.impair(now, Way { peer: transmit.peer, port, path: 0 }, len, copy) {
-            return false;
+        let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
+        if !link.impair(now, Way { peer: transmit.peer, port, path: 0 }, len, copy)? {
+            return Ok(false);
         }
     }
-    if link.peers.get(transmit.peer).is_local && send_by_memory(link, memory, now, transmit, payload, port) {
-        return true;
+    if link.peers.get(transmit.peer).is_local && send_by_memory(link, memory, now, transmit, payload, port)? {
+        return Ok(true);
     }
     if link.is_still_narrow(now, transmit.peer, len) {
         let addresses = link.peers.get(transmit.peer).way(port);
-        link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses));
-        return false;
+        link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses)?);
+        return Ok(false);
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
-    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation });
-    false
+    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation })?;
+    Ok(false)
 }
 
 /// Sends a packet to another NIC of this machine through memory; answers whether it is gone.
@@ -597,33 +608,46 @@ fn send_by_memory(
     transmit: &Transmit,
     payload: &[Segment],
     port: u16,
-) -> bool {
-    let Link { bypass: Some(bypass), peers, stats, .. } = link else { return false };
+) -> Result<bool, MemoryFault> {
+    let Link { bypass: Some(bypass), peers, stats, .. } = link else { return Ok(false) };
     let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
-    let pieces = |put: &mut dyn FnMut(&[u8])| {
-        let mut headers = [0; HEADERS_MAX];
-        let headers_len =
-            encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the engine keeps to the format");
-        put(&headers[..headers_len]);
-        payload.iter().for_each(|segment| put(memory.gather(*segment)));
-        put(&[0; 3][..transmit.packet.pad_len() as usize]);
-    };
-    let taken = bypass.send(now, (transmit.peer, port), len, false, |writer| pieces(&mut |piece| writer.put(piece)));
+    let target = (transmit.peer, port);
+    let taken = bypass.send(now, target, len, false, |writer| put_pieces(transmit, payload, memory, writer))?;
     stats.count_bypass(taken, len);
     if taken == Taken::No {
         bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port));
-        return false;
+        return Ok(false);
     }
     if taken == Taken::Full {
         let mut bytes = Vec::with_capacity(len);
-        pieces(&mut |piece| bytes.extend_from_slice(piece));
-        link.wait_for_room(now, (transmit.peer, port), bytes, false);
+        put_pieces(transmit, payload, memory, &mut bytes)?;
+        link.wait_for_room(now, target, bytes, false);
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);
-        link.capture(now, &addresses, &transmit_copy(transmit, payload, memory, &addresses));
+        // It has left: memory that has gone since is missing in the capture alone.
+        if let Ok(copy) = transmit_copy(transmit, payload, memory, &addresses) {
+            link.capture(now, &addresses, &copy);
+        }
     }
-    true
+    Ok(true)
+}
+
+/// Puts a packet without its check value, piece by piece.
+#[inline]
+fn put_pieces(
+    transmit: &Transmit,
+    payload: &[Segment],
+    memory: &Memory,
+    out: &mut impl Pieces,
+) -> Result<(), MemoryFault> {
+    let mut headers = [0; HEADERS_MAX];
+    let headers_len =
+        encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the engine keeps to the format");
+    out.put(&headers[..headers_len]);
+    payload.iter().try_for_each(|segment| out.fetch(memory.gather(*segment)))?;
+    out.put(&[0; 3][..transmit.packet.pad_len() as usize]);
+    Ok(())
 }
 
 impl Drop for Nic {
@@ -698,17 +722,30 @@ fn check_region_len(len: usize) -> Result<(), NicError> {
 }
 
 /// A packet in one piece.
-fn transmit_copy(transmit: &Transmit, payload: &[Segment], memory: &Memory, addresses: &Addresses) -> Vec<u8> {
+fn transmit_copy(
+    transmit: &Transmit,
+    payload: &[Segment],
+    memory: &Memory,
+    addresses: &Addresses,
+) -> Result<Vec<u8>, MemoryFault> {
     let mut bytes = Vec::new();
-    copy_to(&mut bytes, transmit, payload, memory, addresses);
-    bytes
+    copy_to(&mut bytes, transmit, payload, memory, addresses)?;
+    Ok(bytes)
 }
 
 /// Makes `bytes` a packet in one piece.
-fn copy_to(bytes: &mut Vec<u8>, transmit: &Transmit, payload: &[Segment], memory: &Memory, addresses: &Addresses) {
-    let payload: ArrayVec<&[u8], SGE_MAX> = payload.iter().map(|segment| memory.gather(*segment)).collect();
-    rnic_wire::codec::assemble(transmit.format, &transmit.packet, &payload, addresses, bytes)
-        .expect("the engine keeps to the format");
+fn copy_to(
+    bytes: &mut Vec<u8>,
+    transmit: &Transmit,
+    payload: &[Segment],
+    memory: &Memory,
+    addresses: &Addresses,
+) -> Result<(), MemoryFault> {
+    let len = transmit.packet.udp_payload_len(transmit.format);
+    bytes.resize(len as usize + HEADERS_MAX, 0);
+    write_packet(bytes, transmit, payload, memory, IcrcPrefix::new(addresses, len))?;
+    bytes.truncate(len as usize);
+    Ok(())
 }
 
 /// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that

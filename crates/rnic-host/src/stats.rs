@@ -72,6 +72,9 @@ pub struct NicStats {
     pub datagrams_held: u64,
     /// Datagrams that the kernel refused for good. To the engine they are lost on the way.
     pub datagrams_refused: u64,
+    /// Packets that did not leave because their payload could not be read: its owner had unmapped, shortened or
+    /// protected registered memory.
+    pub payload_faults: u64,
     /// Times a path turned out to be narrower than our packets, and a peer's packets were fragmented from then on.
     pub path_mtu_reductions: u64,
     /// Datagrams that were sent with fragmentation allowed.

@@ -1,5 +1,7 @@
 //! Protection domains and memory regions.
 
+mod pages;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -83,6 +85,10 @@ pub(crate) fn access(flags: u32) -> Result<Access> {
     Ok(access)
 }
 
+/// Flags for which the kernel pins pages to be written (`ib_access_writable` of `include/rdma/ib_verbs.h`).
+const WRITING_FLAGS: u32 =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+
 /// Flags that there are.
 pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
@@ -114,24 +120,6 @@ pub(crate) fn remote_rights(flags: u32) -> Access {
     access
 }
 
-/// Whether there is memory everywhere in a range: the kernel would refuse to pin it otherwise.
-fn check_mapped(start: usize, len: usize) -> Result<()> {
-    const PAGE: usize = 4_096;
-    const PAGES_AT_ONCE: usize = 4_096;
-    let end = start.checked_add(len).ok_or(Errno::INVALID)?;
-    let mut present = [0u8; PAGES_AT_ONCE];
-    let mut from = start & !(PAGE - 1);
-    while from < end {
-        let bytes = (end - from).min(PAGES_AT_ONCE * PAGE);
-        // SAFETY: asks about a range without touching it; the answer has a byte for each of its pages.
-        if unsafe { libc::mincore(from as *mut c_void, bytes, present.as_mut_ptr()) } != 0 {
-            return Err(Errno(libc::EFAULT));
-        }
-        from += bytes;
-    }
-    Ok(())
-}
-
 /// What a region is registered with.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -145,6 +133,10 @@ impl Wanted {
     /// Checks it; answers the memory, the address that it is named by, and the rights.
     fn check(&self) -> Result<(NonNull<u8>, u64, Access)> {
         let access = access(self.flags)?;
+        let remote_changes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        if access.intersects(remote_changes) && !access.contains(Access::LOCAL_WRITE) {
+            return Err(Errno::INVALID);
+        }
         let iova = if self.flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { self.iova };
         let start = NonNull::new(self.start as *mut u8).ok_or(Errno(libc::EFAULT))?;
         if self.len == 0 {
@@ -152,7 +144,7 @@ impl Wanted {
         }
         // What is paged on demand may come later.
         if self.flags & IBV_ACCESS_ON_DEMAND == 0 {
-            check_mapped(self.start, self.len)?;
+            pages::check(self.start, self.len, self.flags & WRITING_FLAGS != 0)?;
         }
         Ok((start, iova, access))
     }
@@ -167,8 +159,8 @@ fn register(core: &mut Core, pd: u32, wanted: &Wanted) -> Result<Mr> {
         return Ok(Mr { region, pd, start, access: wanted.flags });
     }
     let (start, iova, access) = wanted.check()?;
-    // SAFETY: a program registers memory that stays until it deregisters it, as verbs demands; that it is there has
-    // just been checked.
+    // SAFETY: that it is there has just been checked; until it is deregistered a program keeps it, as verbs demands, or
+    // has nothing else there that it would mind.
     let region = unsafe { core.nic.register_raw(id, start, wanted.len, iova, access) }?;
     Ok(Mr { region, pd, start: wanted.start, access: wanted.flags })
 }

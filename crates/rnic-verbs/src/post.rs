@@ -133,8 +133,9 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
     let place = &mut nic.bytes_mut(region)[first..first + total];
     let mut at = 0;
     for (addr, len) in buffers.iter().filter(|(_, len)| *len > 0) {
-        // SAFETY: the caller's promise; nobody has a reference to the region, which is our own.
-        unsafe { std::ptr::copy_nonoverlapping(*addr as *const u8, place[at..].as_mut_ptr(), *len) };
+        // SAFETY: the caller's promise; the place is in a region of our own.
+        let copied = unsafe { rnic_host::copy_from_program(*addr as *const u8, &mut place[at..at + *len]) };
+        copied.map_err(|_| Errno(libc::EFAULT))?;
         at += len;
     }
     let sge = region.sge(first, total as u32);

@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, Dma, Engine, EngineConfig, EngineStats, FalconArrival, Key, MemoryRegion,
-    PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, RxMeta, Segment, SendRequest,
-    SrqId, TransmitKind,
+    Access, AsyncEvent, Completion, CqId, Dma, Engine, EngineConfig, EngineStats, FalconArrival, Key, MemoryFault,
+    MemoryRegion, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, RxMeta, Segment,
+    SendRequest, SrqId, TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
@@ -254,29 +254,31 @@ impl Ram<'_> {
 }
 
 impl Dma for Ram<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let ((region, range), from) = (place(&target), offset as usize);
         self.regions[region].bytes[range].copy_from_slice(&self.payload[from..from + target.len as usize]);
+        Ok(())
     }
 
-    fn store(&mut self, local: u64, value: u64) {
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
         *self.word(local) = value.to_ne_bytes();
+        Ok(())
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let word = self.word(local);
         let original = u64::from_ne_bytes(*word);
         if original == compare {
             *word = swap.to_ne_bytes();
         }
-        original
+        Ok(original)
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         let word = self.word(local);
         let original = u64::from_ne_bytes(*word);
         *word = original.wrapping_add(add).to_ne_bytes();
-        original
+        Ok(original)
     }
 
     fn keep(&mut self, handle: u64) {
@@ -284,10 +286,11 @@ impl Dma for Ram<'_> {
         assert!(before.is_none(), "{handle:#x} is kept twice");
     }
 
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let ((region, range), from) = (place(&target), offset as usize);
         let payload = self.kept.get(&handle).expect("it is kept");
         self.regions[region].bytes[range].copy_from_slice(&payload[from..from + target.len as usize]);
+        Ok(())
     }
 
     fn release(&mut self, handle: u64) {

@@ -7,6 +7,7 @@
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
+use rnic_falcon::seam::Context;
 use rnic_falcon::transaction::AnswerError;
 use rnic_policy::FalconErrors;
 use rnic_wire::NakCode;
@@ -14,10 +15,10 @@ use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
 use super::request::{Handed, untag};
 use super::upper::{Untouched, Verbs, handle};
-use super::{ALARMS_MAX, Lack, Link, Nic, SLOT, header};
+use super::{ALARMS_MAX, Lack, Link, Mapping, Nic, SLOT, header};
 use crate::core::Core;
 use crate::dma::Dma;
-use crate::engine::{FalconArrival, TransmitKind};
+use crate::engine::{FalconArrival, FalconTransmit, TransmitKind};
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
 use crate::timer::Deadline;
@@ -213,6 +214,7 @@ impl Qp {
         out.from = self.number;
         out.peer = self.extra.falcon().map_or(PeerId::NOBODY, |falcon| falcon.peer);
         out.kind = TransmitKind::of_falcon(packet.body.packet_type(), again);
+        nic.out_context = context;
         core.segments.clear();
         let Some(context) = context else {
             core.stats.acks_sent += 1;
@@ -231,16 +233,8 @@ impl Qp {
             (Body::PullData { rsn, .. }, None) => self.gather_answer(core, mapping, *rsn, packet.payload_len),
             _ => true,
         };
-        if !found && let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) {
-            connection.withdraw(context);
-            let is_needed = matches!(packet.body, Body::PullData { .. }) && !again;
-            if is_needed && mapping.errors == FalconErrors::Verbs && self.state.receives() {
-                self.fail_as_responder(core, NakCode::RemoteAccessError);
-            }
-            core.segments.clear();
-            let of = packet.body.packet_type();
-            nic.out.packet.body = Body::Resync { psn, rsn, code: ResyncCode::LocalXlr, of, vendor: 0 };
-            nic.out.packet.payload_len = 0;
+        if !found {
+            self.withdraw_falcon(core, mapping, connection, context, &mut nic.out);
         }
         let (mine, all) = (&mut self.stats, &mut core.stats);
         if again {
@@ -249,6 +243,42 @@ impl Qp {
         } else {
             (mine.packets_sent, all.packets_sent) = (mine.packets_sent + 1, all.packets_sent + 1);
         }
+    }
+
+    /// The memory of packet `out` of the transaction named `context` is not what it was: a Resync, which has no
+    /// payload, takes its place.
+    #[cold]
+    fn withdraw_falcon(
+        &mut self,
+        core: &mut Core,
+        mapping: &Mapping,
+        connection: &mut Connection,
+        context: Context,
+        out: &mut FalconTransmit,
+    ) {
+        core.segments.clear();
+        let packet = &mut out.packet;
+        let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) else { return };
+        connection.withdraw(context);
+        if out.kind == TransmitKind::Response && mapping.errors == FalconErrors::Verbs && self.state.receives() {
+            self.fail_as_responder(core, NakCode::RemoteAccessError);
+        }
+        let of = packet.body.packet_type();
+        packet.body = Body::Resync { psn, rsn, code: ResyncCode::LocalXlr, of, vendor: 0 };
+        packet.payload_len = 0;
+    }
+
+    /// The payload of the packet in the NIC's `out`, the last one that this queue pair has made, cannot be read: a
+    /// Resync takes its place.
+    #[cold]
+    pub(crate) fn fault_falcon_payload(&mut self, core: &mut Core, nic: &mut Nic) {
+        let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
+        if let Some(context) = nic.out_context.take() {
+            let Link { connection, mapping, .. } = &mut *link;
+            self.withdraw_falcon(core, mapping, connection, context, &mut nic.out);
+            self.enlist_if_needed(core, nic, &mut link);
+        }
+        self.rest(core, nic, link, true);
     }
 
     /// Something may be due.

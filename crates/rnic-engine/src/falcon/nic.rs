@@ -7,6 +7,7 @@ use rnic_fae::FaeError;
 use rnic_falcon::adaptive::{AdaptiveEngine, EventCounts};
 use rnic_falcon::delivery::Wheel;
 use rnic_falcon::resources::{ResourceConfig, Resources};
+use rnic_falcon::seam::Context;
 use rnic_policy::{AdaptivePlace, FalconShape};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp, UlpProtocol, WindowBases};
@@ -92,6 +93,8 @@ pub(crate) struct Nic {
     pub(super) released: Vec<u64>,
     /// The packet on its way out.
     pub(crate) out: FalconTransmit,
+    /// Names the transaction whose packet that is, if it is one's.
+    pub(super) out_context: Option<Context>,
     /// Where the NIC's own entry in the timer heap stands.
     pub(crate) armed: Deadline,
 }
@@ -148,6 +151,7 @@ impl Nic {
             pauses: 0,
             released: Vec::new(),
             out: BLANK,
+            out_context: None,
             armed: Deadline::NEVER,
         }
     }

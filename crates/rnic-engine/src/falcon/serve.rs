@@ -502,7 +502,8 @@ impl Qp {
                 // What cannot be answered is not executed.
                 fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
                 let local = self.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
-                Ok((0, Operation::AtomicResponse { original: dma::execute(dma, op, local), sink }))
+                let original = dma::execute(dma, op, local).map_err(|_| NakCode::RemoteAccessError)?;
+                Ok((0, Operation::AtomicResponse { original, sink }))
             }
             _ => Err(NakCode::InvalidRequest),
         }

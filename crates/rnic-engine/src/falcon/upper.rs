@@ -11,7 +11,7 @@ use super::request::untag;
 use super::{Mapping, header};
 use crate::completion::WcStatus;
 use crate::core::Core;
-use crate::dma::{Dma, Segment};
+use crate::dma::{Dma, MemoryFault, Segment};
 use crate::qp::Qp;
 
 /// A queue pair, for the time of a call.
@@ -143,19 +143,19 @@ struct Kept<'a, D> {
 }
 
 impl<D: Dma> Dma for Kept<'_, D> {
-    fn place(&mut self, offset: u32, target: Segment) {
-        self.dma.place_kept(self.handle, offset, target);
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
+        self.dma.place_kept(self.handle, offset, target)
     }
 
-    fn store(&mut self, local: u64, value: u64) {
-        self.dma.store(local, value);
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
+        self.dma.store(local, value)
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         self.dma.compare_swap(local, compare, swap)
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         self.dma.fetch_add(local, add)
     }
 }
@@ -164,19 +164,19 @@ impl<D: Dma> Dma for Kept<'_, D> {
 pub(super) struct Untouched;
 
 impl Dma for Untouched {
-    fn place(&mut self, _: u32, _: Segment) {
+    fn place(&mut self, _: u32, _: Segment) -> Result<(), MemoryFault> {
         unreachable!("{NOTHING_TO_PLACE}");
     }
 
-    fn store(&mut self, _: u64, _: u64) {
+    fn store(&mut self, _: u64, _: u64) -> Result<(), MemoryFault> {
         unreachable!("{NOTHING_TO_PLACE}");
     }
 
-    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
         unreachable!("{NOTHING_TO_PLACE}");
     }
 
-    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
+    fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
         unreachable!("{NOTHING_TO_PLACE}");
     }
 }

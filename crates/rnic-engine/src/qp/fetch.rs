@@ -165,8 +165,13 @@ impl Qp {
         if let FetchRequest::Atomic { va, rkey, op } = fetch.request {
             // The key may have been taken back since the request came in early.
             let resolved = core.mrs.resolve_remote(granted, rkey, va, 8, Access::REMOTE_ATOMIC);
-            let local = resolved.map_err(|_| NakCode::RemoteAccessError)?;
-            fetch.original = dma::execute(dma, op, local);
+            let Some(original) = resolved.ok().and_then(|local| dma::execute(dma, op, local).ok()) else {
+                if let FetchServer::Shared(server) = self.fetches() {
+                    server.withdraw_newest();
+                }
+                return Err(NakCode::RemoteAccessError);
+            };
+            fetch.original = original;
         }
         let packets = fetch.packets;
         self.responder.msn = self.responder.msn.wrapping_add(1);

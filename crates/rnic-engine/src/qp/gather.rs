@@ -1,12 +1,12 @@
 //! From "bytes `offset` to `offset + len` of this request" to runs of registered memory.
 
 use crate::PdId;
-use crate::dma::Segment;
+use crate::dma::{MemoryFault, Segment};
 use crate::mr::{Access, MrTable, Refused};
 use crate::wr::Sge;
 
 /// Calls `each` with the local memory behind `len` bytes at `offset` of a scatter/gather list, and how far into these
-/// bytes it begins.
+/// bytes it begins. Memory that `each` cannot reach counts as memory that the key does not grant.
 ///
 /// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has
 /// made sure that the list is long enough.
@@ -18,7 +18,7 @@ pub(crate) fn for_each_segment(
     offset: u32,
     len: u32,
     access: Access,
-    mut each: impl FnMut(u32, Segment),
+    mut each: impl FnMut(u32, Segment) -> Result<(), MemoryFault>,
 ) -> Result<(), Refused> {
     // Of nothing, no key is checked.
     if let [only] = sges
@@ -26,8 +26,7 @@ pub(crate) fn for_each_segment(
     {
         assert!(u64::from(offset) + u64::from(len) <= u64::from(only.len), "a list is shorter than its message");
         let local = mrs.resolve(pd, only.lkey, only.addr.wrapping_add(u64::from(offset)), u64::from(len), access)?;
-        each(0, Segment { local, len });
-        return Ok(());
+        return each(0, Segment { local, len }).map_err(|_| Refused);
     }
     let (mut skip, mut done) = (offset, 0);
     for sge in sges {
@@ -40,7 +39,7 @@ pub(crate) fn for_each_segment(
         }
         let here = (sge.len - skip).min(len - done);
         let local = mrs.resolve(pd, sge.lkey, sge.addr.wrapping_add(u64::from(skip)), u64::from(here), access)?;
-        each(done, Segment { local, len: here });
+        each(done, Segment { local, len: here }).map_err(|_| Refused)?;
         done += here;
         skip = 0;
     }
@@ -65,9 +64,11 @@ mod tests {
         let mut found = Vec::new();
         for_each_segment(&mrs, pd, &sges, 7, 20, Access::empty(), |at, segment| {
             found.push((at, segment.local, segment.len));
+            Ok(())
         })
         .expect("granted");
         assert_eq!(found, [(0, 10_007, 3), (3, 10_200, 5), (8, 10_300, 12)]);
-        assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::LOCAL_WRITE, |_, _| {}), Err(Refused));
+        assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::LOCAL_WRITE, |_, _| Ok(())), Err(Refused));
+        assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::empty(), |_, _| Err(MemoryFault)), Err(Refused));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rnic_engine::{Dma, Segment};
+use rnic_engine::{Dma, MemoryFault, Segment};
 
 /// See the module.
 pub struct Ram<'a> {
@@ -19,29 +19,31 @@ impl Ram<'_> {
 }
 
 impl Dma for Ram<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
         self.memory[to..to + len].copy_from_slice(&self.payload[from..from + len]);
+        Ok(())
     }
 
-    fn store(&mut self, local: u64, value: u64) {
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
         *self.word(local) = value.to_ne_bytes();
+        Ok(())
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let word = self.word(local);
         let original = u64::from_ne_bytes(*word);
         if original == compare {
             *word = swap.to_ne_bytes();
         }
-        original
+        Ok(original)
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         let word = self.word(local);
         let original = u64::from_ne_bytes(*word);
         *word = original.wrapping_add(add).to_ne_bytes();
-        original
+        Ok(original)
     }
 
     fn keep(&mut self, handle: u64) {
@@ -49,10 +51,11 @@ impl Dma for Ram<'_> {
         assert!(before.is_none(), "{handle:#x} is kept twice");
     }
 
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let payload = self.kept.get(&handle).expect("it is kept");
         let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
         self.memory[to..to + len].copy_from_slice(&payload[from..from + len]);
+        Ok(())
     }
 
     fn release(&mut self, handle: u64) {

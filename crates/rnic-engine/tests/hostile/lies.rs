@@ -16,19 +16,21 @@ const TARGET: u64 = 500_000;
 struct Notes(Vec<Segment>);
 
 impl Dma for Notes {
-    fn place(&mut self, _: u32, target: Segment) {
+    fn place(&mut self, _: u32, target: Segment) -> Result<(), MemoryFault> {
         self.0.push(target);
+        Ok(())
     }
 
-    fn store(&mut self, local: u64, _: u64) {
+    fn store(&mut self, local: u64, _: u64) -> Result<(), MemoryFault> {
         self.0.push(Segment { local, len: 8 });
+        Ok(())
     }
 
-    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> u64 {
+    fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
         panic!("no atomic was asked for");
     }
 
-    fn fetch_add(&mut self, _: u64, _: u64) -> u64 {
+    fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
         panic!("no atomic was asked for");
     }
 }

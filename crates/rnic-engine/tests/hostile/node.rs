@@ -148,31 +148,33 @@ impl CheckedDma<'_> {
 }
 
 impl Dma for CheckedDma<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         check(self.domain.as_ref(), target, self.needs);
         let from = &self.payload[offset as usize..][..target.len as usize];
         self.memory[target.local as usize..][..target.len as usize].copy_from_slice(from);
+        Ok(())
     }
 
-    fn store(&mut self, local: u64, value: u64) {
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
         *self.word(local, Access::LOCAL_WRITE) = value.to_ne_bytes();
+        Ok(())
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         assert!(local.is_multiple_of(8), "atomics are aligned");
         let word = self.word(local, Access::REMOTE_ATOMIC);
         let original = u64::from_ne_bytes(*word);
         if original == compare {
             *word = swap.to_ne_bytes();
         }
-        original
+        Ok(original)
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         assert!(local.is_multiple_of(8), "atomics are aligned");
         let word = self.word(local, Access::REMOTE_ATOMIC);
         let original = u64::from_ne_bytes(*word);
         *word = original.wrapping_add(add).to_ne_bytes();
-        original
+        Ok(original)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rnic_engine::{Dma, Segment};
+use rnic_engine::{Dma, MemoryFault, Segment};
 
 /// A block of the arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,29 +155,31 @@ pub struct Placement<'m> {
 }
 
 impl Dma for Placement<'_> {
-    fn place(&mut self, offset: u32, target: Segment) {
+    fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let from = &self.payload[offset as usize..(offset + target.len) as usize];
         self.memory.bytes_mut(target.local, u64::from(target.len)).copy_from_slice(from);
+        Ok(())
     }
 
-    fn store(&mut self, local: u64, value: u64) {
+    fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
         *self.memory.word(local) = value.to_ne_bytes();
+        Ok(())
     }
 
-    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> u64 {
+    fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let word = self.memory.word(local);
         let original = u64::from_ne_bytes(*word);
         if original == compare {
             *word = swap.to_ne_bytes();
         }
-        original
+        Ok(original)
     }
 
-    fn fetch_add(&mut self, local: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
         let word = self.memory.word(local);
         let original = u64::from_ne_bytes(*word);
         *word = original.wrapping_add(add).to_ne_bytes();
-        original
+        Ok(original)
     }
 
     fn keep(&mut self, handle: u64) {
@@ -185,11 +187,12 @@ impl Dma for Placement<'_> {
         assert!(before.is_none(), "the engine keeps two payloads as {handle:#x}");
     }
 
-    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) {
+    fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         let Memory { bytes, kept, .. } = &mut *self.memory;
         let payload = kept.get(&handle).expect("the engine places what it has kept");
         let from = &payload[offset as usize..(offset + target.len) as usize];
         bytes[target.local as usize..][..target.len as usize].copy_from_slice(from);
+        Ok(())
     }
 
     fn release(&mut self, handle: u64) {

@@ -17,9 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use rnic_engine::MemoryFault;
 use rnic_wire::falcon::psp;
 
-use crate::memory::Arrived;
+use crate::memory::{Arrived, Foreign, Pieces};
 use crate::sys::unix;
 
 /// The other process has written nonsense.
@@ -159,6 +160,19 @@ impl Producer {
         Ok(Some(Writer { shared: &self.shared, at: at + RECORD_HEADER_BYTES, left: len }))
     }
 
+    /// How far it has been written, to go back to with [`Self::take_back`].
+    #[inline]
+    pub(crate) fn mark(&self) -> u64 {
+        self.head
+    }
+
+    /// Takes back what has been begun since `mark`, none of which is published.
+    #[cold]
+    pub(crate) fn take_back(&mut self, mark: u64) {
+        assert!(mark >= self.published, "the reader may have seen it");
+        self.head = mark;
+    }
+
     #[inline]
     fn has_room(&mut self, bytes: usize) -> Result<bool, Broken> {
         let limit = DATA_BYTES as u64;
@@ -219,19 +233,37 @@ pub(crate) struct Writer<'a> {
     left: usize,
 }
 
-impl Writer<'_> {
+impl Pieces for Writer<'_> {
     /// Appends `bytes`.
     ///
     /// # Panics
     /// When the record has no room for them.
     #[inline]
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    fn put(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.left, "a record was begun too short");
         // SAFETY: the record lies within the mapping, `put` stays within the record, and the mapping is never borrowed
         // as a slice. The reader leaves a record alone until it is published.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.shared.0.as_ptr().add(self.at), bytes.len()) };
         self.at += bytes.len();
         self.left -= bytes.len();
+    }
+
+    /// Appends `bytes`, which may be gone.
+    ///
+    /// # Errors
+    /// When they are: the record must not be published then.
+    ///
+    /// # Panics
+    /// As [`Self::put`].
+    #[inline]
+    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault> {
+        let len = bytes.len();
+        assert!(len <= self.left, "a record was begun too short");
+        // SAFETY: as in `put`, and whether the bytes are there is looked at.
+        unsafe { bytes.copy_to_pointer(self.shared.0.as_ptr().add(self.at))? };
+        self.at += len;
+        self.left -= len;
+        Ok(())
     }
 }
 

@@ -99,7 +99,7 @@ fn attached(ports: (u16, u16)) -> (Bypass, Bypass, (PeerId, u16)) {
 #[test]
 fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
     let (mut writer, mut reader, target) = attached((976, 960));
-    assert_eq!(writer.send(Time::ZERO, target, 4, false, |record| record.put(b"last")), Taken::Yes);
+    assert_eq!(writer.send_own(Time::ZERO, target, b"last", false), Taken::Yes);
     writer.release(Time::ZERO, target);
     assert!(writer.rings() == 0 && writer.targets.is_empty());
     // Another one does not push out what is left in the first.
@@ -116,7 +116,7 @@ fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
 #[test]
 fn the_ring_of_a_writer_that_was_killed_goes() {
     let (mut writer, mut reader, target) = attached((944, 928));
-    assert_eq!(writer.send(Time::ZERO, target, 4, false, |record| record.put(b"last")), Taken::Yes);
+    assert_eq!(writer.send_own(Time::ZERO, target, b"last", false), Taken::Yes);
     writer.publish(Time::ZERO);
     let later = |ms| Time::ZERO + Duration::from_ms(ms);
     reader.look_for_letters(later(20), true);

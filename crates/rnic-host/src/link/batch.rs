@@ -15,13 +15,13 @@
 
 use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;
-use rnic_engine::{PeerId, Segment, Transmit};
+use rnic_engine::{MemoryFault, PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
 use rnic_wire::falcon::{self, psp};
 use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
 use crate::carry::Carrier;
-use crate::memory::Memory;
+use crate::memory::{Foreign, Memory};
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
 /// Packets of one length to one UDP port of one peer.
@@ -115,39 +115,47 @@ impl<'a> Batch<'a> {
 
     /// Adds a packet.
     ///
+    /// # Errors
+    /// When its payload is gone; it is not added then.
+    ///
     /// # Panics
     /// When the packet contradicts its format: the engine made it.
     #[inline]
-    pub(crate) fn add(&mut self, transmit: &Transmit, payload: &[Segment], memory: &Memory, wrapping: Wrapping) {
+    pub(crate) fn add(
+        &mut self,
+        transmit: &Transmit,
+        payload: &[Segment],
+        memory: &Memory,
+        wrapping: Wrapping,
+    ) -> Result<(), MemoryFault> {
         let Wrapping { len, prefix, .. } = wrapping;
         let way = Way { peer: transmit.peer, port: wrapping.port, path: 0 };
         let at = self.make_room(way, len, wrapping.couple);
-        let free = &mut self.slab[at..];
-        let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
-        let headers_len =
-            encode_headers(transmit.format, &transmit.packet, room).expect("the engine keeps to the format");
-        let (headers, mut free) = free.split_at_mut(headers_len);
-        let mut carrier = Carrier::new(prefix);
-        let mut pieces = payload.iter().map(|segment| memory.gather(*segment));
-        let first = pieces.next().unwrap_or_default();
-        carrier.start(headers, first, free);
-        free = &mut free[first.len()..];
-        for piece in pieces {
-            carrier.more(piece, free);
-            free = &mut free[piece.len()..];
+        let written = write_packet(&mut self.slab[at..], transmit, payload, memory, prefix);
+        if written.is_err() {
+            self.give_room_back(way, len);
         }
-        let pad = transmit.packet.pad_len() as usize;
-        if pad > 0 {
-            carrier.more(&[0; 3][..pad], free);
-        }
-        free[pad..pad + ICRC_LEN].copy_from_slice(&carrier.finish());
+        written
     }
 
     /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train.
+    ///
+    /// # Errors
+    /// When `write` fails; it is not added then.
     #[inline]
-    pub(crate) fn add_with(&mut self, way: Way, len: u32, couple: bool, write: impl FnOnce(&mut [u8])) {
+    pub(crate) fn add_with(
+        &mut self,
+        way: Way,
+        len: u32,
+        couple: bool,
+        write: impl FnOnce(&mut [u8]) -> Result<(), MemoryFault>,
+    ) -> Result<(), MemoryFault> {
         let at = self.make_room(way, len, couple);
-        write(&mut self.slab[at..at + len as usize]);
+        let written = write(&mut self.slab[at..at + len as usize]);
+        if written.is_err() {
+            self.give_room_back(way, len);
+        }
+        written
     }
 
     /// Makes room for a packet of `len` bytes; answers where.
@@ -164,6 +172,26 @@ impl<'a> Batch<'a> {
         let is_apart = path > 0 && couple;
         self.end += if is_apart { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };
         start
+    }
+
+    /// Takes back what [`Self::make_room`] has done last, for a packet on this way and of this length.
+    #[cold]
+    fn give_room_back(&mut self, way: Way, len: u32) {
+        self.packets -= 1;
+        self.bytes -= len as usize;
+        let index = self.trains.iter().rposition(|train| train.way() == way).expect("it was added to a train");
+        let train = &mut self.trains[index];
+        if train.count == 1 {
+            self.end = train.start;
+            self.trains.pop();
+            return;
+        }
+        train.count -= 1;
+        train.bytes -= len;
+        train.open = true;
+        if way.path == 0 {
+            self.end -= len as usize;
+        }
     }
 
     /// Couples a packet of `len` bytes to the last train on its way, if it fits there; answers where.
@@ -203,6 +231,38 @@ impl<'a> Batch<'a> {
     pub(crate) fn packets(&self, train: &Train) -> impl Iterator<Item = &[u8]> {
         self.bytes(train).chunks(train.segment as usize)
     }
+}
+
+/// Writes a packet to the front of `free`, its check value included; there must be room for the longest headers, too.
+///
+/// # Errors
+/// When its payload is gone.
+#[inline]
+pub(crate) fn write_packet(
+    free: &mut [u8],
+    transmit: &Transmit,
+    payload: &[Segment],
+    memory: &Memory,
+    prefix: IcrcPrefix,
+) -> Result<(), MemoryFault> {
+    let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
+    let headers_len = encode_headers(transmit.format, &transmit.packet, room).expect("the engine keeps to the format");
+    let (headers, mut free) = free.split_at_mut(headers_len);
+    let mut carrier = Carrier::new(prefix);
+    let mut pieces = payload.iter().map(|segment| memory.gather(*segment));
+    let first = pieces.next().unwrap_or(Foreign::NOTHING);
+    carrier.start(headers, first, free)?;
+    free = &mut free[first.len()..];
+    for piece in pieces {
+        carrier.fetch(piece, free)?;
+        free = &mut free[piece.len()..];
+    }
+    let pad = transmit.packet.pad_len() as usize;
+    if pad > 0 {
+        carrier.more(&[0; 3][..pad], free);
+    }
+    free[pad..pad + ICRC_LEN].copy_from_slice(&carrier.finish());
+    Ok(())
 }
 
 /// Acknowledgements that wait to be the last of a batch.

@@ -1,7 +1,9 @@
 //! Falcon's packets between the engine and the wire, sockets or memory, both ways.
 
 use rnic_base::Time;
-use rnic_engine::{Engine, FalconArrival, FalconTransmit, ModifyError, QpAttributes, QpConnection, ResourceError};
+use rnic_engine::{
+    Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection, ResourceError,
+};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp;
 
@@ -59,7 +61,13 @@ impl Out<'_, '_> {
         while given < at_most && self.batch.has_room(acks) && !self.link.is_held_up() {
             let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
             given += 1;
-            self.add(now, &transmit);
+            if self.add(now, &transmit).is_err() {
+                self.link.stats.payload_faults += 1;
+                // What stands in its place has no payload.
+                if let Some(instead) = self.engine.fault_falcon_payload().copied() {
+                    let _ = self.add(now, &instead);
+                }
+            }
             self.link.join_delayed(now, self.batch, acks);
             if given.is_multiple_of(PACKETS_A_LOOK) {
                 now = self.clock.now();
@@ -70,37 +78,39 @@ impl Out<'_, '_> {
     }
 
     /// Adds a packet to the batch, unless something else becomes of it.
+    ///
+    /// # Errors
+    /// When its payload is gone: then it does not leave.
     #[inline]
-    fn add(&mut self, now: Time, transmit: &FalconTransmit) {
+    fn add(&mut self, now: Time, transmit: &FalconTransmit) -> Result<(), MemoryFault> {
         let peer = self.link.peers.get(transmit.peer);
         let (is_local, is_special) = (peer.is_local, peer.is_special());
         let len = self.falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
         let port = self.link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
         if !self.falcon.can_write(transmit) {
             self.link.stats.datagrams_refused += 1;
-            return;
+            return Ok(());
         }
         if is_special {
             let way = self.way_of(transmit, port);
             let Self { engine, memory, link, falcon, .. } = self;
             let copy = |_: &_, bytes: &mut Vec<u8>| write_whole(falcon, now, transmit, engine, memory, len, bytes);
-            if !link.impair(now, way, len, copy) {
-                return;
+            if !link.impair(now, way, len, copy)? {
+                return Ok(());
             }
         }
-        if is_local && self.send_by_memory(now, transmit, len, port) {
-            return;
+        if is_local && self.send_by_memory(now, transmit, len, port)? {
+            return Ok(());
         }
         if is_special && self.link.is_still_narrow(now, transmit.peer, len) {
             let addresses = self.link.peers.get(transmit.peer).way(port);
-            let bytes = self.whole(now, transmit, len);
-            return self.link.send_fragmentable(now, &addresses, bytes);
+            let bytes = self.whole(now, transmit, len)?;
+            self.link.send_fragmentable(now, &addresses, bytes);
+            return Ok(());
         }
         let way = self.way_of(transmit, port);
         let Self { engine, memory, link, falcon, batch, .. } = self;
-        batch.add_with(way, len, link.segmentation, |out| {
-            falcon.write(now, transmit, engine.segments(), memory, out);
-        });
+        batch.add_with(way, len, link.segmentation, |out| falcon.write(now, transmit, engine.segments(), memory, out))
     }
 
     /// Which way a packet takes over UDP.
@@ -117,49 +127,60 @@ impl Out<'_, '_> {
     /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through memory; answers whether it
     /// is gone. With a key the datagram travels as it would over UDP; without, its check value stays behind.
     #[inline]
-    fn send_by_memory(&mut self, now: Time, transmit: &FalconTransmit, len: u32, port: u16) -> bool {
+    fn send_by_memory(
+        &mut self,
+        now: Time,
+        transmit: &FalconTransmit,
+        len: u32,
+        port: u16,
+    ) -> Result<bool, MemoryFault> {
         if self.falcon.protects() || self.link.capture.is_some() {
             return self.send_whole_by_memory(now, transmit, len, port);
         }
         let Self { engine, memory, link, falcon, .. } = self;
-        let Link { bypass: Some(bypass), peers, stats, .. } = &mut **link else { return false };
+        let Link { bypass: Some(bypass), peers, stats, .. } = &mut **link else { return Ok(false) };
         let (target, len) = ((transmit.peer, port), len as usize - psp::ICV_LEN);
-        let mut put = |put: &mut dyn FnMut(&[u8])| {
-            falcon.put_in_clear(now, transmit, engine.segments(), memory, |piece| put(piece));
-        };
-        let taken = bypass.send(now, target, len, false, |writer| put(&mut |piece| writer.put(piece)));
+        let taken = bypass.send(now, target, len, false, |writer| {
+            falcon.put_in_clear(now, transmit, engine.segments(), memory, writer)
+        })?;
         stats.count_bypass(taken, len);
         match taken {
             Taken::No => bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port)),
             Taken::Full => {
                 let mut bytes = Vec::with_capacity(len);
-                put(&mut |piece| bytes.extend_from_slice(piece));
+                falcon.put_in_clear(now, transmit, engine.segments(), memory, &mut bytes)?;
                 link.wait_for_room(now, target, bytes, false);
             }
             Taken::Yes | Taken::Lost => {}
         }
-        taken != Taken::No
+        Ok(taken != Taken::No)
     }
 
     /// The same by way of a copy of the whole datagram, which is not made before somebody is there to read it: a key
     /// seals no packet twice.
     #[inline(never)]
-    fn send_whole_by_memory(&mut self, now: Time, transmit: &FalconTransmit, len: u32, port: u16) -> bool {
+    fn send_whole_by_memory(
+        &mut self,
+        now: Time,
+        transmit: &FalconTransmit,
+        len: u32,
+        port: u16,
+    ) -> Result<bool, MemoryFault> {
         let target = (transmit.peer, port);
         let way = self.link.peers.get(transmit.peer).way(port);
-        let Some(bypass) = &mut self.link.bypass else { return false };
+        let Some(bypass) = &mut self.link.bypass else { return Ok(false) };
         if !bypass.reaches(now, target) {
             bypass.prepare(now, transmit.peer, &way);
-            return false;
+            return Ok(false);
         }
-        let mut bytes = self.whole(now, transmit, len);
+        let mut bytes = self.whole(now, transmit, len)?;
         self.link.capture(now, &way, &bytes);
         let is_sealed = self.falcon.protects();
         if !is_sealed {
             bytes.truncate(bytes.len() - psp::ICV_LEN);
         }
-        let Link { bypass: Some(bypass), stats, .. } = &mut *self.link else { return false };
-        let taken = bypass.send(now, target, bytes.len(), is_sealed, |writer| writer.put(&bytes));
+        let Link { bypass: Some(bypass), stats, .. } = &mut *self.link else { return Ok(false) };
+        let taken = bypass.send_own(now, target, &bytes, is_sealed);
         stats.count_bypass(taken, bytes.len());
         match taken {
             Taken::Full => self.link.wait_for_room(now, target, bytes, is_sealed),
@@ -167,14 +188,14 @@ impl Out<'_, '_> {
             Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
             Taken::Yes | Taken::Lost => {}
         }
-        true
+        Ok(true)
     }
 
     /// A copy of a packet's datagram, which has `len` bytes.
-    fn whole(&mut self, now: Time, transmit: &FalconTransmit, len: u32) -> Vec<u8> {
+    fn whole(&mut self, now: Time, transmit: &FalconTransmit, len: u32) -> Result<Vec<u8>, MemoryFault> {
         let mut bytes = Vec::new();
-        write_whole(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes);
-        bytes
+        write_whole(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -187,9 +208,9 @@ fn write_whole(
     memory: &Memory,
     len: u32,
     bytes: &mut Vec<u8>,
-) {
+) -> Result<(), MemoryFault> {
     bytes.resize(len as usize, 0);
-    falcon.write(now, transmit, engine.segments(), memory, bytes);
+    falcon.write(now, transmit, engine.segments(), memory, bytes)
 }
 
 /// Hands in a packet that has been let in, whose payload is among `bytes`, or counts why it was not.

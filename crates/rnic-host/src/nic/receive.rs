@@ -43,6 +43,7 @@ impl Nic {
     /// After a long train more is likely to be there, and one acknowledgement will do for all of it. After little the
     /// program comes first: it may wait for just this.
     pub(super) fn receive_while_busy(&mut self, now: Time) -> bool {
+        self.memory.look_after(now);
         let mut any = false;
         for _ in 0..RECEIVE_CALLS {
             let before = self.link.stats.bytes_received;

@@ -272,6 +272,9 @@ fn install_handler() -> bool {
             // handler that says a word and ends (Rust's are a few pages), and the packet path needs more.
             ours.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             libc::sigfillset(&raw mut ours.sa_mask);
+            // A fault in registered memory that is gone must be handled, or the kernel ends the process.
+            libc::sigdelset(&raw mut ours.sa_mask, libc::SIGSEGV);
+            libc::sigdelset(&raw mut ours.sa_mask, libc::SIGBUS);
             libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
         }
     })

@@ -288,12 +288,12 @@ impl Qp {
                 let mut found: Option<Segment> = None;
                 for_each_segment(mrs, self.pd, sges, 0, 8, access, |_, segment| {
                     found.get_or_insert(segment);
+                    Ok(())
                 })
                 .map_err(protection)?;
                 // An atomic's result may not be scattered: eight bytes in one piece, or nothing.
                 let whole = found.filter(|segment| segment.len == 8).ok_or(WcStatus::LocalProtection)?;
-                dma.store(whole.local, original);
-                Ok(())
+                dma.store(whole.local, original).map_err(|_| WcStatus::LocalProtection)
             }
             _ => Err(gone::status_of(packet)),
         }

@@ -31,7 +31,7 @@
 //! shared space the requester asks again. There a response that has never left fails the responder at once, like any
 //! request that is refused; one that is asked for again does not, for nobody says what became of the refusal.
 
-use rnic_base::{Seq, Serial, Time};
+use rnic_base::{Psn, Seq, Serial, Time};
 use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Position, Sink, Syndrome, WqeSn};
 
 use super::{Fetch, FetchServer};
@@ -79,6 +79,24 @@ impl Qp {
             Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len: 0, headers };
         core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
         self.send_data(core, now, again);
+    }
+
+    /// The response `psn` in `core.out`, just made, has no data after all: makes it the refusal that stands for it,
+    /// where there is one. Whether there is.
+    #[cold]
+    pub(in crate::qp) fn refuse_made_response(&mut self, core: &mut Core, psn: Psn, code: NakCode) -> bool {
+        core.segments.clear();
+        if let Some(FetchServer::Shared(server)) = self.responder.fetches.as_deref() {
+            let (seq, again) = (psn.extend(self.responder.window.expected), server.last_again());
+            return self.refuse_shared_response(core, seq, again, code);
+        }
+        let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: Serial::new(self.responder.msn) };
+        let packet = &mut core.out.packet;
+        if let Headers::ReadResponse { sink, .. } = packet.headers {
+            packet.headers = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink };
+        }
+        packet.payload_len = 0;
+        true
     }
 
     /// Refuses response `seq` of a shared space; answers whether a packet was made. One that was asked for again may be

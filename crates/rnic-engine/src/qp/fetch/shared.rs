@@ -22,11 +22,13 @@ pub(crate) struct SharedServer {
     sent: u32,
     atomics: VecDeque<Fetch>,
     limit: usize,
+    /// What was made last was asked for before.
+    last_again: bool,
 }
 
 impl SharedServer {
     pub(super) fn new(limit: u32) -> Self {
-        Self { jobs: VecDeque::new(), sent: 0, atomics: VecDeque::new(), limit: limit as usize }
+        Self { jobs: VecDeque::new(), sent: 0, atomics: VecDeque::new(), limit: limit as usize, last_again: false }
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -46,6 +48,15 @@ impl SharedServer {
 
     pub(super) fn newest(&mut self, seq: Seq) -> Option<&mut Fetch> {
         self.jobs.back_mut().filter(|fetch| fetch.seq == seq)
+    }
+
+    /// What was just admitted is refused after all, and not to be answered.
+    #[cold]
+    pub(super) fn withdraw_newest(&mut self) {
+        self.jobs.pop_back();
+        if self.jobs.is_empty() {
+            self.sent = 0;
+        }
     }
 
     pub(super) fn begin(&mut self, seq: Seq) {
@@ -70,6 +81,11 @@ impl SharedServer {
             self.jobs.pop_front();
             self.sent = 0;
         }
+    }
+
+    /// Whether the response that was made last was asked for before.
+    pub(super) fn last_again(&self) -> bool {
+        self.last_again
     }
 
     /// Nothing that was asked for is answered any more.
@@ -113,6 +129,7 @@ impl Qp {
         let Some(fetch) = server.jobs.front().copied() else { return false };
         let index = server.sent;
         server.sent += 1;
+        server.last_again = fetch.again;
         if server.sent >= fetch.packets {
             server.jobs.pop_front();
             server.sent = 0;

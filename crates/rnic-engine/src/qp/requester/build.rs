@@ -66,7 +66,11 @@ impl Qp {
             return true;
         }
         let sges = self.requester.queue.sges(counter);
-        for_each_segment(mrs, self.pd, sges, offset, len, Access::empty(), |_, segment| segments.push(segment)).is_ok()
+        for_each_segment(mrs, self.pd, sges, offset, len, Access::empty(), |_, segment| {
+            segments.push(segment);
+            Ok(())
+        })
+        .is_ok()
     }
 
     /// Whether this packet asks for an acknowledgement.

@@ -149,8 +149,7 @@ impl Qp {
             .mrs
             .resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_WRITE)
             .map_err(|_| DENIED)?;
-        dma.place(0, Segment { local, len });
-        Ok(())
+        dma.place(0, Segment { local, len }).map_err(|_| DENIED)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one header, taken apart by the caller")]
@@ -186,7 +185,7 @@ impl Qp {
         let access = Access::LOCAL_WRITE;
         let placed =
             for_each_segment(&core.mrs, self.pd, sges, offset as u32, packet.payload_len, access, |at, segment| {
-                dma.place(at, segment);
+                dma.place(at, segment)
             });
         if placed.is_err() {
             return Err(self.fail_receive(core, seq, WcStatus::LocalProtection));

@@ -108,7 +108,7 @@ impl Qp {
         }
         let (sges, access) = (queue.sges(counter), Access::LOCAL_WRITE);
         let placed = for_each_segment(&core.mrs, self.pd, sges, offset as u32, len, access, |at, segment| {
-            dma.place(at, segment);
+            dma.place(at, segment)
         });
         if placed.is_err() {
             return Err(self.fail_oldest_receive(core));
@@ -150,7 +150,7 @@ impl Qp {
                 .mrs
                 .resolve_remote(self.granted(), rkey, va, u64::from(len), access)
                 .map_err(|_| DropReason::Refused)?;
-            dma.place(0, Segment { local, len });
+            dma.place(0, Segment { local, len }).map_err(|_| DropReason::Refused)?;
         }
         self.responder.message = Message::Write { va: va.wrapping_add(u64::from(len)), rkey, left: left - len, length };
         Ok(length)

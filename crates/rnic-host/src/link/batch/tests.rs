@@ -65,7 +65,7 @@ impl Bench {
             let pieces = [(100, first), (5_000, payload_len - first)].map(|(local, len)| Segment { local, len });
             let pieces: Vec<Segment> = pieces.into_iter().filter(|piece| piece.len > 0).collect();
             assert!(batch.has_room(&Acks::default()));
-            batch.add(&transmit, &pieces, &self.memory, wrapping(len, couple));
+            batch.add(&transmit, &pieces, &self.memory, wrapping(len, couple)).expect("it is there");
         }
         assert!(!batch.is_empty());
         let trains = batch.trains().iter().map(|train| (train.peer, train.segment, train.count)).collect();
@@ -111,11 +111,19 @@ fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: b
     for (number, (path, len)) in paths.into_iter().enumerate() {
         assert!(batch.has_room(&Acks::default()), "packet {number}");
         let way = Way { peer: PEER, port: 4_791, path };
-        batch.add_with(way, len, couple, |out| {
+        let fault = |out: &mut [u8]| {
+            out.fill(0xbb);
+            Err(MemoryFault)
+        };
+        // A packet that cannot be made leaves no trace.
+        assert_eq!(batch.add_with(way, len, couple, fault), Err(MemoryFault));
+        let added = batch.add_with(way, len, couple, |out| {
             assert_eq!(out.len(), len as usize);
             out.fill(0xdd);
             out[..4].copy_from_slice(&(number as u32).to_be_bytes());
+            Ok(())
         });
+        assert_eq!(added, Ok(()));
     }
     let number = |bytes: &[u8]| u32::from_be_bytes(*bytes.first_chunk().expect("it has four bytes"));
     batch.trains().iter().map(|train| (train.path, batch.packets(train).map(number).collect())).collect()
@@ -147,7 +155,11 @@ fn paths_fill_a_batch_before_anything_overflows() {
         let mut given = 0;
         while batch.has_room(&Acks::default()) {
             let way = Way { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8 };
-            batch.add_with(way, len, true, |out| out.fill(given as u8));
+            let added = batch.add_with(way, len, true, |out| {
+                out.fill(given as u8);
+                Ok(())
+            });
+            assert_eq!(added, Ok(()));
             given += 1;
         }
         assert!(given >= 10, "{paths} paths, {len} bytes: {given}");
@@ -190,11 +202,11 @@ fn a_batch_is_full_before_anything_overflows() {
                 let piece = Segment { local: 0, len: 1 };
                 let mut pieces = vec![piece; (payload_len as usize).min(SGE_MAX)];
                 pieces[0].len += payload_len - pieces.len() as u32;
-                batch.add(&packet, &pieces, &bench.memory, wrapping(len, couple));
+                batch.add(&packet, &pieces, &bench.memory, wrapping(len, couple)).expect("it is there");
             }
             for ack in acks.iter() {
                 let len = ack.packet.udp_payload_len(ack.format);
-                batch.add(ack, &[], &bench.memory, wrapping(len, couple));
+                batch.add(ack, &[], &bench.memory, wrapping(len, couple)).expect("it has none");
             }
             assert!(!batch.is_empty());
             let packets: u32 = batch.trains().iter().map(|train| train.count).sum();
@@ -216,7 +228,7 @@ fn trains_that_stay_open_do_not_overflow_the_slab() {
         let transmit = transmit(PEER, len, len);
         let pieces = [Segment { local: 0, len }];
         let wrapping = wrapping(transmit.packet.udp_payload_len(transmit.format), true);
-        batch.add(&transmit, &pieces, &bench.memory, wrapping);
+        batch.add(&transmit, &pieces, &bench.memory, wrapping).expect("it is there");
         len = if batch.end < BYTES_ENOUGH - 20_000 { len } else { len + 32 };
     }
     assert!(batch.end > BYTES_ENOUGH && batch.end + ACKS_BYTES_MAX <= SLAB_BYTES, "{} bytes", batch.end);

@@ -105,8 +105,7 @@ fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
                 right.progress();
             }
             let bypass = left.link.bypass.as_mut().expect("it is on");
-            let taken =
-                bypass.send(now, target, len, false, |writer| writer.put(&[&[byte][..], &vec![0; len - 1]].concat()));
+            let taken = bypass.send_own(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), false);
             assert_eq!(taken, crate::bypass::Taken::Yes);
             bypass.publish(now);
             for _ in 0..200 {

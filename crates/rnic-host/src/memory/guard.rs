@@ -1,0 +1,433 @@
+//! Access to memory that may be gone.
+//!
+//! A program promises that registered memory stays, and an adapter has pinned its pages; here it can be unmapped,
+//! shortened (a file that is mapped), protected or replaced at any time. So every access to it is *guarded*: the thread
+//! notes where it may fault, and what to go back to. The kernel reports a fault there as `SIGSEGV` or `SIGBUS` to the
+//! faulting thread; the handler ([`super::signals`]) sends the thread back, and the access ends with a [`MemoryFault`].
+//! An access that does not fault costs some ten instructions more, whatever its length; asking the kernel to copy
+//! instead (`process_vm_readv`) costs a call for each packet, a fifth of what a large one takes.
+//!
+//! What runs guarded is copying and arithmetic: its frames are left without being unwound, so it owns nothing, takes no
+//! lock and allocates nothing.
+//!
+//! Where a thread's notes are: in a table that is found by the thread pointer, not in thread-local storage. The first
+//! use of that in a thread may allocate, which a handler must not, and the model that never does so would make a shared
+//! object with this in it fail to load late in large programs.
+//!
+//! Other processors than x86-64 have the kernel copy. So do threads beyond [`THREADS_MAX`].
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use rnic_engine::MemoryFault;
+
+/// What is known of one thread.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    /// Its stack pointer where the guarded access began, above what [`landing`] takes from the stack; 0 when there is
+    /// none.
+    pub(super) stack: AtomicUsize,
+    /// Where the access may fault: first byte, and one past the last.
+    pub(super) start: AtomicUsize,
+    pub(super) end: AtomicUsize,
+    /// Handlers of this thread that pass a signal on just now.
+    pub(super) passing_on: AtomicUsize,
+    /// Its thread pointer; 0 for nobody's.
+    thread: AtomicUsize,
+    /// When its signals were last looked after; 0 for never.
+    pub(super) looked_at: AtomicU64,
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self {
+            stack: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            passing_on: AtomicUsize::new(0),
+            thread: AtomicUsize::new(0),
+            looked_at: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A thread keeps its slot when it ends: the next one with the same pointer, whose stack lies in the same place, has
+/// it.
+static SLOTS: [Slot; THREADS_MAX] = [const { Slot::empty() }; THREADS_MAX];
+
+/// Threads that touch registered memory, at most: a power of two.
+const THREADS_MAX: usize = 1_024;
+
+/// The calling thread's slot; makes one when `claim` asks for it and there is room.
+#[inline]
+pub(super) fn slot_of_thread(claim: bool) -> Option<&'static Slot> {
+    let me = thread_pointer();
+    // Thread control blocks lie on stacks, a page or more apart.
+    let first = (me >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - THREADS_MAX.ilog2());
+    let slot = &SLOTS[first % THREADS_MAX];
+    if slot.thread.load(Ordering::Relaxed) == me { Some(slot) } else { search(me, first, claim) }
+}
+
+#[cold]
+fn search(me: usize, first: usize, claim: bool) -> Option<&'static Slot> {
+    for step in 0..THREADS_MAX {
+        let slot = &SLOTS[(first + step) % THREADS_MAX];
+        let owner = slot.thread.load(Ordering::Relaxed);
+        let is_free = owner == 0;
+        if is_free && !claim {
+            return None;
+        }
+        if owner == me || is_free && slot.thread.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return Some(slot);
+        }
+    }
+    None
+}
+
+/// Does `work`, which may fault at `len` bytes from `start` on. Where accesses cannot be guarded, `unguarded` is to do
+/// the same by calls of the kernel.
+///
+/// # Safety
+/// `work` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic: it may be left in the
+/// middle.
+#[inline]
+unsafe fn guarded<F: FnMut()>(
+    start: *const u8,
+    len: usize,
+    mut work: F,
+    unguarded: impl FnOnce() -> Result<(), MemoryFault>,
+) -> Result<(), MemoryFault> {
+    const { assert!(!std::mem::needs_drop::<F>(), "it may be left in the middle") };
+    extern "C" fn call<F: FnMut()>(work: *mut c_void) {
+        // SAFETY: `guarded` passes its own `work`.
+        unsafe { (*work.cast::<F>())() }
+    }
+    let Some(slot) = slot_of_thread(true).filter(|_| IS_GUARDED) else { return unguarded() };
+    let (from, to) = (start as usize, (start as usize).wrapping_add(len));
+    // SAFETY: `call::<F>` takes what it is given here, and may be left in the middle, which the caller promises.
+    let faulted = unsafe { enter(call::<F>, (&raw mut work).cast(), from, to, slot) };
+    if faulted == 0 { Ok(()) } else { Err(MemoryFault) }
+}
+
+/// Bytes that belong to a program: there when they were registered, and perhaps no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreign {
+    start: *const u8,
+    len: usize,
+}
+
+impl Foreign {
+    /// Nothing.
+    pub(crate) const NOTHING: Self = Self { start: ptr::dangling(), len: 0 };
+
+    /// `len` bytes at `start`, wherever that leads to.
+    #[inline]
+    pub(crate) fn new(start: *const u8, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    /// Bytes.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Copies all of it to the front of `to`.
+    ///
+    /// # Errors
+    /// When it is gone; `to` then holds some of it.
+    ///
+    /// # Panics
+    /// When `to` is shorter.
+    #[inline]
+    pub(crate) fn copy_to(self, to: &mut [u8]) -> Result<(), MemoryFault> {
+        let to = &mut to[..self.len];
+        // SAFETY: as many bytes can be written there.
+        unsafe { self.copy_to_pointer(to.as_mut_ptr()) }
+    }
+
+    /// As [`Self::copy_to`].
+    ///
+    /// # Safety
+    /// So many bytes can be written at `to`, without a fault, and are none of these.
+    #[inline]
+    pub(crate) unsafe fn copy_to_pointer(self, to: *mut u8) -> Result<(), MemoryFault> {
+        let Self { start, len } = self;
+        // SAFETY: a copy may be left in the middle; what it reads is guarded, what it writes is the caller's promise.
+        let copy = || unsafe { ptr::copy_nonoverlapping(start, to, len) };
+        // SAFETY: as above, and the kernel checks what it reads.
+        unsafe { guarded(start, len, copy, || copy_by_kernel(start, to, len, false)) }
+    }
+
+    /// Copies all of it to the front of `to` by way of `carry`, which is handed it as a slice, and `to`.
+    ///
+    /// # Safety
+    /// `carry` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic. Whoever changes
+    /// the bytes meanwhile gets some of each.
+    #[inline]
+    pub(crate) unsafe fn carry(
+        self,
+        to: &mut [u8],
+        mut carry: impl FnMut(&[u8], &mut [u8]),
+    ) -> Result<(), MemoryFault> {
+        let Self { start, len } = self;
+        let to = &mut to[..len];
+        if IS_GUARDED && slot_of_thread(true).is_some() {
+            // SAFETY: the slice lives within the guarded call only, where reading it may fault.
+            let work = || carry(unsafe { std::slice::from_raw_parts(start, len) }, to);
+            // SAFETY: the caller's promise.
+            return unsafe { guarded(start, len, work, || Err(MemoryFault)) };
+        }
+        let mut aside = vec![0; len];
+        self.copy_to(&mut aside)?;
+        carry(&aside, to);
+        Ok(())
+    }
+}
+
+/// Copies `len` bytes to `to`, which belongs to a program.
+///
+/// # Errors
+/// When it is gone; it then holds some of them, as far as it is there.
+///
+/// # Safety
+/// So many bytes can be read at `from`, without a fault, and are none of those at `to`.
+#[inline]
+pub(crate) unsafe fn copy_into(to: *mut u8, from: *const u8, len: usize) -> Result<(), MemoryFault> {
+    // SAFETY: a copy may be left in the middle; what it writes is guarded, what it reads is the caller's promise.
+    let copy = || unsafe { ptr::copy_nonoverlapping(from, to, len) };
+    // SAFETY: as above, and the kernel checks what it writes.
+    unsafe { guarded(to, len, copy, || copy_by_kernel(from, to, len, true)) }
+}
+
+/// Changes eight bytes at `place`, which belong to a program, and answers what was there; as one step for other threads
+/// when they are aligned.
+///
+/// # Errors
+/// When they are gone.
+pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+    let word = place.cast::<u64>();
+    let mut original = 0;
+    let step = || {
+        if word.is_aligned() {
+            // SAFETY: eight aligned bytes, guarded.
+            let word = unsafe { AtomicU64::from_ptr(word) };
+            let found = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, &change);
+            original = found.unwrap_or_else(|original| original);
+            return;
+        }
+        // SAFETY: eight bytes, guarded, without asking for alignment.
+        original = unsafe { word.read_unaligned() };
+        if let Some(changed) = change(original) {
+            // SAFETY: as above.
+            unsafe { word.write_unaligned(changed) };
+        }
+    };
+    let by_kernel = || {
+        let mut bytes = [0; size_of::<u64>()];
+        // SAFETY: the kernel checks the one place, and the other is ours.
+        unsafe { copy_by_kernel(place, bytes.as_mut_ptr(), bytes.len(), false)? };
+        // SAFETY: as above. That the same bytes can be written shows that the step below does not fault.
+        unsafe { copy_by_kernel(bytes.as_ptr(), place, bytes.len(), true) }
+    };
+    if IS_GUARDED && slot_of_thread(true).is_some() {
+        // SAFETY: it owns nothing, and `change` computes on numbers.
+        unsafe { guarded(place, size_of::<u64>(), step, || Err(MemoryFault))? };
+    } else {
+        by_kernel()?;
+        let mut step = step;
+        step();
+    }
+    Ok(original)
+}
+
+/// Copies by a call of the kernel, which checks the program's end: `to`, or else `from`.
+///
+/// # Safety
+/// The other end can be read or written without a fault.
+#[cold]
+unsafe fn copy_by_kernel(from: *const u8, to: *mut u8, len: usize, into: bool) -> Result<(), MemoryFault> {
+    let mut done = 0;
+    while done < len {
+        let piece = |at: *const u8| libc::iovec { iov_base: at.wrapping_add(done) as *mut c_void, iov_len: len - done };
+        let (source, target) = (piece(from), piece(to));
+        // SAFETY: each structure describes as many bytes as the other; the kernel checks the remote end, which is the
+        // program's, and the local one is the caller's promise.
+        let copied = unsafe {
+            let me = libc::getpid();
+            if into {
+                libc::process_vm_writev(me, &raw const source, 1, &raw const target, 1, 0)
+            } else {
+                libc::process_vm_readv(me, &raw const target, 1, &raw const source, 1, 0)
+            }
+        };
+        match usize::try_from(copied) {
+            Ok(copied) if copied > 0 => done += copied,
+            _ => return Err(MemoryFault),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use std::ffi::c_void;
+
+    use super::Slot;
+
+    /// Faults can be taken back.
+    pub(super) const IS_GUARDED: bool = true;
+
+    // `enter(work, argument, start, end, slot)` notes where `work(argument)` may fault and what to come back to, and
+    // calls it. It answers 0 when that has returned, 1 when a fault has ended it. What it notes stands above what was
+    // noted before, so a handler that interrupts an access can make one.
+    //
+    // A fault comes back at `landing`, with the noted stack pointer and, in rbx, the slot: the handler sees to both.
+    // The registers that a function must leave as they were are on the stack; the flag that a copy backwards sets is
+    // cleared.
+    std::arch::global_asm!(
+        ".pushsection .text.rnic_guard,\"ax\",@progbits",
+        ".p2align 4",
+        ".globl rnic_guard_enter",
+        ".hidden rnic_guard_enter",
+        ".type rnic_guard_enter,@function",
+        "rnic_guard_enter:",
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        ".cfi_offset rbx, -24",
+        "push r12",
+        ".cfi_offset r12, -32",
+        "push r13",
+        ".cfi_offset r13, -40",
+        "push r14",
+        ".cfi_offset r14, -48",
+        "push r15",
+        ".cfi_offset r15, -56",
+        "mov rbx, r8",
+        "push qword ptr [rbx]",
+        "push qword ptr [rbx + 8]",
+        "push qword ptr [rbx + 16]",
+        "mov [rbx + 8], rdx",
+        "mov [rbx + 16], rcx",
+        "mov [rbx], rsp",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "xor eax, eax",
+        "2:",
+        "pop qword ptr [rbx + 16]",
+        "pop qword ptr [rbx + 8]",
+        "pop qword ptr [rbx]",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_def_cfa rbp, 16",
+        ".globl rnic_guard_landing",
+        ".hidden rnic_guard_landing",
+        ".type rnic_guard_landing,@function",
+        "rnic_guard_landing:",
+        "cld",
+        "lea rbp, [rsp + 64]",
+        "mov eax, 1",
+        "jmp 2b",
+        ".cfi_endproc",
+        ".size rnic_guard_enter, . - rnic_guard_enter",
+        ".popsection",
+    );
+
+    // SAFETY: the functions that are defined above, as they are described there.
+    unsafe extern "C" {
+        fn rnic_guard_enter(
+            work: extern "C" fn(*mut c_void),
+            argument: *mut c_void,
+            start: usize,
+            end: usize,
+            slot: *const Slot,
+        ) -> u32;
+        fn rnic_guard_landing();
+    }
+
+    /// See above.
+    ///
+    /// # Safety
+    /// `work` may be called with `argument`, and left in the middle; `slot` is the calling thread's.
+    #[inline]
+    pub(super) unsafe fn enter(
+        work: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        start: usize,
+        end: usize,
+        slot: &'static Slot,
+    ) -> u32 {
+        // SAFETY: the caller's promise; the layout of a slot is what the code above knows.
+        unsafe { rnic_guard_enter(work, argument, start, end, slot) }
+    }
+
+    /// Where a thread goes on whose guarded access has faulted.
+    pub(in crate::memory) fn landing() -> usize {
+        rnic_guard_landing as *const () as usize
+    }
+
+    /// The address of the thread control block, which tells threads apart (System V ABI for x86-64, thread-local
+    /// storage: it stands at its own beginning).
+    #[inline]
+    pub(super) fn thread_pointer() -> usize {
+        let pointer: usize;
+        // SAFETY: reads a word of the thread's own control block.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, qword ptr fs:[0]",
+                out(reg) pointer,
+                options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        pointer
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod machine {
+    use std::ffi::c_void;
+
+    use super::Slot;
+
+    /// Nothing takes faults back.
+    pub(super) const IS_GUARDED: bool = false;
+
+    /// Does not happen.
+    // SAFETY: it does nothing.
+    pub(super) unsafe fn enter(
+        _: extern "C" fn(*mut c_void),
+        _: *mut c_void,
+        _: usize,
+        _: usize,
+        _: &'static Slot,
+    ) -> u32 {
+        unreachable!("accesses are not guarded here")
+    }
+
+    /// All threads are one.
+    pub(super) fn thread_pointer() -> usize {
+        1
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use machine::landing;
+use machine::{IS_GUARDED, enter, thread_pointer};
+
+#[cfg(test)]
+#[path = "guard/tests.rs"]
+mod tests;

@@ -1,0 +1,262 @@
+//! The handler of `SIGSEGV` and `SIGBUS`: takes faults of guarded accesses back, and passes everything else on.
+//!
+//! A program may have handlers of its own: crash reporters, virtual machines and sanitizers do. A signal that is not
+//! ours reaches them as if we were not there: with the same arguments, the same signals blocked, on the same stack. One
+//! that was installed before ours is found when ours is; one that takes the place of ours is found when the thread's
+//! signals are looked after again, within a millisecond of work, and ours is put before it. Such a handler may pass on
+//! to ours what it does not want, which then goes to the one before.
+//!
+//! The kernel ends a process in which a fault meets a blocked signal, whoever handles it. So a thread that touches
+//! registered memory has these two unblocked; for anything but `kill` blocking them makes no other difference.
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::guard::{self, Slot, slot_of_thread};
+
+/// What the program wants done with a signal, and what it wanted before.
+#[derive(Debug)]
+struct Wish {
+    /// A function, or one of the kernel's two words.
+    handler: AtomicUsize,
+    once: bool,
+    older: Option<&'static Self>,
+}
+
+/// The wishes about one signal, the newest first.
+#[derive(Debug)]
+struct Chain {
+    signal: c_int,
+    newest: AtomicPtr<Wish>,
+}
+
+static CHAINS: [Chain; 2] = [
+    Chain { signal: libc::SIGSEGV, newest: AtomicPtr::new(ptr::null_mut()) },
+    Chain { signal: libc::SIGBUS, newest: AtomicPtr::new(ptr::null_mut()) },
+];
+
+/// Held by who changes handlers.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+impl Chain {
+    fn newest(&self) -> Option<&'static Wish> {
+        // SAFETY: null, or a wish, none of which is ever freed.
+        unsafe { self.newest.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes the handler ours, unless it is.
+    fn look_after(&self) {
+        let present = action_of(self.signal);
+        if present.sa_sigaction == entry() {
+            return;
+        }
+        let _changing = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = action_of(self.signal);
+        if present.sa_sigaction == entry() {
+            return;
+        }
+        self.note(&present);
+        let mut ours = present;
+        ours.sa_sigaction = entry();
+        ours.sa_flags = present.sa_flags & KEPT_FLAGS | libc::SA_SIGINFO;
+        if present.sa_sigaction == libc::SIG_DFL || present.sa_sigaction == libc::SIG_IGN {
+            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        }
+        // SAFETY: a whole structure, made from one of the system's; the handler keeps to what one may do.
+        unsafe { libc::sigaction(self.signal, &raw const ours, ptr::null_mut()) };
+    }
+
+    /// Notes what the program wants now. A program that wants again what it wanted before takes no further memory.
+    fn note(&self, present: &libc::sigaction) {
+        let once = present.sa_flags & libc::SA_RESETHAND != 0;
+        let mut known = self.newest();
+        let mut count = 0;
+        while let Some(wish) = known {
+            if wish.handler.load(Ordering::Relaxed) == present.sa_sigaction && wish.once == once {
+                self.newest.store(ptr::from_ref(wish).cast_mut(), Ordering::Release);
+                return;
+            }
+            (known, count) = (wish.older, count + 1);
+        }
+        let older = self.newest().filter(|_| count < WISHES_MAX);
+        let wish = Wish { handler: AtomicUsize::new(present.sa_sigaction), once, older };
+        self.newest.store(Box::leak(Box::new(wish)), Ordering::Release);
+    }
+
+    /// Hands a signal to what the program wants done with it; `level` handlers that the program has put before ours
+    /// have handed it on to us already.
+    ///
+    /// # Safety
+    /// The arguments are those of a handler.
+    unsafe fn pass_on(&self, level: usize, info: *mut libc::siginfo_t, context: *mut c_void) {
+        let mut wish = self.newest();
+        for _ in 0..level {
+            wish = wish.and_then(|wish| wish.older);
+        }
+        let handler = wish.map_or(libc::SIG_DFL, |wish| match wish.once {
+            true => wish.handler.swap(libc::SIG_DFL, Ordering::Relaxed),
+            false => wish.handler.load(Ordering::Relaxed),
+        });
+        // SAFETY: the caller's promise.
+        let was_sent = unsafe { (*info).si_code } <= 0;
+        match handler {
+            libc::SIG_IGN if was_sent => {}
+            // What the kernel cannot ignore it handles by default.
+            libc::SIG_DFL | libc::SIG_IGN => {
+                // SAFETY: a whole structure of plain bits. A fault happens again when the handler has returned.
+                unsafe {
+                    let mut default: libc::sigaction = mem::zeroed();
+                    default.sa_sigaction = libc::SIG_DFL;
+                    libc::sigaction(self.signal, &raw const default, ptr::null_mut());
+                    if was_sent {
+                        libc::raise(self.signal);
+                    }
+                }
+            }
+            handler => {
+                // SAFETY: the program has given it to the kernel as a handler, and those with one argument do not look
+                // at the others.
+                unsafe {
+                    let handler: unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                        mem::transmute::<usize, _>(handler);
+                    handler(self.signal, info, context);
+                }
+            }
+        }
+    }
+}
+
+/// What is done with `signal` now.
+fn action_of(signal: c_int) -> libc::sigaction {
+    // SAFETY: plain bits, which the call fills; with a legal signal and nothing to change it does not fail.
+    unsafe {
+        let mut present: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &raw mut present);
+        present
+    }
+}
+
+/// Sees that faults of the calling thread reach us: unblocks both signals, and makes the handlers ours. Cheap when it
+/// was done by this thread within the last [`LOOK_EVERY_PS`].
+///
+/// `now` is in picoseconds since [`started`]; it wraps.
+#[inline]
+pub(super) fn look_after(now: u64) {
+    let slot = slot_of_thread(true);
+    if slot.is_none_or(|slot| now.wrapping_sub(slot.looked_at.load(Ordering::Relaxed)) >= LOOK_EVERY_PS) {
+        look_after_now(now, slot);
+    }
+}
+
+/// As [`look_after`], if this thread has never done so: for a single access.
+#[inline]
+pub(super) fn look_after_once() {
+    if slot_of_thread(true).is_none_or(|slot| slot.looked_at.load(Ordering::Relaxed) == 0) {
+        look_after_now(started(), None);
+    }
+}
+
+#[cold]
+fn look_after_now(now: u64, slot: Option<&Slot>) {
+    // SAFETY: a set of plain bits, filled in before it is read.
+    unsafe {
+        let mut both: libc::sigset_t = mem::zeroed();
+        for chain in &CHAINS {
+            libc::sigaddset(&raw mut both, chain.signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const both, ptr::null_mut());
+    }
+    CHAINS.iter().for_each(Chain::look_after);
+    if let Some(slot) = slot.or_else(|| slot_of_thread(true)) {
+        slot.looked_at.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Picoseconds since some moment of this process; not 0.
+pub(super) fn started() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed_ns = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+    LOOK_EVERY_PS.wrapping_add(elapsed_ns.wrapping_mul(1_000))
+}
+
+/// How long a thread relies on its signals: three calls of the kernel take a thousandth of it.
+const LOOK_EVERY_PS: u64 = 1_000_000_000;
+
+/// Handlers of a program that are remembered, at most; of more, the oldest are forgotten.
+const WISHES_MAX: usize = 64;
+
+/// What a program has said of its handler that holds for ours in its place.
+const KEPT_FLAGS: c_int = libc::SA_NODEFER | libc::SA_ONSTACK | libc::SA_RESTART;
+
+// What the kernel calls. It finds the context that the kernel has put right above its return address, and hands the
+// place on: another handler that passes a signal on to this one calls from elsewhere.
+std::arch::global_asm!(
+    ".pushsection .text.rnic_guard,\"ax\",@progbits",
+    ".p2align 4",
+    ".globl rnic_guard_signal",
+    ".hidden rnic_guard_signal",
+    ".type rnic_guard_signal,@function",
+    "rnic_guard_signal:",
+    "lea rcx, [rsp + 8]",
+    "jmp {handle}",
+    ".size rnic_guard_signal, . - rnic_guard_signal",
+    ".popsection",
+    handle = sym handle,
+);
+
+// SAFETY: it is defined above, and only its address is taken.
+unsafe extern "C" {
+    fn rnic_guard_signal();
+}
+
+/// The address of our handler.
+fn entry() -> usize {
+    rnic_guard_signal as *const () as usize
+}
+
+/// The handler. `frame` is where the context is when the kernel calls.
+extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: *mut c_void) {
+    let slot = slot_of_thread(false);
+    if slot.is_some_and(|slot| take_back(slot, info, context)) {
+        return;
+    }
+    let Some(chain) = CHAINS.iter().find(|chain| chain.signal == signal) else { return };
+    // A handler that has been left by a jump has not counted itself out.
+    let is_first = frame == context;
+    let level = slot.filter(|_| !is_first).map_or(0, |slot| slot.passing_on.load(Ordering::Relaxed));
+    if let Some(slot) = slot {
+        slot.passing_on.store(level + 1, Ordering::Relaxed);
+    }
+    // SAFETY: these are the arguments of a handler.
+    unsafe { chain.pass_on(level, info, context) };
+    if let Some(slot) = slot {
+        slot.passing_on.store(level, Ordering::Relaxed);
+    }
+}
+
+/// Sends the thread back, if it has met a fault where it is ready for one.
+fn take_back(slot: &Slot, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
+    let stack = slot.stack.load(Ordering::Relaxed);
+    if stack == 0 {
+        return false;
+    }
+    // SAFETY: these are the arguments of a handler, and for the signals that this one is for the kernel says where.
+    let (is_of_kernel, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
+    let (start, end) = (slot.start.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
+    // Memory that has failed is reported by the page.
+    if !is_of_kernel || address < start & !(PAGE - 1) || address >= end {
+        return false;
+    }
+    // SAFETY: as above. What a function keeps for its caller is on the stack that the thread goes back to.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    registers[libc::REG_RIP as usize] = guard::landing() as i64;
+    registers[libc::REG_RSP as usize] = stack as i64;
+    registers[libc::REG_RBX as usize] = ptr::from_ref(slot) as i64;
+    true
+}
+
+const PAGE: usize = 4_096;

@@ -1,0 +1,439 @@
+//! Registered memory that is gone when it is used: each kind, each way between two NICs, each operation, on each side.
+//! The process lives, the request fails with the right status on the right side, and the next queue pair goes on.
+//!
+//! An access that nothing guards ends the process, and so the test, with a signal.
+
+mod common;
+
+use std::ffi::c_void;
+use std::net::IpAddr;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use common::{HALF, Side, drive};
+use rnic_base::{Duration, Psn};
+use rnic_engine::{
+    Access, AsyncEvent, Completion, DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RecvRequest,
+    RnrTimer, SendOp, Service, Sge, SrqId, Transport, WcStatus,
+};
+use rnic_host::{NicConfig, Region, TransportChoice};
+use rnic_wire::Qpn;
+
+const PAGE: usize = 4_096;
+/// Pages of the region, of which the last half is gone.
+const PAGES: usize = 16;
+const QKEY: u32 = 7;
+
+/// What has become of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Unmapped,
+    Protected,
+    ReadOnly,
+    Replaced,
+    Shortened,
+}
+
+const KINDS: [Kind; 5] = [Kind::Unmapped, Kind::Protected, Kind::ReadOnly, Kind::Replaced, Kind::Shortened];
+
+/// A region of a program's own memory.
+struct Theirs {
+    region: Region,
+    start: *mut u8,
+    file: i32,
+}
+
+impl Theirs {
+    fn register(side: &mut Side) -> Self {
+        // SAFETY: a new file and a new mapping touch nothing that exists.
+        let (file, start) = unsafe {
+            let file = libc::memfd_create(c"rnic-gone".as_ptr(), 0);
+            assert_eq!(libc::ftruncate(file, (PAGES * PAGE) as i64), 0);
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            (file, libc::mmap(null_mut(), PAGES * PAGE, rights, libc::MAP_SHARED, file, 0))
+        };
+        let start = NonNull::new(start.cast::<u8>()).filter(|start| start.as_ptr().cast() != libc::MAP_FAILED);
+        let start = start.expect("a mapping");
+        // SAFETY: the mapping has so many bytes.
+        unsafe { start.as_ptr().write_bytes(0x5a, PAGES * PAGE) };
+        let (pd, addr) = (side.pd, start.as_ptr() as u64);
+        // SAFETY: what is mapped there, if anything, belongs to the test and may be written.
+        let region = unsafe { side.nic.register_raw(pd, start, PAGES * PAGE, addr, Access::all()) };
+        Self { region: region.expect("a legal region"), start: start.as_ptr(), file }
+    }
+
+    /// The second half is gone.
+    fn tear(&self, kind: Kind) {
+        let (at, len) = (self.start.wrapping_add(PAGES * PAGE / 2).cast::<c_void>(), PAGES * PAGE / 2);
+        let fresh = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: the pages are the test's own, and no reference leads there.
+        let done = unsafe {
+            match kind {
+                Kind::Unmapped => libc::munmap(at, len) == 0,
+                Kind::Protected => libc::mprotect(at, len, libc::PROT_NONE) == 0,
+                Kind::ReadOnly => libc::mprotect(at, len, libc::PROT_READ) == 0,
+                Kind::Replaced => libc::mmap(at, len, libc::PROT_NONE, fresh, -1, 0) == at,
+                Kind::Shortened => libc::ftruncate(self.file, (PAGES * PAGE / 2) as i64) == 0,
+            }
+        };
+        assert!(done, "{kind:?}: {}", std::io::Error::last_os_error());
+    }
+
+    /// What is still there.
+    fn good(&self) -> Sge {
+        self.region.sge(0, 8)
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        // SAFETY: whatever is left of it is the test's own.
+        unsafe {
+            libc::munmap(self.start.cast(), PAGES * PAGE);
+            libc::close(self.file);
+        }
+    }
+}
+
+/// How packets go, by what rules.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    transport: &'static str,
+    options: &'static [(&'static str, &'static str)],
+    service: Service,
+    bypass: bool,
+}
+
+impl Way {
+    /// All kinds are tried where packets are made in different ways, and one of them with each transport.
+    fn has_all(self, kind: Kind) -> bool {
+        kind == Kind::Unmapped || matches!((self.transport, self.options), ("irn" | "falcon", []))
+    }
+
+    fn is_unordered(self) -> bool {
+        self.options == [("ordering", "unordered")]
+    }
+}
+
+const RELIABLE: [(&str, &[(&str, &str)]); 7] = [
+    ("irn", &[]),
+    ("roce-gbn", &[]),
+    ("roce-sr", &[]),
+    ("fasr", &[]),
+    ("falcon", &[]),
+    ("falcon", &[("ordering", "weak")]),
+    ("falcon", &[("ordering", "unordered")]),
+];
+
+fn reliable() -> impl Iterator<Item = Way> {
+    RELIABLE.into_iter().flat_map(|(transport, options)| {
+        let service = Service::ReliableConnection;
+        [true, false].map(|bypass| Way { transport, options, service, bypass })
+    })
+}
+
+fn unreliable(service: Service) -> [Way; 2] {
+    [true, false].map(|bypass| Way { transport: "irn", options: &[], service, bypass })
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Op {
+    Send,
+    Write,
+    WriteImm,
+    Read,
+    Atomic,
+}
+
+/// Two NICs of one process, a queue pair of each that is tried, and another pair beside it.
+struct Bench {
+    left: Side,
+    right: Side,
+    way: Way,
+    tried: (Qpn, Qpn),
+    beside: (Qpn, Qpn),
+    there: PeerId,
+    srq: Option<SrqId>,
+}
+
+impl Bench {
+    fn new(way: Way, with_srq: bool) -> Self {
+        let open = || {
+            Side::open(NicConfig {
+                bypass: way.bypass,
+                carries_falcon: way.transport == "falcon",
+                ..NicConfig::shared()
+            })
+        };
+        let (mut left, mut right) = (open(), open());
+        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
+        let there = left.nic.acquire_host(ip, None).expect("loopback");
+        let back = right.nic.acquire_host(ip, None).expect("loopback");
+        let pd = right.pd;
+        let srq = with_srq.then(|| right.nic.create_srq(pd, 16, 4).expect("a shared receive queue"));
+        let mut join = |srq: Option<SrqId>| {
+            let ends = (new_qp(&mut left, way, None), new_qp(&mut right, way, srq));
+            make_ready(&mut left, way, ends.0, ends.1, there);
+            make_ready(&mut right, way, ends.1, ends.0, back);
+            ends
+        };
+        let (tried, beside) = (join(srq), join(None));
+        let mut bench = Self { left, right, way, tried, beside, there, srq };
+        // A way through memory is there from the second packet on.
+        (0..3).for_each(|_| bench.beside_goes_on());
+        bench
+    }
+
+    /// A Send on the other pair arrives.
+    fn beside_goes_on(&mut self) {
+        let (from, to) = self.beside;
+        let (sge, place) = (self.left.sge(0, 100), self.right.sge(HALF, 200));
+        self.right.post_recv(to, 77, &[place]);
+        let op = self.op_to(to, SendOp::Send { immediate: None });
+        self.left.post(from, 78, op, &[sge]);
+        let [done, received] = self.wait(1, 1);
+        assert_eq!(done[0].status, WcStatus::Success, "{:?}", self.way);
+        assert_eq!(received[0].status, WcStatus::Success, "{:?}", self.way);
+    }
+
+    fn op_to(&self, qpn: Qpn, op: SendOp) -> SendOp {
+        match (self.way.service, op) {
+            (Service::UnreliableDatagram, SendOp::Send { immediate }) => {
+                SendOp::Datagram { to: DatagramAddress { peer: self.there, qpn, qkey: QKEY }, immediate }
+            }
+            _ => op,
+        }
+    }
+
+    /// So many completions of each side.
+    fn wait(&mut self, left: usize, right: usize) -> [Vec<Completion>; 2] {
+        let mut found = [Vec::new(), Vec::new()];
+        drive(&mut self.left, &mut self.right, |one, other| {
+            found[0].extend(one.completions());
+            found[1].extend(other.completions());
+            (found[0].len() >= left && found[1].len() >= right).then_some(())
+        });
+        found
+    }
+
+    fn events(&mut self) -> [Vec<AsyncEvent>; 2] {
+        let all = |side: &mut Side| std::iter::from_fn(|| side.nic.poll_event()).collect();
+        [all(&mut self.left), all(&mut self.right)]
+    }
+}
+
+fn new_qp(side: &mut Side, way: Way, srq: Option<SrqId>) -> Qpn {
+    let choice = TransportChoice::named(way.transport, way.options).expect("legal options");
+    let attributes = QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq,
+        max_send_wr: 16,
+        max_recv_wr: 16,
+        max_send_sge: 4,
+        max_recv_sge: 4,
+        signal_all: false,
+        service: way.service,
+        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        number: None,
+    };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    qpn
+}
+
+fn make_ready(side: &mut Side, way: Way, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
+    let mtu = side.nic.wire_mtu_to(peer).min(4_096);
+    if way.service == Service::UnreliableDatagram {
+        side.nic.set_qkey(qpn, QKEY).expect("a legal key");
+        side.nic.modify_to_rtr_unconnected(qpn, mtu).expect("legal attributes");
+    } else {
+        let min_rnr_timer = RnrTimer::at_least(Duration::from_us(100));
+        let connection =
+            QpConnection { peer, dest_qpn, rq_psn: Psn::new(77), mtu, min_rnr_timer, max_dest_rd_atomic: 16 };
+        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    }
+    let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+}
+
+/// Bytes of the message that is tried: several packets, of which the first find their memory.
+fn message_len(way: Way, op: Op) -> u32 {
+    match (op, way.service) {
+        (Op::Atomic, _) => 8,
+        // One packet each.
+        (_, Service::UnreliableDatagram) => 3_000,
+        _ if way.is_unordered() => 3_000,
+        _ => 20_000,
+    }
+}
+
+/// Where it begins, so that it ends in what is gone.
+fn message_at(len: u32) -> usize {
+    let gone = PAGES * PAGE / 2;
+    if len == 8 { gone } else { gone - len as usize / 2 }
+}
+
+/// Does `op` with memory that is gone on one side; answers how the request ended, and the receive where one did.
+fn try_one(bench: &mut Bench, kind: Kind, op: Op, is_local: bool) -> (WcStatus, Option<WcStatus>) {
+    let Bench { left, right, tried, way, srq, .. } = bench;
+    let (from, to) = *tried;
+    let theirs = Theirs::register(if is_local { left } else { right });
+    let len = message_len(*way, op);
+    let at = message_at(len);
+    let (mine, remote) = if is_local {
+        (theirs.region.sge(at, len), right.region.remote(HALF))
+    } else {
+        (left.sge(HALF, len), theirs.region.remote(at))
+    };
+    let place = if is_local { right.sge(HALF, len + 40) } else { theirs.region.sge(at, len + 40) };
+    // What goes before it and finds its memory is done; what comes behind it is not.
+    let good = if is_local { theirs.good() } else { left.sge(0, 8) };
+    if matches!(op, Op::Send | Op::WriteImm) {
+        let good = right.sge(HALF, 100);
+        for (wr_id, sge) in [(11, good), (12, place), (13, good)] {
+            match srq {
+                Some(srq) => right.nic.post_srq_recv(*srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room"),
+                None => right.post_recv(to, wr_id, &[sge]),
+            }
+        }
+    }
+    theirs.tear(kind);
+    let good_op = match op {
+        Op::Send | Op::WriteImm => bench.op_to(to, SendOp::Send { immediate: None }),
+        _ => SendOp::Write { remote: bench.right.region.remote(HALF), immediate: None },
+    };
+    let tried_op = match op {
+        Op::Send => bench.op_to(to, SendOp::Send { immediate: None }),
+        Op::Write => SendOp::Write { remote, immediate: None },
+        Op::WriteImm => SendOp::Write { remote, immediate: Some(5) },
+        Op::Read => SendOp::Read { remote },
+        Op::Atomic => SendOp::FetchAdd { remote, add: 1 },
+    };
+    // Without order, what comes behind may be done before.
+    let posts = if bench.way.is_unordered() { 2 } else { 3 };
+    let all = [(1, good_op, good), (2, tried_op, mine), (3, good_op, good)];
+    all[..posts].iter().for_each(|(wr_id, op, sge)| bench.left.post(from, *wr_id, *op, &[*sge]));
+    let mut received = None;
+    let mut mine = Vec::new();
+    drive(&mut bench.left, &mut bench.right, |left, right| {
+        mine.extend(left.completions());
+        for done in right.completions() {
+            if done.wr_id == 12 {
+                received = Some(done.status);
+            }
+        }
+        (mine.len() == posts).then_some(())
+    });
+    let what = format!("{:?} {kind:?} {op:?} local {is_local}: {mine:?}", bench.way);
+    let status = mine[1].status;
+    // Without acknowledgements nobody tells a sender of the receiver's trouble.
+    let third = if status == WcStatus::Success { WcStatus::Success } else { WcStatus::WrFlushed };
+    let ends: Vec<_> = mine.iter().map(|done| (done.wr_id, done.status)).collect();
+    assert_eq!(ends, [(1, WcStatus::Success), (2, status), (3, third)][..posts], "{what}");
+    // Give the far side the time to finish what it was told.
+    common::drive_for(&mut bench.left, &mut bench.right, std::time::Duration::from_millis(3));
+    for done in bench.right.completions() {
+        if done.wr_id == 12 {
+            received = Some(done.status);
+        }
+    }
+    bench.left.completions();
+    bench.beside_goes_on();
+    (status, received)
+}
+
+fn is_writing(op: Op, is_local: bool) -> bool {
+    match op {
+        Op::Send | Op::Write | Op::WriteImm => !is_local,
+        Op::Read => is_local,
+        Op::Atomic => true,
+    }
+}
+
+fn supports(way: Way, op: Op) -> bool {
+    match way.service {
+        Service::ReliableConnection => true,
+        Service::UnreliableConnection => matches!(op, Op::Send | Op::Write | Op::WriteImm),
+        Service::UnreliableDatagram => op == Op::Send,
+    }
+}
+
+const OPS: [Op; 5] = [Op::Send, Op::Write, Op::WriteImm, Op::Read, Op::Atomic];
+
+fn rows(ways: impl IntoIterator<Item = Way>) -> impl Iterator<Item = (Way, Op, Kind)> {
+    ways.into_iter().flat_map(|way| {
+        OPS.into_iter().filter(move |op| supports(way, *op)).flat_map(move |op| {
+            KINDS.into_iter().filter(move |kind| way.has_all(*kind)).map(move |kind| (way, op, kind))
+        })
+    })
+}
+
+#[test]
+fn the_requesters_memory_is_gone() {
+    for (way, op, kind) in rows(reliable()).filter(|(_, op, kind)| *kind != Kind::ReadOnly || is_writing(*op, true)) {
+        let mut bench = Bench::new(way, false);
+        let (status, received) = try_one(&mut bench, kind, op, true);
+        assert_eq!(status, WcStatus::LocalProtection, "{way:?} {op:?} {kind:?}");
+        assert_ne!(received, Some(WcStatus::Success), "{way:?} {op:?} {kind:?}");
+        let faults = bench.left.nic.stats().payload_faults;
+        assert_eq!(faults > 0, !is_writing(op, true), "{way:?} {op:?} {kind:?}: {faults} payloads were not read");
+    }
+}
+
+#[test]
+fn the_responders_memory_is_gone() {
+    for (way, op, kind) in rows(reliable()).filter(|(_, op, kind)| *kind != Kind::ReadOnly || is_writing(*op, false)) {
+        let what = format!("{way:?} {op:?} {kind:?}");
+        let mut bench = Bench::new(way, false);
+        let (status, received) = try_one(&mut bench, kind, op, false);
+        let (refused, receive, event) = match op {
+            Op::Send => (WcStatus::RemoteOperational, Some(WcStatus::LocalProtection), "fatal"),
+            Op::WriteImm if !way.is_unordered() => (WcStatus::RemoteAccess, Some(WcStatus::WrFlushed), "access"),
+            _ => (WcStatus::RemoteAccess, None, "access"),
+        };
+        // Without order a queue pair survives what it refuses.
+        let event = if way.is_unordered() { "none" } else { event };
+        assert_eq!((status, received), (refused, receive), "{what}");
+        let [mine, theirs] = bench.events();
+        assert_eq!(mine, [], "{what}");
+        let expected = match event {
+            "fatal" => vec![AsyncEvent::QpFatal(bench.tried.1)],
+            "access" => vec![AsyncEvent::QpAccessError(bench.tried.1)],
+            _ => vec![],
+        };
+        assert_eq!(theirs, expected, "{what}");
+    }
+}
+
+#[test]
+fn receives_of_a_shared_queue_lead_to_memory_that_is_gone() {
+    for way in reliable() {
+        let mut bench = Bench::new(way, true);
+        let (status, received) = try_one(&mut bench, Kind::Unmapped, Op::Send, false);
+        let expected = (WcStatus::RemoteOperational, Some(WcStatus::LocalProtection));
+        assert_eq!((status, received), expected, "{way:?}");
+    }
+}
+
+#[test]
+fn nobody_acknowledges_and_memory_is_gone() {
+    for service in [Service::UnreliableConnection, Service::UnreliableDatagram] {
+        for (way, op, kind) in rows(unreliable(service)) {
+            if kind != Kind::ReadOnly {
+                let (status, received) = try_one(&mut Bench::new(way, false), kind, op, true);
+                assert_eq!((status, received.is_none()), (WcStatus::LocalProtection, true), "{way:?} {op:?} {kind:?}");
+            }
+            let (status, received) = try_one(&mut Bench::new(way, false), kind, op, false);
+            let expected = match op {
+                Op::Send => Some(WcStatus::LocalProtection),
+                // It is dropped, and the receive is used again by the next message.
+                _ => None,
+            };
+            let received = received.filter(|_| op != Op::WriteImm);
+            assert_eq!((status, received), (WcStatus::Success, expected), "{way:?} {op:?} {kind:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What is refused, and with which error number: each kind of page, to be read and to be written.
+
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use super::*;
+
+/// Maps `pages` pages with these rights and flags, of `file` or none; they stay.
+fn map(pages: usize, rights: c_int, flags: c_int, file: c_int) -> usize {
+    // SAFETY: a new mapping touches nothing that exists.
+    let start = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, rights, flags, file, 0) };
+    assert_ne!(start, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    start as usize
+}
+
+const READ: c_int = libc::PROT_READ;
+const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
+const OWN: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// What a check answers: 0, or the error number.
+fn answer(start: usize, len: usize, writes: bool) -> c_int {
+    check(start, len, writes).err().map_or(0, |errno| errno.0)
+}
+
+#[test]
+fn pages_are_refused_where_the_kernel_could_not_pin_them() {
+    if !can_populate() {
+        println!("skipped: the kernel is older than 5.14, and shows rights only where memory is used");
+        return;
+    }
+    let file = tempfile::tempfile().expect("a temporary file");
+    file.set_len(PAGE as u64 + 100).expect("space for two pages");
+    let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
+    let hole = map(3, BOTH, OWN, -1);
+    let mixed = map(2, BOTH, OWN, -1);
+    // SAFETY: the second page is the test's own, and nobody uses it.
+    assert_eq!(unsafe { libc::mprotect((mixed + PAGE) as *mut c_void, PAGE, READ) }, 0);
+    static CONSTANT: [u8; 64] = [7; 64];
+    let fault = libc::EFAULT;
+    let rows = [
+        ("own memory", map(2, BOTH, OWN, -1), 2 * PAGE, 0, 0),
+        ("own memory, odd ends", map(2, BOTH, OWN, -1) + 5, PAGE, 0, 0),
+        ("read-only", map(1, READ, OWN, -1), PAGE, 0, fault),
+        ("no rights at all", map(1, libc::PROT_NONE, OWN, -1), PAGE, fault, fault),
+        ("the second page read-only", mixed, 2 * PAGE, 0, fault),
+        ("and only the first asked for", mixed, PAGE, 0, 0),
+        ("a constant of the program", (&raw const CONSTANT) as usize, CONSTANT.len(), 0, fault),
+        ("a hole in the middle", hole, 3 * PAGE, fault, fault),
+        ("up to the hole", hole, PAGE, 0, 0),
+        ("a shared file", map(2, BOTH, shared, fd), PAGE + 100, 0, 0),
+        ("a shared file, read-only", map(2, READ, shared, fd), PAGE, 0, fault),
+        ("a file of one's own, read-only", map(2, READ, libc::MAP_PRIVATE, fd), PAGE, 0, fault),
+        ("a file of one's own", map(2, BOTH, libc::MAP_PRIVATE, fd), PAGE, 0, 0),
+        ("beyond the end of a file", map(4, BOTH, shared, fd), 3 * PAGE, fault, fault),
+        ("nothing", 0, PAGE, fault, fault),
+        ("the kernel's own", 1 << 63, PAGE, fault, fault),
+        ("around the end", usize::MAX - PAGE, 2 * PAGE, libc::EINVAL, libc::EINVAL),
+        ("into the last page", usize::MAX - PAGE, PAGE, libc::EINVAL, libc::EINVAL),
+    ];
+    // Last, or another mapping would fill it.
+    // SAFETY: the page in the middle is the test's own, and nobody uses it.
+    assert_eq!(unsafe { libc::munmap((hole + PAGE) as *mut c_void, PAGE) }, 0);
+    for (what, start, len, read, written) in rows {
+        assert_eq!((answer(start, len, false), answer(start, len, true)), (read, written), "{what}");
+    }
+}
+
+#[test]
+fn an_older_kernel_shows_holes() {
+    let start = map(3, BOTH, OWN, -1);
+    assert!(check_mapped(start, start + 3 * PAGE).is_ok());
+    // SAFETY: the page in the middle is the test's own, and nobody uses it.
+    assert_eq!(unsafe { libc::munmap((start + PAGE) as *mut c_void, PAGE) }, 0);
+    assert!(check_mapped(start, start + 3 * PAGE).is_err_and(|errno| errno.0 == libc::EFAULT));
+}
