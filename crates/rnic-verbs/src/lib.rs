@@ -44,6 +44,7 @@ mod slab;
 mod srq;
 mod strings;
 mod sysfs;
+mod tree;
 mod watch;
 mod wire;
 mod wr;

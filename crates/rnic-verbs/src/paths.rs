@@ -1,128 +1,208 @@
-//! Paths at which programs look for a device, for the path shim (`shim/shim.c`), which answers calls on them.
+//! The device's tree for the path shim (`shim/`), which answers the C library's calls on it.
+//!
+//! Two functions of C: what is at a path, and what is in a directory. `shim/shim.h` declares them, and the structure
+//! that the first one fills in.
 
-use std::ffi::{CStr, c_char, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong};
 
-use crate::device::{FILE_NAME, SYSFS_FILE_PATH, SYSFS_PATH};
-use crate::sysfs;
+use crate::tree::{Node, Place, Tree};
 
-/// What is at a path.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Entry {
-    /// Something else, or nothing.
-    NotOurs,
-    /// A directory.
-    Directory,
-    /// A device that may be opened, but only to show that it may.
-    Device,
-    /// A file with these contents.
-    File(String),
+/// What is at a path; `struct rnic_place` in C.
+#[repr(C)]
+pub struct RnicPlace {
+    kind: c_int,
+    /// The error's number, when the path leads nowhere.
+    error: c_int,
+    major: c_uint,
+    minor: c_uint,
+    inode: c_ulong,
+    /// Bytes of `contents`.
+    len: usize,
+    /// The path without links and dots; ends with a zero.
+    path: [c_char; PATH_BYTES],
+    /// What is in a file, or where a link leads.
+    contents: [c_char; CONTENTS_BYTES],
 }
 
-/// What is at `path`: -1 nothing of ours, -2 a directory, -3 a device; else a file, whose contents are in `buffer`,
-/// cut to `capacity`, and the answer is how many bytes that are.
+/// Room for a path. Those of the tree have 160 bytes at most; programs have small stacks.
+const PATH_BYTES: usize = 1_024;
+/// Room for what is in a file.
+const CONTENTS_BYTES: usize = 1_024;
+
+// Kinds of places; `shim/shim.h` has the same numbers.
+const FOREIGN: c_int = 0;
+const OUTSIDE: c_int = 1;
+const DIRECTORY: c_int = 2;
+const FILE: c_int = 3;
+const DEVICE: c_int = 4;
+const LINK: c_int = 5;
+const FAILED: c_int = 6;
+
+/// Copies as much of `text` as there is room for in front of a zero; answers how many bytes that are.
+fn put(into: &mut [c_char], text: &str) -> usize {
+    let len = text.len().min(into.len() - 1);
+    for (slot, byte) in into.iter_mut().zip(text.as_bytes()[..len].iter().chain(&[0])) {
+        *slot = *byte as c_char;
+    }
+    len
+}
+
+/// A number for a node: FNV-1a of its path. The kernel's are small.
+fn inode(path: &str) -> c_ulong {
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    (hash | 1 << 62) as c_ulong
+}
+
+fn describe(place: &Place<'_>, into: &mut RnicPlace) {
+    into.kind = match place {
+        Place::Foreign => FOREIGN,
+        Place::Outside(path) if path.len() >= PATH_BYTES => {
+            into.error = libc::ENAMETOOLONG;
+            FAILED
+        }
+        Place::Outside(path) => {
+            put(&mut into.path, path);
+            OUTSIDE
+        }
+        Place::Failed(error) => {
+            into.error = *error;
+            FAILED
+        }
+        Place::Node(path, node) => {
+            put(&mut into.path, path);
+            into.inode = inode(path);
+            match node {
+                Node::Directory { .. } => DIRECTORY,
+                Node::File(contents) => {
+                    into.len = put(&mut into.contents, &(contents.read() + "\n"));
+                    FILE
+                }
+                Node::Link(target) => {
+                    into.len = put(&mut into.contents, target);
+                    LINK
+                }
+                Node::Device { major, minor } => {
+                    (into.major, into.minor) = (*major, *minor);
+                    DEVICE
+                }
+            }
+        }
+    };
+}
+
+/// Says what is at `path`, which begins at the root; a link in the last place is followed if `follows` is not 0.
 ///
 /// # Safety
-/// `path` is a C string, and `buffer` has room for `capacity` bytes.
+/// `path` is a C string, `into` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rnic_lookup(path: *const c_char, buffer: *mut c_char, capacity: usize) -> c_long {
-    // SAFETY: the caller's promise.
-    let path = unsafe { CStr::from_ptr(path) };
-    match path.to_str().map_or(Entry::NotOurs, lookup) {
-        Entry::NotOurs => -1,
-        Entry::Directory => -2,
-        Entry::Device => -3,
-        Entry::File(contents) => {
-            let len = contents.len().min(capacity);
-            // SAFETY: the caller's promise, and no more than there is.
-            unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), buffer.cast(), len) };
-            len as c_long
-        }
-    }
-}
-
-fn lookup(path: &str) -> Entry {
-    let path = path.trim_end_matches('/');
-    if let Some(name) = path.strip_prefix("/dev/infiniband") {
-        return match name.strip_prefix('/') {
-            None if name.is_empty() => Entry::Directory,
-            Some(name) if name == FILE_NAME || name == "rdma_cm" => Entry::Device,
-            _ => Entry::NotOurs,
-        };
-    }
-    if is_directory(path) {
-        return Entry::Directory;
-    }
-    let contents = match path {
-        "/sys/class/infiniband_verbs/abi_version" => Some(VERBS_ABI.to_owned()),
-        "/sys/class/misc/rdma_cm/abi_version" => Some(CM_ABI.to_owned()),
-        _ => path.rsplit_once('/').and_then(|(directory, file)| sysfs::read(directory, file)),
+pub unsafe extern "C" fn rnic_look(path: *const c_char, follows: c_int, into: *mut RnicPlace) {
+    // SAFETY: the caller's promise. Zeros are a place: a foreign one. Of long arrays only the first byte matters.
+    let (path, into) = unsafe {
+        (&raw mut (*into).kind).write_bytes(0, 1);
+        (&raw mut (*into).error).write_bytes(0, 1);
+        (&raw mut (*into).major).write_bytes(0, 1);
+        (&raw mut (*into).minor).write_bytes(0, 1);
+        (&raw mut (*into).inode).write_bytes(0, 1);
+        (&raw mut (*into).len).write_bytes(0, 1);
+        (&raw mut (*into).path).cast::<c_char>().write_bytes(0, 1);
+        (&raw mut (*into).contents).cast::<c_char>().write_bytes(0, 1);
+        (CStr::from_ptr(path), &mut *into)
     };
-    contents.map_or(Entry::NotOurs, |contents| Entry::File(contents + "\n"))
-}
-
-fn is_directory(path: &str) -> bool {
-    if path == SYSFS_FILE_PATH || SYSFS_CLASSES.contains(&path) {
-        return true;
+    if let Ok(path) = path.to_str() {
+        let tree = Tree::now();
+        describe(&tree.resolve(path, follows != 0), into);
     }
-    let inside = path.strip_prefix(SYSFS_PATH);
-    inside.is_some_and(|inside| inside.is_empty() || DEVICE_DIRECTORIES.contains(&inside))
 }
 
-const SYSFS_CLASSES: [&str; 3] = ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/misc/rdma_cm"];
-const DEVICE_DIRECTORIES: [&str; 7] = [
-    "/ports",
-    "/ports/1",
-    "/ports/1/gids",
-    "/ports/1/pkeys",
-    "/ports/1/gid_attrs",
-    "/ports/1/gid_attrs/types",
-    "/ports/1/gid_attrs/ndevs",
-];
-/// What Linux has said since 2.6.
-const VERBS_ABI: &str = "6";
-/// The same of the connection manager's device.
-const CM_ABI: &str = "4";
+/// Lists the names that the tree has in the directory `path`, which has no links or dots: each is a letter (`d`, `f`,
+/// `l`, `c`) and a C string. Answers how many bytes that are, of which `capacity` are written at most; -1 when it has
+/// none.
+///
+/// # Safety
+/// `path` is a C string, `buffer` has room for `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rnic_list(path: *const c_char, buffer: *mut c_char, capacity: usize) -> c_long {
+    // SAFETY: the caller's promise.
+    let Ok(path) = unsafe { CStr::from_ptr(path) }.to_str() else { return -1 };
+    let tree = Tree::now();
+    let mut bytes = Vec::new();
+    for (name, node) in tree.children(path) {
+        bytes.push(match node {
+            Node::Directory { .. } => b'd',
+            Node::File(_) => b'f',
+            Node::Link(_) => b'l',
+            Node::Device { .. } => b'c',
+        });
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(0);
+    }
+    if bytes.is_empty() && tree.get(path).is_none() {
+        return -1;
+    }
+    let len = bytes.len().min(capacity);
+    // SAFETY: the caller's promise, and no more than there is.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), len) };
+    bytes.len() as c_long
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn devices_directories_and_files_are_told_apart() {
-        for device in ["/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"] {
-            assert_eq!(lookup(device), Entry::Device);
-        }
-        for directory in [
-            "/dev/infiniband",
-            "/sys/class/infiniband/",
-            "/sys/class/infiniband/rnic0",
-            "/sys/class/infiniband/rnic0/ports/1/gid_attrs/types",
-            "/sys/class/infiniband_verbs/uverbs0",
-        ] {
-            assert_eq!(lookup(directory), Entry::Directory, "{directory}");
-        }
-        let file = |text: &str| Entry::File(text.to_owned());
-        assert_eq!(lookup("/sys/class/infiniband/rnic0/ports/1/gid_attrs/types/0"), file("RoCE v2\n"));
-        assert_eq!(lookup("/sys/class/infiniband_verbs/uverbs0/ibdev"), file("rnic0\n"));
-        for other in [
-            "/dev/infiniband0",
-            "/dev/infiniband/uverbs1",
-            "/sys/class/infiniband/mlx5_0/ports/1/state",
-            "/sys/class/infiniband/rnic00",
-            "/sys/class/infiniband/rnic0/device",
-            "/sys/class/infiniband/rnic0/ports/1/gid_attrs/types/9999",
-            "",
-        ] {
-            assert_eq!(lookup(other), Entry::NotOurs, "{other}");
+    fn look(path: &CStr, follows: bool) -> (c_int, String, String) {
+        let mut place = std::mem::MaybeUninit::<RnicPlace>::uninit();
+        let text = |place: &[c_char]| {
+            // SAFETY: what is written ends with a zero.
+            unsafe { CStr::from_ptr(place.as_ptr()) }.to_string_lossy().into_owned()
+        };
+        // SAFETY: a C string, and a structure of numbers that is written as far as it is read.
+        unsafe {
+            std::ptr::write_bytes(place.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<RnicPlace>());
+            rnic_look(path.as_ptr(), c_int::from(follows), place.as_mut_ptr());
+            let place = place.assume_init();
+            (place.kind, text(&place.path), text(&place.contents))
         }
     }
 
     #[test]
-    fn contents_are_cut_to_the_room_there_is() {
-        let mut buffer = [0_u8; 6];
-        let path = c"/sys/class/infiniband_verbs/uverbs0/ibdev";
-        // SAFETY: a C string, and four bytes of a buffer of six.
-        let len = unsafe { rnic_lookup(path.as_ptr(), buffer.as_mut_ptr().cast(), 4) };
-        assert_eq!((len, &buffer), (4, b"rnic\0\0"));
+    fn devices_directories_and_files_are_told_apart() {
+        for device in [c"/dev/infiniband/uverbs0", c"/dev/infiniband/rdma_cm"] {
+            assert_eq!(look(device, true).0, DEVICE);
+        }
+        for directory in
+            [c"/dev/infiniband", c"/sys/class/infiniband/", c"/sys/class/infiniband/rnic0/ports/1/gid_attrs/types"]
+        {
+            assert_eq!(look(directory, true).0, DIRECTORY, "{directory:?}");
+        }
+        let (kind, path, contents) = look(c"/sys/class/infiniband/rnic0/ports/1/gid_attrs/types/0", true);
+        assert_eq!((kind, contents.as_str()), (FILE, "RoCE v2\n"));
+        assert!(path.starts_with("/sys/devices/"), "{path}");
+        assert_eq!(look(c"/sys/class/infiniband_verbs/uverbs0/ibdev", true).2, "rnic0\n");
+        assert_eq!(look(c"/sys/class/infiniband/rnic0", false).0, LINK);
+        assert_eq!(look(c"/sys/class/infiniband/rnic0/nothing", false).0, FAILED);
+        for foreign in
+            [c"/dev/infiniband0", c"/dev/infiniband/uverbs1", c"/sys/class/infiniband/mlx5_0/ports/1/state", c""]
+        {
+            assert_eq!(look(foreign, true).0, FOREIGN, "{foreign:?}");
+        }
+        assert_eq!(
+            look(c"/sys/class/infiniband/rnic0/../../../../../..", true),
+            (OUTSIDE, "/sys".to_owned(), String::new())
+        );
+    }
+
+    #[test]
+    fn lists_are_cut_to_the_room_there_is() {
+        let mut buffer = [0_u8; 16];
+        // SAFETY: C strings, and no more than a buffer's bytes.
+        unsafe {
+            let place = buffer.as_mut_ptr().cast();
+            assert_eq!(rnic_list(c"/dev".as_ptr(), place, 16), 12, "what the tree adds to a directory of the kernel's");
+            assert_eq!(&buffer, b"dinfiniband\0\0\0\0\0");
+            assert_eq!(rnic_list(c"/dev/infiniband".as_ptr(), place, 5), 18);
+            assert_eq!(rnic_list(c"/etc".as_ptr(), place, 16), -1);
+        }
     }
 }

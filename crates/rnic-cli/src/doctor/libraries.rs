@@ -119,7 +119,7 @@ fn hardware() -> Check {
 const REBUILD: &str = "build them again: scripts/link-verbs release";
 /// What a program calls before anything else, of each of the three parts.
 const WANTED: &[&str] =
-    &["ibv_get_device_list", "ibv_open_device", "ibv_reg_mr_iova2", "rdma_create_event_channel", "rnic_lookup"];
+    &["ibv_get_device_list", "ibv_open_device", "ibv_reg_mr_iova2", "rdma_create_event_channel", "rnic_look"];
 const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",

@@ -77,6 +77,41 @@ pub struct DeviceCounters {
     pub impairment_corrupted: u64,
 }
 
+impl DeviceCounters {
+    /// Adds what another device has counted.
+    pub fn accumulate(&mut self, other: &Self) {
+        macro_rules! add {
+            ($($field:ident),* $(,)?) => {
+                // All of them: one that is added to the structure is missed here by the compiler.
+                let Self { $($field),* } = *other;
+                $(self.$field = self.$field.saturating_add($field);)*
+            };
+        }
+        add!(
+            packets_sent,
+            packets_retransmitted,
+            acks_sent,
+            packets_received,
+            packets_out_of_order,
+            packets_duplicate,
+            packets_dropped,
+            bytes_sent,
+            bytes_received,
+            bytes_sent_by_memory,
+            send_calls,
+            receive_calls,
+            timeouts,
+            nacks,
+            rnr_naks_sent,
+            datagrams_refused,
+            impairment_lost,
+            impairment_reordered,
+            impairment_duplicated,
+            impairment_corrupted,
+        );
+    }
+}
+
 /// A queue pair.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

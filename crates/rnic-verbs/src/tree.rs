@@ -1,0 +1,245 @@
+//! The files at which programs look for a device: one tree, as the kernel lays it out for an adapter on PCI Express.
+//!
+//! [`nodes`] says what there is, as data; this module finds its way in it as the kernel does: component by component,
+//! through links, with `..` going up from where a link has led. The path shim (`shim/`) puts it under the C library's
+//! calls by way of [`crate::paths`], and `ibv_read_sysfs_file` reads it directly. Nothing stands in any file system.
+//!
+//! Some directories exist for the kernel's own devices too (`/sys/class/infiniband`, `/dev/infiniband`): there a name
+//! that the tree does not have is the kernel's to answer. Everywhere else in the tree such a name does not exist.
+
+mod counters;
+mod nodes;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub(crate) use counters::Counter;
+
+/// What stands at a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    /// A directory; `is_shared` when the kernel may have one too.
+    Directory { is_shared: bool },
+    /// A file.
+    File(Contents),
+    /// A symbolic link, and where it leads from its directory.
+    Link(String),
+    /// A character device.
+    Device { major: u32, minor: u32 },
+}
+
+/// What is in a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Contents {
+    /// This, and the end of the line.
+    Text(String),
+    /// What has been counted until it is read.
+    Count(Counter),
+}
+
+impl Contents {
+    /// What a reader gets, without the end of the line.
+    pub(crate) fn read(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(counter) => counter.read().to_string(),
+        }
+    }
+}
+
+/// Where a path leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Place<'a> {
+    /// To nothing of the tree, nor through it: the kernel's.
+    Foreign,
+    /// Through the tree and out of it, to this path of the kernel's.
+    Outside(String),
+    /// To a node, by this path without links.
+    Node(String, &'a Node),
+    /// Nowhere: the number of the error.
+    Failed(i32),
+}
+
+/// All nodes, by path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Tree {
+    /// The tree as it is now, or was a moment ago: who looks at one path looks at others.
+    pub(crate) fn now() -> Arc<Self> {
+        static LATEST: Mutex<Option<(Instant, Arc<Tree>)>> = Mutex::new(None);
+        // Nobody waits: a process may have been forked while another thread had the lock.
+        let latest = LATEST.try_lock();
+        if let Ok(latest) = &latest
+            && let Some((made, tree)) = &**latest
+            && made.elapsed() < FRESH
+        {
+            return Arc::clone(tree);
+        }
+        let tree = Arc::new(nodes::tree());
+        if let Ok(mut latest) = latest {
+            *latest = Some((Instant::now(), Arc::clone(&tree)));
+        }
+        tree
+    }
+
+    /// The node at a path without links or dots.
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// The names in a directory, of the tree's own or one of the kernel's that the tree adds names to.
+    pub(crate) fn children<'a>(&'a self, directory: &str) -> impl Iterator<Item = (&'a str, &'a Node)> {
+        let prefix = format!("{}/", directory.trim_end_matches('/'));
+        let from = prefix.clone();
+        let inside = self.nodes.range(from..).map_while(move |(path, node)| Some((path.strip_prefix(&prefix)?, node)));
+        inside.filter(|(name, _)| !name.contains('/'))
+    }
+
+    /// Follows `path`, which begins at the root; a link in its last place only if `follows`.
+    pub(crate) fn resolve(&self, path: &str, follows: bool) -> Place<'_> {
+        let must_be_directory = path.ends_with('/');
+        let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+        // Whether the kernel, given `path`, would be somewhere else.
+        let (mut at, mut has_left, mut links) = (String::new(), false, 0);
+        while let Some(name) = left.pop_front() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    has_left |= self.get(&at).is_some();
+                    at = self.parent_of(&at);
+                    continue;
+                }
+                _ => {}
+            }
+            let next = format!("{at}/{name}");
+            match (self.get(&next), self.get(&at)) {
+                (Some(Node::Link(target)), _)
+                    if follows || must_be_directory || left.iter().any(|name| !name.is_empty()) =>
+                {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Place::Failed(libc::ELOOP);
+                    }
+                    has_left = true;
+                    if target.starts_with('/') {
+                        at.clear();
+                    }
+                    target.rsplit('/').for_each(|name| left.push_front(name.to_owned()));
+                }
+                (Some(_), _) => at = next,
+                (None, Some(Node::Directory { is_shared: false })) => return Place::Failed(libc::ENOENT),
+                (None, Some(Node::File(_) | Node::Device { .. } | Node::Link(_))) => {
+                    return Place::Failed(libc::ENOTDIR);
+                }
+                (None, _) => at = next,
+            }
+        }
+        match self.get(&at) {
+            Some(Node::File(_) | Node::Device { .. }) if must_be_directory => Place::Failed(libc::ENOTDIR),
+            Some(node) => Place::Node(at, node),
+            None if has_left => Place::Outside(if at.is_empty() { "/".to_owned() } else { at }),
+            None => Place::Foreign,
+        }
+    }
+
+    /// One directory up. Outside of the tree a link of the kernel's may have led here.
+    fn parent_of(&self, path: &str) -> String {
+        let real = if self.get(path).is_some() { None } else { std::fs::canonicalize(path).ok() };
+        let path = real.as_ref().and_then(|real| real.to_str()).unwrap_or(path);
+        path.rsplit_once('/').map_or("", |(parent, _)| parent).to_owned()
+    }
+}
+
+/// How old a tree may be: interfaces and addresses come and go.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// Links on one way, at most, as in the kernel.
+const LINKS_MAX: u32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn real_path(tree: &Tree, path: &str) -> String {
+        match tree.resolve(path, true) {
+            Place::Node(path, _) => path,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    /// As the kernel's: a link leads somewhere, every directory can be reached from the root of the tree, and what a
+    /// directory lists is there.
+    #[test]
+    fn the_tree_is_whole() {
+        let tree = Tree::now();
+        let mut links = 0;
+        for (path, node) in &tree.nodes {
+            if let Node::Link(_) = node {
+                links += 1;
+                let leads = tree.resolve(path, true);
+                let is_there = match &leads {
+                    Place::Node(_, node) => !matches!(node, Node::Link(_)),
+                    // A network interface, or the kernel's own class of PCI devices, which a container may not have.
+                    Place::Outside(real) => {
+                        ["/sys/class/net/", "/sys/bus/pci", "/sys/class/"].iter().any(|of| real.starts_with(of))
+                    }
+                    _ => false,
+                };
+                assert!(is_there, "{path} leads to {leads:?}");
+            }
+            let parent = path.rsplit_once('/').expect("paths begin with a slash").0;
+            match tree.get(parent) {
+                Some(Node::Directory { .. }) => {
+                    let name = &path[parent.len() + 1..];
+                    assert!(tree.children(parent).any(|(child, _)| child == name), "{path} is not listed");
+                }
+                Some(other) => panic!("{path} stands in {other:?}"),
+                // Where the kernel's part of the file system begins.
+                None => assert!(nodes::ROOTS.contains(&path.as_str()), "nothing leads to {path}"),
+            }
+        }
+        assert!(links >= 10, "{links} links");
+    }
+
+    #[test]
+    fn going_up_from_a_link_is_going_up_from_where_it_leads() {
+        let tree = Tree::now();
+        let device = real_path(&tree, "/sys/class/infiniband/rnic0");
+        assert!(device.starts_with("/sys/devices/pci") && device.ends_with("/infiniband/rnic0"), "{device}");
+        let pci = real_path(&tree, "/sys/class/infiniband/rnic0/device");
+        assert_eq!(real_path(&tree, "/sys/class/infiniband/rnic0/../.."), pci);
+        assert_eq!(real_path(&tree, "/sys/class//infiniband/./rnic0/device/infiniband/rnic0/"), device);
+        let address = pci.rsplit_once('/').expect("a path").1;
+        for way in ["/sys/bus/pci/devices/", "/sys/class/infiniband_verbs/uverbs0/device/../"] {
+            assert_eq!(real_path(&tree, &format!("{way}{address}")), pci, "{way}");
+        }
+        let bus = &address[..7];
+        assert_eq!(real_path(&tree, &format!("/sys/class/pci_bus/{bus}/../../{address}")), pci, "as NCCL asks");
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_is_the_kernels() {
+        let tree = Tree::now();
+        let at = |path: &str| tree.resolve(path, true);
+        for foreign in
+            ["/sys/class/net", "/sys/class/infiniband/mlx5_0/ports", "/dev/infiniband/uverbs1", "/etc", "/", ""]
+        {
+            assert_eq!(at(foreign), Place::Foreign, "{foreign}");
+        }
+        for missing in ["/sys/class/infiniband/rnic0/ports/2", "/sys/class/infiniband/rnic0/ports/1/gids/9999"] {
+            assert_eq!(at(missing), Place::Failed(libc::ENOENT), "{missing}");
+        }
+        for file in
+            ["/sys/class/infiniband/rnic0/fw_ver/", "/sys/class/infiniband/rnic0/fw_ver/x", "/dev/infiniband/uverbs0/x"]
+        {
+            assert_eq!(at(file), Place::Failed(libc::ENOTDIR), "{file}");
+        }
+        assert_eq!(at("/sys/class/infiniband/rnic0/../../../../../../../etc"), Place::Outside("/etc".to_owned()));
+        assert!(matches!(tree.resolve("/sys/class/infiniband/rnic0", false), Place::Node(_, Node::Link(_))));
+        assert!(matches!(tree.resolve("/sys/class/infiniband/rnic0/", false), Place::Node(_, Node::Directory { .. })));
+    }
+}
