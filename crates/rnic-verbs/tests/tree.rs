@@ -74,11 +74,14 @@ fn everyday_tools_read_the_tree() {
         assert!(found.lines().count() >= 5, "{found}");
     }
     if common::is_installed("python3") {
-        let script = "import os, glob, pathlib\n\
-            p = pathlib.Path('/sys/class/infiniband')\n\
-            print(sorted(os.listdir(p)), p.joinpath('rnic0').resolve().name, glob.glob('/sys/class/infiniband/*/ports/*'))\n\
-            print(open('/sys/class/infiniband/rnic0/device/numa_node').read().strip(), os.path.realpath('/sys/class/infiniband/rnic0/../..'))";
-        let said = says(&["python3", "-c", script]);
+        let script = [
+            "import os, glob, pathlib",
+            "p = pathlib.Path('/sys/class/infiniband')",
+            "print(sorted(os.listdir(p)), p.joinpath('rnic0').resolve().name, glob.glob(str(p) + '/*/ports/*'))",
+            "print(open(p / 'rnic0/device/numa_node').read().strip(), os.path.realpath(str(p) + '/rnic0/../..'))",
+        ]
+        .join("\n");
+        let said = says(&["python3", "-c", &script]);
         assert!(said.contains("['rnic0'] rnic0 ['/sys/class/infiniband/rnic0/ports/1']"), "{said}");
     }
 }

@@ -109,3 +109,29 @@ fn completions_fill_all_fields() {
         }
     });
 }
+
+/// The files below the port count what living devices of this user have sent: at least what this one has.
+#[test]
+fn counters_of_the_port_count() {
+    let bench = Bench::new(&Options::default());
+    let count = |name: &str| {
+        let text = crate::sysfs::read(device::SYSFS_PATH, &format!("ports/1/counters/{name}")).expect("a counter");
+        text.parse::<u64>().expect("a number")
+    };
+    for wr_id in 0..64 {
+        assert_eq!(bench.a.post(&mut bench.write(wr_id, 8_192)), Ok(()));
+        assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // Data is counted in words of four bytes; each Write is eight packets of 1024 bytes.
+    let has_counted = || {
+        count("port_xmit_data") >= 64 * 8_192 / 4
+            && count("port_rcv_data") >= 64 * 8_192 / 4
+            && count("port_xmit_packets") >= 64 * 8
+            && count("port_rcv_packets") >= 64 * 8
+    };
+    while !has_counted() {
+        assert!(std::time::Instant::now() < deadline, "{} words", count("port_xmit_data"));
+        std::thread::sleep(std::time::Duration::from_millis(60));
+    }
+}
