@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use rnic_host::observe::{self, DeviceCounters};
 
+/// Where a value comes from.
+type Value = fn(&DeviceCounters) -> u64;
+
 /// A counter: where its value comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counter(fn(&DeviceCounters) -> u64);
+pub(crate) struct Counter(Value);
 
 impl PartialEq for Counter {
     fn eq(&self, other: &Self) -> bool {
@@ -69,7 +72,7 @@ fn sent(of: &DeviceCounters) -> u64 {
 }
 
 /// Names of InfiniBand's port counters, which count data in words of four bytes, and of those that drivers have beside.
-const COUNTERS: &[(&str, fn(&DeviceCounters) -> u64)] = &[
+const COUNTERS: &[(&str, Value)] = &[
     ("counters/port_xmit_data", |of| of.bytes_sent / 4),
     ("counters/port_rcv_data", |of| of.bytes_received / 4),
     ("counters/port_xmit_packets", sent),
