@@ -14,6 +14,7 @@ mod ahead;
 mod carriage;
 mod falcon;
 pub mod memory;
+mod meter;
 pub mod nic;
 mod nvme;
 mod pace;
@@ -41,6 +42,7 @@ use crate::topology::Node;
 pub(crate) use ahead::{Expected, STEPS};
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
+pub(crate) use meter::Meter;
 pub(crate) use nvme::{NvmeParts, NvmeSide};
 pub(crate) use pace::Pace;
 pub(crate) use rank::Rank;
@@ -100,6 +102,8 @@ pub struct Host {
     falcon: Option<Box<FalconSide>>,
     /// What it has where it does NVMe.
     pub(crate) nvme: Option<Box<NvmeSide>>,
+    /// Counts what arrives, where the plan asks for slices.
+    pub(crate) meter: Option<Box<Meter>>,
     /// Whether it has any of `nic`, `falcon` and `nvme`, and so a loop of its own: a copy, for one test a turn. Whoever
     /// sets one of the three sets this.
     is_special: bool,
@@ -146,6 +150,7 @@ impl Host {
             nic: None,
             falcon: None,
             nvme: None,
+            meter: None,
             is_special: false,
         }
     }
@@ -301,6 +306,11 @@ impl Host {
             let meta = RxMeta { peer: PeerId(src), congested };
             let packet = packets.headers(entry.packet);
             let outcome = self.engine.receive(now, format, packet, meta, &mut NoDma);
+            if let Some(meter) = &mut self.meter
+                && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+            {
+                meter.note(now, entry.frame_len.into(), packet.payload_len.into());
+            }
             if outcome == RxOutcome::Early || self.repairing {
                 self.note_recovery(packet, outcome);
             }
@@ -317,6 +327,11 @@ impl Host {
             Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),
             None => self.engine.receive(now, format, &packet, meta, &mut NoDma),
         };
+        if let Some(meter) = &mut self.meter
+            && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+        {
+            meter.note(now, entry.frame_len.into(), packet.payload_len.into());
+        }
         if outcome == RxOutcome::Early || self.repairing {
             self.note_recovery(&packet, outcome);
         }

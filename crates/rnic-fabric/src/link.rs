@@ -3,7 +3,7 @@
 //! Each direction of a link is a ring that belongs to the receiving end. The rings of a node's ports lie side by side,
 //! and so do the instants of their first entries: a node finds its next arrival by looking at one or two cache lines.
 
-use rnic_base::{Time, near_at};
+use rnic_base::{Duration, Time, near_at};
 
 use crate::agenda::Agenda;
 use crate::entry::{Entry, NO_PACKET};
@@ -13,9 +13,14 @@ pub(crate) const PORTS_MAX: usize = 1 << PORT_BITS;
 
 const PORT_BITS: u32 = 10;
 
-/// The longest run: just under 2^54 ps, five hours; later instants do not fit beside the port in a [`Key`].
+/// The last instant of any run: just under 2^54 ps, five hours; later ones do not fit beside the port in a [`Key`].
 pub(crate) const RUN_TIME_MAX: Time = Time::from_ps((1 << (64 - PORT_BITS)) - 2);
 
+/// The latest instant, and the longest time, that a plan may name: five hours. Packets that leave then arrive before
+/// [`RUN_TIME_MAX`].
+pub(crate) const PLAN_TIME_MAX: Duration = Duration::from_secs(5 * 3_600);
+
+const _: () = assert!(PLAN_TIME_MAX.as_ps() + Duration::from_secs(10).as_ps() < RUN_TIME_MAX.as_ps());
 const _: () = assert!(Key::NEVER.0 >> PORT_BITS == crate::agenda::NEVER.as_ps());
 const _: () = assert!(RUN_TIME_MAX.as_ps() < crate::agenda::NEVER.as_ps());
 

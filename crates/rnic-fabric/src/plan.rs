@@ -43,7 +43,9 @@
 //! [transport]
 //! name = "irn"                   # see `rnic list`; every other key is an option of the transport
 //! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology
-//! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1)
+//! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1); timeouts
+//!                                # that are not given fit the plan: none under PFC where nothing can be lost (IRN
+//!                                # 4.1), "auto" where the transport's own are shorter than a round trip
 //!
 //! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing. With Falcon the
 //!                                # cache, its second level, what is behind the bus (the NIC's own memory, there) and
@@ -81,10 +83,13 @@
 //! probability = "1%"
 //!
 //! [run]
-//! limit = "10s"                  # simulated time after which the run is cut off (10s)
-//! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms)
+//! limit = "10s"                  # simulated time after which the run is cut off (10s; of a workload that begins
+//!                                # something later, 10s more)
+//! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms, and three of the
+//!                                # transport's timeouts at least)
 //! warmup = "0us"                 # flows that start before are left out of the averages (0)
-//! cooldown = "0us"               # of a workload with a duration: messages of its last so long are left out, too (0)
+//! cooldown = "0us"               # of a workload with a duration: messages of its last so long are left out, too; of
+//!                                # poisson, flows (0)
 //! slice = "1ms"                  # the report has goodput and queues of each host, one row per slice (none)
 //! ```
 //!
@@ -141,6 +146,7 @@ mod collective;
 mod derived;
 mod error;
 mod faults;
+mod fitted;
 mod nic;
 mod nvme;
 #[cfg(test)]
@@ -148,6 +154,7 @@ mod page;
 mod raw;
 mod resolve;
 mod slow_host;
+mod warnings;
 mod workloads;
 
 use rnic_base::{BitRate, Duration, Time};

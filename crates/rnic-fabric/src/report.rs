@@ -9,6 +9,8 @@ mod queue_pairs;
 mod slices;
 mod tail;
 
+use core::ops::Range;
+
 use rnic_base::{BitRate, Duration, Time};
 use serde::Serialize;
 
@@ -183,6 +185,8 @@ pub struct Report {
     pub wall_s: Option<f64>,
     /// Promises that were broken, one line each; none is what should be.
     pub violations: Vec<String>,
+    /// What is probably not meant, in the plan or in what it led to, one line each.
+    pub warnings: Vec<String>,
     /// The flows that are done.
     #[serde(skip)]
     pub records: Vec<FlowRecord>,
@@ -221,10 +225,10 @@ impl Report {
         serde_json::to_value(self).expect("numbers, texts and lists have a JSON form")
     }
 
-    /// Fills in everything that follows from the records of flows. `warmup` is when those begin that count in averages,
-    /// `packet` how many bytes a single packet holds.
-    pub(crate) fn summarise(&mut self, warmup: Time, packet: u64) {
-        let counted: Vec<&FlowRecord> = self.records.iter().filter(|flow| flow.start >= warmup).collect();
+    /// Fills in everything that follows from the records of flows. Those that begin in `counts` count in averages;
+    /// `packet` is how many bytes a single packet holds.
+    pub(crate) fn summarise(&mut self, counts: Range<Time>, packet: u64) {
+        let counted: Vec<&FlowRecord> = self.records.iter().filter(|flow| counts.contains(&flow.start)).collect();
         let spread = |values: &mut Vec<f64>| Spread::of(values);
         let mut slowdowns: Vec<f64> = counted.iter().map(|flow| flow.slowdown()).collect();
         let mut times: Vec<f64> = counted.iter().map(|flow| flow.fct.as_us_f64()).collect();
@@ -269,7 +273,7 @@ mod tests {
         report
             .records
             .extend((1..=1_000).map(|index| flow(100, 2 * index, if index % 10 == 0 { 1_000 } else { 2_000 })));
-        report.summarise(Time::from_us(100), 1_000);
+        report.summarise(Time::from_us(100)..Time::from_us(101), 1_000);
         assert_eq!((report.flows, report.bytes), (1_001, 1_000 + 100 * 1_000 + 900 * 2_000));
         assert_eq!((report.fct_avg_us, report.fct_p50_us), (1_001.0, 1_000.0));
         assert_eq!((report.fct_p99_us, report.fct_p999_us), (1_980.0, 1_998.0));
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn no_flows_no_figures() {
         let mut report = Report::empty();
-        report.summarise(Time::ZERO, 1_000);
+        report.summarise(Time::ZERO..Time::from_us(1), 1_000);
         assert_eq!((report.flows, report.fct_avg_us, report.goodput_gbps), (0, 0.0, 0.0));
         assert_eq!(report.single_packet_fct_us, None);
     }

@@ -69,6 +69,17 @@ pub struct SwitchPlan {
     pub ecn: Option<EcnPlan>,
 }
 
+impl SwitchPlan {
+    /// Bytes that an input has for what comes in after a pause; `None` without PFC.
+    pub(crate) fn pfc_slack(&self) -> Option<u64> {
+        let pfc = self.pfc?;
+        Some(match self.buffer {
+            BufferPlan::InputQueued { per_port } => per_port.saturating_sub(pfc.threshold),
+            BufferPlan::Shared { .. } => pfc.headroom,
+        })
+    }
+}
+
 /// What a switch has done, beside what its ports have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SwitchStats {

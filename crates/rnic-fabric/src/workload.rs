@@ -258,6 +258,28 @@ impl WorkloadPlan {
         }
     }
 
+    /// When nothing more begins, where a duration says so.
+    pub(crate) fn ends(&self) -> Option<Time> {
+        match self {
+            Self::Poisson { duration, .. } => Some(Time::ZERO + *duration),
+            _ => self.until(),
+        }
+    }
+
+    /// The last instant at which it may begin something by the clock.
+    pub(crate) fn latest_start(&self) -> Time {
+        let begins = match self {
+            Self::Incast { jitter, repeats, interval, start, background, .. } => {
+                let last = *start + *interval * u64::from(repeats.saturating_sub(1)) + *jitter;
+                Time::ZERO + background.as_ref().map_or(last, |background| last.max(background.duration))
+            }
+            Self::ClosedLoop { jitter, .. } => Time::ZERO + *jitter,
+            Self::Trace(flows) => flows.iter().map(|flow| flow.start).max().unwrap_or_default(),
+            _ => Time::ZERO,
+        };
+        begins.max(self.ends().unwrap_or_default())
+    }
+
     /// The flows, for `hosts` hosts whose links have `rate`.
     pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
         let one = || Arc::new(Traffic::ONE_MESSAGE);

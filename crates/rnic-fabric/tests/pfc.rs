@@ -148,3 +148,44 @@ fn virtual_queues_are_marked_later_than_outputs() {
     assert!(plain == output && virtual_queue == input, "{plain} {output}, {virtual_queue} {input}");
     assert!(0 < virtual_queue && virtual_queue < output / 2, "{virtual_queue} of {output}");
 }
+
+/// Forty send 16 MB to one at 10 Gbit/s through a deep buffer: packets wait for milliseconds behind pauses. Where
+/// nobody sets a timeout nothing is sent again; where somebody sets the transport's own, the report says what is wrong.
+#[test]
+fn under_pfc_nothing_is_sent_again_by_default() {
+    let text = r#"
+        name = "deep"
+        mtu = 1000
+        topology = { kind = "star", hosts = 41 }
+        links = { rate = "10Gbps", delay = "1us" }
+        transport = "irn"
+        workload = { kind = "incast", senders = 40, bytes = "16MB" }
+        [switch]
+        model = "shared-buffer"
+        buffer = "8MB"
+        pfc = {}
+        ecn = { kmin = "20KB", kmax = "80KB", pmax = "20%" }
+    "#;
+    for transport in [r#"{ name = "roce-gbn", control = "dcqcn" }"#, "roce-gbn", "roce-sr", "irn", "fasr"] {
+        let report = run(text, &[("transport", transport)], 1);
+        assert_eq!((report.packets_dropped, report.timeouts, report.packets_retransmitted), (0, 0, 0), "{transport}");
+        assert!(report.warnings.is_empty(), "{transport}: {:?}", report.warnings);
+        // With IRN's cap there is less under way than the buffer takes.
+        assert_eq!(report.pauses > 0, transport != "irn", "{transport}");
+    }
+    let set = run(text, &[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#)], 1);
+    assert!(set.timeouts > 0 && set.packets_dropped == 0);
+    let said = set.warnings.join("; ");
+    assert!(said.contains("transport.rto is 320 us") && said.contains("although nothing was lost"), "{said}");
+}
+
+/// PFC that is given too little loses packets, and the report says how much it needs.
+#[test]
+fn pfc_without_its_headroom_says_what_is_missing() {
+    let switch = r#"{ model = "shared-buffer", buffer = "900KB", alpha = "1/4", pfc = { headroom = "1KB" } }"#;
+    let workload = r#"{ kind = "incast", senders = 5, bytes = "6MB" }"#;
+    let report = run(STAR, &[("switch", switch), ("workload", workload), ("transport", "roce-gbn")], 1);
+    assert!(report.drops.buffer > 0);
+    let said = report.warnings.join("; ");
+    assert!(said.contains("switch.pfc.headroom has 1000 B") && said.contains("although they pause"), "{said}");
+}

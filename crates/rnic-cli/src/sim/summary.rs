@@ -57,6 +57,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if report.flows > 0 && report.slowdown_avg == 0.0 {
         facts.push(("averages", "none: every flow starts before the end of the warm-up".to_owned()));
     }
+    facts.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     facts.push((
         "checks",
         if report.violations.is_empty() { "passed".to_owned() } else { report.violations.join("; ") },

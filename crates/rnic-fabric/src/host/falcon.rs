@@ -109,7 +109,10 @@ impl Host {
             }
             let packet = packets.headers(entry.packet);
             let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops };
-            return Some(self.engine.receive_falcon(now, &arrival, &mut NoDma));
+            let payload = packet.payload_len;
+            let outcome = self.engine.receive_falcon(now, &arrival, &mut NoDma);
+            self.note_falcon_payload(now, entry, payload, outcome);
+            return Some(outcome);
         }
         self.receive_falcon_bytes(now, entry, hops, packets)
     }
@@ -130,10 +133,22 @@ impl Host {
         let congested = entry.has(Flags::MARKED);
         let arrival = FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops };
         let payload = &packets.bytes(entry.packet)[payload];
-        Some(match &mut self.memory {
+        let outcome = match &mut self.memory {
             Some(memory) => self.engine.receive_falcon(now, &arrival, &mut memory.taking(payload)),
             None => self.engine.receive_falcon(now, &arrival, &mut NoDma),
-        })
+        };
+        self.note_falcon_payload(now, entry, packet.payload_len, outcome);
+        Some(outcome)
+    }
+
+    /// Counts the payload of a packet that was of use, where slices are measured.
+    #[inline(always)]
+    fn note_falcon_payload(&mut self, now: Time, entry: &Entry, payload: u32, outcome: RxOutcome) {
+        if let Some(meter) = &mut self.meter
+            && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+        {
+            meter.note(now, entry.frame_len.into(), payload.into());
+        }
     }
 
     /// Asks the engine for a packet if one can leave, and remembers when to ask again.

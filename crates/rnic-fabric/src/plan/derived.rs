@@ -58,6 +58,13 @@ impl Plan {
     /// Packets that fill the longest path: the round-trip time of a full packet and a short answer in an empty network,
     /// divided by the time of a full packet on the slowest link.
     pub(super) fn bdp_packets(&self) -> u64 {
+        let (round_trip, slowest) = self.round_trip();
+        round_trip.as_ps().div_ceil(slowest.as_ps())
+    }
+
+    /// The round-trip time of a full packet and a short answer on the longest path of an empty network, and the time of
+    /// a full packet on its slowest link.
+    pub(super) fn round_trip(&self) -> (Duration, Duration) {
         let (full, short) = (largest_frame(self) + LINK_OVERHEAD, 64 + LINK_OVERHEAD);
         let (mut round_trip, mut slowest) = (Duration::ZERO, Duration::ZERO);
         for class in Self::longest_path(self.topology) {
@@ -66,7 +73,13 @@ impl Plan {
             round_trip = round_trip + packet + link.rate.serialize(short) + link.delay * 2;
             slowest = slowest.max(packet);
         }
-        round_trip.as_ps().div_ceil(slowest.as_ps())
+        (round_trip, slowest)
+    }
+
+    /// Bytes that may still come in after a port of a switch has paused its neighbour: the most of all links.
+    pub(crate) fn skid(&self) -> u64 {
+        let of_link = |link: &LinkPlan| skid(link, largest_frame(self)).get();
+        of_link(&self.host_links).max(of_link(&self.fabric_links))
     }
 
     /// IRN's RTO_high (section 4.1, I-8): propagation there and back on the longest path, and the wait behind one

@@ -11,15 +11,37 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::link::PLAN_TIME_MAX;
+
 /// A quantity written with its unit, or a bare number where that has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unit<T>(pub(super) T);
 
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Unit<T> {
+/// What a plan may have as a quantity.
+pub(super) trait Quantity: FromStr<Err: fmt::Display> {
+    /// Why a value that can be read means nothing in any plan.
+    fn objection(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Quantity for Duration {
+    /// Beyond the longest run, instants would not fit into their words: what begins then would be gone, unsaid.
+    fn objection(&self) -> Option<String> {
+        (*self > PLAN_TIME_MAX).then(|| format!("must be at most {PLAN_TIME_MAX}, the longest run: it is {self}"))
+    }
+}
+
+impl Quantity for Bytes {}
+impl Quantity for BitRate {}
+impl Quantity for Probability {}
+impl Quantity for Fraction {}
+
+impl<'de, T: Quantity> Deserialize<'de> for Unit<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader<T>(PhantomData<T>);
 
-        impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Reader<T> {
+        impl<T: Quantity> Visitor<'_> for Reader<T> {
             type Value = Unit<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +49,8 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Unit<T> {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Unit<T>, E> {
-                text.parse().map(Unit).map_err(E::custom)
+                let value: T = text.parse().map_err(E::custom)?;
+                value.objection().map_or(Ok(Unit(value)), |objection| Err(E::custom(objection)))
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<Unit<T>, E> {
@@ -51,7 +74,7 @@ pub(super) enum OrAuto<T> {
     Given(T),
 }
 
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for OrAuto<T> {
+impl<'de, T: Quantity> Deserialize<'de> for OrAuto<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Unit(MaybeAuto(value)) = Unit::<MaybeAuto<T>>::deserialize(deserializer)?;
         Ok(value)
@@ -60,7 +83,16 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for OrAuto<T> {
 
 struct MaybeAuto<T>(OrAuto<T>);
 
-impl<T: FromStr> FromStr for MaybeAuto<T> {
+impl<T: Quantity> Quantity for MaybeAuto<T> {
+    fn objection(&self) -> Option<String> {
+        match &self.0 {
+            OrAuto::Auto => None,
+            OrAuto::Given(value) => value.objection(),
+        }
+    }
+}
+
+impl<T: Quantity> FromStr for MaybeAuto<T> {
     type Err = T::Err;
 
     fn from_str(text: &str) -> Result<Self, T::Err> {

@@ -7,9 +7,10 @@ use serde::Deserialize;
 
 use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, nic, raw, slow_host, workloads,
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, raw, slow_host,
+    workloads,
 };
-use crate::link::{PORTS_MAX, RUN_TIME_MAX};
+use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
 use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan};
 
 /// Reads the text, with some keys replaced.
@@ -86,8 +87,8 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         delay: fabric.and_then(|fabric| fabric.delay).map_or(host_links.delay, |delay| delay.0),
     };
     let run = RunPlan {
-        limit: Time::ZERO + raw.run.limit.map_or(Duration::from_secs(10), |limit| limit.0),
-        stall_after: raw.run.stall_after.map_or(Duration::from_ms(50), |stall| stall.0),
+        limit: Time::ZERO + raw.run.limit.map_or(Duration::ZERO, |limit| limit.0),
+        stall_after: raw.run.stall_after.map_or(Duration::ZERO, |stall| stall.0),
         warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
         cooldown: raw.run.cooldown.map_or(Duration::ZERO, |cooldown| cooldown.0),
         slice: raw.run.slice.map(|slice| slice.0),
@@ -112,9 +113,15 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     };
     check_network(&plan)?;
     check_cooldown(&plan)?;
+    if raw.run.limit.is_none() {
+        plan.run.limit = fitted::limit(&plan.workload);
+    }
     plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault, &plan)?;
     plan.transport = transport(name, &raw.transport.0, &plan)?;
+    if raw.run.stall_after.is_none() {
+        plan.run.stall_after = fitted::patience(&plan.transport);
+    }
     plan.nic = raw.nic.as_ref().map(|nic| nic::resolve(nic, &plan)).transpose()?.flatten();
     Ok(plan)
 }
@@ -126,8 +133,8 @@ fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
         return Ok(());
     }
     let wrong = |what: &str| Err(PlanError::value("run.cooldown", what));
-    match plan.workload.until() {
-        None => wrong("this workload does not end by the clock: a cooldown takes a `duration`"),
+    match plan.workload.ends() {
+        None => wrong("this workload does not end by the clock: a cooldown takes a `workload.duration`"),
         Some(until) if Time::ZERO + plan.run.warmup + cooldown >= until => {
             wrong("nothing is left between the warm-up and the cooldown: make `workload.duration` longer")
         }
@@ -292,7 +299,9 @@ fn transport(
         };
         texts.push((key.as_str(), text));
     }
-    Ok(rnic_transports::select(name, texts.iter().map(|(key, text)| (*key, text.as_str())))?)
+    let mut profile = rnic_transports::select(name, texts.iter().map(|(key, text)| (*key, text.as_str())))?;
+    fitted::fit_timeouts(&mut profile, |name| options.contains_key(name), plan)?;
+    Ok(profile)
 }
 
 /// What must hold of the network before anything can be computed from it.
@@ -329,8 +338,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         _ => {}
     }
     let run = &plan.run;
-    if run.limit > RUN_TIME_MAX || run.limit == Time::ZERO {
-        return Err(PlanError::value("run.limit", format!("must be above zero and at most {RUN_TIME_MAX}")));
+    if run.limit > Time::ZERO + PLAN_TIME_MAX || run.limit == Time::ZERO {
+        return Err(PlanError::value("run.limit", format!("must be above zero and at most {PLAN_TIME_MAX}")));
     }
     if run.stall_after == Duration::ZERO {
         return Err(PlanError::value("run.stall_after", "must be above zero"));

@@ -46,6 +46,10 @@ fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
     Plan::from_toml_with(GOOD, overrides, &mut |name| match name {
         "flows.csv" => Ok("0,0,1,1KB\n".to_owned()),
         "bad.csv" => Ok("0,0,99,1KB\n".to_owned()),
+        "late.csv" => Ok("0,0,1,1KB\n18500s,0,1,1000\n".to_owned()),
+        "head.csv" => Ok("\u{feff}start,src,dst,bytes\r\n0,0,1,1KB\r\n".to_owned()),
+        "empty.csv" => Ok("# nothing\n\n".to_owned()),
+        "ns3.csv" => Ok("2\n0 1 3 100 1000 2.0\n".to_owned()),
         "sizes.txt" => Ok("100 0\n200 100%\n".to_owned()),
         "bad.txt" => Ok("100 0\n".to_owned()),
         _ => Err("no such file".to_owned()),
@@ -54,6 +58,77 @@ fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
 
 fn option(plan: &Plan, name: &str) -> u64 {
     plan.transport.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value).expect("an option")
+}
+
+const LOSSLESS: (&str, &str) = ("switch", r#"{ model = "shared-buffer", buffer = "8MB", pfc = {} }"#);
+
+/// Timeouts that nobody has set are none where PFC loses nothing, and never shorter than a round trip; what is set
+/// stays, and so does everything where the transport's own are right.
+#[test]
+fn timeouts_that_are_not_given_fit_the_plan() {
+    let (us, none) = (|us| Duration::from_us(us).as_ps(), Duration::from_secs(10).as_ps());
+    let of = |overrides: &[(&str, &str)], name: &str| option(&read(overrides).expect("sound"), name);
+    let gbn = ("transport", "roce-gbn");
+    assert_eq!(of(&[gbn], "rto"), us(320));
+    assert_eq!(of(&[gbn, LOSSLESS], "rto"), us(320), "the plan loses packets by a fault");
+    let slow = ("fault", r#"[{ kind = "slow", rate = "1Gbps" }]"#);
+    assert_eq!(of(&[gbn, LOSSLESS, slow], "rto"), 0);
+    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_low"), none);
+    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_high"), none);
+    let set = ("transport", r#"{ name = "irn", rto_high = "320us" }"#);
+    assert_eq!(of(&[set, LOSSLESS, ("fault", "[]")], "rto_low"), us(100), "some are set: all stay");
+    let tight = ("switch", r#"{ model = "shared-buffer", buffer = "8MB", pfc = { headroom = "1KB" } }"#);
+    assert_eq!(of(&[gbn, tight, ("fault", "[]")], "rto"), us(320), "it is not lossless");
+
+    let (long, open) = (("links.delay", "1ms"), ("switch.pfc.enabled", "false"));
+    assert!(of(&[gbn, open, long], "rto") > us(12_000), "six links there and back");
+    assert!(of(&[("transport", "irn"), open, long], "rto_low") > us(12_000));
+    assert_eq!(of(&[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#), open, long], "rto"), us(320));
+    // 64 packets of a kilobyte take 5 ms before one asks for an acknowledgement.
+    assert!(of(&[gbn, ("links.rate", "100Mbps")], "rto") > us(5_000));
+}
+
+#[test]
+fn bounds_of_a_run_fit_the_plan() {
+    let run = |overrides: &[(&str, &str)]| read(overrides).expect("sound").run;
+    let secs = |secs| Time::ZERO + Duration::from_secs(secs);
+    assert_eq!(run(&[]).limit, secs(10));
+    assert_eq!(run(&[("workload.duration", "60s")]).limit, secs(70));
+    assert_eq!(run(&[("workload.duration", "60s"), ("run.limit", "1s")]).limit, secs(1));
+    let repeats = r#"{ kind = "incast", senders = 4, bytes = 1, repeats = 61, interval = "1s", jitter = "0" }"#;
+    assert_eq!(run(&[("workload", repeats)]).limit, secs(70));
+    assert_eq!(run(&[]).stall_after, Duration::from_ms(50));
+    let patient = ("transport", r#"{ name = "roce-gbn", rto = "67.1ms" }"#);
+    assert_eq!(run(&[patient]).stall_after, Duration::from_us(201_300));
+    assert_eq!(run(&[patient, ("run.stall_after", "1ms")]).stall_after, Duration::from_ms(1));
+}
+
+/// What is legal and probably not meant is said, with the number that would be right.
+#[test]
+fn plans_that_are_probably_not_meant_are_told_so() {
+    let warnings = |overrides: &[(&str, &str)]| read(overrides).expect("sound").warnings();
+    let no_faults = ("fault", "[]");
+    assert_eq!(warnings(&[]), [""; 0]);
+    assert_eq!(warnings(&[("transport", "roce-gbn"), LOSSLESS, no_faults]), [""; 0]);
+    // 40 Gbit/s for 4 us are 20 000 bytes; three frames of 1090 and a pause frame, with what the link adds, the rest.
+    for (switch, key) in [
+        (
+            r#"{ model = "shared-buffer", buffer = "8MB", pfc = { headroom = "1KB" } }"#,
+            "switch.pfc.headroom has 1000 B",
+        ),
+        (r#"{ model = "input-queued", buffer = "240KB", pfc = { threshold = "235KB" } }"#, "threshold leaves 5000 B"),
+    ] {
+        let said = warnings(&[("switch", switch), no_faults]);
+        let needed = read(&[]).expect("sound").skid();
+        assert!((23_000..24_000).contains(&needed), "{needed}");
+        assert!(said[0].contains(key) && said[0].contains(&format!("need {needed} B")), "{said:?}");
+    }
+    let short = warnings(&[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#), LOSSLESS]);
+    assert!(short.len() == 1 && short[0].contains("transport.rto is 320 us: under PFC"), "{short:?}");
+    let deaf = warnings(&[("transport", r#"{ name = "roce-gbn", control = "dcqcn" }"#)]);
+    assert!(deaf.len() == 1 && deaf[0].contains("nobody marks"), "{deaf:?}");
+    let narrow = warnings(&[("transport", r#"{ name = "irn", cap_packets = 11 }"#)]);
+    assert!(narrow.len() == 1 && narrow[0].contains("cap_packets is 11"), "{narrow:?}");
 }
 
 #[test]
@@ -151,9 +226,12 @@ fn every_number_of_a_switch_and_a_run_arrives() {
 fn a_cooldown_fits_the_workload() {
     let clock = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
     let counted = r#"{ kind = "closed-loop", op = "write", message = "4KB", count = 9, from = 1, to = 0 }"#;
+    let poisson = r#"{ kind = "poisson", load = "50%", size = "4KB", duration = "5ms" }"#;
     for (workload, run, what) in [
         (clock, r#"{ warmup = "1ms", cooldown = "2999us" }"#, None),
         (clock, r#"{ warmup = "1ms", cooldown = "3ms" }"#, Some("plan: run.cooldown: nothing is left")),
+        (poisson, r#"{ cooldown = "4ms" }"#, None),
+        (poisson, r#"{ cooldown = "5ms" }"#, Some("plan: run.cooldown: nothing is left")),
         (counted, r#"{ cooldown = "1us" }"#, Some("plan: run.cooldown: this workload does not end by the clock")),
     ] {
         let said = read(&[("workload", workload), ("run", run)]).err().map(|error| error.to_string());
@@ -442,7 +520,25 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("fault", r#"[{ kind = "delay" }]"#, "fault[0].delay: give delay"),
     ("fault", r#"[{ kind = "delay", delay = "3s" }]"#, "fault[0].delay: must be at most"),
     ("fault", r#"[{ kind = "down", from = "2us", until = "1us" }]"#, "fault[0].until: must be after"),
-    ("run.limit", "99999s", "run.limit: must be above zero and at most"),
+    ("run.limit", "0", "run.limit: must be above zero and at most"),
+    ("run.limit", "99999s", "run.limit: must be at most 18000 s, the longest run"),
+    ("links.delay", "18500s", "links.delay: must be at most 18000 s"),
+    ("run.warmup", "18500s", "run.warmup: must be at most 18000 s"),
+    ("workload.duration", "2000000s", "workload.duration: must be at most 18000 s"),
+    (
+        "workload",
+        r#"{ kind = "incast", senders = 4, bytes = 1, repeats = 4000000, interval = "1s" }"#,
+        "workload.interval: the last request begins after the longest run",
+    ),
+    (
+        "workload",
+        r#"{ kind = "trace", file = "late.csv" }"#,
+        "late.csv: line 2: it begins at 18500 s, after the longest",
+    ),
+    ("workload", r#"{ kind = "trace", file = "head.csv" }"#, "head.csv: line 1: `start,src,dst,bytes` is a header"),
+    ("workload", r#"{ kind = "trace", file = "empty.csv" }"#, "empty.csv: it has no flows; a line is start,src,dst"),
+    ("workload", r#"{ kind = "trace", file = "ns3.csv" }"#, "ns3.csv: line 1: expected start,src,dst,bytes, found `2`"),
+    ("fault", r#"[{ kind = "delay", delay = "18500s" }]"#, "fault[0].delay: must be at most 18000 s"),
     ("run.stall_after", "0", "run.stall_after: must be above zero"),
     ("run.slice", "1ns", "run.slice: makes more than 100000 slices until run.limit"),
     ("run.slice", "0", "run.slice: makes more than"),

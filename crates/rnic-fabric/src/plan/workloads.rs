@@ -8,6 +8,7 @@ use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
 use super::{FileReader, Plan, PlanError, collective, nvme};
+use crate::link::PLAN_TIME_MAX;
 use crate::workload::distribution::{Distribution, SHIPPED};
 use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
 
@@ -242,23 +243,41 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         return Err(PlanError::value("transport.ordering", what));
     }
     match &plan.workload {
-        WorkloadPlan::Manual | WorkloadPlan::Trace(_) => Ok(()),
+        WorkloadPlan::Manual => Ok(()),
+        WorkloadPlan::Trace(flows) => {
+            let most = carried(plan);
+            let largest = flows.iter().map(|flow| flow.bytes).max().unwrap_or(0);
+            if largest > most {
+                let what = format!("a flow of {largest} bytes lasts longer than the longest run, {PLAN_TIME_MAX}");
+                return Err(PlanError::value("workload.file", what));
+            }
+            Ok(())
+        }
         WorkloadPlan::Collective(collective) => collective::check(collective, plan),
         WorkloadPlan::Nvme(drive) => nvme::check(drive, plan),
         WorkloadPlan::Poisson { load_ppm, .. } => load("workload.load", *load_ppm),
-        WorkloadPlan::Incast { senders, bytes, to, background, .. } => {
+        WorkloadPlan::Incast { senders, bytes, to, repeats, background, .. } => {
             if let Some(background) = background {
                 load("workload.background.load", background.load_ppm)?;
             }
             known_host("workload.to", *to, hosts)?;
+            if plan.workload.latest_start() > Time::ZERO + PLAN_TIME_MAX {
+                let what = format!("the last request begins after the longest run, {PLAN_TIME_MAX}");
+                return Err(PlanError::value("workload.interval", what));
+            }
+            if u64::from(*repeats) * u64::from(*senders) > FLOWS_MAX {
+                let what = format!("times the senders must be at most {FLOWS_MAX} flows");
+                return Err(PlanError::value("workload.repeats", what));
+            }
             if !(1..hosts).contains(senders) {
                 return Err(PlanError::value("workload.senders", format!("must be 1 to {}", hosts - 1)));
             }
             message("workload.bytes", bytes.div_ceil(u64::from(*senders)))
         }
         WorkloadPlan::Permutation { bytes, connections, traffic } => {
-            if *bytes == 0 {
-                return Err(PlanError::value("workload.bytes", "must be above zero"));
+            if *bytes == 0 || *bytes > carried(plan) {
+                let what = format!("must be above zero, and at most what a host sends in {PLAN_TIME_MAX}");
+                return Err(PlanError::value("workload.bytes", what));
             }
             if !(1..=CONNECTIONS_MAX).contains(connections) || u64::from(*connections) > *bytes {
                 let what = format!("must be 1 to {CONNECTIONS_MAX}, each with a byte to send");
@@ -282,6 +301,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             check_traffic(traffic, plan)
         }
     }
+}
+
+/// Bytes that a host's link carries in the longest run: the time of more could not be told.
+fn carried(plan: &Plan) -> u64 {
+    plan.host_links.rate.bytes_in(PLAN_TIME_MAX)
 }
 
 fn check_between(between: &Between, hosts: u32) -> Result<(), PlanError> {
@@ -346,6 +370,9 @@ pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanEr
 
 /// Memory of one end of a flow whose bytes are checked.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
+
+/// Flows that are made beforehand and kept.
+const FLOWS_MAX: u64 = 1 << 24;
 
 /// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and
 /// more.

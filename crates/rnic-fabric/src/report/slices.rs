@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What whole slices of a run brought; the rest after the last one is left out. A slice ends with the window of the
-/// simulation in which its time is over, so up to the least delay of a link late.
+/// What whole slices of a run brought; the rest after the last one is left out. What arrives is counted to the
+/// picosecond; queues are measured at the end of the simulation's window in which a slice's time is over, so up to the
+/// least delay of a link late.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Slices {
     /// How long each is, microseconds.
@@ -17,8 +18,7 @@ pub struct Slices {
 /// Those of one host: a value for each slice, in order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct HostSlices {
-    /// Payload that messages brought to it, Gbit/s: those that completed at whoever posted them in this slice. A Read
-    /// brings it to who posts.
+    /// Payload that arrived at it in this slice, Gbit/s, each byte once. A Read brings it to who posts.
     pub goodput_gbps: Vec<f64>,
     /// Bytes that waited in its switch for its link, on average over the slice; 0 without a switch.
     pub queue_mean_bytes: Vec<f64>,

@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, NvmeParts, NvmeSide, SlowHostPlan};
+use crate::host::{Carriage, FalconSide, Host, Meter, NvmeParts, NvmeSide, SlowHostPlan};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -121,6 +121,7 @@ impl<'b> Builder<'b> {
             let memory = self.slow_host(host).map(SlowMemory::new);
             node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
         }
+        node.meter = self.plan.run.slice.map(|slice| Box::new(Meter::new(slice, self.plan.host_links.rate)));
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {
             node.sessions.rank = Some(Box::new(collective.rank()));
         }

@@ -206,9 +206,6 @@ impl Simulation {
             // The clock has ended it.
             self.flows[flow as usize].bytes = sender.traffic.message_bytes * u64::from(sender.completed);
         }
-        if let Some(slicer) = &mut self.slicer {
-            slicer.ended((src, dst), &sender.traffic, self.flows[flow as usize].bytes);
-        }
         self.parts.host_mut(dst).check_target(at, &sender, &live.buffers[1], &mut self.violations);
         if let Some(receiver) = live.receiver {
             self.parts.host_mut(dst).sessions.remove_receiver(at, receiver, &mut self.violations);

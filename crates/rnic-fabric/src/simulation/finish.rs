@@ -4,6 +4,7 @@ use rnic_base::{BitRate, Time};
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
+use crate::fault::FaultKind;
 use crate::host::{Host, NvmeSide, Pace, Recoveries};
 use crate::ideal::{Family, ideal_time};
 use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
@@ -50,7 +51,9 @@ impl Simulation {
             WorkloadPlan::Collective(collective) => self.sum_up_collectives(collective, &mut report),
             _ => self.sum_up_requests(&mut report),
         }
-        report.summarise(Time::ZERO + self.plan.run.warmup, u64::from(self.plan.mtu));
+        report.summarise(self.counted_time(), u64::from(self.plan.mtu));
+        report.warnings = self.plan.warnings();
+        report.warnings.extend(self.afterthoughts(&report));
         let mut violations = self.violations.take();
         violations.extend(self.parts.hosts_mut().flat_map(|host| host.violations.take()));
         violations.sort_by_key(|violation| violation.at);
@@ -208,6 +211,42 @@ impl Simulation {
         }
     }
 
+    /// When the flows begin that count in averages.
+    fn counted_time(&self) -> core::ops::Range<Time> {
+        let run = &self.plan.run;
+        let end = match self.plan.workload {
+            WorkloadPlan::Poisson { duration, .. } => Time::ZERO + duration - run.cooldown,
+            _ => NEVER,
+        };
+        Time::ZERO + run.warmup..end
+    }
+
+    /// What a run shows that its plan does not: results that probably nobody meant.
+    fn afterthoughts(&self, report: &Report) -> Vec<String> {
+        let mut found = Vec::new();
+        let nothing = report.flows == 0 && report.flows_unfinished == 0;
+        if nothing && !matches!(self.plan.workload, WorkloadPlan::Manual) {
+            found.push("no flow has begun: nothing was simulated".to_owned());
+        }
+        let reorders = self.plan.faults.iter().any(|fault| !matches!(fault.kind, FaultKind::Slow { .. }));
+        if report.packets_dropped == 0 && !reorders && report.timeouts > 0 && report.packets_retransmitted > 0 {
+            found.push(format!(
+                "{} timeouts, and {} packets sent again, although nothing was lost: packets waited for longer than the \
+                 transport's timeout",
+                report.timeouts, report.packets_retransmitted
+            ));
+        }
+        let has_pfc = self.plan.switch.is_some_and(|switch| switch.pfc.is_some());
+        if has_pfc && report.drops.buffer > 0 {
+            found.push(format!(
+                "switches lost {} packets for want of room although they pause: they need {} B beyond the threshold",
+                report.drops.buffer,
+                self.plan.skid()
+            ));
+        }
+        found
+    }
+
     /// Between the warm-up and the cooldown of a workload that ends by the clock.
     pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
         let (run, until) = (&self.plan.run, self.plan.workload.until()?);
@@ -308,6 +347,7 @@ impl Report {
             simulated_us: 0.0,
             wall_s: None,
             violations: Vec::new(),
+            warnings: Vec::new(),
             records: Vec::new(),
         }
     }

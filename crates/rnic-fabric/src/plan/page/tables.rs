@@ -556,7 +556,7 @@ const RUN: Section = Section {
             "duration",
             Is("0"),
             r#""1ms""#,
-            "of a workload with a `duration`: messages of its last so long are left out, too",
+            "of a workload with a `duration`: messages of its last so long (of `poisson`: flows) are left out, too",
         )
         .with(
             "workload = { kind = \"closed-loop\", op = \"write\", message = \"64KiB\", duration = \"5ms\" \
@@ -567,7 +567,7 @@ const RUN: Section = Section {
             "duration",
             No("none"),
             r#""1ms""#,
-            "the report has goodput and queues of each host, one row a slice",
+            "the report has the payload that arrived at each host and its queue, one row a slice",
         ),
     ],
 };
