@@ -14,8 +14,9 @@ use crate::{CqId, PdId, PeerId, SrqId};
 pub struct EngineConfig {
     /// Rate of the link it sends on: what controllers start from and pacing is bounded by.
     pub line_rate: BitRate,
-    /// Makes the keys of memory regions and the numbers of queue pairs hard to guess. Bodies that face a network draw
-    /// it; simulations derive it from the seed.
+    /// Scatters the keys of memory regions and the numbers of queue pairs that the engine chooses by itself. It hides
+    /// nothing: some of them give it away. Bodies that face a network choose both ([`crate::Engine::register_as`],
+    /// [`QpAttributes::number`]) by a generator that cannot be predicted; simulations derive this from the seed.
     pub secret: u64,
     /// Starts the thread of a Falcon adaptive engine that is to have one (`fae_place`); `None`, the default: nobody
     /// does, and queue pairs that want it are refused. So it is in simulations, which a thread must not decide.

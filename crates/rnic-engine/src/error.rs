@@ -87,6 +87,9 @@ pub enum MemoryError {
     /// No more regions.
     #[error("no more than {} memory regions", limits::MEMORY_REGIONS_MAX)]
     Exhausted,
+    /// The key is 0 or that of another region.
+    #[error("memory key {0:#x} is in use or reserved")]
+    KeyTaken(u32),
     /// The key names no region.
     #[error("no memory region has key {0:#x}")]
     Unknown(u32),

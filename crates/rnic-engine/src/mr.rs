@@ -1,5 +1,7 @@
 //! Memory regions: what a key grants.
 
+mod index;
+
 use bitflags::bitflags;
 use rnic_base::limits::{MEMORY_REGIONS_MAX, MEMORY_WINDOWS_MAX};
 use rnic_wire::Qpn;
@@ -7,6 +9,7 @@ use rnic_wire::Qpn;
 use crate::PdId;
 use crate::error::MemoryError;
 use crate::mw::{Binding, WindowKind, Windows};
+use index::KeyIndex;
 
 bitflags! {
     /// Rights on a memory region. Local reading is always granted.
@@ -68,11 +71,13 @@ pub(crate) struct Refused;
 
 /// The region behind each key.
 ///
-/// A key is the region's slot and a generation, 24 and 8 bits, sent through a secret bijection: a lookup needs no
-/// search, and one key tells nothing about the others.
+/// Keys come from the body, which draws them at random where a network is ([`crate::Engine::register_as`]), or are made
+/// here: the region's slot and a generation, 24 and 8 bits, sent through a bijection. Keys that are made here do *not*
+/// withstand whoever wants to guess them: eight of them give the others away. They are for simulations.
 #[derive(Debug)]
 pub(crate) struct MrTable {
     slots: Vec<Slot>,
+    index: KeyIndex,
     free: Vec<u32>,
     veil: Veil,
     /// Regions that have changed or gone, so far.
@@ -93,6 +98,7 @@ impl MrTable {
     pub(crate) fn new(secret: u64) -> Self {
         Self {
             slots: Vec::new(),
+            index: KeyIndex::new(),
             free: Vec::new(),
             veil: Veil::new(secret),
             version: 0,
@@ -113,8 +119,14 @@ impl MrTable {
         Ok(())
     }
 
-    pub(crate) fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+    /// Registers a region under `key`, or under one that is made here.
+    pub(crate) fn register(&mut self, region: MemoryRegion, key: Option<Key>) -> Result<Key, MemoryError> {
         Self::check(&region)?;
+        if let Some(Key(key)) = key
+            && (key == 0 || self.is_taken(key))
+        {
+            return Err(MemoryError::KeyTaken(key));
+        }
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() as u64 == u64::from(MEMORY_REGIONS_MAX) => return Err(MemoryError::Exhausted),
@@ -125,24 +137,37 @@ impl MrTable {
                 self.slots.len() as u32 - 1
             }
         };
+        let key = key.unwrap_or_else(|| self.make_key(index));
         let slot = &mut self.slots[index as usize];
+        (slot.key, slot.region) = (key.0, Some(region));
+        let slots = &self.slots;
+        self.index.insert(index, |slot| slots[slot as usize].key);
+        Ok(key)
+    }
+
+    /// The next key of a slot that nobody else has: a key from the body may be in the way.
+    fn make_key(&mut self, index: u32) -> Key {
         loop {
+            let slot = &mut self.slots[index as usize];
             slot.generation = slot.generation.wrapping_add(1);
-            slot.key = self.veil.cover(index << 8 | u32::from(slot.generation));
-            if !self.windows.has(slot.key) {
-                break;
+            let key = self.veil.cover(index << 8 | u32::from(slot.generation));
+            if !self.is_taken(key) {
+                return Key(key);
             }
         }
-        slot.region = Some(region);
-        Ok(Key(slot.key))
+    }
+
+    /// Whether a region has the key, or a window has it among its own.
+    fn is_taken(&self, key: u32) -> bool {
+        self.slot_of(key).is_some() || self.windows.has(key)
+    }
     }
 
     /// Puts `region` behind `key`; answers what was there.
     pub(crate) fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         Self::check(&region)?;
-        let index = self.index_of(key.0);
-        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
-        let old = slot.and_then(|slot| slot.region.as_mut()).ok_or(MemoryError::Unknown(key.0))?;
+        let index = self.slot_of(key.0).ok_or(MemoryError::Unknown(key.0))?;
+        let old = self.slots[index as usize].region.as_mut().ok_or(MemoryError::Unknown(key.0))?;
         if self.windows.hold(key.0) {
             return Err(MemoryError::Bound);
         }
@@ -151,9 +176,10 @@ impl MrTable {
     }
 
     pub(crate) fn deregister(&mut self, key: Key) -> Result<MemoryRegion, MemoryError> {
-        let index = self.index_of(key.0);
-        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.key == key.0);
-        let region = slot.and_then(|slot| slot.region.take()).ok_or(MemoryError::Unknown(key.0))?;
+        let index = self.slot_of(key.0).ok_or(MemoryError::Unknown(key.0))?;
+        let region = self.slots[index as usize].region.take().ok_or(MemoryError::Unknown(key.0))?;
+        let slots = &self.slots;
+        self.index.remove(key.0, |slot| slots[slot as usize].key);
         self.free.push(index);
         self.windows.leave_region(key.0);
         self.version += 1;
@@ -183,8 +209,7 @@ impl MrTable {
 
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<&MemoryRegion> {
-        let slot = self.slots.get(self.index_of(key) as usize)?;
-        slot.region.as_ref().filter(|_| slot.key == key)
+        self.slots[self.slot_of(key)? as usize].region.as_ref()
     }
 
     /// The local address of `addr`, when `key` grants `access` to `len` bytes there within `pd`.
@@ -209,20 +234,41 @@ impl MrTable {
         }
     }
 
-    /// Makes a window of `pd`, which grants nothing yet; answers its first key.
-    pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+    /// Makes a window of `pd`, which grants nothing yet; answers its first key. Its upper 24 bits are those of `key`, or are
+    /// made here.
+    pub(crate) fn allocate_window(
+        &mut self,
+        pd: PdId,
+        kind: WindowKind,
+        key: Option<Key>,
+    ) -> Result<Key, MemoryError> {
         if self.windows.len() >= MEMORY_WINDOWS_MAX as usize {
             return Err(MemoryError::WindowsExhausted);
         }
+        let key = match key {
+            Some(Key(key)) if key & !0xff == 0 || !self.is_free_prefix(key & !0xff) => {
+                return Err(MemoryError::KeyTaken(key));
+            }
+            Some(Key(key)) => key & !0xff,
+            None => self.make_prefix(),
+        };
+        self.windows.add(key, pd, kind);
+        Ok(Key(key))
+    }
+
+    fn make_prefix(&mut self) -> u32 {
         loop {
             self.prefixes = self.prefixes.wrapping_add(1);
             let key = self.veil.cover(!self.prefixes) & !0xff;
-            let is_free = !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none());
-            if is_free {
-                self.windows.add(key, pd, kind);
-                return Ok(Key(key));
+            if self.is_free_prefix(key) {
+                return key;
             }
         }
+    }
+
+    /// Whether no key that begins so is anybody's.
+    fn is_free_prefix(&self, key: u32) -> bool {
+        !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none())
     }
 
     /// Ends a window, bound or not.
@@ -256,18 +302,18 @@ impl MrTable {
         is_used || self.windows.use_domain(pd)
     }
 
+    /// The slot of the region that has this key.
     #[inline]
-    fn index_of(&self, key: u32) -> u32 {
-        self.veil.uncover(key) >> 8
+    fn slot_of(&self, key: u32) -> Option<u32> {
+        self.index.find(key, |slot| self.slots[slot as usize].key)
     }
 }
 
-/// A keyed bijection on 32 bits: multiply, fold, multiply.
+/// A bijection on 32 bits: multiply, fold, multiply. It scatters keys and hides nothing.
 #[derive(Clone, Copy, Debug)]
 struct Veil {
     whitener: u32,
     factors: [u32; 2],
-    inverses: [u32; 2],
 }
 
 impl Veil {
@@ -275,7 +321,7 @@ impl Veil {
         let mixed = secret.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (secret >> 31);
         let odd = |word: u64| word as u32 | 1;
         let factors = [odd(mixed), odd(mixed >> 32 ^ 0x85eb_ca6b)];
-        Self { whitener: (secret >> 16) as u32 ^ 0x5851_f42d, factors, inverses: factors.map(inverse_of_odd) }
+        Self { whitener: (secret >> 16) as u32 ^ 0x5851_f42d, factors }
     }
 
     #[inline]
@@ -283,17 +329,6 @@ impl Veil {
         let first = (plain ^ self.whitener).wrapping_mul(self.factors[0]);
         (first ^ first >> 16).wrapping_mul(self.factors[1])
     }
-
-    #[inline]
-    fn uncover(&self, covered: u32) -> u32 {
-        let folded = covered.wrapping_mul(self.inverses[1]);
-        (folded ^ folded >> 16).wrapping_mul(self.inverses[0]) ^ self.whitener
-    }
-}
-
-/// The inverse modulo 2^32, by Newton's iteration: each round doubles the number of right bits.
-fn inverse_of_odd(odd: u32) -> u32 {
-    (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse))))
 }
 
 #[cfg(test)]
@@ -309,7 +344,8 @@ mod tests {
     #[test]
     fn resolve_checks_key_range_rights_and_domain() {
         let mut table = MrTable::new(42);
-        let key = table.register(region(0x4000, 100, Access::LOCAL_WRITE | Access::REMOTE_READ)).expect("legal").0;
+        let key =
+            table.register(region(0x4000, 100, Access::LOCAL_WRITE | Access::REMOTE_READ), None).expect("legal").0;
         let read = Access::REMOTE_READ;
         assert_eq!(table.resolve(PD, key, 0x4000, 100, read), Ok(0x5000));
         assert_eq!(table.resolve(PD, key, 0x4063, 1, read), Ok(0x5063));
@@ -326,9 +362,9 @@ mod tests {
     #[test]
     fn a_key_dies_with_its_registration() {
         let mut table = MrTable::new(7);
-        let first = table.register(region(0, 10, Access::empty())).expect("legal");
+        let first = table.register(region(0, 10, Access::empty()), None).expect("legal");
         assert!(table.deregister(first).is_ok());
-        let second = table.register(region(0, 10, Access::empty())).expect("legal");
+        let second = table.register(region(0, 10, Access::empty()), None).expect("legal");
         assert_ne!(first, second, "the slot is used again, the key is not");
         assert_eq!(table.deregister(first), Err(MemoryError::Unknown(first.0)));
         assert!(table.get(second.0).is_some());
@@ -337,8 +373,8 @@ mod tests {
     #[test]
     fn invalidate_needs_its_right() {
         let mut table = MrTable::new(7);
-        let plain = table.register(region(0, 10, Access::LOCAL_WRITE)).expect("legal");
-        let open = table.register(region(0, 10, Access::REMOTE_INVALIDATE)).expect("legal");
+        let plain = table.register(region(0, 10, Access::LOCAL_WRITE), None).expect("legal");
+        let open = table.register(region(0, 10, Access::REMOTE_INVALIDATE), None).expect("legal");
         let qpn = Qpn::new(7);
         assert_eq!(table.invalidate(PD, qpn, plain.0), Err(Refused));
         assert_eq!(table.invalidate(PdId(9), qpn, open.0), Err(Refused));
@@ -351,11 +387,11 @@ mod tests {
         let mut table = MrTable::new(0x1357_9bdf);
         let mut prefixes = std::collections::BTreeSet::new();
         for _ in 0..200 {
-            let window = table.allocate_window(PD, WindowKind::Two).expect("room").0;
+            let window = table.allocate_window(PD, WindowKind::Two, None).expect("room").0;
             assert!(window & 0xff == 0 && prefixes.insert(window >> 8));
         }
         for _ in 0..2_000 {
-            let key = table.register(region(0, 10, Access::empty())).expect("legal").0;
+            let key = table.register(region(0, 10, Access::empty()), None).expect("legal").0;
             assert!(!prefixes.contains(&(key >> 8)));
         }
         assert!(table.in_use(PD));
@@ -368,8 +404,8 @@ mod tests {
     fn a_region_ends_with_its_windows_and_does_not_change_under_them() {
         let mut table = MrTable::new(5);
         let (qpn, access) = (Qpn::new(7), Access::LOCAL_WRITE | Access::BIND);
-        let key = table.register(region(0x4000, 100, access)).expect("legal");
-        let window = table.allocate_window(PD, WindowKind::One).expect("room").0 + 1;
+        let key = table.register(region(0x4000, 100, access), None).expect("legal");
+        let window = table.allocate_window(PD, WindowKind::One, None).expect("room").0 + 1;
         let (write, len) = (Access::REMOTE_WRITE, 10);
         let binding = Binding { key: window, region: key.0, addr: 0x4010, len, access: write, zero_based: false };
         assert_eq!(table.bind(PD, qpn, &binding), Ok(()));
@@ -389,18 +425,43 @@ mod tests {
     fn register_refuses_what_verbs_refuses() {
         let mut table = MrTable::new(0);
         assert!(matches!(
-            table.register(region(u64::MAX - 0x2000, 0x4000, Access::empty())),
+            table.register(region(u64::MAX - 0x2000, 0x4000, Access::empty()), None),
             Err(MemoryError::Wraps { .. })
         ));
-        assert_eq!(table.register(region(0, 1, Access::REMOTE_WRITE)), Err(MemoryError::RemoteWithoutLocalWrite));
+        assert_eq!(table.register(region(0, 1, Access::REMOTE_WRITE), None), Err(MemoryError::RemoteWithoutLocalWrite));
+    }
+
+    #[test]
+    fn a_key_of_the_body_is_taken_as_it_is_once() {
+        let mut table = MrTable::new(7);
+        let other = region(0x4000, 10, Access::REMOTE_READ);
+        assert_eq!(table.register(other, Some(Key(5))), Ok(Key(5)));
+        assert_eq!(table.register(other, Some(Key(5))), Err(MemoryError::KeyTaken(5)));
+        assert_eq!(table.register(other, Some(Key(0))), Err(MemoryError::KeyTaken(0)));
+        assert_eq!(table.resolve(PD, 5, 0x4000, 10, Access::REMOTE_READ), Ok(0x5000));
+        assert!(table.deregister(Key(5)).is_ok());
+        assert_eq!(table.register(other, Some(Key(5))), Ok(Key(5)), "it is free again");
+    }
+
+    #[test]
+    fn a_key_that_is_made_keeps_off_keys_of_the_body() {
+        let made = MrTable::new(7).register(region(0, 10, Access::empty()), None).expect("legal");
+        let mut table = MrTable::new(7);
+        table.register(region(0, 10, Access::empty()), Some(made)).expect("legal");
+        // The second slot's keys are others; the first slot's first key is the body's when the slot comes back.
+        let second = table.register(region(0, 10, Access::empty()), None).expect("legal");
+        assert_ne!(second, made);
+        table.deregister(made).expect("it is there");
+        table.register(region(0, 10, Access::empty()), None).expect("legal");
+        assert!(table.get(second.0).is_some());
     }
 
     #[test]
     fn veil_is_a_bijection_that_scatters() {
         let veil = Veil::new(0x1234_5678_9abc_def0);
-        for plain in (0..100_000).chain([u32::MAX, 1 << 31]) {
-            assert_eq!(veil.uncover(veil.cover(plain)), plain);
-        }
+        let covered: std::collections::BTreeSet<u32> =
+            (0..100_000).chain([u32::MAX, 1 << 31]).map(|plain| veil.cover(plain)).collect();
+        assert_eq!(covered.len(), 100_002);
         let steps: std::collections::BTreeSet<u32> =
             (0..1_000u32).map(|i| veil.cover((i + 1) << 8).wrapping_sub(veil.cover(i << 8))).collect();
         assert!(steps.len() > 400, "consecutive keys differ by {} distances only", steps.len());

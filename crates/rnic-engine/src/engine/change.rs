@@ -73,7 +73,17 @@ impl Engine {
     /// When the protection domain does not exist or there are too many.
     pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
         self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
-        self.core.mrs.allocate_window(pd, kind)
+        self.core.mrs.allocate_window(pd, kind, None)
+    }
+
+    /// Makes a memory window whose keys begin with the upper 24 bits of `key`, for bodies that face a network, as
+    /// [`Engine::register_as`].
+    ///
+    /// # Errors
+    /// As [`Engine::allocate_window`], and when those bits are 0 or taken: then others are to be drawn.
+    pub fn allocate_window_as(&mut self, key: Key, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
+        self.core.mrs.allocate_window(pd, kind, Some(key))
     }
 
     /// Ends a memory window, bound or not; any key that it has had names it.

@@ -94,12 +94,21 @@ impl Engine {
         }
     }
 
-    /// Registers memory: from now on, keys grant what `region` says.
+    /// Registers memory: from now on, keys grant what `region` says. The key is made from the engine's secret.
     ///
     /// # Errors
     /// When the range or the rights make no sense.
     pub fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
-        self.core.mrs.register(region)
+        self.core.mrs.register(region, None)
+    }
+
+    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody can
+    /// predict. Keys of [`Engine::register`] can be computed from eight others.
+    ///
+    /// # Errors
+    /// As [`Engine::register`], and when the key is 0 or taken: then another one is to be drawn.
+    pub fn register_as(&mut self, key: Key, region: MemoryRegion) -> Result<Key, MemoryError> {
+        self.core.mrs.register(region, Some(key))
     }
 
     /// Takes a registration back. Requests that use it fail.

@@ -58,7 +58,7 @@ mod tests {
         let pd = PdId(0);
         let mut sge = |addr, len| {
             let region = MemoryRegion { pd, addr, len: u64::from(len), local: addr + 10_000, access: Access::empty() };
-            Sge { addr, len, lkey: mrs.register(region).expect("legal").0 }
+            Sge { addr, len, lkey: mrs.register(region, None).expect("legal").0 }
         };
         let sges = [sge(0, 10), sge(100, 0), sge(200, 5), sge(300, 50)];
         let mut found = Vec::new();

@@ -1,0 +1,134 @@
+//! The slot of a region by its key.
+//!
+//! Keys that a body hands in are random ([`crate::Engine::register_as`]), so nothing in a key says where its region is.
+//! The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4, algorithms
+//! L and R), at most half full. A peer that looks up keys of its own choice meets runs whose lengths depend on the keys
+//! in use alone, which it does not know.
+
+/// Slot numbers by key. The keys themselves lie in the slots.
+#[derive(Debug)]
+pub(super) struct KeyIndex {
+    /// A power of two of places.
+    places: Vec<u32>,
+    count: usize,
+}
+
+/// No slot.
+const EMPTY: u32 = u32::MAX;
+
+/// Places at first.
+const PLACES_MIN: usize = 16;
+
+impl KeyIndex {
+    pub(super) const fn new() -> Self {
+        Self { places: Vec::new(), count: 0 }
+    }
+
+    /// The slot of `key`; `key_of` gives the key of a slot.
+    #[inline]
+    pub(super) fn find(&self, key: u32, key_of: impl Fn(u32) -> u32) -> Option<u32> {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut place = home(key) & mask;
+        loop {
+            // An index without places ends here too.
+            let slot = self.places.get(place).copied().filter(|slot| *slot != EMPTY)?;
+            if key_of(slot) == key {
+                return Some(slot);
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    /// Enters `slot`, whose key is not in the index yet.
+    pub(super) fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> u32) {
+        if (self.count + 1) * 2 > self.places.len() {
+            let larger = (self.places.len() * 2).max(PLACES_MIN);
+            let old = std::mem::replace(&mut self.places, vec![EMPTY; larger]);
+            old.into_iter().filter(|slot| *slot != EMPTY).for_each(|slot| self.place(slot, &key_of));
+        }
+        self.place(slot, &key_of);
+        self.count += 1;
+    }
+
+    fn place(&mut self, slot: u32, key_of: impl Fn(u32) -> u32) {
+        let mask = self.places.len() - 1;
+        let mut place = home(key_of(slot)) & mask;
+        while self.places[place] != EMPTY {
+            place = (place + 1) & mask;
+        }
+        self.places[place] = slot;
+    }
+
+    /// Takes the slot of `key` out, and moves what lies behind it so that no run has a gap.
+    pub(super) fn remove(&mut self, key: u32, key_of: impl Fn(u32) -> u32) {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut gap = home(key) & mask;
+        loop {
+            match self.places.get(gap) {
+                None | Some(&EMPTY) => return,
+                Some(slot) if key_of(*slot) == key => break,
+                Some(_) => gap = (gap + 1) & mask,
+            }
+        }
+        let mut next = gap;
+        loop {
+            next = (next + 1) & mask;
+            let slot = self.places[next];
+            if slot == EMPTY {
+                break;
+            }
+            // It may move back unless its home lies between the gap and its place.
+            let distance_home = next.wrapping_sub(home(key_of(slot))) & mask;
+            if distance_home >= next.wrapping_sub(gap) & mask {
+                self.places[gap] = slot;
+                gap = next;
+            }
+        }
+        self.places[gap] = EMPTY;
+        self.count -= 1;
+    }
+}
+
+/// Where the search for a key begins (Fibonacci hashing: the upper bits of the product are mixed best).
+#[inline]
+fn home(key: u32) -> usize {
+    (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rnic_base::RandomStreams;
+
+    use super::*;
+
+    #[test]
+    fn an_index_agrees_with_a_map_whatever_comes_and_goes() {
+        let mut random = RandomStreams::new(4).stream("index");
+        let (mut index, mut map) = (KeyIndex::new(), BTreeMap::new());
+        let mut keys: Vec<u32> = Vec::new();
+        assert_eq!(index.find(7, |_| 0), None, "nothing is in an empty index");
+        for _ in 0..20_000 {
+            // Few different keys, many of which begin their search at the same place or beside it.
+            let key = (random.below(300) as u32).wrapping_mul(0x0101_0000);
+            let known = map.get(&key).copied();
+            assert_eq!(index.find(key, |slot| keys[slot as usize]), known, "key {key:#x}");
+            match known {
+                Some(_) => {
+                    index.remove(key, |slot| keys[slot as usize]);
+                    map.remove(&key);
+                }
+                None => {
+                    keys.push(key);
+                    let slot = keys.len() as u32 - 1;
+                    index.insert(slot, |slot| keys[slot as usize]);
+                    map.insert(key, slot);
+                }
+            }
+            assert_eq!(index.count, map.len());
+        }
+        index.remove(u32::MAX, |slot| keys[slot as usize]);
+        assert_eq!(index.count, map.len(), "a key that is not there takes nothing away");
+    }
+}
