@@ -4,7 +4,6 @@ mod page;
 mod summary;
 mod threads;
 
-use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rnic_fabric::{Plan, Progress, Report, Simulation};
+use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
 
 use crate::args::SimArgs;
 use crate::args::values::pairs;
@@ -26,7 +26,7 @@ use crate::shell;
 /// # Errors
 /// Bad input; or a promise that the run has broken, with the command that repeats it.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
-    let text = fs::read_to_string(&args.plan).map_err(|error| Failure::file(&args.plan, error))?;
+    let text = read_text(&args.plan, PLAN_BYTES_MAX).map_err(|error| Failure::file(&args.plan, error))?;
     let plan = read_plan(&args.plan, &text, args)?;
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
     let report = simulate(&plan, args.seed, args.threads, args.pcap.as_deref())?;
@@ -43,7 +43,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
 fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // Files that a plan names lie beside it.
-    let mut files = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    let mut files = |name: &str| read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
     Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
 }
 

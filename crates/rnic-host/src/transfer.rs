@@ -5,6 +5,7 @@
 //! byte is read back by RDMA Read and compared.
 
 use std::fs;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -105,9 +106,25 @@ pub fn send_file(
     path: &Path,
     config: &TransferConfig,
 ) -> Result<TransferReport, PerfError> {
-    let content = fs::read(path).map_err(|error| PerfError::File { path: path.display().to_string(), error })?;
+    let content = read(path).map_err(|error| PerfError::File { path: path.display().to_string(), error })?;
     send_bytes(nic, to, &content, config)
 }
+
+/// Reads a file that fits into memory.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut content = Vec::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("has more than {} GiB, the most that is sent", FILE_BYTES_MAX >> 30)));
+    }
+    Ok(content)
+}
+
+/// Larger files are sent in parts.
+const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Sends `content` to the NIC at `to`, as [`send_file`] does.
 ///

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Experiment;
+use crate::input::{PLAN_BYTES_MAX, read_text};
 
 /// Every experiment of a folder, in order of their ids.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ fn shown(path: &Path) -> String {
 
 /// Reads one experiment file.
 fn read(file: &Path, paper: &str, figure: &str) -> Result<Experiment, CatalogueError> {
-    let text = fs::read_to_string(file)
+    let text = read_text(file, PLAN_BYTES_MAX)
         .map_err(|error| CatalogueError::File { path: shown(file), what: error.to_string() })?;
     let mut experiment =
         parse(&text).map_err(|(line, key, what)| CatalogueError::Key { path: shown(file), line, key, what })?;
@@ -172,7 +173,7 @@ fn base_plan(experiment: &Experiment) -> Result<toml::Table, CatalogueError> {
     let Some(plan) = &experiment.plan else { return Ok(experiment.base.clone().unwrap_or_default()) };
     let path = experiment.folder.join(plan);
     let failed = |what: String| CatalogueError::File { path: shown(&path), what };
-    let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    let text = read_text(&path, PLAN_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
     text.parse().map_err(|error: toml::de::Error| failed(one_line(error.message())))
 }
 

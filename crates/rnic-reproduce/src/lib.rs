@@ -15,6 +15,7 @@
 
 pub mod catalogue;
 pub mod experiment;
+pub mod input;
 pub mod judge;
 pub mod machine;
 pub mod number;

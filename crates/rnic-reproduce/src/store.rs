@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::input::{LINE_BYTES_MAX, read_text};
 use crate::run::Sample;
 
 /// A folder of samples.
@@ -25,7 +26,7 @@ impl Store {
 
     /// The sample of the run with this key; one that cannot be read counts as none.
     pub fn get(&self, key: &str) -> Option<Sample> {
-        let text = fs::read_to_string(self.path(key)).ok()?;
+        let text = read_text(&self.path(key), LINE_BYTES_MAX).ok()?;
         serde_json::from_str(&text).ok().filter(|sample: &Sample| sample.key == key)
     }
 

@@ -1,7 +1,6 @@
 //! From experiments to runs: each once, however many figures need it.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
@@ -9,6 +8,7 @@ use rnic_trials::Nature;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
+use crate::input::{TRACE_BYTES_MAX, read_text};
 use crate::machine;
 use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample, Task};
@@ -290,7 +290,7 @@ fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task,
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     let mut files = BTreeMap::new();
     let mut read = |name: &str| {
-        let content = fs::read_to_string(experiment.folder.join(name)).map_err(|error| error.to_string())?;
+        let content = read_text(&experiment.folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string())?;
         files.insert(name.to_owned(), content.clone());
         Ok(content)
     };

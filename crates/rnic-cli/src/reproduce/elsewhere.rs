@@ -2,12 +2,12 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use rnic_reproduce::{RunSpec, SOURCES, Sample};
+use rnic_reproduce::{RunSpec, SOURCES, Sample, input};
 
 use crate::args::ReproduceArgs;
 use crate::console;
@@ -50,9 +50,18 @@ pub fn write(path: &Path, runs: &[&RunSpec]) -> Result<(), Failure> {
 /// # Errors
 /// When it cannot be read, holds something else, or samples of another build.
 pub fn read(path: &Path, mut done: impl FnMut(Sample) -> Result<(), Failure>) -> Result<(), Failure> {
-    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
-    for (line, number) in BufReader::new(file).lines().zip(1..) {
-        let line = line.map_err(|error| Failure::file(path, error))?;
+    let file = input::open(path).map_err(|error| Failure::file(path, error))?;
+    let mut file = BufReader::new(file);
+    for number in 1.. {
+        let mut line = String::new();
+        let most = input::LINE_BYTES_MAX;
+        let read = (&mut file).take(most).read_line(&mut line).map_err(|error| Failure::file(path, error))?;
+        if read == 0 {
+            break;
+        }
+        if read as u64 == most {
+            return Err(Failure::file(path, format!("line {number} has {} MiB or more, no sample has", most >> 20)));
+        }
         done(sample(&line).map_err(|error| Failure::file(path, format!("line {number}: {error}")))?)?;
     }
     Ok(())
