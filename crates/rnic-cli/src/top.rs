@@ -52,7 +52,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
 /// Everybody there is, in order of process and device. Who ends while we look is left out.
 fn look() -> Result<Vec<Snapshot>, Failure> {
     let endpoints = observe::endpoints().map_err(|error| Failure::input(format!("/proc/net/unix: {error}")))?;
-    Ok(endpoints.iter().filter_map(|endpoint| observe::fetch(endpoint, PATIENCE).ok()).collect())
+    Ok(observe::fetch_all(&endpoints, PATIENCE))
 }
 
 /// How wide a line may be: somebody may change it at any time.

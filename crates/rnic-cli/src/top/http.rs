@@ -1,37 +1,83 @@
 //! The endpoint for scrapers: the few words of HTTP/1.1 (RFC 9112) that one GET of one page takes.
 //!
-//! Why not a crate: what is asked for is one page, by one scraper at a time, and every bound is visible here: one
-//! connection at a time, one request a connection, so long a request, so much time.
+//! Why not a crate: what is asked for is one page, and every bound is visible here. Whoever can reach the address may be
+//! hostile. So each client has a thread of its own and one deadline for everything that it says; so many are served at a
+//! time; and when one more comes, the one that has been there longest has to go. Somebody who says nothing, or says it
+//! slowly, holds a place until the deadline and delays nobody else.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::console;
 use crate::failure::Failure;
 
-/// Answers scrapers at `bind` with what `metrics` gives.
+/// Answers scrapers at `bind` with what `metrics` gives, which is asked by one client at a time.
 ///
 /// # Errors
 /// When the address cannot be used.
-pub fn serve(bind: SocketAddr, metrics: impl Fn() -> Result<String, Failure>) -> Result<(), Failure> {
+pub fn serve(bind: SocketAddr, metrics: impl Fn() -> Result<String, Failure> + Send + 'static) -> Result<(), Failure> {
     let refused = |error| Failure::input(format!("{bind}: {error}"));
     let listener = TcpListener::bind(bind).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     console::line(&format!("metrics at http://{address}/metrics; end with ctrl-c"));
-    for scraper in listener.incoming() {
-        match scraper {
-            // A scraper that goes away is its own affair.
-            Ok(mut scraper) => drop(answer(&mut scraper, &metrics)),
-            Err(_) => std::thread::sleep(PAUSE),
+    let (clients, metrics) = (Clients::default(), Arc::new(Mutex::new(metrics)));
+    for client in listener.incoming() {
+        // Out of descriptors or threads, most likely: not for ever.
+        if client.and_then(|client| clients.serve(client, &metrics)).is_err() {
+            thread::sleep(PAUSE);
         }
     }
     Ok(())
 }
 
-fn answer(scraper: &mut TcpStream, metrics: impl Fn() -> Result<String, Failure>) -> io::Result<()> {
-    scraper.set_write_timeout(Some(PATIENCE))?;
-    let reply = match read_request(scraper)? {
+/// Those that are served now, oldest first.
+#[derive(Clone, Default)]
+struct Clients(Arc<Mutex<VecDeque<Arc<TcpStream>>>>);
+
+impl Clients {
+    /// Serves a client, from a thread of its own.
+    fn serve<F>(&self, client: TcpStream, metrics: &Arc<Mutex<F>>) -> io::Result<()>
+    where
+        F: Fn() -> Result<String, Failure> + Send + 'static,
+    {
+        let client = Arc::new(client);
+        self.enter(Arc::clone(&client));
+        let (clients, served, metrics) = (self.clone(), Arc::clone(&client), Arc::clone(metrics));
+        let serve = move || {
+            let page = || metrics.lock().unwrap_or_else(PoisonError::into_inner)();
+            // A client that goes away, or has to, is its own affair.
+            let _ = answer(&served, page);
+            clients.leave(&served);
+        };
+        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve).map(drop);
+        if started.is_err() {
+            self.leave(&client);
+        }
+        started
+    }
+
+    fn enter(&self, client: Arc<TcpStream>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= CLIENTS_MAX
+            && let Some(oldest) = all.pop_front()
+        {
+            // Its thread finds the connection over.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        all.push_back(client);
+    }
+
+    fn leave(&self, client: &Arc<TcpStream>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| !Arc::ptr_eq(known, client));
+    }
+}
+
+fn answer(client: &TcpStream, metrics: impl Fn() -> Result<String, Failure>) -> io::Result<()> {
+    let reply = match read_request(client)? {
         Request::Metrics => match metrics() {
             Ok(text) => reply("200 OK", &text),
             Err(failure) => reply("500 Internal Server Error", &format!("{failure}\n")),
@@ -40,11 +86,10 @@ fn answer(scraper: &mut TcpStream, metrics: impl Fn() -> Result<String, Failure>
         Request::OtherMethod => reply("405 Method Not Allowed", "only GET is answered\n"),
         Request::Malformed => reply("400 Bad Request", "this is not a request\n"),
     };
-    scraper.write_all(reply.as_bytes())?;
+    write_all(client, reply.as_bytes())?;
     // What is closed with bytes unread is reset, and the reply may be lost with it.
-    scraper.shutdown(Shutdown::Write)?;
-    scraper.set_read_timeout(Some(PATIENCE))?;
-    io::copy(&mut scraper.take(REST_BYTES_MAX), &mut io::sink()).map(drop)
+    client.shutdown(Shutdown::Write)?;
+    read_rest(client)
 }
 
 fn reply(status: &str, body: &str) -> String {
@@ -63,14 +108,13 @@ enum Request {
 }
 
 /// Reads to the end of the head: closing before that could make the reply get lost.
-fn read_request(scraper: &mut TcpStream) -> io::Result<Request> {
-    let start = Instant::now();
+fn read_request(mut client: &TcpStream) -> io::Result<Request> {
+    let deadline = Deadline::new();
     let mut head = Vec::new();
     let mut part = [0; 1024];
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-        let left = PATIENCE.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
-        scraper.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
-        match scraper.read(&mut part)? {
+        client.set_read_timeout(Some(deadline.left()?))?;
+        match client.read(&mut part)? {
             0 => return Ok(Request::Malformed),
             count => head.extend_from_slice(&part[..count]),
         }
@@ -79,6 +123,46 @@ fn read_request(scraper: &mut TcpStream) -> io::Result<Request> {
         }
     }
     Ok(parse(&head))
+}
+
+/// Writes everything, within the time that a client has.
+fn write_all(mut client: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    let deadline = Deadline::new();
+    while !bytes.is_empty() {
+        client.set_write_timeout(Some(deadline.left()?))?;
+        match client.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
+}
+
+/// Reads what else a client says, and throws it away: so much, and for so long.
+fn read_rest(mut client: &TcpStream) -> io::Result<()> {
+    let (deadline, mut part, mut count) = (Deadline::new(), [0; 1024], 0);
+    loop {
+        client.set_read_timeout(Some(deadline.left()?))?;
+        let read = client.read(&mut part)?;
+        count += read;
+        if read == 0 || count > REST_BYTES_MAX {
+            return Ok(());
+        }
+    }
+}
+
+/// The end of the time that a client has for one thing, however it uses it.
+struct Deadline(Instant);
+
+impl Deadline {
+    fn new() -> Self {
+        Self(Instant::now() + PATIENCE)
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
 }
 
 fn parse(head: &[u8]) -> Request {
@@ -96,11 +180,16 @@ fn parse(head: &[u8]) -> Request {
     }
 }
 
+/// Clients at a time: more scrapers than anybody has. A scraper that is done in a few milliseconds is sent away only if
+/// so many others come meanwhile.
+const CLIENTS_MAX: usize = 128;
+/// A thread reads a few kilobytes and puts a page together.
+const STACK_BYTES: usize = 512 << 10;
 /// Scrapers ask with a few hundred bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// What is thrown away of somebody who says more.
-const REST_BYTES_MAX: u64 = 64 << 10;
-/// A scraper in the same building sends its request at once.
+const REST_BYTES_MAX: usize = 64 << 10;
+/// How long a client may take to ask, and again to read its page: a scraper does both at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -128,5 +217,26 @@ mod tests {
         let said = reply("200 OK", "a 1\n");
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\na 1\n"), "{said}");
         assert!(said.contains("Content-Length: 4\r\n"), "{said}");
+    }
+
+    #[test]
+    fn one_more_than_there_is_room_for_sends_the_oldest_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it has one");
+        let clients = Clients::default();
+        let metrics = Arc::new(Mutex::new(|| Ok("a 1\n".to_owned())));
+        let mut silent = Vec::new();
+        for _ in 0..CLIENTS_MAX + 3 {
+            silent.push(TcpStream::connect(address).expect("it listens"));
+            clients.serve(listener.accept().expect("it is there").0, &metrics).expect("a thread");
+        }
+        assert!(clients.0.lock().expect("no panic").len() <= CLIENTS_MAX);
+        for stream in &mut silent[..3] {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+            match stream.read(&mut [0; 1]) {
+                Ok(count) => assert_eq!(count, 0, "nothing is said to it"),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "it is over"),
+            }
+        }
     }
 }
