@@ -161,7 +161,6 @@ impl MrTable {
     fn is_taken(&self, key: u32) -> bool {
         self.slot_of(key).is_some() || self.windows.has(key)
     }
-    }
 
     /// Puts `region` behind `key`; answers what was there.
     pub(crate) fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
@@ -234,14 +233,9 @@ impl MrTable {
         }
     }
 
-    /// Makes a window of `pd`, which grants nothing yet; answers its first key. Its upper 24 bits are those of `key`, or are
-    /// made here.
-    pub(crate) fn allocate_window(
-        &mut self,
-        pd: PdId,
-        kind: WindowKind,
-        key: Option<Key>,
-    ) -> Result<Key, MemoryError> {
+    /// Makes a window of `pd`, which grants nothing yet; answers its first key. Its upper 24 bits are those of `key`,
+    /// or are made here.
+    pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind, key: Option<Key>) -> Result<Key, MemoryError> {
         if self.windows.len() >= MEMORY_WINDOWS_MAX as usize {
             return Err(MemoryError::WindowsExhausted);
         }

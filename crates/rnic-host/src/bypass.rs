@@ -1,16 +1,19 @@
 //! The same-host wire: NICs of one user on one machine exchange packets through memory instead of sockets.
 //!
-//! Each direction of each pair of NICs (and pair of addresses) has a ring of its own ([`ring`]). Whoever sends makes it
+//! Each direction of each pair of NICs (and pair of addresses) has a ring of its own ([`ring`]). The sender makes it
 //! and offers it: a letter to the abstract unix socket that is named after the other NIC's UDP port, with the memory in
-//! it. Until the other end has attached, and whenever it does not, packets take UDP. Nothing stands in the file system,
-//! and the kernel takes everything back from a process that is killed.
+//! it. Before that it asks who has that socket ([`asking`]). Until the other end has attached, and whenever it does
+//! not, packets take UDP. Nothing stands in the file system, and the kernel takes everything back from a process that
+//! is killed.
 //!
 //! Packets are those of the UDP wire without the ICRC, or Falcon's check value: memory does not flip bits. Impairment
 //! stands in front of it; what impairment has delayed or corrupted travels *sealed*, with its check value, which is
 //! looked at. So do Falcon's packets under a key.
 //!
-//! Who may: the letter comes from a process of the same user (the kernel says so), from the socket of the port that it
-//! names, about two addresses of this machine. A letter that does not fit is ignored; its sender goes on with UDP.
+//! Both ends are processes of one user: the kernel says so of each letter, and [`crate::user`] of which users it can
+//! say so. A ring is about two addresses of this machine, and comes from the owner of the letterbox that it names. A
+//! letter that does not fit is ignored; its sender goes on with UDP. Names can be taken by anybody, so there are a few
+//! of each: who finds all taken goes without.
 //!
 //! A reader that wants to sleep says so in the ring, and is sent an empty letter when something comes; while it polls,
 //! no packet costs a call of the kernel. A reader that does not read is sent one now and then too: that is how a
@@ -21,34 +24,45 @@
 //! call of the kernel that looks up every page (12.7 GB/s at 64 KB in the verbs study). It would need the right to
 //! trace the other process, which many systems refuse, and would tie a buffer to a reader that may never come.
 
+mod asking;
+mod letters;
 mod ring;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{MemoryFault, PeerId};
 use rnic_wire::Addresses;
+use zeroize::Zeroizing;
 
 use crate::addresses::local_addresses;
 use crate::memory::Pieces;
+use crate::secrets::{self, KEY_BYTES, SecretStream};
 use crate::sys::{
     self,
     unix::{self, Letter},
 };
+use crate::user::is_own_user;
 
+use asking::Questions;
+use letters::{Nonce, Offer, Place, Ticket, Words};
 pub(crate) use ring::{Broken, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
 
 /// The rings of a NIC.
 #[derive(Debug)]
 pub(crate) struct Bypass {
-    port: u16,
-    /// The port that our packets leave from, for the addresses in captures and under seals.
+    /// Where our letterbox is.
+    place: Place,
     letterbox: UnixDatagram,
+    questions: Questions,
+    nonces: SecretStream,
+    /// Makes tickets.
+    ticket_key: Zeroizing<[u8; KEY_BYTES]>,
     /// Rings that we write.
     channels: Vec<Option<Channel>>,
     /// Rings that we write, or tried to, by peer and port. Never iterated.
@@ -60,8 +74,10 @@ pub(crate) struct Bypass {
     /// Rings that we read.
     pub(crate) incoming: Vec<Incoming>,
     is_asleep: bool,
-    /// Turns until the letterbox is looked at.
+    /// Turns since the letterbox was looked at.
     skipped: u32,
+    /// Turns in which a letter is likely to come.
+    expectant: u32,
     /// Of the rings that we read, whose writer is asked for next, and when.
     visit: (usize, Time),
 }
@@ -95,8 +111,8 @@ pub(crate) struct Incoming {
     pub(crate) source: SocketAddr,
     /// Which address of ours they come to.
     pub(crate) local: IpAddr,
-    /// The port of the NIC that writes.
-    port: u16,
+    /// The NIC that writes.
+    writer: Place,
     /// Nothing has been read yet: what was sent over UDP before must be taken in first.
     pub(crate) is_fresh: bool,
 }
@@ -105,7 +121,7 @@ impl Incoming {
     /// Whether there is nothing to read and never will be: nobody has the letterbox of its writer.
     fn is_abandoned(&self) -> bool {
         let is_gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        self.consumer.is_empty() && unix::connect_letterbox(&name_of(self.port)).is_err_and(is_gone)
+        self.consumer.is_empty() && unix::connect_letterbox(&self.writer.socket_name()).is_err_and(is_gone)
     }
 }
 
@@ -123,14 +139,21 @@ pub(crate) enum Taken {
 }
 
 impl Bypass {
-    /// Opens the letterbox of the NIC that receives on `port`.
+    /// Opens the letterbox of the NIC that receives on `port`. What nobody may guess is drawn from `secret`.
     ///
     /// # Errors
-    /// What the kernel says; `AddrInUse` when somebody has taken the name.
-    pub(crate) fn open(port: u16) -> io::Result<Self> {
+    /// What the kernel says; `AddrInUse` when somebody has taken all its names.
+    pub(crate) fn open(port: u16, mut secret: SecretStream) -> io::Result<Self> {
+        let bind = |place: Place| unix::bind_letterbox(&place.socket_name()).map(|letterbox| (place, letterbox));
+        let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+        let mut bound = Place::all(port).map(bind).filter(|bound| !bound.as_ref().is_err_and(is_taken));
+        let (place, letterbox) = bound.next().unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))?;
         Ok(Self {
-            port,
-            letterbox: unix::bind_letterbox(&name_of(port))?,
+            place,
+            letterbox,
+            questions: Questions::default(),
+            ticket_key: Zeroizing::new(secret.bytes()),
+            nonces: secret,
             channels: Vec::new(),
             targets: HashMap::new(),
             latest: None,
@@ -138,6 +161,7 @@ impl Bypass {
             incoming: Vec::new(),
             is_asleep: false,
             skipped: 0,
+            expectant: 0,
             visit: (0, Time::ZERO),
         })
     }
@@ -147,7 +171,7 @@ impl Bypass {
         self.letterbox.as_raw_fd()
     }
 
-    /// Offers a ring to the NIC behind `port` of `peer`, unless there is one. `way` is from us to it.
+    /// Asks the NIC behind `port` of `peer` whether it takes a ring, unless there is one. `way` is from us to it.
     pub(crate) fn prepare(&mut self, now: Time, peer: PeerId, way: &Addresses) {
         let target = (peer, way.dst().port());
         match self.targets.get(&target) {
@@ -159,32 +183,49 @@ impl Bypass {
             // Where nobody was is worth a place while it keeps us from asking again.
             self.targets.retain(|_, known| !matches!(known, Target::Nobody(until) if *until <= now));
         }
-        let made = self.targets.len() < CHANNELS_MAX || self.targets.contains_key(&target);
-        let offered = if made { self.offer(now, target, way).ok() } else { None };
-        let entry = match offered {
-            None => Target::Nobody(now + ASK_AGAIN_AFTER),
-            Some(channel) => {
-                let free = self.channels.iter().position(Option::is_none);
-                let index = free.unwrap_or_else(|| {
-                    self.channels.push(None);
-                    self.channels.len() - 1
-                });
-                self.channels[index] = Some(channel);
-                Target::Channel(index)
-            }
-        };
-        if made {
-            self.targets.insert(target, entry);
+        if self.targets.len() >= CHANNELS_MAX && !self.targets.contains_key(&target) {
+            return;
+        }
+        // Until there is an answer.
+        let until = now + ASK_AGAIN_AFTER;
+        self.targets.insert(target, Target::Nobody(until));
+        let ways = (way.src(), way.dst().ip());
+        if self.questions.ask(now, self.place, target, ways, (self.nonces.bytes(), until)) {
+            // Until the answer is here, packets take the long way.
+            self.expectant = EXPECTANT_TURNS;
         }
     }
 
-    fn offer(&self, now: Time, target: (PeerId, u16), way: &Addresses) -> io::Result<Channel> {
-        let name = name_of(target.1);
-        let bell = unix::connect_letterbox(&name)?;
-        let producer = Producer::create()?;
-        let hello = Hello { port: self.port, source: way.src(), to: way.dst().ip() };
-        unix::send_letter(&self.letterbox, &name, &hello.emit(), producer.file())?;
-        Ok(Channel { target, producer, bell, read: (0, now), is_listed: false, is_stuck: false })
+    /// A process of this user has answered a question, from the socket called `name`: it gets its ring.
+    fn offer(&mut self, now: Time, name: &[u8], nonce: Nonce, ticket: Ticket) {
+        let Some((question, bell)) = self.questions.answered(&nonce, name) else { return };
+        let Ok(producer) = Producer::create() else { return };
+        let offer = Offer { from: self.place, source: question.source, to: question.to };
+        let words = Words::Offer { offer, nonce, ticket };
+        if unix::send_file(&bell, &words.emit(), producer.file()).is_err() {
+            return;
+        }
+        let target = question.target;
+        let channel = Channel { target, producer, bell, read: (0, now), is_listed: false, is_stuck: false };
+        let free = self.channels.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.channels.push(None);
+            self.channels.len() - 1
+        });
+        self.channels[index] = Some(channel);
+        self.targets.insert(target, Target::Channel(index));
+    }
+
+    /// A process of this user asks whether its ring is welcome.
+    fn answer(&mut self, from: Place, nonce: Nonce) {
+        self.expectant = EXPECTANT_TURNS;
+        let words = Words::Answer { nonce, ticket: self.ticket_for(from, &nonce) };
+        // It may have gone, or be so busy that it will ask again.
+        let _ = unix::send_letter(&self.letterbox, &from.socket_name(), &words.emit());
+    }
+
+    fn ticket_for(&self, from: Place, nonce: &Nonce) -> Ticket {
+        secrets::tag(&self.ticket_key, &[&from.port.to_be_bytes(), &[from.name], nonce])
     }
 
     /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes it.
@@ -339,6 +380,7 @@ impl Bypass {
     /// there make another.
     pub(crate) fn release(&mut self, now: Time, target: (PeerId, u16)) {
         self.publish(now);
+        self.questions.forget(|asked| *asked == target);
         if let Some(Target::Channel(index)) = self.targets.remove(&target) {
             self.channels[index] = None;
         }
@@ -347,6 +389,7 @@ impl Bypass {
 
     /// Nothing is sent to `peer` any more.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
+        self.questions.forget(|(asked, _)| *asked == peer);
         self.targets.retain(|(known, _), _| *known != peer);
         for channel in &mut self.channels {
             channel.take_if(|channel| channel.target.0 == peer);
@@ -370,7 +413,9 @@ impl Bypass {
     #[inline]
     pub(crate) fn look_for_letters(&mut self, now: Time, at_once: bool) -> bool {
         self.skipped += 1;
-        if !at_once && self.skipped < LETTERS_EVERY {
+        let every = if self.expectant > 0 { LETTERS_SOON } else { LETTERS_EVERY };
+        self.expectant = self.expectant.saturating_sub(1);
+        if !at_once && self.skipped < every {
             return false;
         }
         self.skipped = 0;
@@ -385,15 +430,29 @@ impl Bypass {
         }
         let mut any = false;
         for _ in 0..LETTERS_AT_ONCE {
-            let mut bytes = [0; HELLO_BYTES + 1];
+            let mut bytes = [0; Words::BYTES + 1];
             let Some(letter) = unix::receive_letter(&self.letterbox, &mut bytes) else { break };
             any = true;
-            let hello = Hello::parse(&bytes[..letter.len]);
-            if let Some(hello) = hello.filter(|hello| is_credible(hello, &letter)) {
-                self.attach(&hello, &letter);
+            if let Some(words) = Words::parse(&bytes[..letter.len]).filter(|_| letter.uid.is_some_and(is_own_user)) {
+                self.heed(now, words, &letter);
             }
         }
         any
+    }
+
+    /// Acts on a letter of a process of this user. A signal handler does so too.
+    fn heed(&mut self, now: Time, words: Words, letter: &Letter) {
+        match (words, &letter.from) {
+            (Words::Ask { from, nonce }, _) => self.answer(from, nonce),
+            (Words::Answer { nonce, ticket }, Some(name)) => self.offer(now, name, nonce, ticket),
+            (Words::Answer { .. }, None) => {}
+            (Words::Offer { offer, nonce, ticket }, _) => {
+                let is_invited = ticket == self.ticket_for(offer.from, &nonce);
+                if is_invited && sys::is_own(offer.source.ip()) && sys::is_own(offer.to) {
+                    self.attach(&offer, letter);
+                }
+            }
+        }
     }
 
     /// Looks whether the process that writes one of the rings is still there: one that was killed closes nothing.
@@ -408,12 +467,12 @@ impl Bypass {
         }
     }
 
-    fn attach(&mut self, hello: &Hello, letter: &Letter) {
-        let (source, local, port) = (hello.source, hello.to, hello.port);
+    fn attach(&mut self, offer: &Offer, letter: &Letter) {
+        let Offer { from: writer, source, to: local } = *offer;
         // A NIC that has gone may have been followed by another with the same port. One that has closed a ring and made
         // another has had its reasons for what is left in the first.
         self.incoming.retain(|known| {
-            let is_other = (known.port, known.source.ip(), known.local) != (port, source.ip(), local);
+            let is_other = (known.writer.port, known.source.ip(), known.local) != (writer.port, source.ip(), local);
             is_other || (known.consumer.is_closed() && !known.consumer.is_empty())
         });
         if self.incoming.len() >= CHANNELS_MAX {
@@ -425,7 +484,7 @@ impl Bypass {
         let Some(file) = &letter.file else { return };
         if let Ok(consumer) = Consumer::attach(file.as_fd()) {
             consumer.set_sleeping(self.is_asleep);
-            self.incoming.push(Incoming { consumer, source, local, port, is_fresh: true });
+            self.incoming.push(Incoming { consumer, source, local, writer, is_fresh: true });
         }
     }
 
@@ -446,14 +505,6 @@ impl Bypass {
     }
 }
 
-/// Whether a letter says what its sender may say. A signal handler asks too.
-fn is_credible(hello: &Hello, letter: &Letter) -> bool {
-    letter.uid == Some(unix::own_uid())
-        && letter.from.as_deref() == Some(&name_of(hello.port))
-        && sys::is_own(hello.source.ip())
-        && sys::is_own(hello.to)
-}
-
 /// Whether `ip` is an address of this machine.
 pub(crate) fn is_own_address(ip: IpAddr) -> bool {
     ip.is_loopback() || local_addresses().is_ok_and(|own| own.iter().any(|own| own.ip == ip))
@@ -465,57 +516,6 @@ pub(crate) fn ring_window(mtu: u32) -> u32 {
     (DATA_BYTES / 4 * 3 / record_bytes(crate::mtu::roce_datagram_bytes(mtu) as usize)) as u32
 }
 
-/// The letterbox of the NIC that receives on `port`.
-fn name_of(port: u16) -> Vec<u8> {
-    format!("rnic-wire-{port}").into_bytes()
-}
-
-/// What comes with a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Hello {
-    /// The port of the NIC that will write.
-    port: u16,
-    /// Where its packets come from, and would over UDP.
-    source: SocketAddr,
-    /// Where they go.
-    to: IpAddr,
-}
-
-impl Hello {
-    fn emit(self) -> [u8; HELLO_BYTES] {
-        let mut bytes = [0; HELLO_BYTES];
-        bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..10].copy_from_slice(&self.port.to_be_bytes());
-        bytes[10..12].copy_from_slice(&self.source.port().to_be_bytes());
-        bytes[16..32].copy_from_slice(&mapped(self.source.ip()).octets());
-        bytes[32..].copy_from_slice(&mapped(self.to).octets());
-        bytes
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; HELLO_BYTES] = bytes.try_into().ok()?;
-        let ip = |at: usize| -> Option<IpAddr> {
-            let octets: [u8; 16] = bytes[at..at + 16].try_into().ok()?;
-            Some(IpAddr::from(octets).to_canonical())
-        };
-        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let (source, to) = (ip(16)?, ip(32)?);
-        let is_sound = bytes[..8] == *MAGIC && source.is_ipv4() == to.is_ipv4();
-        is_sound.then(|| Self { port: port(8), source: SocketAddr::new(source, port(10)), to })
-    }
-}
-
-fn mapped(ip: IpAddr) -> Ipv6Addr {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    }
-}
-
-/// Names this version of letters and rings.
-const MAGIC: &[u8; 8] = b"rnicwir1";
-const HELLO_BYTES: usize = 48;
-
 /// Rings of a NIC in each direction, at most: a megabyte each. Further peers take UDP.
 const CHANNELS_MAX: usize = 256;
 
@@ -524,6 +524,10 @@ const LETTERS_AT_ONCE: usize = 16;
 
 /// Turns between two looks into the letterbox while nobody sleeps: looking is a call of the kernel.
 const LETTERS_EVERY: u32 = 64;
+
+/// Turns between two looks while a letter is likely to come, and for how many turns it is, after the last one.
+const LETTERS_SOON: u32 = 4;
+const EXPECTANT_TURNS: u32 = 1_024;
 
 /// A reader learns of packets when so many bytes are there, or with the end of a batch.
 const PUBLISH_BYTES: u64 = 32 << 10;

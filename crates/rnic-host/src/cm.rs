@@ -27,6 +27,7 @@ mod exchange;
 mod lookup;
 mod manager;
 pub(crate) mod negotiate;
+mod suspects;
 
 pub use alike::{falcon_key_hint, falcon_text, falcon_word};
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};

@@ -20,7 +20,7 @@ mod number;
 mod repair;
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -41,7 +41,7 @@ use crate::background;
 use crate::carry::{self, Carrier};
 use crate::memory::{Arrived, Foreign, Memory, Pieces};
 use crate::stats::RxDrop;
-use crate::sys;
+use crate::sys::{self, unix::own_uid};
 
 use guard::Guard;
 pub(crate) use kept::Kept;
@@ -73,11 +73,11 @@ impl Protection {
     /// # Errors
     /// What is wrong with the file, and what would do.
     pub fn from_file(path: &Path) -> Result<Self, String> {
-        let (bytes, mode) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
+        let (bytes, file) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
         let secret = secret_of(&bytes)
             .map(Zeroizing::new)
             .ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
-        if let Some(warning) = exposure(path, mode) {
+        if let Some(warning) = exposure(path, file.mode(), file.uid()) {
             static TOLD: Once = Once::new();
             TOLD.call_once(|| background::complain(warning));
         }
@@ -86,19 +86,24 @@ impl Protection {
 }
 
 /// What is in a file, as far as it can be a secret, and who may do what with it.
-fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, u32)> {
+fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let file = File::open(path)?;
-    let mode = file.metadata()?.mode();
+    let metadata = file.metadata()?;
     // One more shows that it is too long. There is room for it from the start: what grows leaves a copy behind.
     let most = SECRET_TEXT_MAX + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
     file.take(most as u64).read_to_end(&mut bytes)?;
-    Ok((bytes, mode))
+    Ok((bytes, metadata))
 }
 
 /// What is to be said of a secret that others have: whoever reads it reads, and forges, every packet.
-fn exposure(path: &Path, mode: u32) -> Option<String> {
+fn exposure(path: &Path, mode: u32, owner: u32) -> Option<String> {
     let (others, path) = (mode & 0o077, path.display());
+    if owner != 0 && owner != own_uid() {
+        return Some(format!(
+            "{path}: user {owner} owns this secret, and may read and change it: copy it to a file of yours"
+        ));
+    }
     (others != 0).then(|| {
         format!("{path}: other users of this machine may use this secret (mode {:03o}): chmod 600 {path}", mode & 0o777)
     })

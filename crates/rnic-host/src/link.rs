@@ -32,7 +32,7 @@ use crate::notice::{Notice, Notices};
 use crate::peer::{Peer, Peers};
 use crate::ports;
 use crate::stats::NicStats;
-use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, UdpSocket};
+use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, Quoted, UdpSocket};
 
 use batch::{Acks, Batch, Train, Way};
 use lane::Lane;
@@ -609,10 +609,11 @@ impl Link {
 
     /// Takes the late errors of the network: marks peers whose path is narrow and answers which addresses cannot be
     /// reached.
-    pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<(SocketAddr, i32), LATE_ERRORS_AT_ONCE> {
+    pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<Unreachable, LATE_ERRORS_AT_ONCE> {
         let mut unreachable = ArrayVec::new();
         for _ in 0..LATE_ERRORS_AT_ONCE {
-            let Some(DeferredError { to, errno }) = self.lanes.iter().find_map(Lane::take_deferred_error) else {
+            let Some(DeferredError { to, errno, quoted }) = self.lanes.iter().find_map(Lane::take_deferred_error)
+            else {
                 self.has_late_errors = false;
                 break;
             };
@@ -622,7 +623,7 @@ impl Link {
                 peers.into_iter().for_each(|peer| self.mark_narrow(now, peer));
             } else if is_network_error(errno) {
                 self.stats.network_errors += 1;
-                unreachable.push((to, errno));
+                unreachable.push(Unreachable { address: to, errno, quoted });
             }
         }
         unreachable
@@ -646,6 +647,16 @@ impl Link {
         }
         !fits
     }
+}
+
+/// A report that a datagram of ours cannot be delivered. Anybody can make one: `quoted` has to prove it.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreachable {
+    /// Where the datagram was going.
+    pub(crate) address: SocketAddr,
+    pub(crate) errno: i32,
+    /// How the datagram began, as the report says.
+    pub(crate) quoted: Quoted,
 }
 
 /// Offers datagrams of one IP version and from one port, from the front of `queue`, to the kernel.

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rnic_base::{Duration, Psn, RandomStream, RandomStreams, Time};
+use rnic_base::{Duration, Psn, Time};
 use rnic_engine::{
     Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryFault, MemoryRegion, PdId, PeerId, Segment, Transmit,
     TransmitKind, Transport,
@@ -41,9 +41,10 @@ use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
 use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, write_packet};
 use crate::link::lane::Lane;
-use crate::link::{Link, Ports};
+use crate::link::{Link, Ports, Unreachable};
 use crate::memory::{Memory, Pieces, REGION_BYTES_MAX, Region};
 use crate::notice::Notice;
+use crate::secrets::{SecretStream, Secrets};
 use crate::stats::NicStats;
 use crate::sys::{self, Route, SocketOptions, UdpSocket};
 use crate::window;
@@ -85,11 +86,25 @@ pub struct Nic {
     liveness: Liveness,
     /// Prepared transports, to be shared.
     transports: Vec<Arc<Transport>>,
-    /// What nobody shall guess.
-    random: RandomStream,
+    secret: Secret,
     /// Names this adapter in messages.
     guid: u64,
     gsi_psn: Psn,
+}
+
+/// What nobody shall guess, each from a stream of its own ([`crate::secrets`]).
+#[derive(Debug)]
+struct Secret {
+    /// Keys of memory.
+    keys: SecretStream,
+    /// Numbers of queue pairs.
+    numbers: SecretStream,
+    /// First sequence numbers.
+    psns: SecretStream,
+    /// What comes back in answers: to questions for credit, to probes.
+    cookies: SecretStream,
+    /// What the programs of this crate draw.
+    others: SecretStream,
 }
 
 impl Nic {
@@ -100,18 +115,20 @@ impl Nic {
     pub fn open(config: NicConfig) -> Result<Self, NicError> {
         config.check()?;
         let system = |doing| move |error| NicError::System { doing, error };
-        let secret = match config.secret {
-            Some(secret) => secret,
-            None => sys::random_bits().map_err(system("drawing random bits"))?,
+        let secrets = match config.secret {
+            Some(seed) => Secrets::of_seed(seed),
+            None => Secrets::draw().map_err(system("drawing random bits"))?,
         };
-        let link = open_link(&config, &mut RandomStreams::new(secret).stream("port"))?;
+        let link = open_link(&config, &secrets)?;
         let granted = link.lanes.iter().flat_map(Lane::receivers).map(UdpSocket::granted_receive_buffer);
         let granted = granted.collect::<Result<Vec<_>, _>>().map_err(system("asking for the receive buffer"))?;
         let receive_buffer_bytes = granted.into_iter().min().unwrap_or_default();
-        let mut random = RandomStreams::new(secret).stream("nic");
+        // These travel.
+        let mut public = secrets.stream("public");
         let mut engine = Engine::new(EngineConfig {
             line_rate: config.line_rate,
-            secret,
+            // Nothing that travels comes from it: keys and numbers are handed in.
+            secret: secrets.stream("engine").bits(),
             adaptive_thread: Some(background::start_adaptive),
         });
         // Who has been heard is not asked whether he lives; and `rnic top` shows what unmodified programs do.
@@ -129,16 +146,22 @@ impl Nic {
             repairs: Repairs::default(),
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes,
-            cm: Manager::new(secret),
+            cm: Manager::new(secrets.stream("connection manager")),
             attached: BTreeMap::new(),
             by_qpn: HashMap::new(),
             connection_events: VecDeque::new(),
             events: VecDeque::new(),
             liveness: Liveness::default(),
             transports: Vec::new(),
-            guid: random.bits(),
-            gsi_psn: Psn::new(random.bits() as u32),
-            random,
+            guid: public.bits(),
+            gsi_psn: Psn::new(public.bits() as u32),
+            secret: Secret {
+                keys: secrets.stream("keys"),
+                numbers: secrets.stream("numbers"),
+                psns: secrets.stream("first sequence numbers"),
+                cookies: secrets.stream("cookies"),
+                others: secrets.stream("others"),
+            },
             config,
         })
     }
@@ -275,7 +298,7 @@ impl Nic {
         access: Access,
     ) -> Result<Region, NicError> {
         let region = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
-        match self.engine.register(region) {
+        match self.register_in_engine(region) {
             Ok(key) => Ok(Region { slot, key, addr, len }),
             Err(error) => {
                 self.memory.release(slot);
@@ -365,7 +388,7 @@ impl Nic {
 
     /// A number that nobody can guess.
     pub(crate) fn draw_number(&mut self) -> u64 {
-        self.random.bits()
+        self.secret.others.bits()
     }
 
     /// Whether the connection manager still waits for somebody.
@@ -413,7 +436,7 @@ impl Nic {
             self.engine.tick(now);
         }
         if self.link.credits.next_due().is_some_and(|due| due <= now) {
-            self.link.credits.tick(now, || self.random.bits());
+            self.link.credits.tick(now, || self.secret.cookies.bits());
         }
         if self.link.hellos.next_due().is_some_and(|due| due <= now) {
             self.say_hello(now);
@@ -456,10 +479,11 @@ impl Nic {
     /// Acts on what the network has reported about datagrams sent earlier.
     #[cold]
     fn heed_late_errors(&mut self, now: Time) {
-        for (address, errno) in self.link.heed_late_errors(now) {
-            self.cm.unreachable(now, address, errno);
-            if errno == libc::ECONNREFUSED {
-                self.note_refusal(now, address);
+        for Unreachable { address, errno, quoted } in self.link.heed_late_errors(now) {
+            match self.cm.sender_of(address, &quoted) {
+                Some(id) => self.cm.unreachable(now, id, errno),
+                None if errno == libc::ECONNREFUSED => self.note_refusal(now, address, &quoted),
+                None => {}
             }
         }
     }
@@ -658,7 +682,7 @@ impl Drop for Nic {
 }
 
 /// Opens the sockets that `config` asks for.
-fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicError> {
+fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, NicError> {
     let ports = match (config.shared, config.real_roce_peers) {
         (false, _) => Ports::OfPeer,
         (true, false) => Ports::OfQueuePair,
@@ -674,13 +698,14 @@ fn open_link(config: &NicConfig, random: &mut RandomStream) -> Result<Link, NicE
         return Ok(link);
     }
     let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
-    let (lanes, refused) = crate::ports::open(config, random).map_err(|error| NicError::opening(roce, error))?;
+    let (lanes, refused) =
+        crate::ports::open(config, &mut secrets.stream("port")).map_err(|error| NicError::opening(roce, error))?;
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
     if let Some(error) = refused {
         link.notices.push(Notice::SourcePortTaken(error.to_string()));
     }
     if config.bypass && !config.real_roce_peers {
-        match Bypass::open(link.local_addr().port()) {
+        match Bypass::open(link.local_addr().port(), secrets.stream("bypass")) {
             Ok(bypass) => link.bypass = Some(Box::new(bypass)),
             Err(error) => link.notices.push(Notice::NoBypass(error.to_string())),
         }

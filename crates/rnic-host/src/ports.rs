@@ -8,12 +8,12 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use rnic_base::RandomStream;
 use rnic_wire::Qpn;
 use rnic_wire::net::UDP_PORT;
 
 use crate::config::NicConfig;
 use crate::link::lane::Lane;
+use crate::secrets::SecretStream;
 use crate::sys::{SocketOptions, UdpSocket};
 
 /// The UDP port that a queue pair lives on.
@@ -35,7 +35,7 @@ pub(crate) fn is_port_of_nic(port: u16) -> bool {
 
 /// Opens the sockets of a NIC that has a port of its own: one lane for each IP version that the machine has. Answers
 /// with the error that kept packets from leaving from port 4791, if one did.
-pub(crate) fn open(config: &NicConfig, random: &mut RandomStream) -> io::Result<(Vec<Lane>, Option<io::Error>)> {
+pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> io::Result<(Vec<Lane>, Option<io::Error>)> {
     let (port, first) = choose_port(config, random)?;
     let mut refused = None;
     let mut lanes = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn open(config: &NicConfig, random: &mut RandomStream) -> io::Result<
 
 /// Finds a free port, first where neither the kernel chooses ports for others nor people choose them: a program that
 /// wants port 20000 for its connections shall not find a device there.
-fn choose_port(config: &NicConfig, random: &mut RandomStream) -> io::Result<(u16, UdpSocket)> {
+fn choose_port(config: &NicConfig, random: &mut SecretStream) -> io::Result<(u16, UdpSocket)> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for attempt in 0..2 * TRIES {
         let step = LOWEST_STEP + random.below(u64::from(STEPS - LOWEST_STEP)) as u32;
@@ -125,7 +125,7 @@ const DEAF_BUFFER_BYTES: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_base::RandomStreams;
+    use crate::secrets::Secrets;
 
     #[test]
     fn a_number_names_its_port() {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn ports_are_free_and_outside_of_the_ephemeral_range() {
         let config = NicConfig::shared();
-        let mut random = RandomStreams::new(7).stream("ports");
+        let mut random = Secrets::of_seed(7).stream("ports");
         let mut held = Vec::new();
         for _ in 0..300 {
             let (port, socket) = choose_port(&config, &mut random).expect("there are many");

@@ -20,6 +20,7 @@ use crate::config::NicConfig;
 use crate::defaults::TransportChoice;
 use crate::falcon::Protection;
 use crate::impair::Impairment;
+use crate::sys;
 
 /// What a program was started with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,11 +152,15 @@ fn options_part(options: &str) -> String {
 }
 
 impl Settings {
-    /// What the environment of this process says.
+    /// What the environment of this process says. A program that runs with another user's rights than its caller's
+    /// (set-user-ID, file capabilities) takes nothing from it: the caller would choose which files it writes.
     ///
     /// # Errors
     /// When a variable has an illegal value, or one is set that is nearly a name of ours.
     pub fn from_environment() -> Result<Self, SettingsError> {
+        if sys::has_more_rights_than_caller() {
+            return Ok(Self::default());
+        }
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         Self::from_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
     }

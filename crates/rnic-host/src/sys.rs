@@ -83,13 +83,25 @@ pub struct Incoming {
 }
 
 /// An error that the network or the kernel reported about something that was sent earlier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// Anybody can make the network report errors: the kernel compares addresses and ports with those of the socket, and
+/// nothing else. Believe one only if [`Self::quoted`] says what nobody but the two ends and the path between them
+/// knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeferredError {
     /// Whom it was for, when that is known.
     pub to: Option<SocketAddr>,
     /// The error's number.
     pub errno: i32,
+    /// The first bytes of the datagram that it is about, as far as the report quotes it.
+    pub quoted: Quoted,
 }
+
+/// What a reported error quotes.
+pub type Quoted = ArrayVec<u8, QUOTED_BYTES>;
+
+/// Enough to know our own messages and probes by.
+const QUOTED_BYTES: usize = 64;
 
 /// A UDP socket that does not block.
 #[derive(Debug)]
@@ -239,15 +251,21 @@ impl UdpSocket {
         let mut name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: an all-zero header is valid: no address, no buffers.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut bytes = [0; QUOTED_BYTES];
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         header.msg_name = ptr::from_mut(&mut name).cast();
         header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_iov = &mut part;
+        header.msg_iovlen = 1;
         header.msg_control = control.bytes.as_mut_ptr().cast();
         header.msg_controllen = control.bytes.len() as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: the header's pointers lead to `name` and `control`, which outlive the call; the lengths are theirs.
-        if unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut header, flags) } < 0 {
-            return None;
-        }
+        // SAFETY: the header's pointers lead to `name`, `part` (and through it to `bytes`) and `control`, which outlive
+        // the call; the lengths are theirs.
+        let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut header, flags) };
+        // What is longer than the buffer is cut.
+        let len = usize::try_from(received).ok()?.min(bytes.len());
+        let quoted = bytes[..len].iter().copied().collect();
         let to = socket_address(&name, header.msg_namelen);
         let errno = control_messages(&header).find_map(|message| match (message.level, message.kind) {
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
@@ -255,7 +273,7 @@ impl UdpSocket {
             }
             _ => None,
         });
-        Some(DeferredError { to, errno: errno.unwrap_or(0) })
+        Some(DeferredError { to, errno: errno.unwrap_or(0), quoted })
     }
 }
 
@@ -313,9 +331,24 @@ const POLLED_MAX: usize = 5;
 /// What the kernel says.
 pub fn random_bits() -> io::Result<u64> {
     let mut bytes = [0; size_of::<u64>()];
-    // SAFETY: the buffer is as long as is said. So few bytes always come at once, or not at all.
+    fill_random(&mut bytes).map(|()| u64::from_ne_bytes(bytes))
+}
+
+/// Fills up to 256 bytes with what nobody can guess.
+///
+/// # Errors
+/// What the kernel says.
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the buffer is as long as is said. So few bytes always come at once, or not at all (getrandom(2)).
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if count == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+    if usize::try_from(count) == Ok(bytes.len()) { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the kernel has given this program rights that whoever has started it need not have (getauxval(3),
+/// `AT_SECURE`): then the environment is the caller's, and not to be trusted.
+pub fn has_more_rights_than_caller() -> bool {
+    // SAFETY: reads what the kernel has put beside the program's arguments.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// The calling thread stays on one processor until this is dropped.

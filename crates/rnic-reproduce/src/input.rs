@@ -1,7 +1,7 @@
 //! Files that a person names, read with a bound.
 //!
-//! A name may lead anywhere: to a device that never ends (`/dev/zero`), to a folder, to something of a terabyte. What is
-//! no file is not opened, for opening some devices does something; pipes are read, because shells make them
+//! A name may lead anywhere: to a device that never ends (`/dev/zero`), to a folder, to something of a terabyte. What
+//! is no file is not opened, for opening some devices does something; pipes are read, because shells make them
 //! (`<(command)`).
 
 use std::fs::{self, File, Metadata};

@@ -1,9 +1,9 @@
 //! The endpoint for scrapers: the few words of HTTP/1.1 (RFC 9112) that one GET of one page takes.
 //!
-//! Why not a crate: what is asked for is one page, and every bound is visible here. Whoever can reach the address may be
-//! hostile. So each client has a thread of its own and one deadline for everything that it says; so many are served at a
-//! time; and when one more comes, the one that has been there longest has to go. Somebody who says nothing, or says it
-//! slowly, holds a place until the deadline and delays nobody else.
+//! Why not a crate: what is asked for is one page, and every bound is visible here. Whoever can reach the address may
+//! be hostile. So each client has a thread of its own and one deadline for everything that it says; so many are served
+//! at a time; and when one more comes, the one that has been there longest has to go. Somebody who says nothing, or
+//! says it slowly, holds a place until the deadline and delays nobody else.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -102,8 +102,8 @@ impl Engine {
         self.core.mrs.register(region, None)
     }
 
-    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody can
-    /// predict. Keys of [`Engine::register`] can be computed from eight others.
+    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody
+    /// can predict. Keys of [`Engine::register`] can be computed from eight others.
     ///
     /// # Errors
     /// As [`Engine::register`], and when the key is 0 or taken: then another one is to be drawn.

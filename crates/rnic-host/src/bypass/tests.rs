@@ -1,46 +1,36 @@
 //! Letters: who may send one, and what it may say.
 
+use super::letters::NAMES;
 use super::*;
 use crate::{Nic, NicConfig, RxDrop};
 use ring::PACKET_BYTES_MAX;
 use rnic_base::RandomStreams;
 use rnic_wire::ICRC_LEN;
 
-fn hello() -> Hello {
-    let ip = |text: &str| text.parse().expect("an address");
-    Hello { port: 1_040, source: SocketAddr::new(ip("127.0.0.1"), 4_791), to: ip("127.0.0.2") }
+fn open(port: u16) -> Bypass {
+    let secret = crate::Secrets::of_seed(port.into()).stream("bypass");
+    Bypass::open(port, secret).expect("a name that nobody has: no NIC has a port this low")
 }
 
-fn letter(port: u16) -> Letter {
-    Letter { len: HELLO_BYTES, from: Some(name_of(port)), uid: Some(unix::own_uid()), file: None }
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::new("127.0.0.1".parse().expect("an address"), port)
 }
 
-#[test]
-fn what_is_emitted_is_parsed() {
-    assert_eq!(Hello::parse(&hello().emit()), Some(hello()));
-    let ip = |text: &str| text.parse().expect("an address");
-    let v6 = Hello { port: 65_520, source: SocketAddr::new(ip("fd00::1"), 1_024), to: ip("::1") };
-    assert_eq!(Hello::parse(&v6.emit()), Some(v6));
-    let bytes = hello().emit();
-    assert_eq!(Hello::parse(&bytes[1..]), None);
-    for at in 0..MAGIC.len() {
-        let mut wrong = bytes;
-        wrong[at] ^= 1;
-        assert_eq!(Hello::parse(&wrong), None);
+fn way_to(port: u16) -> Addresses {
+    Addresses::new(at(4_791), at(port)).expect("both IPv4")
+}
+
+fn offer(from: Place) -> Offer {
+    Offer { from, source: at(4_791), to: "127.0.0.2".parse().expect("an address") }
+}
+
+/// Lets each of two NICs read its letters until a ring from the first to the second is made.
+fn exchange(now: Time, writer: &mut Bypass, reader: &mut Bypass) {
+    for _ in 0..2 {
+        reader.look_for_letters(now, true);
+        writer.look_for_letters(now, true);
     }
-    let mixed = Hello { to: ip("::1"), ..hello() };
-    assert_eq!(Hello::parse(&mixed.emit()), None);
-}
-
-#[test]
-fn a_letter_is_believed_from_its_own_socket_user_and_addresses_only() {
-    assert!(is_credible(&hello(), &letter(1_040)));
-    assert!(!is_credible(&hello(), &letter(1_056)), "the socket of another port");
-    assert!(!is_credible(&hello(), &Letter { from: None, ..letter(1_040) }), "a socket without a name");
-    assert!(!is_credible(&hello(), &Letter { uid: Some(unix::own_uid() + 1), ..letter(1_040) }), "another user");
-    assert!(!is_credible(&hello(), &Letter { uid: None, ..letter(1_040) }));
-    let foreign = SocketAddr::new("192.0.2.1".parse().expect("an address"), 4_791);
-    assert!(!is_credible(&Hello { source: foreign, ..hello() }, &letter(1_040)), "an address of another machine");
+    reader.look_for_letters(now, true);
 }
 
 /// The kernel and the C library say the same of which addresses are ours.
@@ -56,42 +46,93 @@ fn own_addresses_are_those_that_can_be_bound() {
 
 #[test]
 fn a_letterbox_survives_what_strangers_put_into_it() {
-    let mut bypass = Bypass::open(1_008).expect("a name that nobody has: no NIC has a port this low");
-    let stranger = UnixDatagram::unbound().expect("a socket");
-    let connected = unix::connect_letterbox(&name_of(1_008)).expect("it is there");
-    connected.send(b"").expect("room");
-    connected.send(&[0x5a; 200]).expect("room");
-    connected.send(&hello().emit()).expect("room");
-    // The right words with memory, from a socket without a name.
+    let mut bypass = open(1_008);
+    let place = bypass.place;
+    let bell = unix::connect_letterbox(&place.socket_name()).expect("it is there");
+    bell.send(b"").expect("room");
+    bell.send(&[0x5a; 200]).expect("room");
+    // The right words with memory, and a ticket that nobody has given.
     let producer = Producer::create().expect("memory");
-    unix::send_letter(&stranger, &name_of(1_008), &hello().emit(), producer.file()).expect("room");
+    let from = Place { port: 1_000, name: 0 };
+    let (nonce, offer) = ([5; 16], offer(from));
+    let invented = Words::Offer { offer, nonce, ticket: [6; 16] };
+    unix::send_file(&bell, &invented.emit(), producer.file()).expect("room");
     assert!(bypass.look_for_letters(Time::ZERO, true));
     assert!(bypass.incoming.is_empty());
-    // The right words from the right socket, without memory, then with the wrong kind, then with the right.
-    let named = unix::bind_letterbox(&name_of(1_000)).expect("free too");
-    let from_named = Hello { port: 1_000, ..hello() }.emit();
+    // With the ticket that goes with the nonce and the letterbox, but about an address of another machine, or for
+    // another letterbox; without memory; with the wrong kind; then with the right.
+    let ticket = bypass.ticket_for(from, &nonce);
+    let foreign = Offer { source: "192.0.2.1:4791".parse().expect("an address"), ..offer };
+    let other = Offer { from: Place { port: 984, name: 0 }, ..offer };
     let null = std::fs::File::open("/dev/null").expect("it is there");
-    unix::send_letter(&named, &name_of(1_008), &from_named, null.as_fd()).expect("room");
+    for offer in [foreign, other] {
+        let words = Words::Offer { offer, nonce, ticket };
+        unix::send_file(&bell, &words.emit(), producer.file()).expect("room");
+    }
+    let words = Words::Offer { offer, nonce, ticket }.emit();
+    bell.send(&words).expect("room");
+    unix::send_file(&bell, &words, null.as_fd()).expect("room");
     bypass.look_for_letters(Time::ZERO, true);
     assert!(bypass.incoming.is_empty());
-    unix::send_letter(&named, &name_of(1_008), &from_named, producer.file()).expect("room");
+    unix::send_file(&bell, &words, producer.file()).expect("room");
     bypass.look_for_letters(Time::ZERO, true);
     assert_eq!(bypass.incoming.len(), 1);
     // Again: the same NIC has begun anew.
-    unix::send_letter(&named, &name_of(1_008), &from_named, Producer::create().expect("memory").file()).expect("room");
+    unix::send_file(&bell, &words, Producer::create().expect("memory").file()).expect("room");
     bypass.look_for_letters(Time::ZERO, true);
     assert_eq!(bypass.incoming.len(), 1);
 }
 
+#[test]
+fn answers_that_nobody_has_asked_for_bring_nothing() {
+    let (mut writer, reader) = (open(864), open(848));
+    writer.prepare(Time::ZERO, PeerId(7), &way_to(848));
+    let to_writer = writer.place.socket_name();
+    // From the right letterbox, with another nonce; then with the right one, from another letterbox of this user.
+    let question = unix::receive_letter(&reader.letterbox, &mut [0; 200]).expect("a question");
+    assert!(question.file.is_none(), "nothing comes with it");
+    let answer = Words::Answer { nonce: [1; 16], ticket: [2; 16] }.emit();
+    unix::send_letter(&reader.letterbox, &to_writer, &answer).expect("room");
+    writer.look_for_letters(Time::ZERO, true);
+    assert!(writer.channels.is_empty());
+    writer.prepare(Time::ZERO + ASK_AGAIN_AFTER, PeerId(7), &way_to(848));
+    let mut bytes = [0; Words::BYTES];
+    unix::receive_letter(&reader.letterbox, &mut bytes).expect("another question");
+    let Some(Words::Ask { nonce, .. }) = Words::parse(&bytes) else { panic!("a question") };
+    let answer = Words::Answer { nonce, ticket: [2; 16] }.emit();
+    unix::send_letter(&open(832).letterbox, &to_writer, &answer).expect("room");
+    writer.look_for_letters(Time::ZERO, true);
+    assert!(writer.channels.is_empty());
+    unix::send_letter(&reader.letterbox, &to_writer, &answer).expect("room");
+    writer.look_for_letters(Time::ZERO, true);
+    assert_eq!(writer.channels.len(), 1, "as it should be");
+}
+
+#[test]
+fn a_letterbox_whose_name_is_taken_has_another_and_rings_are_made_all_the_same() {
+    let name = |name| Place { port: 816, name }.socket_name();
+    let squatters: Vec<_> = (0..NAMES - 1).map(|index| unix::bind_letterbox(&name(index)).expect("free")).collect();
+    let (mut writer, mut reader) = (open(800), open(816));
+    assert_eq!(reader.place, Place { port: 816, name: NAMES - 1 });
+    writer.prepare(Time::ZERO, PeerId(7), &way_to(816));
+    exchange(Time::ZERO, &mut writer, &mut reader);
+    assert_eq!((writer.rings(), reader.incoming.len()), (1, 1));
+    for squatter in &squatters {
+        let letter = unix::receive_letter(squatter, &mut [0; 200]).expect("they were asked");
+        assert!(letter.file.is_none() && unix::receive_letter(squatter, &mut [0; 200]).is_none());
+    }
+    // With all names taken there is no letterbox.
+    let secret = crate::Secrets::of_seed(1).stream("bypass");
+    let error = Bypass::open(816, secret).expect_err("no name is left");
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+}
+
 /// Two NICs of low numbers, the first with a ring to the second, which has attached it.
 fn attached(ports: (u16, u16)) -> (Bypass, Bypass, (PeerId, u16)) {
-    let open = |port| Bypass::open(port).expect("a name that nobody has: no NIC has a port this low");
     let (mut writer, mut reader) = (open(ports.0), open(ports.1));
-    let at = |port| SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
     let target = (PeerId(7), ports.1);
-    let way = Addresses::new(at(4_791), at(ports.1)).expect("both IPv4");
-    writer.prepare(Time::ZERO, target.0, &way);
-    assert!(reader.look_for_letters(Time::ZERO, true));
+    writer.prepare(Time::ZERO, target.0, &way_to(ports.1));
+    exchange(Time::ZERO, &mut writer, &mut reader);
     assert_eq!((writer.rings(), reader.incoming.len()), (1, 1));
     (writer, reader, target)
 }
@@ -103,9 +144,8 @@ fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
     writer.release(Time::ZERO, target);
     assert!(writer.rings() == 0 && writer.targets.is_empty());
     // Another one does not push out what is left in the first.
-    let at = |port| SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
-    writer.prepare(Time::ZERO, target.0, &Addresses::new(at(4_791), at(target.1)).expect("both IPv4"));
-    reader.look_for_letters(Time::ZERO, true);
+    writer.prepare(Time::ZERO, target.0, &way_to(target.1));
+    exchange(Time::ZERO, &mut writer, &mut reader);
     assert_eq!(reader.incoming.len(), 2);
     let words = reader.incoming[0].consumer.next().expect("it is sound").expect("it is there").bytes.to_vec();
     assert_eq!(words, b"last");
@@ -134,17 +174,15 @@ fn the_ring_of_a_writer_that_was_killed_goes() {
 
 #[test]
 fn places_where_nobody_was_are_not_kept_for_ever() {
-    let mut bypass = Bypass::open(912).expect("a name that nobody has");
-    let at = |port| SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
-    let way = |port| Addresses::new(at(4_791), at(port)).expect("both IPv4");
+    let mut bypass = open(912);
     for peer in 0..CHANNELS_MAX as u32 {
-        bypass.prepare(Time::ZERO, PeerId(peer), &way(896));
+        bypass.prepare(Time::ZERO, PeerId(peer), &way_to(896));
     }
     assert_eq!(bypass.targets.len(), CHANNELS_MAX);
-    let reader = Bypass::open(880).expect("a name that nobody has");
-    bypass.prepare(Time::ZERO + ASK_AGAIN_AFTER, PeerId(9_999), &way(880));
+    let (mut reader, now) = (open(880), Time::ZERO + ASK_AGAIN_AFTER);
+    bypass.prepare(now, PeerId(9_999), &way_to(880));
+    exchange(now, &mut bypass, &mut reader);
     assert!(matches!(bypass.targets.get(&(PeerId(9_999), 880)), Some(Target::Channel(_))));
-    drop(reader);
 }
 
 /// A packet for queue pair `to`, with anything in it.
@@ -158,6 +196,24 @@ fn noise(random: &mut rnic_base::RandomStream, to: u32) -> Vec<u8> {
         bytes[4..8].copy_from_slice(&to.to_be_bytes());
     }
     bytes
+}
+
+/// A NIC invites whoever has the letterbox of port 992 to offer a ring: where to, and in which words.
+fn invited(nic: &mut Nic) -> ([UnixDatagram; 2], [u8; Words::BYTES]) {
+    let from = Place { port: 992, name: 0 };
+    let named = unix::bind_letterbox(&from.socket_name()).expect("no NIC has a port this low");
+    let bell = unix::connect_letterbox(&Place { port: nic.port(), name: 0 }.socket_name()).expect("it is there");
+    let nonce = [3; 16];
+    bell.send(&Words::Ask { from, nonce }.emit()).expect("room");
+    for _ in 0..=LETTERS_EVERY {
+        nic.progress();
+    }
+    let mut bytes = [0; Words::BYTES];
+    unix::receive_letter(&named, &mut bytes).expect("an answer");
+    let Some(Words::Answer { ticket, .. }) = Words::parse(&bytes) else { panic!("an answer") };
+    let words = Words::Offer { offer: Offer { to: at(0).ip(), ..offer(from) }, nonce, ticket }.emit();
+    // A writer that has no letterbox is gone.
+    ([named, bell], words)
 }
 
 #[test]
@@ -181,9 +237,7 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
         number: None,
     });
     let qpn = nic.create_qp(&attributes.expect("it exists")).expect("a free number").get();
-    let named = unix::bind_letterbox(&name_of(992)).expect("no NIC has a port this low");
-    let loopback = "127.0.0.1".parse().expect("an address");
-    let hello = Hello { port: 992, source: SocketAddr::new(loopback, 4_791), to: loopback };
+    let ([_named, bell], words) = invited(&mut nic);
     let mut random = RandomStreams::new(5).stream("noise");
     for round in 0..20 {
         // A capture gives what is not sealed an ICRC.
@@ -191,7 +245,7 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
             nic.start_capture(Box::new(std::io::sink())).expect("nothing is written");
         }
         let mut producer = Producer::create().expect("memory");
-        unix::send_letter(&named, &name_of(nic.port()), &hello.emit(), producer.file()).expect("room");
+        unix::send_file(&bell, &words, producer.file()).expect("room");
         for _ in 0..=LETTERS_EVERY {
             nic.progress();
         }

@@ -18,6 +18,7 @@ use rnic_wire::{Addresses, Qpn, cm, gsi, icrc};
 use socket2::SockAddr;
 
 use super::{CmEvent, ConnectionId, Manager, ServiceKind};
+use crate::secrets::Secrets;
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
 /// Which socket address, and whether an IPv6 one leaves IPv4 alone.
@@ -51,6 +52,8 @@ pub struct EndpointStats {
     pub unknown: u64,
     /// Messages that fitted no connection.
     pub strays: u64,
+    /// Reported errors that quoted no message of ours, so that anybody may have made them.
+    pub unproven: u64,
 }
 
 /// One port.
@@ -68,7 +71,7 @@ impl Endpoint {
     /// # Errors
     /// What the kernel says: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
     pub fn bind(binding: &Binding) -> io::Result<Self> {
-        let secret = sys::random_bits()?;
+        let secrets = Secrets::draw()?;
         let both = binding.address.ip().is_unspecified() && binding.address.is_ipv6() && !binding.only_v6;
         let mut sockets = ArrayVec::new();
         for _ in 0..BIND_TRIES {
@@ -91,8 +94,8 @@ impl Endpoint {
         if sockets.is_empty() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        let psn = Psn::new(secret as u32);
-        let mut manager = Manager::new(secret);
+        let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
+        let mut manager = Manager::new(secrets.stream("connection manager"));
         manager.patience_with_listeners = PATIENCE_WITH_LISTENERS;
         Ok(Self { sockets, manager, psn, stats: EndpointStats::default() })
     }
@@ -239,9 +242,13 @@ impl Endpoint {
                 let Some(error) = socket.take_deferred_error() else { break };
                 let Some(to) = error.to else { continue };
                 let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-                manager.unreachable(now, to, error.errno);
+                let Some(id) = manager.sender_of(to, &error.quoted) else {
+                    stats.unproven += 1;
+                    continue;
+                };
+                manager.unreachable(now, id, error.errno);
                 if error.errno == libc::ECONNREFUSED {
-                    manager.vanished(to);
+                    manager.refused(now, id);
                 }
             }
         }

@@ -4,15 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use rnic_base::{Duration, RandomStream, RandomStreams, Time};
+use rnic_base::{Duration, Time};
 use rnic_wire::Addresses;
 use rnic_wire::Qpn;
 use rnic_wire::cm::{
     DisconnectReply, DisconnectRequest, LookupReply, LookupRequest, Mad, Message, PrivateData, ReadyToUse, Reject,
-    RejectInfo, RejectReason, Rejected, Reply, Request, ServiceId, TransportService,
+    RejectInfo, RejectReason, Rejected, Reply, Request, SentNames, ServiceId, TransportService,
 };
 
+use super::suspects::Suspects;
 use super::{ConnectionId, Exchange, State};
+use crate::secrets::SecretStream;
 
 /// Something that the queue pairs' side must act on.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,8 +84,10 @@ pub(crate) struct Manager {
     pub(super) out: VecDeque<(Addresses, Mad)>,
     pub(super) cm_events: VecDeque<CmEvent>,
     half_open: usize,
+    suspects: Suspects,
     next_id: u64,
-    pub(super) random: RandomStream,
+    /// Names of connections, and of what is said about them.
+    pub(super) random: SecretStream,
     /// For how long "nobody listens there" is no answer yet: programs listen again, or later than their peers ask.
     pub(super) patience_with_listeners: Duration,
     /// Messages that fitted nothing.
@@ -91,7 +95,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    pub(crate) fn new(secret: u64) -> Self {
+    pub(crate) fn new(random: SecretStream) -> Self {
         Self {
             exchanges: BTreeMap::new(),
             by_comm_id: HashMap::new(),
@@ -101,8 +105,9 @@ impl Manager {
             out: VecDeque::new(),
             cm_events: VecDeque::new(),
             half_open: 0,
+            suspects: Suspects::default(),
             next_id: 1,
-            random: RandomStreams::new(secret).stream("connection-manager"),
+            random,
             patience_with_listeners: Duration::ZERO,
             strays: 0,
         }
@@ -233,12 +238,21 @@ impl Manager {
         self.remove(id);
     }
 
-    /// Nobody is at `address`, says the network.
-    pub(crate) fn unreachable(&mut self, now: Time, address: SocketAddr, errno: i32) {
-        for id in self.those_with(address, &[State::RequestSent, State::LookupSent]) {
-            if errno == libc::ECONNREFUSED && self.may_listen_yet(now, id) {
-                continue;
-            }
+    /// The connection whose message to `address` an error of the network quotes, if it proves that it has seen one.
+    /// Everything else may be forged: whoever knows, or guesses, both ports can make the kernel report an error.
+    pub(crate) fn sender_of(&self, address: SocketAddr, quoted: &[u8]) -> Option<ConnectionId> {
+        let names = SentNames::of_datagram(quoted)?;
+        let id = *self.by_comm_id.get(&names.local_comm_id)?;
+        let exchange = self.exchanges.get(&id)?;
+        let is_ours = exchange.addresses.dst() == address && exchange.transaction_id == names.transaction_id;
+        is_ours.then_some(id)
+    }
+
+    /// A message of connection `id` cannot be delivered, says the network, and has proven it.
+    pub(crate) fn unreachable(&mut self, now: Time, id: ConnectionId, errno: i32) {
+        let state = self.exchanges.get(&id).map(|exchange| exchange.state);
+        let asks = matches!(state, Some(State::RequestSent | State::LookupSent));
+        if asks && !(errno == libc::ECONNREFUSED && self.may_listen_yet(now, id)) {
             self.remove(id);
             self.cm_events.push_back(CmEvent::Unreachable(id, errno));
         }
@@ -249,11 +263,24 @@ impl Manager {
         self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.patience_with_listeners)
     }
 
-    /// Nobody has the port of `address` any more, says its host: what was established with it is over.
+    /// Nobody has the port that a message of connection `id` went to, says its host, and has proven it. When it has
+    /// said so often enough, what was established with that port is over.
     ///
     /// Only for sockets that carry nothing but connection management: there a port is somebody's for as long as his
     /// connections live.
-    pub(crate) fn vanished(&mut self, address: SocketAddr) {
+    pub(crate) fn refused(&mut self, now: Time, id: ConnectionId) {
+        let Some(exchange) = self.exchanges.get(&id) else { return };
+        let (address, state) = (exchange.addresses.dst(), exchange.state);
+        if state == State::DisconnectSent {
+            // It is ending in any case.
+            self.finish(id);
+        }
+        if self.suspects.refused(now, address) {
+            self.vanished(address);
+        }
+    }
+
+    fn vanished(&mut self, address: SocketAddr) {
         for id in self.those_with(address, &[State::Established, State::DisconnectSent]) {
             self.finish(id);
         }
@@ -275,6 +302,15 @@ impl Manager {
         one_each.into_values().for_each(|id| self.send_ready(id));
     }
 
+    /// Does the same for those whose ports are in doubt. What is not established is sent again by itself.
+    fn probe_suspects(&mut self, now: Time) {
+        for address in self.suspects.take_due(now) {
+            if let Some(id) = self.those_with(address, &[State::Established]).first() {
+                self.send_ready(*id);
+            }
+        }
+    }
+
     fn those_with(&self, address: SocketAddr, states: &[State]) -> Vec<ConnectionId> {
         let concerned = |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
         self.exchanges.values().filter(concerned).map(|exchange| exchange.id).collect()
@@ -288,7 +324,7 @@ impl Manager {
             Message::Reply(reply) => self.receive_reply(now, way, transaction_id, reply),
             Message::ReadyToUse(ready) => match self.addressed(way, ready.remote_comm_id, ready.local_comm_id) {
                 Some((id, State::ReplySent)) => self.establish(id),
-                Some((_, State::Established | State::DisconnectSent)) => {}
+                Some((_, State::Established | State::DisconnectSent)) => self.suspects.heard(way.src()),
                 _ => self.strays += 1,
             },
             Message::Reject(reject) => self.receive_reject(now, way, transaction_id, reject),
@@ -549,11 +585,13 @@ impl Manager {
 
     /// When [`Manager::tick`] has something to do next.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        timer.into_iter().chain(self.suspects.next_due()).min()
     }
 
     /// Sends again, or gives up, what is due.
     pub(crate) fn tick(&mut self, now: Time) {
+        self.probe_suspects(now);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
             if at > now {
                 return;

@@ -1,11 +1,11 @@
 //! The protocol against itself, and against messages that nobody should send.
 
-use rnic_base::{Duration, RandomStreams, Time};
+use rnic_base::{Duration, Psn, RandomStreams, Time};
 use rnic_wire::cm::{
     DisconnectReply, DisconnectRequest, LookupRequest, Mad, Message, PrivateData, ReadyToUse, Reject, RejectInfo,
     RejectReason, Rejected, Reply, Request, ServiceId,
 };
-use rnic_wire::{Addresses, Qpn};
+use rnic_wire::{Addresses, Qpn, cm, gsi};
 
 use super::*;
 
@@ -14,6 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A service that nobody listens for at first.
 const OTHER: ServiceId = ServiceId::for_port(2);
+
+fn manager(seed: u64) -> Manager {
+    Manager::new(crate::Secrets::of_seed(seed).stream("test"))
+}
 
 fn addresses() -> Addresses {
     let address = |text: &str| text.parse().expect("an address");
@@ -29,7 +33,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let (active, mut passive) = (Manager::new(1), Manager::new(2));
+        let (active, mut passive) = (manager(1), manager(2));
         assert!(passive.listen(SERVICE, ServiceKind::ReliableConnections, 4));
         Self { active, passive, now: Time::ZERO }
     }
@@ -369,7 +373,7 @@ fn messages_from_the_wrong_place_change_nothing() {
 /// of the network is believed at once.
 #[test]
 fn nobody_listens_is_an_answer_only_after_a_while() {
-    let (to, patience) = (addresses().dst(), Duration::from_ms(600));
+    let patience = Duration::from_ms(600);
     let look_up = |bench: &mut Bench| {
         let request = LookupRequest { service_id: SERVICE, ..LookupRequest::default() };
         bench.active.look_up(bench.now, addresses(), request, PATIENCE).expect("room")
@@ -386,7 +390,7 @@ fn nobody_listens_is_an_answer_only_after_a_while() {
                 sent += 1;
             }
             last = bench.now;
-            bench.active.unreachable(bench.now, to, libc::ECONNREFUSED);
+            bench.active.unreachable(bench.now, id, libc::ECONNREFUSED);
             state(&bench.active, id).is_some()
         });
         assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::ECONNREFUSED)));
@@ -396,15 +400,78 @@ fn nobody_listens_is_an_answer_only_after_a_while() {
         assert!(sent > 4, "asked again meanwhile: {sent}");
 
         let id = ask(&mut bench);
-        bench.active.unreachable(bench.now, to, libc::EHOSTUNREACH);
+        bench.active.unreachable(bench.now, id, libc::EHOSTUNREACH);
         assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::EHOSTUNREACH)));
 
         let id = ask(&mut bench);
-        bench.active.unreachable(bench.now + patience - Duration::from_ps(1), to, libc::ECONNREFUSED);
+        bench.active.unreachable(bench.now + patience - Duration::from_ps(1), id, libc::ECONNREFUSED);
         assert_eq!((bench.active.poll_happening(), state(&bench.active, id).is_some()), (None, true));
-        bench.active.unreachable(bench.now + patience, to, libc::ECONNREFUSED);
+        bench.active.unreachable(bench.now + patience, id, libc::ECONNREFUSED);
         assert_eq!(bench.active.poll_happening(), Some(CmEvent::Unreachable(id, libc::ECONNREFUSED)));
     }
+}
+
+/// What a report of the network quotes when the next message of the active side is not delivered.
+fn quoted(bench: &mut Bench) -> Vec<u8> {
+    let (way, mad) = bench.active.poll_message().expect("something is sent");
+    let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &cm::emit(&mad) };
+    packet.encode(&way)[..64].to_vec()
+}
+
+#[test]
+fn only_who_quotes_a_message_of_the_connection_is_believed() {
+    let mut bench = Bench::new();
+    let (asking, _) = bench.established();
+    bench.active.probe();
+    let (report, to) = (quoted(&mut bench), addresses().dst());
+    assert_eq!(bench.active.sender_of(to, &report), Some(asking));
+    assert_eq!(bench.active.sender_of(addresses().src(), &report), None, "it went to somebody else");
+    // The transaction's identifier and the connection's: behind BTH (12), DETH (8) and four words of the MAD.
+    for bit in (28 * 8..36 * 8).chain(44 * 8..48 * 8) {
+        let mut forged = report.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(bench.active.sender_of(to, &forged), None, "bit {bit}");
+    }
+    for len in [0, 8, 20, 47] {
+        assert_eq!(bench.active.sender_of(to, &report[..len]), None, "{len} bytes prove nothing");
+    }
+}
+
+#[test]
+fn a_port_that_nobody_has_ends_connections_after_three_proofs_and_not_after_one() {
+    let mut bench = Bench::new();
+    let (asking, _) = bench.established();
+    bench.active.probe();
+    let report = quoted(&mut bench);
+    for proofs in 1..=3 {
+        assert_eq!((bench.active.poll_happening(), state(&bench.active, asking)), (None, Some(State::Established)));
+        let id = bench.active.sender_of(addresses().dst(), &report).expect("it is proven");
+        bench.active.refused(bench.now, id);
+        bench.active.unreachable(bench.now, id, libc::ECONNREFUSED);
+        if proofs < 3 {
+            let soon = bench.active.next_timeout().expect("it is asked again");
+            assert!(soon.since(bench.now) <= Duration::from_ms(200), "{}", soon.since(bench.now));
+            bench.now += Duration::from_ms(200);
+            bench.active.tick(bench.now);
+            assert_eq!(quoted(&mut bench)[20..], report[20..], "the same message once more");
+        }
+    }
+    assert_eq!(bench.active.poll_happening(), Some(CmEvent::Disconnected(asking)));
+}
+
+#[test]
+fn a_message_of_the_other_side_takes_doubts_away() {
+    let mut bench = Bench::new();
+    let (asking, _) = bench.established();
+    for _ in 0..10 {
+        bench.active.refused(bench.now, asking);
+        bench.now += Duration::from_ms(150);
+        bench.active.refused(bench.now, asking);
+        bench.now += Duration::from_ms(150);
+        bench.passive.probe();
+        bench.carry(|_| 1);
+    }
+    assert_eq!(state(&bench.active, asking), Some(State::Established));
 }
 
 /// Likewise when the other side's process is there and says that nobody listens: who begins to within the patience is

@@ -302,7 +302,11 @@ fn secrets_are_bytes_or_digits() {
 
 #[test]
 fn a_secret_that_others_may_use_is_told_of() {
-    let said = |mode: u32| exposure(Path::new("/etc/secret"), 0o100_000 | mode);
+    let (own, other) = (own_uid(), own_uid() + 1);
+    let said = |mode: u32| exposure(Path::new("/etc/secret"), 0o100_000 | mode, own);
+    assert_eq!(exposure(Path::new("/etc/secret"), 0o100_600, 0), None, "root's");
+    let text = exposure(Path::new("/etc/secret"), 0o100_600, other).unwrap_or_default();
+    assert!(text.contains(&format!("user {other} owns")), "{text}");
     assert_eq!([said(0o600), said(0o400), said(0o700)], [None, None, None]);
     for mode in [0o644, 0o640, 0o660, 0o602] {
         let text = said(mode).unwrap_or_default();

@@ -413,7 +413,7 @@ impl Nic {
     }
 
     fn draw_psn(&mut self) -> Psn {
-        Psn::new(self.random.bits() as u32)
+        Psn::new(self.secret.psns.bits() as u32)
     }
 }
 

@@ -19,8 +19,8 @@ impl Nic {
     /// Sends the requests that are called for, and gives room back.
     #[cold]
     pub(super) fn heed_credits(&mut self, now: Time) {
-        let Self { link, engine, random, .. } = self;
-        link.credits.ask(now, |peer| engine.peer_limit(peer), || random.bits());
+        let Self { link, engine, secret, .. } = self;
+        link.credits.ask(now, |peer| engine.peer_limit(peer), || secret.cookies.bits());
         while let Some(Ask { peer, port, cookie }) = link.credits.pop_ask() {
             let answer_port = link.local_addr().port();
             let way = link.peers.get(peer).way(port);

@@ -17,9 +17,12 @@ use crate::memory::{Arrived, Memory, Placement};
 use crate::stats::RxDrop;
 
 impl Nic {
-    /// Makes a queue pair in the engine.
+    /// Makes a queue pair in the engine; chooses its number if `attributes` does not say one.
     pub(super) fn make_engine_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        let qpn = self.engine.create_qp(attributes)?;
+        let qpn = match attributes.number {
+            Some(_) => self.engine.create_qp(attributes)?,
+            None => self.make_numbered_qp(attributes)?,
+        };
         self.falcon.add(qpn, &attributes.transport);
         Ok(qpn)
     }

@@ -16,16 +16,34 @@ impl Nic {
     pub unsafe fn register_everything(&mut self, pd: PdId, access: Access) -> Result<Region, NicError> {
         let slot = self.memory.everything();
         let (addr, len) = (EVERYTHING.start, EVERYTHING.end - EVERYTHING.start);
-        let key = self.engine.register(MemoryRegion { pd, addr, len, local: Memory::local(slot), access })?;
+        let key = self.register_in_engine(MemoryRegion { pd, addr, len, local: Memory::local(slot), access })?;
         Ok(Region { slot, key, addr, len: len as usize })
     }
 
-    /// See [`rnic_engine::Engine::allocate_window`].
+    /// Registers a region of the engine under a key that nobody can predict.
+    pub(super) fn register_in_engine(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+        loop {
+            // One that is taken is drawn again: with a million regions one in 4096 is.
+            let key = Key(self.secret.keys.bits() as u32);
+            match self.engine.register_as(key, region) {
+                Err(MemoryError::KeyTaken(_)) => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// See [`rnic_engine::Engine::allocate_window`]. Nobody can predict the first 24 bits of the key.
     ///
     /// # Errors
     /// When the protection domain does not exist or there are too many.
     pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
-        self.engine.allocate_window(pd, kind)
+        loop {
+            let key = Key(self.secret.keys.bits() as u32);
+            match self.engine.allocate_window_as(key, pd, kind) {
+                Err(MemoryError::KeyTaken(_)) => {}
+                made => return made,
+            }
+        }
     }
 
     /// See [`rnic_engine::Engine::free_window`].

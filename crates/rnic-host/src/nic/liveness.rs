@@ -9,9 +9,14 @@
 //!
 //! A probe is a congestion notification for a queue pair that cannot exist. It leaves from the port that is ours alone:
 //! the kernel would tell any of the NICs that share port 4791 about what left from there. It is not impaired: loss of
-//! a probe means nothing, and loss of packets says nothing about processes. It is not sealed either, for it says
-//! nothing. But its answer cannot be sealed, and anybody can make one: a NIC that seals its packets asks within its own
-//! machine only.
+//! a probe means nothing, and loss of packets says nothing about processes. It is not sealed either.
+//!
+//! **Proof.** Anybody can send an ICMP message, and the kernel compares nothing but addresses and ports. But such a
+//! message quotes the datagram that it is about, and a probe carries 128 bits that were drawn for it. What does not
+//! quote them counts for nothing, so whoever is not on the path between the two hosts has one chance in 2^128. Hosts of
+//! other systems, and routers, that quote no more than eight bytes of a datagram (RFC 792) are not believed either:
+//! processes there are found out by retransmission alone. Whoever is on the path sees probes and can answer them: a NIC
+//! that seals its packets asks within its own machine only.
 //!
 //! What it does not see: a host that is gone, or one whose firewall keeps silent (an answer is needed); a process
 //! whose port has been taken by another NIC at once; and a process that has left the port to a child.
@@ -24,7 +29,7 @@ use std::net::SocketAddr;
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::{PeerId, QpState, QpView, Service};
-use rnic_wire::{Addresses, Format, Headers, Packet, PacketFlags, Qpn, codec};
+use rnic_wire::{Addresses, Format, Headers, ICRC_LEN, Packet, PacketFlags, Qpn, codec, icrc};
 use socket2::SockAddr;
 
 use super::Nic;
@@ -50,8 +55,8 @@ pub(crate) struct Liveness {
 struct Watched {
     /// What its queue pairs had sent when it was looked at last, packets.
     heard: u64,
-    /// A probe is under way.
-    is_asked: bool,
+    /// What the probe says that is under way.
+    asked: Option<Nonce>,
     /// Probes in a row that were answered with "nobody is here".
     refusals: u32,
     /// When the last of them was.
@@ -79,7 +84,7 @@ impl Liveness {
         self.watched.retain(|place, _| heard.contains_key(place));
         let mut silent = Vec::new();
         for (place, heard) in heard {
-            let new = Watched { heard: *heard, is_asked: false, refusals: 0, refused_at: now };
+            let new = Watched { heard: *heard, asked: None, refusals: 0, refused_at: now };
             let Some(known) = self.watched.get_mut(place) else {
                 self.watched.insert(*place, new);
                 continue;
@@ -94,9 +99,6 @@ impl Liveness {
             self.all_due = now + LOOK_EVERY;
         }
         let chosen = self.choose(silent);
-        for place in &chosen {
-            self.watched.entry(*place).and_modify(|known| known.is_asked = true);
-        }
         let suspects = self.watched.values().any(|known| known.refusals > 0);
         let next = if suspects { self.all_due.min(now + ASK_AGAIN_AFTER) } else { self.all_due };
         self.due = (!self.watched.is_empty()).then_some(next);
@@ -114,17 +116,24 @@ impl Liveness {
         silent
     }
 
-    /// Nobody is at UDP port `port` of these peers, says their host: those that this has been said of often enough.
-    fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16) -> Vec<Place> {
+    /// A probe with this in it is about to leave.
+    fn ask(&mut self, place: Place, nonce: Nonce) {
+        self.watched.entry(place).and_modify(|known| known.asked = Some(nonce));
+    }
+
+    /// Nobody is at UDP port `port` of these peers, says somebody who has seen the probe with `nonce`: those that this
+    /// has been said of often enough.
+    fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16, nonce: &Nonce) -> Vec<Place> {
         let mut gone = Vec::new();
-        for (place, known) in &mut self.watched {
-            if place.1 != port || !peers.contains(&place.0) || !std::mem::take(&mut known.is_asked) {
+        for place in peers.iter().map(|peer| (*peer, port)) {
+            let Some(known) = self.watched.get_mut(&place) else { continue };
+            if known.asked.take_if(|asked| asked == nonce).is_none() {
                 continue;
             }
             known.refusals += 1;
             known.refused_at = now;
             if known.refusals >= REFUSALS {
-                gone.push(*place);
+                gone.push(place);
             }
             let soon = now + ASK_AGAIN_AFTER;
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
@@ -147,7 +156,9 @@ impl Nic {
     pub(super) fn look_for_life(&mut self, now: Time) {
         let heard = self.heard();
         for place in self.liveness.look(now, &heard) {
-            self.send_probe(now, place);
+            let nonce = self.secret.cookies.bytes();
+            self.liveness.ask(place, nonce);
+            self.send_probe(now, place, &nonce);
         }
     }
 
@@ -169,14 +180,13 @@ impl Nic {
         self.config.protection.is_none() || self.link.peers.look_up(peer).is_some_and(|peer| is_here(&peer.addresses))
     }
 
-    fn send_probe(&mut self, now: Time, (peer, port): Place) {
+    fn send_probe(&mut self, now: Time, (peer, port): Place, nonce: &Nonce) {
         let link = &mut self.link;
         let Some(known) = link.peers.look_up(peer) else { return };
         let (to, from) = (known.way(port).dst(), known.from);
         let source = SocketAddr::new(known.addresses.src().ip(), link.local_addr().port());
         let Ok(addresses) = Addresses::new(source, to) else { return };
-        let mut bytes = Vec::new();
-        codec::assemble(Format::RoceV2, &probe(), &[], &addresses, &mut bytes).expect("a probe is a packet");
+        let bytes = probe(&addresses, nonce);
         let (to, parts) = (SockAddr::from(to), [IoSlice::new(&bytes)]);
         let message = Outgoing { to: &to, from, parts: &parts, segment: None };
         let socket = link.lanes[link.lane_of(addresses.dst().ip())].own();
@@ -190,13 +200,11 @@ impl Nic {
         }
     }
 
-    /// Nobody has the port of `address`, says its host.
-    pub(super) fn note_refusal(&mut self, now: Time, address: SocketAddr) {
-        if self.liveness.due.is_none() {
-            return;
-        }
+    /// Nobody has the port of `address`, says a report that quotes a datagram of ours that began with `quoted`.
+    pub(super) fn note_refusal(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
+        let Some(nonce) = quoted_nonce(quoted).filter(|_| self.liveness.due.is_some()) else { return };
         let peers: Vec<PeerId> = self.link.peers.at(self.link.peer_at(address)).collect();
-        let gone = self.liveness.refuse(now, &peers, address.port());
+        let gone = self.liveness.refuse(now, &peers, address.port(), &nonce);
         if gone.is_empty() {
             return;
         }
@@ -241,9 +249,26 @@ fn is_here(way: &Addresses) -> bool {
     way.dst().ip().is_loopback() || way.dst().ip() == way.src().ip()
 }
 
-fn probe() -> Packet {
+/// What is in a probe that nobody can know who has not seen it.
+type Nonce = [u8; 16];
+
+/// A probe: a congestion notification, with the nonce in its reserved bytes.
+fn probe(way: &Addresses, nonce: &Nonce) -> Vec<u8> {
     let flags = PacketFlags { becn: true, ..PacketFlags::default() };
-    Packet { dest_qpn: PROBED, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp }
+    let packet = Packet { dest_qpn: PROBED, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp };
+    let mut bytes = Vec::new();
+    codec::assemble(Format::RoceV2, &packet, &[], way, &mut bytes).expect("a probe is a packet");
+    bytes[NONCE].copy_from_slice(nonce);
+    let (len, covered) = (bytes.len() as u32, bytes.len() - ICRC_LEN);
+    let icrc = icrc::Icrc::new(way, len, &bytes[..covered]).finish();
+    bytes[covered..].copy_from_slice(&icrc);
+    bytes
+}
+
+/// The nonce of the probe that begins so, if it is one and long enough.
+fn quoted_nonce(quoted: &[u8]) -> Option<Nonce> {
+    let is_probe = quoted.get(5..8)? == &PROBED.get().to_be_bytes()[1..];
+    quoted.get(NONCE)?.try_into().ok().filter(|_| is_probe)
 }
 
 /// Whether a packet is a probe.
@@ -254,6 +279,9 @@ pub(super) fn is_probe(packet: &Packet) -> bool {
 
 /// The queue pair that probes are for: not one of management, and by its number on port 0, where nobody lives.
 const PROBED: Qpn = Qpn::new(2);
+
+/// Where the nonce is: behind the base transport header.
+const NONCE: std::ops::Range<usize> = 12..28;
 
 /// How long somebody may be silent before being asked, and how often he is asked then: an idle program is woken as
 /// often, and a dead one is found in little more.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use arrayvec::ArrayVec;
 use rnic_base::Duration;
-use rnic_base::limits::MTU_MIN;
+use rnic_base::limits::{MTU_MIN, QUEUE_PAIRS_MAX};
 use rnic_engine::{PeerId, QpAttributes, QpState, QpView, ResourceError, Service};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
@@ -134,21 +134,22 @@ impl Nic {
         bypass.fall_asleep() && bypass.wake_up()
     }
 
-    /// Makes a queue pair with a number of the NIC's own range.
-    pub(super) fn create_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        let port = self.port();
+    /// Makes a queue pair with a number that cannot be predicted: of the NIC's own range where it shares its machine.
+    pub(super) fn make_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+        let port = self.config.shared.then(|| self.port());
+        let limit = if port.is_some() { QUEUE_PAIRS_OF_PORT } else { QUEUE_PAIRS_MAX };
         let mut attributes = attributes.clone();
-        let first = self.random.bits() as u32;
-        for step in 0..QUEUE_PAIRS_OF_PORT {
+        let first = self.secret.numbers.bits() as u32;
+        for step in 0..limit {
             // Drawn anew at first, then one after the other, so that the last free number is found too.
-            let index = if step < DRAWS { self.random.bits() as u32 } else { first.wrapping_add(step) };
-            attributes.number = Some(number_on(port, index));
-            match self.make_engine_qp(&attributes) {
+            let index = if step < DRAWS { self.secret.numbers.bits() as u32 } else { first.wrapping_add(step) };
+            attributes.number = Some(port.map_or(Qpn::new(index), |port| number_on(port, index)));
+            match self.engine.create_qp(&attributes) {
                 Err(ResourceError::NumberTaken(_)) => {}
                 made => return made,
             }
         }
-        Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(QUEUE_PAIRS_OF_PORT) })
+        Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(limit) })
     }
 
     /// A queue pair is about to be connected to `dest_qpn`: if that is on this machine, the way through memory is made.

@@ -79,9 +79,6 @@ impl Nic {
     /// # Errors
     /// When a size is out of range, something it refers to does not exist, or the number is taken, or all are.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        if self.config.shared && attributes.number.is_none() {
-            return self.create_numbered_qp(attributes);
-        }
         self.make_engine_qp(attributes)
     }
 

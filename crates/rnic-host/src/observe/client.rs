@@ -1,14 +1,21 @@
 //! The side of the watcher.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::NAME_PREFIX;
 use super::credentials::{own_user, peer_user};
 use super::snapshot::Snapshot;
+use crate::user::is_one_user;
 
 /// A device that can be watched.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,6 +47,17 @@ pub enum ObserveError {
         /// Who has it.
         user: u32,
     },
+    /// Its user's number stands for several users here.
+    #[error(
+        "process {pid}: user {user} may be anybody in this user namespace: map the user, as `unshare --map-root-user` \
+         does"
+    )]
+    Unmapped {
+        /// Whom we asked.
+        pid: u32,
+        /// What the kernel calls him.
+        user: u32,
+    },
     /// What it says is not a snapshot.
     #[error("process {pid}: cannot be understood; is it of another version? {reason}")]
     Malformed {
@@ -68,7 +86,9 @@ impl Endpoint {
 /// # Errors
 /// When the kernel's list cannot be read.
 pub fn endpoints() -> io::Result<Vec<Endpoint>> {
-    let list = fs::read_to_string("/proc/net/unix")?;
+    // Names are bytes, and anybody's: one that is no text must not hide the others.
+    let list = fs::read("/proc/net/unix")?;
+    let list = String::from_utf8_lossy(&list);
     let own = own_user();
     let mut found: Vec<Endpoint> = list
         .lines()
@@ -86,16 +106,86 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
 /// # Errors
 /// When it is gone, does not answer in time, or is not what its name says.
 pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, ObserveError> {
+    let system = |error| ObserveError::System { pid: endpoint.pid, error };
+    let stream = ask(endpoint)?;
+    stream.set_nonblocking(false).map_err(system)?;
+    understand(endpoint, &read_all(stream, timeout).map_err(system)?)
+}
+
+/// Asks devices all at once, and gives what those say that answer in time. The time is that of all together, so those
+/// that do not answer keep nobody else from being seen.
+pub fn fetch_all(endpoints: &[Endpoint], timeout: Duration) -> Vec<Snapshot> {
+    let mut of_user = BTreeMap::new();
+    let mut snapshots = Vec::new();
+    let mut asked = Vec::new();
+    for endpoint in endpoints {
+        // Names are anybody's: only what belongs to the user of its name counts against that user.
+        let Ok(stream) = ask(endpoint) else { continue };
+        let count: &mut usize = of_user.entry(endpoint.user).or_default();
+        *count += 1;
+        if *count <= OF_USER_MAX {
+            asked.push(Answer { endpoint, stream, text: Vec::new() });
+        }
+        if asked.len() == AT_ONCE {
+            snapshots.extend(read_together(std::mem::take(&mut asked), timeout));
+        }
+    }
+    snapshots.extend(read_together(asked, timeout));
+    snapshots
+}
+
+/// An answer that is being read.
+struct Answer<'a> {
+    endpoint: &'a Endpoint,
+    stream: UnixStream,
+    text: Vec<u8>,
+}
+
+/// Reads answers as they come, until all are there or the time is over.
+fn read_together(mut asked: Vec<Answer<'_>>, timeout: Duration) -> Vec<Snapshot> {
+    let (start, mut snapshots, mut part) = (Instant::now(), Vec::new(), vec![0; PART_BYTES]);
+    while !asked.is_empty() {
+        let mut moved = false;
+        asked.retain_mut(|answer| match answer.stream.read(&mut part) {
+            Ok(0) => {
+                snapshots.extend(understand(answer.endpoint, &answer.text));
+                false
+            }
+            Ok(count) if answer.text.len() + count <= SNAPSHOT_BYTES_MAX => {
+                answer.text.extend_from_slice(&part[..count]);
+                moved = true;
+                true
+            }
+            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            Ok(_) => false,
+        });
+        if start.elapsed() >= timeout {
+            break;
+        }
+        if !moved && !asked.is_empty() {
+            thread::sleep(PAUSE);
+        }
+    }
+    snapshots.sort_by_key(|snapshot: &Snapshot| (snapshot.pid, snapshot.context));
+    snapshots
+}
+
+/// Connects to a device, which answers then; to nobody else. The connection does not block.
+fn ask(endpoint: &Endpoint) -> Result<UnixStream, ObserveError> {
     let pid = endpoint.pid;
     let system = |error| ObserveError::System { pid, error };
-    let stream = address(&endpoint.name()).and_then(|address| UnixStream::connect_addr(&address)).map_err(system)?;
-    let user = peer_user(&stream).map_err(system)?;
-    if user != endpoint.user {
-        return Err(ObserveError::Impostor { pid, user });
+    let stream = connect(&endpoint.name()).map_err(system)?;
+    match peer_user(&stream).map_err(system)? {
+        user if user != endpoint.user => Err(ObserveError::Impostor { pid, user }),
+        user if !is_one_user(user) => Err(ObserveError::Unmapped { pid, user }),
+        _ => Ok(stream),
     }
-    let text = read_all(stream, timeout).map_err(system)?;
+}
+
+fn understand(endpoint: &Endpoint, text: &[u8]) -> Result<Snapshot, ObserveError> {
+    let pid = endpoint.pid;
     let malformed = |error: serde_json::Error| ObserveError::Malformed { pid, reason: error.to_string() };
-    let snapshot: Snapshot = serde_json::from_slice(&text).map_err(malformed)?;
+    let snapshot: Snapshot = serde_json::from_slice(text).map_err(malformed)?;
     // It is known by its name, whatever it says.
     Ok(Snapshot { pid, context: endpoint.number, ..snapshot })
 }
@@ -118,10 +208,24 @@ fn read_all(mut stream: UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
     }
 }
 
-pub(super) fn address(name: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(name)
+/// Connects to the abstract name `name`; does not wait where so many wait that there is no room for one more.
+pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Abstract names begin with a zero.
+    let name = format!("\0{name}");
+    socket.connect(&SockAddr::unix(OsStr::from_bytes(name.as_bytes()))?)?;
+    Ok(OwnedFd::from(socket).into())
 }
 
 /// Some hundred bytes for each queue pair that is told.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
 const PART_BYTES: usize = 64 << 10;
+
+/// Devices of one user that are asked, and devices that are asked at a time: each takes a descriptor, of which a
+/// process has 1024 by default.
+const OF_USER_MAX: usize = 1_024;
+const AT_ONCE: usize = 512;
+
+/// Between two looks at answers that have not come.
+const PAUSE: Duration = Duration::from_millis(1);

@@ -7,12 +7,13 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::credentials::{own_user, peer_user};
 use super::snapshot::Snapshot;
 use super::{NAME_PREFIX, client};
 use crate::background;
+use crate::user::is_one_user;
 
 /// Answers watchers until it is dropped.
 #[derive(Debug)]
@@ -64,8 +65,10 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
         // Whoever connects wakes the thread, and it finds out that it is to end.
-        let woken = client::address(&self.name).and_then(|address| UnixStream::connect_addr(&address));
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        let woken = client::connect(&self.name);
+        // So does everybody of a queue that is full.
+        let wakes = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        if let (true, Some(thread)) = (woken.as_ref().map_or_else(wakes, |_| true), self.thread.take()) {
             // Its panic, if there was one, has been reported.
             let _ = thread.join();
         }
@@ -86,12 +89,19 @@ fn listen() -> io::Result<(String, UnixListener)> {
 }
 
 fn is_welcome(watcher: &UnixStream) -> bool {
-    peer_user(watcher).is_ok_and(|user| user == own_user() || user == 0)
+    peer_user(watcher).is_ok_and(|user| (user == own_user() || user == 0) && is_one_user(user))
 }
 
 fn tell(mut watcher: UnixStream, snapshot: &Snapshot) -> io::Result<()> {
-    watcher.set_write_timeout(Some(PATIENCE))?;
-    watcher.write_all(&serde_json::to_vec(snapshot)?)
+    let (start, text) = (Instant::now(), serde_json::to_vec(snapshot)?);
+    let mut rest = &text[..];
+    while !rest.is_empty() {
+        // One time for all of it: who reads a byte now and then keeps others waiting no longer.
+        let left = PATIENCE.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
+        watcher.set_write_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+        rest = &rest[watcher.write(rest)?..];
+    }
+    Ok(())
 }
 
 /// Devices that one process opens: far more than programs do.

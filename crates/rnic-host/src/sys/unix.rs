@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::ptr;
 
-use libc::{c_char, c_int};
+use libc::c_int;
 
 use super::{Control, KernelData, Raw, control_messages};
 
@@ -98,30 +98,30 @@ pub fn connect_letterbox(name: &[u8]) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Sends `bytes` and `file` from `socket` to the abstract name `name`.
+/// Sends `bytes` from `socket` to the abstract name `name`.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn send_letter(socket: &UnixDatagram, name: &[u8], bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: an all-zero address is valid (of no family).
-    let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // Abstract names begin with a zero.
-    let places = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
-    places.iter_mut().zip(name).for_each(|(place, byte)| *place = c_char::from_ne_bytes([*byte]));
+pub fn send_letter(socket: &UnixDatagram, name: &[u8], bytes: &[u8]) -> io::Result<()> {
+    socket.send_to_addr(bytes, &SocketAddr::from_abstract_name(name)?).map(drop)
+}
+
+/// Sends `bytes` and `file` to the socket that `socket` is connected to.
+///
+/// # Errors
+/// What the kernel says.
+pub fn send_file(socket: &UnixDatagram, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control::new();
     // SAFETY: an all-zero header is valid: no address, no buffers.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    header.msg_name = ptr::from_mut(&mut address).cast();
-    header.msg_namelen = (size_of::<libc::sa_family_t>() + 1 + name.len()) as libc::socklen_t;
     header.msg_iov = &mut part;
     header.msg_iovlen = 1;
     let used = control.push(0, libc::SOL_SOCKET, libc::SCM_RIGHTS, &file.as_raw_fd());
     header.msg_control = control.bytes.as_mut_ptr().cast();
     header.msg_controllen = used as _;
-    // SAFETY: the header's pointers lead to `address`, `part` (and through it to `bytes`, which are only read) and
-    // `control`, all of which outlive the call; the lengths are theirs.
+    // SAFETY: the header's pointers lead to `part` (and through it to `bytes`, which are only read) and `control`, all
+    // of which outlive the call; the lengths are theirs.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

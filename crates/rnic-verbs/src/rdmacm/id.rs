@@ -168,7 +168,7 @@ pub(super) unsafe fn create(
     (c.channel, c.context, c.ps, c.qp_type) = (channel, context, space, qp_type);
     let object = Box::new(IdObject { c, key, is_synchronous, queue_pairs: None, connect_data: Vec::new() });
     let object = Box::into_raw(object);
-    let psn = cm.random.bits() as u32 & 0xff_ffff;
+    let psn = cm.psns.bits() as u32 & 0xff_ffff;
     cm.ids.insert(key, Entry::new(object as usize, events, space, psn));
     Ok(object.cast())
 }

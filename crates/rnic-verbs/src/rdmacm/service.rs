@@ -13,9 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use rnic_base::{Duration, RandomStream, RandomStreams, Time};
-use rnic_host::PanicEnds;
+use rnic_base::{Duration, Time};
 use rnic_host::cm::{Binding, ConnectionId, Endpoint, Inbox};
+use rnic_host::{PanicEnds, SecretStream, Secrets};
 use rnic_wire::cm::ServiceId;
 
 use super::channel::Events;
@@ -36,7 +36,8 @@ pub(super) struct Cm {
     pub(super) owners: BTreeMap<(Key, ConnectionId), Owner>,
     /// Identifiers whose connections are over, and when the last packets of them will have gone.
     pub(super) waits: BinaryHeap<Reverse<(Time, Key)>>,
-    pub(super) random: RandomStream,
+    /// First sequence numbers.
+    pub(super) psns: SecretStream,
     next_key: Key,
     probe_at: Time,
     wake: OwnedFd,
@@ -147,6 +148,7 @@ impl Cm {
 
     fn new() -> Result<Self> {
         fork::watch();
+        let secrets = Secrets::draw().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
         // SAFETY: makes a new descriptor.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
@@ -159,7 +161,7 @@ impl Cm {
             ports: BTreeMap::new(),
             owners: BTreeMap::new(),
             waits: BinaryHeap::new(),
-            random: RandomStreams::new(secret()?).stream("rdmacm"),
+            psns: secrets.stream("first sequence numbers"),
             next_key: 1,
             probe_at: now(),
             wake,
@@ -289,13 +291,6 @@ impl Cm {
     pub(super) fn events_of(&self, key: Key) -> Option<Arc<Events>> {
         self.ids.get(&key).map(|entry| Arc::clone(&entry.events))
     }
-}
-
-fn secret() -> Result<u64> {
-    let mut bytes = [0; size_of::<u64>()];
-    // SAFETY: the buffer is as long as is said. So few bytes come at once, or not at all.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if count == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(Errno::last()) }
 }
 
 /// Starts the thread, with all signals blocked: handlers are the program's threads' business.

@@ -1,9 +1,9 @@
 //! Which message of ours an ICMP error is about.
 //!
 //! An ICMP error quotes the beginning of the datagram that it is about (RFC 792: eight bytes behind the IP header; RFC
-//! 1812, section 4.3.2.3: as much as fits into 576 bytes). The kernel finds the socket by addresses and ports alone, which
-//! anybody can guess. The names in a message are drawn at random, and only the two ends and the path between them see
-//! them: 96 bits, which whoever quotes them must have seen.
+//! 1812, section 4.3.2.3: as much as fits into 576 bytes). The kernel finds the socket by addresses and ports alone,
+//! which anybody can guess. The names in a message are drawn at random, and only the two ends and the path between them
+//! see them: 96 bits, which whoever quotes them must have seen.
 
 use super::mad::{HEADER_LEN, MadHeader};
 use crate::gsi::{self, HEADERS_LEN};

@@ -11,6 +11,16 @@ fn heard(of: &[(u16, u64)]) -> BTreeMap<Place, u64> {
 }
 
 const HERE: Place = (PeerId(1), 2_048);
+const NONCES: [Nonce; 2] = [[1; 16], [2; 16]];
+
+impl Liveness {
+    /// Looks, and asks everybody who is to be asked the same.
+    fn look_and_ask(&mut self, now: Time, heard: &BTreeMap<Place, u64>) -> Vec<Place> {
+        let chosen = self.look(now, heard);
+        chosen.iter().for_each(|place| self.ask(*place, NONCES[0]));
+        chosen
+    }
+}
 
 #[test]
 fn who_speaks_is_not_asked_and_who_is_silent_is_asked_once_a_round() {
@@ -28,22 +38,26 @@ fn who_speaks_is_not_asked_and_who_is_silent_is_asked_once_a_round() {
 fn only_refusals_in_a_row_of_probes_that_were_sent_count() {
     let mut liveness = Liveness::default();
     let silent = heard(&[(2_048, 5), (2_064, 1)]);
-    liveness.look(at(0), &silent);
-    assert!(liveness.refuse(at(100), &[PeerId(1)], 2_048).is_empty());
+    liveness.look_and_ask(at(0), &silent);
+    assert!(liveness.refuse(at(100), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
     assert_eq!(liveness.watched[&HERE].refusals, 0, "nobody has asked");
-    assert_eq!(liveness.look(at(500), &silent).len(), 2);
-    for _ in 0..5 {
-        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048).is_empty(), "one probe, one answer");
-        assert!(liveness.refuse(at(501), &[PeerId(2)], 2_064).is_empty(), "another host's port");
+    assert_eq!(liveness.look_and_ask(at(500), &silent).len(), 2);
+    for _ in 0..100 {
+        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[1]).is_empty());
     }
-    assert_eq!(liveness.look(at(651), &silent), [HERE], "soon, and only it");
-    assert!(liveness.refuse(at(652), &[PeerId(1)], 2_048).is_empty());
+    assert_eq!(liveness.watched[&HERE].refusals, 0, "whoever says so has not seen the probe");
+    for _ in 0..5 {
+        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[0]).is_empty(), "one probe, one answer");
+        assert!(liveness.refuse(at(501), &[PeerId(2)], 2_064, &NONCES[0]).is_empty(), "another host's port");
+    }
+    assert_eq!(liveness.look_and_ask(at(651), &silent), [HERE], "soon, and only it");
+    assert!(liveness.refuse(at(652), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
     // A word in between.
-    liveness.look(at(802), &heard(&[(2_048, 6), (2_064, 1)]));
+    liveness.look_and_ask(at(802), &heard(&[(2_048, 6), (2_064, 1)]));
     assert_eq!(liveness.watched[&HERE].refusals, 0);
     for (ms, is_gone) in [(1_100, false), (1_251, false), (1_402, true)] {
-        liveness.look(at(ms), &heard(&[(2_048, 6), (2_064, 1)]));
-        assert_eq!(liveness.refuse(at(ms), &[PeerId(1)], 2_048).contains(&HERE), is_gone, "{ms}");
+        liveness.look_and_ask(at(ms), &heard(&[(2_048, 6), (2_064, 1)]));
+        assert_eq!(liveness.refuse(at(ms), &[PeerId(1)], 2_048, &NONCES[0]).contains(&HERE), is_gone, "{ms}");
     }
 }
 
@@ -51,12 +65,12 @@ fn only_refusals_in_a_row_of_probes_that_were_sent_count() {
 fn a_refusal_does_not_stand_for_ever() {
     let mut liveness = Liveness::default();
     let silent = heard(&[(2_048, 5)]);
-    liveness.look(at(0), &silent);
-    liveness.look(at(500), &silent);
-    liveness.refuse(at(500), &[PeerId(1)], 2_048);
-    liveness.look(at(10_000), &silent);
+    liveness.look_and_ask(at(0), &silent);
+    liveness.look_and_ask(at(500), &silent);
+    liveness.refuse(at(500), &[PeerId(1)], 2_048, &NONCES[0]);
+    liveness.look_and_ask(at(10_000), &silent);
     assert_eq!(liveness.watched[&HERE].refusals, 1);
-    liveness.look(at(10_501), &silent);
+    liveness.look_and_ask(at(10_501), &silent);
     assert_eq!(liveness.watched[&HERE].refusals, 0);
 }
 
@@ -79,8 +93,14 @@ fn all_of_many_have_their_turn() {
 fn a_probe_is_a_packet_and_known_again() {
     let parse = |text: &str| text.parse().expect("an address");
     let way = Addresses::new(parse("10.0.0.1:2048"), parse("10.0.0.2:2064")).expect("both IPv4");
-    let mut bytes = Vec::new();
-    codec::assemble(Format::RoceV2, &probe(), &[], &way, &mut bytes).expect("a packet");
+    let nonce: Nonce = std::array::from_fn(|index| index as u8 + 1);
+    let bytes = probe(&way, &nonce);
+    assert_eq!(quoted_nonce(&bytes), Some(nonce));
+    assert_eq!(quoted_nonce(&bytes[..28]), Some(nonce), "as much as a report must quote");
+    assert_eq!((quoted_nonce(&bytes[..27]), quoted_nonce(&[])), (None, None));
+    let mut other = bytes.clone();
+    other[7] ^= 1;
+    assert_eq!(quoted_nonce(&other), None, "a notification for somebody");
     let decoded = codec::decode(&bytes).expect("a packet");
     assert!(is_probe(&decoded.packet) && rnic_wire::icrc::verify(&way, &bytes));
     assert!(!is_probe(&Packet { dest_qpn: Qpn::new(0x80_001), ..decoded.packet }), "a notification for somebody");

@@ -102,6 +102,7 @@ fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
             left.link.bypass.as_mut().expect("it is on").prepare(now, peer, &way);
             right.start_capture(Box::new(std::io::sink())).expect("somewhere");
             for _ in 0..200 {
+                left.progress();
                 right.progress();
             }
             let bypass = left.link.bypass.as_mut().expect("it is on");

@@ -1,0 +1,162 @@
+//! Values that nobody may predict: keys of memory, numbers, first sequence numbers, identifiers, cookies, nonces.
+//!
+//! Much of it travels in clear, and whoever sees some of it must learn nothing about the rest. So there is one root of
+//! 256 bits, drawn from the kernel (`getrandom`), which is used for nothing but making keys: each *purpose* has a key
+//! of its own, the SHA-256 of the root and the purpose's name, and its values are the SHA-256 of that key and a
+//! counter.
+//!
+//! Why a peer that sees a million values learns nothing: under the assumption that SHA-256, with a key in front of
+//! input of fixed length, is a pseudorandom function (as HMAC, RFC 2104, and HKDF, RFC 5869, assume of its compression
+//! function; input of one length leaves no room for extending it), values of a stream cannot be told from independent
+//! uniform ones without 2^128 work or so, however many are seen, and neither can those of two streams together. A key
+//! of memory is one such value as it is: there is no function from a region, a slot or another key to it, so the best
+//! guess at the next one is 1 in 2^32.
+
+use std::io;
+
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::sys;
+
+/// Where all secrets of a NIC, or of a connection manager, come from.
+pub struct Secrets(Zeroizing<[u8; KEY_BYTES]>);
+
+impl Secrets {
+    /// New ones, from the kernel's generator.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn draw() -> io::Result<Self> {
+        let mut root = Zeroizing::new([0; KEY_BYTES]);
+        sys::fill_random(&mut *root)?;
+        Ok(Self(root))
+    }
+
+    /// Those of a run that is to be repeated. Whoever knows `seed` knows them all.
+    pub fn of_seed(seed: u64) -> Self {
+        Self(hash(&[b"rnic seed", &seed.to_be_bytes()]))
+    }
+
+    /// The values for `purpose`, from the first on. Each purpose is asked for once.
+    pub fn stream(&self, purpose: &str) -> SecretStream {
+        let key = hash(&[&*self.0, purpose.as_bytes()]);
+        SecretStream { key, blocks: 0, ready: [0; WORDS], used: WORDS }
+    }
+}
+
+/// Values for one purpose.
+pub struct SecretStream {
+    key: Zeroizing<[u8; KEY_BYTES]>,
+    /// Blocks made so far.
+    blocks: u64,
+    /// The last of them.
+    ready: [u64; WORDS],
+    /// Words of it that are used up.
+    used: usize,
+}
+
+impl SecretStream {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        if self.used == WORDS {
+            let block = hash(&[&*self.key, &self.blocks.to_be_bytes()]);
+            for (word, bytes) in self.ready.iter_mut().zip(block.as_chunks().0) {
+                *word = u64::from_be_bytes(*bytes);
+            }
+            (self.blocks, self.used) = (self.blocks + 1, 0);
+        }
+        // What has been given out is kept nowhere.
+        let word = std::mem::take(&mut self.ready[self.used]);
+        self.used += 1;
+        word
+    }
+
+    /// A number below `bound`, every one equally likely.
+    ///
+    /// # Panics
+    /// When `bound` is zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // What does not fill a last whole round is drawn again.
+        let rounds = u64::MAX / bound;
+        loop {
+            let drawn = self.bits() / rounds;
+            if drawn < bound {
+                return drawn;
+            }
+        }
+    }
+
+    /// As many bytes.
+    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes
+            .chunks_mut(size_of::<u64>())
+            .for_each(|part| part.copy_from_slice(&self.bits().to_be_bytes()[..part.len()]));
+        bytes
+    }
+}
+
+impl std::fmt::Debug for SecretStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretStream")
+    }
+}
+
+/// A tag over `parts` that only the holder of `key` can make: parts of fixed lengths, so that no two inputs are one.
+pub(crate) fn tag(key: &[u8; KEY_BYTES], parts: &[&[u8]]) -> [u8; TAG_BYTES] {
+    let mut whole = vec![key.as_slice()];
+    whole.extend_from_slice(parts);
+    let whole = hash(&whole);
+    *whole.first_chunk().expect("a hash is longer")
+}
+
+fn hash(parts: &[&[u8]]) -> Zeroizing<[u8; KEY_BYTES]> {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    Zeroizing::new(hash.finalize().into())
+}
+
+pub(crate) const KEY_BYTES: usize = 32;
+pub(crate) const TAG_BYTES: usize = 16;
+const WORDS: usize = KEY_BYTES / size_of::<u64>();
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_everything_else_differs() {
+        let draw = |secrets: &Secrets, purpose: &str| {
+            let mut stream = secrets.stream(purpose);
+            [(); 9].map(|()| stream.bits())
+        };
+        assert_eq!(draw(&Secrets::of_seed(7), "a"), draw(&Secrets::of_seed(7), "a"));
+        let all: Vec<u64> = [Secrets::of_seed(7), Secrets::of_seed(8), Secrets::draw().expect("entropy")]
+            .iter()
+            .flat_map(|secrets| ["a", "b"].map(|purpose| draw(secrets, purpose)))
+            .flatten()
+            .collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 2 * 3 * 9);
+    }
+
+    #[test]
+    fn numbers_cover_their_range() {
+        let mut stream = Secrets::of_seed(9).stream("below");
+        let mut seen = [0u32; 7];
+        (0..7_000).for_each(|_| seen[stream.below(7) as usize] += 1);
+        assert!(seen.iter().all(|count| (850..1_150).contains(count)), "{seen:?}");
+        assert_eq!((stream.below(1), stream.bytes::<11>().len()), (0, 11));
+    }
+
+    #[test]
+    fn a_tag_depends_on_every_part() {
+        let key = [1; KEY_BYTES];
+        let known = tag(&key, &[b"ab", b"c"]);
+        assert_eq!(known, tag(&key, &[b"ab", b"c"]));
+        assert_ne!(known, tag(&key, &[b"ab", b"d"]));
+        assert_ne!(known, tag(&[2; KEY_BYTES], &[b"ab", b"c"]));
+    }
+}

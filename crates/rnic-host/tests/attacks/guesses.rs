@@ -1,0 +1,169 @@
+//! Whoever does not see a connection's packets and guesses what is in them: how often it is right.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rnic_base::Psn;
+use rnic_engine::{QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus};
+use rnic_host::{NicConfig, NicStats, RxDrop, TransportChoice};
+use rnic_wire::{Addresses, IcrcPrefix, Qpn};
+
+use crate::common::{HALF, Side, drive, drive_for};
+
+const PAYLOAD: [u8; 16] = [0x55; 16];
+
+const HOST: &str = "127.0.0.1";
+
+/// What `librdmacm` gives to datagrams when the program says nothing: everybody knows it.
+const WELL_KNOWN: u32 = 0x0123_4567;
+
+fn host() -> IpAddr {
+    HOST.parse().expect("an address")
+}
+
+fn udp() -> NicConfig {
+    NicConfig { bypass: false, ..NicConfig::shared() }
+}
+
+fn new_qp(side: &mut Side, service: Service) -> Qpn {
+    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
+    let attributes = QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq: None,
+        max_send_wr: 64,
+        max_recv_wr: 64,
+        max_send_sge: 2,
+        max_recv_sge: 2,
+        signal_all: false,
+        service,
+        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        number: None,
+    };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("fresh");
+    qpn
+}
+
+/// A connection between two NICs that share this machine.
+pub fn connected(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
+    let service = Service::ReliableConnection;
+    let (from, to) = (new_qp(left, service), new_qp(right, service));
+    for (side, qpn, dest_qpn) in [(left, from, to), (right, to, from)] {
+        let peer = side.nic.acquire_host(host(), None).expect("loopback");
+        let connection = QpConnection {
+            peer,
+            dest_qpn,
+            rq_psn: Psn::new(77),
+            mtu: side.nic.wire_mtu_to(peer),
+            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+            max_dest_rd_atomic: 16,
+        };
+        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+        // Patient enough for a busy machine.
+        let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 5_000, rnr_retry: None, max_rd_atomic: 16 };
+        side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    }
+    (from, to)
+}
+
+/// Writes `len` bytes from `left` to `right`, and looks whether they are there.
+pub fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: u32) {
+    right.nic.bytes_mut(&right.region)[HALF..HALF + len as usize].fill(0);
+    let op = SendOp::Write { remote: right.region.remote(HALF), immediate: None };
+    let sge = left.sge(0, len);
+    left.post(from, 1, op, &[sge]);
+    let done = drive(left, right, |left, _| left.completions().pop());
+    assert_eq!(done.status, WcStatus::Success);
+    let (sent, got) = (left.nic.bytes(&left.region), right.nic.bytes(&right.region));
+    assert!(sent[..len as usize] == got[HALF..HALF + len as usize], "{len} bytes as they were");
+}
+
+/// A packet with these bytes, as `source` would send it: with its ICRC.
+fn packet(bytes: &[u8], source: SocketAddr, target: SocketAddr) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let way = Addresses::new(source, target).expect("one version");
+    let icrc = IcrcPrefix::new(&way, bytes.len() as u32 + 4).start(&bytes).finish();
+    bytes.extend_from_slice(&icrc);
+    bytes
+}
+
+/// BTH: opcode, queue pair, sequence number.
+fn bth(opcode: u8, to: u32, psn: u32) -> Vec<u8> {
+    let mut bytes = vec![opcode, 0, 0xff, 0xff, 0];
+    bytes.extend_from_slice(&to.to_be_bytes()[1..]);
+    bytes.push(0);
+    bytes.extend_from_slice(&psn.to_be_bytes()[1..]);
+    bytes
+}
+
+/// A datagram with this Q_Key.
+fn datagram(to: u32, queue_key: u32) -> Vec<u8> {
+    let mut bytes = bth(0x64, to, 0);
+    bytes.extend_from_slice(&queue_key.to_be_bytes());
+    bytes.extend_from_slice(&0x00ff_ffffu32.to_be_bytes());
+    bytes.extend_from_slice(&PAYLOAD);
+    bytes
+}
+
+/// Sends one packet to each queue pair number that a NIC may have given; returns what the NIC has counted since.
+fn try_all(side: &mut Side, attacker: &UdpSocket, header: impl Fn(u32) -> Vec<u8>) -> NicStats {
+    let target = SocketAddr::new(host(), side.nic.port());
+    let source = attacker.local_addr().expect("bound");
+    let before = side.nic.stats().datagrams_received;
+    for index in 0..1 << 12 {
+        let number = u32::from(side.nic.port()) >> 4 << 12 | index;
+        attacker.send_to(&packet(&header(number), source, target), target).expect("loopback");
+        if index % 32 == 31 {
+            // None is lost for want of room.
+            while side.nic.stats().datagrams_received < before + u64::from(index) {
+                side.nic.progress();
+            }
+        }
+    }
+    for _ in 0..100 {
+        side.nic.progress();
+    }
+    *side.nic.stats()
+}
+
+/// Twelve bits of a queue pair number are hidden, and a Q_Key that the program has chosen hides 32 more.
+#[test]
+fn one_in_4096_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_where_it_is_not() {
+    let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
+    for (key, expected) in [(WELL_KNOWN, 1), (0x5e3d_91c7, 0)] {
+        let mut side = Side::open(udp());
+        let qpn = new_qp(&mut side, Service::UnreliableDatagram);
+        side.nic.set_qkey(qpn, key).expect("datagrams have one");
+        side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+        for wr_id in 0..8 {
+            let sge = side.sge(0, 200);
+            side.post_recv(qpn, wr_id, &[sge]);
+        }
+        try_all(&mut side, &attacker, |number| datagram(number, WELL_KNOWN));
+        assert_eq!(side.completions().len(), expected, "Q_Key {key:#x}");
+    }
+}
+
+/// Another process of this machine does not get at a connection, whatever it guesses: its port is neither 4791, which
+/// is one user's, nor the peer's, which is the peer's.
+#[test]
+fn no_packet_of_another_port_gets_to_a_connection() {
+    let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
+    let (from, to) = connected(&mut left, &mut right);
+    let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
+    // A Send, an acknowledgement that reports a remote access error, a Write to everywhere.
+    let everywhere = [[0u8; 8], [0, 0, 0, 7, 0, 0, 0, 16]].concat();
+    let attempts =
+        [(0x04, PAYLOAD.to_vec()), (0x11, vec![0x62, 0, 0, 0]), (0x0a, [&everywhere[..], &PAYLOAD].concat())];
+    for ((opcode, rest), times) in attempts.into_iter().zip(1..) {
+        let stats = try_all(&mut right, &attacker, |number| [bth(opcode, number, 77), rest.clone()].concat());
+        // One of the numbers is the connection's: that packet is told from the peer's by its port.
+        assert_eq!(stats.dropped(RxDrop::ForeignPort), times, "{opcode:#x}: {stats:?}");
+        assert_eq!(right.nic.query_qp(to).expect("it is there").state, QpState::ReadyToSend);
+    }
+    drive_for(&mut left, &mut right, Duration::from_millis(20));
+    write_and_check(&mut left, &mut right, from, 100_000);
+}
