@@ -12,8 +12,11 @@ struct Torn {
     start: *mut u8,
 }
 
-/// What has become of the second page.
-const KINDS: [(&str, fn(*mut u8)); 4] = [
+/// A change of a page, and its name.
+type Kind = (&'static str, fn(*mut u8));
+
+/// Ways in which the second page goes.
+const KINDS: [Kind; 4] = [
     ("unmapped", |page| {
         // SAFETY: the page is the test's own, and nobody has a reference to it.
         assert_eq!(unsafe { libc::munmap(page.cast(), PAGE) }, 0);
