@@ -1,6 +1,7 @@
 //! `rnic perf`: one kind of operation, repeated, over sockets or over the simulated fabric.
 
 mod address;
+mod bound;
 mod listen;
 pub mod neighbour;
 mod outcome;

@@ -393,3 +393,18 @@ fn the_second_process_ends_with_the_first() {
     drop(child.stdin.take());
     assert!(common::finish(child).status.success());
 }
+
+#[test]
+fn a_simulation_says_what_limited_it() {
+    for (more, says) in [
+        (&["--transport", "falcon", "--rate", "200Gbps", "--duration", "3ms"][..], "the congestion window"),
+        (&["--transport", "irn", "--count", "500"], "the link, which was full"),
+        (&["--op", "send", "--size", "8", "--depth", "1"], "the operations in flight: 8 B"),
+        (&["--set", "cap_packets=10", "--count", "100"], "cap_packets: 10 packets"),
+        (&["--transport", "roce-gbn", "--loss", "1%", "--count", "500"], "repair: "),
+    ] {
+        let words = [&["perf", "--wire", "sim", "--json"][..], more].concat();
+        let said = rnic(&words).json()["limited_by"].as_str().unwrap_or_default().to_owned();
+        assert!(said.starts_with(says), "{more:?}: {said}");
+    }
+}

@@ -71,6 +71,9 @@ pub struct Outcome {
     /// Fingerprint of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
+    /// What kept it from more, where that is known: on `sim`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// What the NIC had to tell meanwhile: a path that became too narrow, a capture that ended; nothing on `sim`.
     pub notices: Vec<String>,
     /// Where it ran.
@@ -130,6 +133,7 @@ impl Outcome {
             ops_wrong: 0,
             flows: Vec::new(),
             trace_hash: None,
+            limited_by: None,
             notices: Vec::new(),
             machine,
             capture_failure: None,
@@ -166,6 +170,9 @@ impl Outcome {
         }
         if self.latency_kind == "half-round-trip" {
             text += "Latencies are half of a round trip.\n";
+        }
+        if let Some(limit) = &self.limited_by {
+            text += &format!("Limited by {limit}.\n");
         }
         for notice in &self.notices {
             text += &format!("Notice: {notice}.\n");

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use rnic_base::Duration;
 use rnic_fabric::{Plan, Report};
 
-use super::{Outcome, size_bytes};
+use super::{Outcome, bound, size_bytes};
 use crate::args::PerfArgs;
 use crate::args::values::{Op, pairs};
 use crate::failure::Failure;
@@ -19,8 +19,10 @@ use crate::sim;
 /// When it cannot be simulated, or a promise was broken.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
-    let report = sim::simulate(&plan(args, checked)?, args.seed, NonZeroUsize::MIN, args.pcap.as_deref())?;
-    let outcome = Outcome::of_simulation(args, &report, checked, machine);
+    let plan = plan(args, checked)?;
+    let report = sim::simulate(&plan, args.seed, NonZeroUsize::MIN, args.pcap.as_deref())?;
+    let limited_by = Some(bound::limited_by(args, &plan, &report));
+    let outcome = Outcome { limited_by, ..Outcome::of_simulation(args, &report, checked, machine) };
     report.check().map_err(|failure| Failure::Check(format!("check failed: {}", failure.violations.join("; "))))?;
     Ok(outcome)
 }
@@ -41,7 +43,7 @@ fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
     };
     let length = match (args.count, args.duration) {
         (Some(count), _) => format!("count = {count}"),
-        (None, duration) => format!("duration = \"{}\"", duration.unwrap_or(DURATION)),
+        (None, duration) => format!("duration = \"{}\"", duration.unwrap_or_else(|| duration_for(args))),
     };
     let limit = LIMIT.max(args.duration.unwrap_or_default().saturating_mul(2));
     let rest = format!(
@@ -52,6 +54,14 @@ fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
         args.qps,
     );
     link(args).plan("perf", if checked { "checked" } else { "none" }, &rest)
+}
+
+/// How long to measure when nobody says: long enough for many rounds of all operations in flight on a slow link, too.
+fn duration_for(args: &PerfArgs) -> Duration {
+    let link = link(args);
+    let in_flight = u64::from(size_bytes(args)) * u64::from(args.depth) * u64::from(args.qps);
+    let round = link.delay * 2 + link.rate.serialize(in_flight.min(IN_FLIGHT_MAX));
+    (round * ROUNDS).clamp(DURATION, LIMIT / 2)
 }
 
 fn link(args: &PerfArgs) -> Link<'_> {
@@ -94,8 +104,12 @@ impl Outcome {
     }
 }
 
-/// How long to measure when nobody says: a second or so of real time, and enough losses for an average.
+/// How long to measure when nobody says, at least: a second or so of real time, and enough losses for an average.
 const DURATION: Duration = Duration::from_ms(20);
+/// Rounds that are enough for an average.
+const ROUNDS: u64 = 20;
+/// More bytes in flight make no longer rounds: their time could not be told.
+const IN_FLIGHT_MAX: u64 = 1 << 40;
 /// Simulated time after which even a transport that gets nowhere is cut off.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Beyond, bytes are not simulated: both hosts' memories would not fit small machines.

@@ -1,0 +1,61 @@
+//! What kept a simulated measurement from more: figures without it are taken for the transport's worth.
+
+use rnic_fabric::{Plan, Report};
+
+use super::size_bytes;
+use crate::args::PerfArgs;
+use crate::args::values::Op;
+use crate::number;
+
+/// What limited the run of `plan`, in words for people: the first of these that holds.
+pub fn limited_by(args: &PerfArgs, plan: &Plan, report: &Report) -> String {
+    let link = plan.host_links;
+    let round_trip = link.delay * 2 + link.rate.serialize(u64::from(plan.mtu));
+    let fills_bytes = link.rate.bytes_in(round_trip);
+    let fills_packets = fills_bytes.div_ceil(u64::from(plan.mtu));
+    let depth = if matches!(args.op, Op::Read | Op::Atomic) { args.depth.min(plan.reads) } else { args.depth };
+    let in_flight = u64::from(size_bytes(args)) * u64::from(depth) * u64::from(args.qps);
+    if used(plan, report, args) >= FULL {
+        return "the link, which was full: headers are the rest".to_owned();
+    }
+    if in_flight < fills_bytes {
+        return format!(
+            "the operations in flight: {} at once, where {} fill the link for a round trip of {round_trip}; more depth \
+             or queue pairs bring more",
+            number::size(in_flight),
+            number::size(fills_bytes)
+        );
+    }
+    let cap = plan.transport.cap_packets.map(|cap| u64::from(cap) * u64::from(args.qps));
+    if let Some(cap) = cap.filter(|cap| *cap < fills_packets) {
+        return format!("cap_packets: {cap} packets in flight at most, where {fills_packets} fill the link");
+    }
+    let option = |name: &str| plan.transport.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value);
+    if let Some(first) = option("initial_window").filter(|_| plan.transport.protocol.falcon().is_some()) {
+        let rounds = (report.elapsed_us / round_trip.as_us_f64()).round();
+        let losses = if report.packets_retransmitted > 0 { ", and falls with losses" } else { "" };
+        return format!(
+            "the congestion window: each queue pair's begins with {first} packets and grows by about one a round \
+             trip{losses}; {fills_packets} fill the link, and the run lasted {rounds} round trips of {round_trip} \
+             (--duration, --set initial_window)"
+        );
+    }
+    if report.packets_retransmitted > 0 {
+        let [again, timeouts] = [report.packets_retransmitted, report.timeouts].map(number::grouped);
+        return format!("repair: {again} packets sent again, {timeouts} timeouts waited for");
+    }
+    let control = plan.transport.control.policy.name;
+    format!("the transport: its congestion control ({control}), or the wait for acknowledgements")
+}
+
+/// The share of the link's time that was used in the direction that carried payload.
+fn used(plan: &Plan, report: &Report, args: &PerfArgs) -> f64 {
+    let bytes = report.messages * u64::from(size_bytes(args)) + report.packets_sent * HEADERS;
+    let carried = plan.host_links.rate.as_bps() as f64 / 8.0 * report.elapsed_us / 1e6;
+    if carried > 0.0 { bytes as f64 / carried } else { 0.0 }
+}
+
+/// Beside payload, of a packet on the wire, about.
+const HEADERS: u64 = 82;
+/// From this share on the link is what limits.
+const FULL: f64 = 0.9;
