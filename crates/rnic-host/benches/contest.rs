@@ -6,6 +6,8 @@
 
 #[path = "common/figures.rs"]
 mod figures;
+#[path = "common/unmodified.rs"]
+mod unmodified;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -60,6 +62,13 @@ fn run_round(figures: &mut figures::Figures) {
         let report = against_server(&config);
         figures.add(&format!("{transport} Send 8 B, one way, us"), report.latency_us.p50);
         figures.add(&format!("{transport} Send 8 B / bare UDP"), report.latency_us.p50 / bare_us);
+    }
+    match unmodified::ib_send_lat() {
+        Ok(median_us) => {
+            figures.add("ib_send_lat 8 B, one way, us", median_us);
+            figures.add("ib_send_lat 8 B / bare UDP", median_us / bare_us);
+        }
+        Err(reason) => eprintln!("skipped: {reason}"),
     }
     let small = against_server(&PerfConfig { size_bytes: 8, depth: 256, ..plan("irn") });
     figures.add("irn Write 8 B, million/s", small.ops_per_s / 1e6);
