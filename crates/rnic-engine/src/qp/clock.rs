@@ -5,7 +5,6 @@
 
 use rnic_base::Time;
 use rnic_policy::{ControlEvent, PathEvent};
-use rnic_wire::NakCode;
 
 use crate::completion::WcStatus;
 use crate::core::Core;
@@ -70,8 +69,8 @@ impl Qp {
             return;
         }
         self.requester.retries += 1;
-        if self.requester.retries > self.requester.retry_count {
-            return self.give_up_sending(core);
+        if self.requester.retries > self.requester.retry_count && !self.repeats_slowly(core, now) {
+            return self.fail_head(core, WcStatus::RetryExceeded);
         }
         // What was inferred to be lost may be lost again.
         self.requester.inferred_loss_at = rnic_base::Seq::UNSET;
@@ -79,15 +78,26 @@ impl Qp {
         self.wake_to_repeat(core);
     }
 
+    /// Nobody acknowledges responses. Perhaps their requester has them, and has ended its queue pair, or it is out of
+    /// reach: that is for it to find out, as in RoCE, whose responders have no timers, and the program at this end has
+    /// done nothing wrong. They are sent again less and less often, and others use their room at the peer meanwhile.
     fn time_out_responses(&mut self, core: &mut Core, now: Time) {
+        // A refusal waits for the answers before it, but not for ever.
+        let responder_refused = self.responder.refused;
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
         let bits = Bits::in_rings(&mut self.responder.sr);
         if server.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
             return;
         }
         server.retries += 1;
-        if server.retries > self.requester.retry_count {
-            return self.fail_as_responder(core, NakCode::RemoteOperationalError);
+        let in_vain = server.retries.saturating_sub(self.requester.retry_count);
+        if in_vain > 0 {
+            if let Some(code) = responder_refused {
+                return self.fail_as_responder(core, code);
+            }
+            server.window.back_off(now, in_vain);
+            core.settle(self.peer, server.window.in_flight() - server.lent);
+            server.lent = server.window.in_flight();
         }
         self.count_timeout(core, now);
         self.wake_serving(core);

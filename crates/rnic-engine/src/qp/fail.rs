@@ -93,7 +93,7 @@ impl Qp {
         self.take_room_back(core, 0);
         core.settle(self.peer, self.requester.window.in_flight());
         if let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref() {
-            core.settle(self.peer, server.window.in_flight());
+            core.settle(self.peer, server.window.in_flight() - server.lent);
         }
     }
 

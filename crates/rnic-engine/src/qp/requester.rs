@@ -53,7 +53,7 @@ pub(crate) struct Requester {
     /// Until then the receiver does not want to hear from us.
     pub(crate) pause: Deadline,
     /// Others may use the room of what is in flight, during the pause: the receiver has dropped it.
-    has_lent: bool,
+    pub(in crate::qp) has_lent: bool,
     /// The packet whose loss was last inferred from a response, so that each loss is inferred once.
     pub(crate) inferred_loss_at: Seq,
     /// In the ring of those who can send, or waiting for room at the peer.
@@ -228,7 +228,8 @@ impl Qp {
     pub(crate) fn take_room_back(&mut self, core: &mut Core, settled: u64) {
         if self.requester.has_lent {
             self.requester.has_lent = false;
-            core.peers.sent(self.peer, self.requester.window.in_flight() + settled);
+            let lent = self.take_answers_back().unwrap_or(self.requester.window.in_flight() + settled);
+            core.peers.sent(self.peer, lent);
         }
     }
 

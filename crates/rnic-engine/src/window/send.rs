@@ -382,6 +382,12 @@ impl SendWindow {
         TimeoutVerdict::Acted
     }
 
+    /// The timer, which has just run out in vain `times` times more than it may, runs longer each time.
+    pub(crate) fn back_off(&mut self, now: Time, times: u32) {
+        let longer = self.rto.saturating_mul(1 << times.min(DOUBLINGS_MAX)).min(SLOWEST_REPEAT.max(self.rto));
+        self.deadline = Deadline::after(now, longer);
+    }
+
     /// Stops the timer while the receiver has asked for a pause.
     pub(crate) fn pause_timer(&mut self) {
         self.deadline = Deadline::NEVER;
@@ -394,6 +400,13 @@ impl SendWindow {
         self.deadline = Deadline::after(now, self.rto);
     }
 }
+
+/// From a microsecond to more than [`SLOWEST_REPEAT`].
+const DOUBLINGS_MAX: u32 = 20;
+
+/// What nobody acknowledges is sent again so often: what that costs is nothing, and a network that was cut for minutes
+/// is noticed soon enough.
+const SLOWEST_REPEAT: Duration = Duration::from_secs(1);
 
 /// Fetches under way at a time: a worst case of 2 us and one loss in ten packets of 64 bytes at 100 Gbit/s.
 const FETCHES_MAX: usize = 64;

@@ -20,7 +20,8 @@
 //!   that. The timestamp tells what the requester has repeated from what the network has, for the statistics.
 //! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Of memory
 //!   that goes away later the requester is told, and knows whether it matters ([`super::gone`]). A requester that
-//!   cannot place an answer fails its Read, and says so with a NAK. One that never answers fails the responder.
+//!   cannot place an answer fails its Read, and says so with a NAK. To one that never acknowledges, answers are repeated
+//!   less and less often.
 //! * *Atomics* are not in the paper: they are done when their turn has come, once, and answered like a Read of 8 bytes.
 //!
 //! Two things that one space brings with it:
@@ -32,7 +33,6 @@
 //!   expected.
 
 use rnic_base::{Psn, Seq, Time};
-use rnic_wire::NakCode;
 
 use super::buffer::ReadBuffer;
 use super::{Fetch, FetchServer};
@@ -51,11 +51,13 @@ pub(crate) struct ScheduledServer {
     sent: u32,
     /// An answer was the last message to leave: the send queue is next.
     own_turn: bool,
+    /// Packets in flight whose room at the peer others may use: nobody has acknowledged them for long.
+    lent: u64,
 }
 
 impl ScheduledServer {
     pub(super) fn new(limit: u32) -> Self {
-        Self { buffer: ReadBuffer::new(limit), sending: 0, sent: 0, own_turn: false }
+        Self { buffer: ReadBuffer::new(limit), sending: 0, sent: 0, own_turn: false, lent: 0 }
     }
 
     fn has_unsent(&self) -> bool {
@@ -208,16 +210,33 @@ impl Qp {
         }
     }
 
-    /// Nobody acknowledges what this queue pair sends.
+    /// Nobody acknowledges what this queue pair sends. When that is answers alone, it does not fail for that: they are
+    /// sent again less and less often, like IRN's responses (`qp/clock.rs`). Answers whether that is so.
     #[cold]
-    pub(in crate::qp) fn give_up_sending(&mut self, core: &mut Core) {
+    pub(in crate::qp) fn repeats_slowly(&mut self, core: &mut Core, now: Time) -> bool {
         let queue = &self.requester.queue;
         let only_answers = queue.head == queue.next && self.requester.sent_of_next == 0;
-        if self.transport.scheduled && only_answers {
-            self.fail_as_responder(core, NakCode::RemoteOperationalError);
-        } else {
-            self.fail_head(core, crate::completion::WcStatus::RetryExceeded);
+        if !(self.transport.scheduled && only_answers) {
+            return false;
         }
+        // A refusal waits for the answers before it, but not for ever.
+        if let Some(code) = self.responder.refused {
+            self.fail_as_responder(core, code);
+            return true;
+        }
+        self.requester.window.back_off(now, self.requester.retries - self.requester.retry_count);
+        self.requester.has_lent = true;
+        let in_flight = self.requester.window.in_flight();
+        let Some(server) = self.scheduled_server() else { return false };
+        let more = in_flight - std::mem::replace(&mut server.lent, in_flight);
+        core.settle(self.peer, more);
+        true
+    }
+
+    /// How many packets' room at the peer others were given because nobody acknowledged answers, if it was for that.
+    #[cold]
+    pub(in crate::qp) fn take_answers_back(&mut self) -> Option<u64> {
+        self.scheduled_server().map(|server| std::mem::take(&mut server.lent)).filter(|lent| *lent > 0)
     }
 }
 

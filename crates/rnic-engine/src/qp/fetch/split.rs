@@ -29,11 +29,19 @@ pub(crate) struct SplitServer {
     next: Seq,
     /// Timeouts in a row.
     pub(crate) retries: u32,
+    /// Packets in flight whose room at the peer others may use: nobody has acknowledged them for long.
+    pub(crate) lent: u64,
 }
 
 impl SplitServer {
     pub(super) fn new(limit: u32, start: Seq, transport: &Transport) -> Self {
-        Self { buffer: ReadBuffer::new(limit), window: SendWindow::new(start, transport), next: start, retries: 0 }
+        Self {
+            buffer: ReadBuffer::new(limit),
+            window: SendWindow::new(start, transport),
+            next: start,
+            retries: 0,
+            lent: 0,
+        }
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -146,6 +154,9 @@ impl Qp {
             return;
         }
         server.retries = 0;
+        if server.lent > 0 {
+            core.peers.sent(self.peer, std::mem::take(&mut server.lent));
+        }
         server.buffer.free_acknowledged(server.window.una);
         if server.window.wants_acknowledgements(transport) {
             let bits = Bits::in_rings(&mut responder.sr);
@@ -164,6 +175,7 @@ impl Qp {
         let Some(server) = self.split_server() else { return };
         if una > server.window.una {
             let packets = server.window.acknowledge_untimed(una);
+            core.peers.sent(peer, std::mem::take(&mut server.lent));
             core.settle(peer, packets);
         }
         server.buffer.free_acknowledged(server.window.una);
