@@ -6,8 +6,8 @@ mod sockets;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
-    RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, PdId, PostError, QpAttributes, QpConnection, QpInfo,
+    QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -47,6 +47,12 @@ pub trait Backend {
 
     /// Takes a registration back, if no peer has done so. The bytes stay where they are, or go.
     fn deregister(&mut self, host: usize, region: RegionId);
+
+    /// Registers `len` bytes at `offset` of a region once more, under a key of their own.
+    fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key;
+
+    /// Takes the key of a part back, if no peer has done so.
+    fn deregister_part(&mut self, host: usize, key: Key);
 
     /// Makes a completion queue.
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId;

@@ -3,6 +3,7 @@
 mod complete;
 mod end;
 mod fall;
+mod passing;
 mod post;
 mod receive;
 mod restless;
@@ -12,9 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rnic_base::{Duration, RandomStream, Time};
-use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, QpState, SrqId, Transport, WaitReason};
+use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, Key, QpState, SrqId, Transport, WaitReason};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, BlockId};
 use crate::backend::{Backend, RegionId};
 use crate::log::{Happened, Log};
 use crate::scenario::{Doom, Receives, Scenario};
@@ -73,6 +74,8 @@ pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
 struct Host {
     region: RegionId,
     arena: Arena,
+    /// Keys of buffers that are registered alone.
+    keys: BTreeMap<BlockId, Key>,
     /// Memory that grants peers nothing.
     closed: RegionId,
     /// Memory beyond whose end doomed requests of others, and of this host, reach.
@@ -88,7 +91,7 @@ struct Host {
 }
 
 struct Tickets {
-    block: crate::arena::BlockId,
+    block: BlockId,
     posted: u64,
     taken: Vec<bool>,
     /// A request may or may not have been done.
@@ -109,6 +112,8 @@ pub struct Body<'b, B> {
     /// Of connections with even numbers, and with odd ones.
     transports: [Arc<Transport>; 2],
     steps: RandomStream,
+    /// Which buffers have a key of their own.
+    passing: RandomStream,
     log: Log,
     tally: Tally,
     /// No more requests; receives come early, and nothing goes wrong any more.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rnic_base::{Duration, Psn, RandomStream, RandomStreams};
 use rnic_engine::{
-    Access, Completion, CqId, PeerId, PostError, QpAttributes, QpConnection, QpState, QpTiming, RecvRequest,
+    Access, Completion, CqId, Key, PeerId, PostError, QpAttributes, QpConnection, QpState, QpTiming, RecvRequest,
     RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest, Service, Sge, Transport, WcOpcode, WcStatus,
 };
 use rnic_wire::Qpn;
@@ -66,6 +66,8 @@ struct Request {
     asked: Asked,
     len: u32,
     place: u64,
+    /// Keys of its memory alone, at its own host and at the other, where it has them: taken back when it is complete.
+    keys: [Option<Key>; 2],
 }
 
 /// One end of a connection.
@@ -107,6 +109,9 @@ struct Loose<'b, B> {
     tally: Tally,
     requests: u64,
     random: RandomStream,
+    /// Which requests have keys of their own.
+    passing: RandomStream,
+    passing_percent: u64,
 }
 
 /// The scenario of `seed`: of hosts and troubles two, requests that fail alone, and any order.
@@ -137,6 +142,8 @@ pub fn run<B: Backend>(backend: &mut B, scenario: &Scenario) -> Result<Tally, St
         requests: pick(&mut random, &[100, 1_000, 4_000]),
         late: one_in(&mut random, 2),
         random,
+        passing: streams.stream("loose/passing"),
+        passing_percent: scenario.passing_percent,
     };
     for connection in 0..connections {
         loose.connect(&transport, &streams, connection);
@@ -296,18 +303,20 @@ impl<B: Backend> Loose<'_, B> {
         };
         // Of nothing, no right is asked.
         let len = if asked == Asked::Refused(WcStatus::RemoteAccess) { len.max(1) } else { len };
-        let request = Request { asked, len, place };
+        let at = u64::from(PLACE) * place;
+        let keys = self.give_keys(end, asked, at as usize);
+        let request = Request { asked, len, place, keys };
         let word = number as u32;
         let (host, peer) = (self.ends[end].host, &self.ends[end ^ 1]);
+        let far = |shared: u32| keys[1].map_or(shared, |key| key.0);
         let (inbox, inbox_key) = self.backend.region(1 - host, peer.inbox);
         let (counter, counter_key) = self.backend.region(1 - host, peer.counter);
         let (source, source_key) = self.backend.region(1 - host, peer.own);
-        let at = u64::from(PLACE) * place;
-        let remote = RemoteMemory { addr: inbox + at, rkey: inbox_key };
+        let remote = RemoteMemory { addr: inbox + at, rkey: far(inbox_key) };
         let op = match asked {
             Asked::Write { immediate } => SendOp::Write { remote, immediate: immediate.then_some(word) },
             Asked::Send | Asked::LongSend => SendOp::Send { immediate: Some(word) },
-            Asked::Read => SendOp::Read { remote: RemoteMemory { addr: source + at, rkey: source_key } },
+            Asked::Read => SendOp::Read { remote: RemoteMemory { addr: source + at, rkey: far(source_key) } },
             Asked::Add => SendOp::FetchAdd { remote: RemoteMemory { addr: counter, rkey: counter_key }, add: 1 },
             Asked::Refused(WcStatus::RemoteAccess) => {
                 let nowhere = RemoteMemory { addr: inbox + at, rkey: inbox_key ^ 0x5a5a };
@@ -323,13 +332,14 @@ impl<B: Backend> Loose<'_, B> {
         };
         self.prepare(end, number, &request);
         let (addr, lkey) = self.backend.region(host, self.ends[end].own);
-        let sge = Sge { addr: addr + at, len, lkey };
+        let sge = Sge { addr: addr + at, len, lkey: keys[0].map_or(lkey, |key| key.0) };
         let fence = self.ends[end].random.below(8) == 0;
         let flags = if fence { SendFlags::FENCE } else { SendFlags::empty() };
         let posted = SendRequest { wr_id: number, op, sges: &[sge], flags };
         let qpn = self.ends[end].qpn;
         if self.backend.post_send(host, qpn, &posted) == Err(PostError::QueueFull) {
             // Entries leave the queue in order, whatever order they complete in.
+            self.take_keys_back(end, keys);
             self.ends[end].free.push(place);
             return false;
         }
@@ -343,6 +353,32 @@ impl<B: Backend> Loose<'_, B> {
         self.ends[end].posted += 1;
         self.tally.posted += 1;
         true
+    }
+
+    /// Perhaps registers the memory of a request alone.
+    fn give_keys(&mut self, end: usize, asked: Asked, at: usize) -> [Option<Key>; 2] {
+        if self.passing.below(100) >= self.passing_percent {
+            return [None; 2];
+        }
+        let (host, own, peer) = (self.ends[end].host, self.ends[end].own, &self.ends[end ^ 1]);
+        let far = match asked {
+            Asked::Write { .. } => Some(peer.inbox),
+            Asked::Read => Some(peer.own),
+            _ => None,
+        };
+        let len = PLACE as usize;
+        let near = self.backend.register_part(host, own, at, len, Access::LOCAL_WRITE);
+        [Some(near), far.map(|region| self.backend.register_part(1 - host, region, at, len, Access::all()))]
+    }
+
+    /// A request is complete: nothing may fail for want of its keys any more.
+    fn take_keys_back(&mut self, end: usize, keys: [Option<Key>; 2]) {
+        let host = self.ends[end].host;
+        for (host, key) in [host, 1 - host].into_iter().zip(keys) {
+            if let Some(key) = key {
+                self.backend.deregister_part(host, key);
+            }
+        }
     }
 
     /// Paints what is sent, and what shall be read.
@@ -399,6 +435,7 @@ impl<B: Backend> Loose<'_, B> {
         if completion.status != expected {
             return wrong(&format!("{request:?} should end with {expected:?}"));
         }
+        self.take_keys_back(end, request.keys);
         self.ends[end].free.push(request.place);
         if expected != WcStatus::Success {
             self.tally.failed += 1;

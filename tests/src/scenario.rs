@@ -81,6 +81,8 @@ pub struct Scenario {
     pub restless: bool,
     /// Connections that have failed are made again.
     pub reconnects: bool,
+    /// Of a hundred buffers, so many are registered alone, by a key that is taken back when they are not needed any more.
+    pub passing_percent: u64,
     /// What is posted.
     pub mix: Mix,
     /// Packets after which nothing new is posted.
@@ -134,6 +136,7 @@ impl Scenario {
             shared_cq: one_in(random, 2),
             restless: one_in(random, 4),
             reconnects: one_in(random, 2),
+            passing_percent: pick(&mut streams.stream("scenario/passing"), &[0, 30, 100, 100]),
             mix,
             packets: packets.min(pick(random, &[300, 2_000, 10_000, 40_000])),
         }

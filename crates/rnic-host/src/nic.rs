@@ -16,13 +16,14 @@ mod verbs;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Engine, EngineConfig, EngineStats, MemoryFault, MemoryRegion, PdId, PeerId, Segment, Transmit,
+    Access, AsyncEvent, Engine, EngineConfig, EngineStats, Key, MemoryFault, MemoryRegion, PdId, PeerId, Segment, Transmit,
     TransmitKind, Transport,
 };
 use rnic_wire::codec::encode_headers;
@@ -312,6 +313,33 @@ impl Nic {
         // The key may have been taken back already, by a peer that was allowed to.
         let _ = self.engine.deregister(region.key);
         self.memory.release(region.slot);
+    }
+
+    /// Registers the bytes `range` of a region once more, under a key and with rights of their own: they are as long
+    /// lived as the region, and the key may be taken back before.
+    ///
+    /// # Errors
+    /// As [`Nic::register`].
+    ///
+    /// # Panics
+    /// When the region is another NIC's, or the range is not inside of it.
+    pub fn register_part(
+        &mut self,
+        pd: PdId,
+        region: &Region,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Key, NicError> {
+        self.check_owner(region);
+        assert!(range.start <= range.end && range.end <= region.len(), "a part of {} bytes: {range:?}", region.len());
+        let start = range.start as u64;
+        let (addr, local) = (region.addr() + start, Memory::local(region.slot) + start);
+        Ok(self.engine.register(MemoryRegion { pd, addr, len: range.len() as u64, local, access })?)
+    }
+
+    /// Takes the key of a part back, if no peer has done so.
+    pub fn deregister_part(&mut self, key: Key) {
+        let _ = self.engine.deregister(key);
     }
 
     /// The bytes of a region.

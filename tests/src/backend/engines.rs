@@ -352,6 +352,17 @@ impl Backend for Engines {
         let _ = self.with_engine(host, |engine, _| engine.deregister(key));
     }
 
+    fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
+        let local = region.0 as u64 * REGION_STRIDE + offset as u64;
+        let pd = self.domain(host);
+        let part = MemoryRegion { pd, addr: ADDRESS + local, len: len as u64, local, access };
+        self.with_engine(host, |engine, _| engine.register(part)).expect("a legal region")
+    }
+
+    fn deregister_part(&mut self, host: usize, key: Key) {
+        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+    }
+
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
         self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
     }

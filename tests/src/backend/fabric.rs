@@ -114,6 +114,18 @@ impl Backend for Fabric {
         let _ = self.with_engine(host, |engine, _| engine.deregister(key));
     }
 
+    fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
+        let pd = self.domain(host);
+        let Region { block, addr, .. } = self.region_at(host, region);
+        let (addr, local) = (*addr + offset as u64, block.local + offset as u64);
+        let part = MemoryRegion { pd, addr, len: len as u64, local, access };
+        self.with_engine(host, |engine, _| engine.register(part)).expect("a legal region")
+    }
+
+    fn deregister_part(&mut self, host: usize, key: Key) {
+        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+    }
+
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
         self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
     }

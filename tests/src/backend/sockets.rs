@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo,
-    QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, PdId, PeerId, PostError, QpAttributes, QpConnection,
+    QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Region};
 use rnic_wire::Qpn;
@@ -137,6 +137,16 @@ impl Backend for Sockets {
         if let Some(region) = regions[region.0].take() {
             nic.deregister(region);
         }
+    }
+
+    fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
+        let Host { nic, pd, regions, .. } = &mut self.hosts[host];
+        let region = regions[region.0].as_ref().expect("a region that is still there");
+        nic.register_part(*pd, region, offset..offset + len, access).expect("legal rights")
+    }
+
+    fn deregister_part(&mut self, host: usize, key: Key) {
+        self.hosts[host].nic.deregister_part(key);
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {

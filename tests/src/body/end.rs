@@ -78,6 +78,15 @@ pub(super) struct Target {
     pub(super) versions: Vec<u64>,
     /// The last request posted for it reads it: a fenced Write may follow.
     pub(super) read_last: bool,
+    /// A request that invalidates its key has been posted.
+    pub(super) is_gone: bool,
+}
+
+impl Target {
+    /// With the pattern that it has, or will have first.
+    pub(super) fn new(seed: u64, read_last: bool) -> Self {
+        Self { versions: vec![seed], read_last, is_gone: false }
+    }
 }
 
 /// A word at the other end that only this one works on.

@@ -178,8 +178,7 @@ impl<B: Backend> Body<'_, B> {
         random: &mut RandomStream,
     ) -> Result<Option<Pieces>, String> {
         let count = random.between(u64::from(len > 0), u64::from(self.scenario.mix.sges_max)) as usize;
-        let Host { arena, region, .. } = &mut self.hosts[host];
-        let bytes = self.backend.bytes(host, *region);
+        let access = if source.is_some() { Access::empty() } else { Access::LOCAL_WRITE };
         let mut pieces = Pieces::default();
         let mut done = 0;
         for place in 0..count {
@@ -190,17 +189,19 @@ impl<B: Backend> Body<'_, B> {
                 pieces.sges.push(Sge { addr: 1, len: 0, lkey: 0xbad });
                 continue;
             }
+            let Host { arena, region, .. } = &mut self.hosts[host];
             let Some(block) = arena.allocate(here, 1, random) else {
-                for block in pieces.blocks {
-                    arena.release(block, bytes)?;
-                }
+                self.release_all(host, &pieces.blocks)?;
                 return Ok(None);
             };
+            let bytes = self.backend.bytes(host, *region);
             arena.check_fresh(block, bytes).map_err(|what| format!("host {host}: {what}"))?;
             if let Some(seed) = source {
                 pattern::fill(&mut bytes[arena.range(block)], seed, done as u64);
             }
-            pieces.sges.push(Sge { addr: arena.addr_of(block), len: here as u32, lkey: arena.key });
+            let addr = arena.addr_of(block);
+            self.give_key(host, block, access);
+            pieces.sges.push(Sge { addr, len: here as u32, lkey: self.key_of(host, block) });
             pieces.blocks.push(block);
             done += here;
         }
@@ -225,12 +226,13 @@ impl<B: Backend> Body<'_, B> {
         if let Some(seed) = paint {
             pattern::fill(&mut bytes[arena.range(block)], seed, 0);
         }
+        self.give_key(there, block, Access::all());
         Ok(Some(block))
     }
 
     pub(super) fn remote(&mut self, end: usize, block: BlockId) -> RemoteMemory {
-        let arena = &self.hosts[self.ends[end ^ 1].host].arena;
-        RemoteMemory { addr: arena.addr_of(block), rkey: arena.key }
+        let there = self.ends[end ^ 1].host;
+        RemoteMemory { addr: self.hosts[there].arena.addr_of(block), rkey: self.key_of(there, block) }
     }
 
     fn draft_write(&mut self, end: usize, op: Op) -> Result<Option<Draft>, String> {
@@ -241,7 +243,7 @@ impl<B: Backend> Body<'_, B> {
             self.release(self.ends[end ^ 1].host, target)?;
             return Ok(None);
         };
-        self.ends[end].targets.insert(target, Target { versions: vec![seed], read_last: false });
+        self.ends[end].targets.insert(target, Target::new(seed, false));
         let immediate = (op == Op::WriteImm).then(|| self.ends[end].random.bits() as u32);
         let message = immediate.map(|word| self.message(end, WcOpcode::RecvRdmaWithImm, len, Some(word), seed));
         let posted = self.blank(end, op, len, Check::Written(seed));
@@ -274,7 +276,18 @@ impl<B: Backend> Body<'_, B> {
         let immediate = (op == Op::SendImm).then(|| self.ends[end].random.bits() as u32);
         let mut message = self.message(end, WcOpcode::Recv, len, immediate, seed);
         let mut request = SendOp::Send { immediate };
+        let mut fenced = self.fence(end);
+        let mut invalidates = None;
         if op == Op::SendInvalidate {
+            invalidates = self.read_before(end);
+        }
+        if let Some(target) = invalidates {
+            let rkey = self.key_of(self.ends[end ^ 1].host, target);
+            // What was read is invalidated; a Read is over before what is behind a fence.
+            (request, fenced) = (SendOp::SendInvalidate { rkey }, true);
+            message.flags |= WcFlags::WITH_INV;
+            message.word = rkey;
+        } else if op == Op::SendInvalidate {
             let there = self.ends[end ^ 1].host;
             let region = self.backend.register(there, 64, Access::LOCAL_WRITE | Access::REMOTE_INVALIDATE);
             let (_, rkey) = self.backend.region(there, region);
@@ -283,9 +296,21 @@ impl<B: Backend> Body<'_, B> {
             (message.word, message.invalidates) = (rkey, Some(region));
         }
         let posted = self.blank(end, op, len, Check::Sent);
-        let posted = Posted { local, source: Some(seed), consumes: true, ..posted };
-        let fenced = self.fence(end);
+        let posted = Posted { local, source: Some(seed), target: invalidates, consumes: true, ..posted };
         Ok(Some(Draft { posted, request, message: Some(message), fenced }))
+    }
+
+    /// What a Read under way reads by a key of its own, which is to be invalidated: from now on nothing else may use it.
+    fn read_before(&mut self, end: usize) -> Option<BlockId> {
+        let there = self.ends[end ^ 1].host;
+        let is_read = |of: &End, op: &Posted| {
+            let known = |target| of.targets.get(&target).is_some_and(|known| known.read_last && !known.is_gone);
+            op.op == Op::Read && op.target.is_some_and(|target| known(target) && self.is_passing(there, target))
+        };
+        let target = self.earlier(end, is_read)?.target?;
+        self.ends[end].targets.get_mut(&target)?.is_gone = true;
+        self.hosts[there].arena.retain(target);
+        Some(target)
     }
 
     fn draft_read(&mut self, end: usize) -> Result<Option<Draft>, String> {
@@ -296,7 +321,7 @@ impl<B: Backend> Body<'_, B> {
             self.release(self.ends[end ^ 1].host, target)?;
             return Ok(None);
         };
-        self.ends[end].targets.insert(target, Target { versions: vec![seed], read_last: true });
+        self.ends[end].targets.insert(target, Target::new(seed, true));
         let posted = self.blank(end, Op::Read, len, Check::Fetched(seed));
         let posted = Posted { local, target: Some(target), ..posted };
         let request = SendOp::Read { remote: self.remote(end, target) };
@@ -312,9 +337,11 @@ impl<B: Backend> Body<'_, B> {
     }
 
     fn draft_read_back(&mut self, end: usize) -> Result<Option<Draft>, String> {
-        let Some(before) = self.earlier(end, |_, op| matches!(op.check, Check::Written(_))) else {
-            return self.draft_read(end);
+        let is_there = |end: &End, op: &Posted| {
+            matches!(op.check, Check::Written(_))
+                && op.target.and_then(|target| end.targets.get(&target)).is_some_and(|target| !target.is_gone)
         };
+        let Some(before) = self.earlier(end, is_there) else { return self.draft_read(end) };
         let Some(local) = self.own_pieces(end, before.len, None)? else { return Ok(None) };
         let target = before.target.expect("a Write has a target");
         self.hosts[self.ends[end ^ 1].host].arena.retain(target);
@@ -332,7 +359,7 @@ impl<B: Backend> Body<'_, B> {
     fn draft_overwrite(&mut self, end: usize) -> Result<Option<Draft>, String> {
         let is_read_last = |end: &End, op: &Posted| {
             let target = op.target.and_then(|target| end.targets.get(&target));
-            matches!(op.check, Check::Fetched(_)) && target.is_some_and(|target| target.read_last)
+            matches!(op.check, Check::Fetched(_)) && target.is_some_and(|target| target.read_last && !target.is_gone)
         };
         let Some(before) = self.earlier(end, is_read_last) else { return self.draft_write(end, Op::Write) };
         let seed = self.ends[end].seed_of(self.ends[end].posted, 4);
@@ -355,7 +382,7 @@ impl<B: Backend> Body<'_, B> {
         };
         let Check::Fetched(seed) = before.check else { return Ok(None) };
         let Some(target) = self.target(end, before.len, None)? else { return Ok(None) };
-        self.ends[end].targets.insert(target, Target { versions: vec![seed], read_last: false });
+        self.ends[end].targets.insert(target, Target::new(seed, false));
         let here = self.ends[end].host;
         before.local.blocks.iter().for_each(|block| self.hosts[here].arena.retain(*block));
         let posted = self.blank(end, Op::Echo, before.len, Check::Written(seed));
@@ -370,7 +397,9 @@ impl<B: Backend> Body<'_, B> {
         let Host { arena, region, .. } = &mut self.hosts[*host];
         let Some(block) = arena.allocate(8, 1, random) else { return Ok(None) };
         arena.check_fresh(block, self.backend.bytes(*host, *region))?;
-        let sge = Sge { addr: arena.addr_of(block), len: 8, lkey: arena.key };
+        let (host, addr) = (*host, arena.addr_of(block));
+        self.give_key(host, block, Access::LOCAL_WRITE);
+        let sge = Sge { addr, len: 8, lkey: self.key_of(host, block) };
         Ok(Some(Pieces { blocks: vec![block], sges: vec![sge] }))
     }
 

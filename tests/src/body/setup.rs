@@ -30,6 +30,7 @@ impl<'b, B: Backend> Body<'b, B> {
             by_qpn: BTreeMap::new(),
             transports: [transport(0)?, transport(1)?],
             steps: streams.stream("body/steps"),
+            passing: streams.stream("body/passing"),
             log: Log::default(),
             tally: Tally::default(),
             is_calm: false,
@@ -72,6 +73,7 @@ impl<'b, B: Backend> Body<'b, B> {
         self.hosts.push(Host {
             region,
             arena,
+            keys: BTreeMap::new(),
             closed,
             edge,
             own_edge,
@@ -297,7 +299,11 @@ impl<'b, B: Backend> Body<'b, B> {
     pub(super) fn release(&mut self, host: usize, block: BlockId) -> Result<bool, String> {
         let Host { arena, region, .. } = &mut self.hosts[host];
         let released = arena.release(block, self.backend.bytes(host, *region));
-        released.map_err(|what| format!("host {host}: {what}"))
+        let is_free = released.map_err(|what| format!("host {host}: {what}"))?;
+        if is_free {
+            self.take_key_back(host, block);
+        }
+        Ok(is_free)
     }
 
     pub(super) fn release_all(&mut self, host: usize, blocks: &[BlockId]) -> Result<(), String> {
