@@ -10,20 +10,24 @@
 //! Proved by unit and property tests beside each module, against naive models
 //! ```
 
+pub mod absence;
 pub mod bitmap;
 pub mod limits;
 pub mod near;
 pub mod rare;
 pub mod rng;
+pub mod rtt;
 pub mod seq;
 pub mod time;
 pub mod trace;
 pub mod units;
 
+pub use absence::Absence;
 pub use bitmap::{AnyRing, RingBitmap};
 pub use near::{near, near_all, near_at, near_whole, near_whole_at};
 pub use rare::RareQueue;
 pub use rng::{Probability, RandomStream, RandomStreams};
+pub use rtt::RttEstimator;
 pub use seq::{Psn, Psn32, Seq, SeqRange, Serial};
 pub use time::{Duration, Time};
 pub use trace::TraceHash;

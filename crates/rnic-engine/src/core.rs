@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Psn, Seq, Serial, Time};
+use rnic_base::{Absence, Psn, Seq, Serial, Time};
 use rnic_wire::{Aeth, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
@@ -100,6 +100,8 @@ pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     /// The latest instant that an input brought.
     pub(crate) now: Time,
+    /// The last time that nobody drove the engine.
+    pub(crate) absence: Absence,
     /// The packet at hand met congestion, and its acknowledgement shall say so.
     pub(crate) echo: bool,
     /// The acknowledgement at hand says that a packet of ours met congestion.
@@ -133,6 +135,7 @@ impl Core {
             mrs: MrTable::new(config.secret),
             config,
             now: Time::ZERO,
+            absence: Absence::default(),
             echo: false,
             echoed: false,
             cqs: Vec::new(),

@@ -8,7 +8,7 @@ mod look;
 mod setup;
 mod table;
 
-use rnic_base::{Psn, Time};
+use rnic_base::{Absence, Duration, Psn, Time};
 use rnic_policy::PathLabel;
 use rnic_wire::falcon::PacketType;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
@@ -253,6 +253,13 @@ impl Engine {
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         self.core.timers.next()
+    }
+
+    /// Says that nobody drove the engine for `length` until now: its process was off its core, or busy with something
+    /// else. Waits that this fell into are extended, where timeouts follow what is measured, and round trips are
+    /// shorter by it. Bodies call it before they hand in what has come meanwhile, and [`Engine::tick`] after that.
+    pub fn note_absence(&mut self, now: Time, length: Duration) {
+        self.core.absence = Absence::until(now, length);
     }
 
     /// Lets everything act that is due.

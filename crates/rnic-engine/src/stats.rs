@@ -66,6 +66,8 @@ pub struct EngineStats {
     pub reads_resubmitted: u64,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
+    /// Waits shorter than a timeout after which packets were sent once more to hear from the peer.
+    pub probes: u64,
     /// NACKs taken.
     pub nacks: u64,
     /// Receiver-not-ready NAKs sent.

@@ -72,6 +72,10 @@ pub struct Transport {
     pub(crate) response_patience: Duration,
     /// The same of a responder whose timeouts have grown as far as they do.
     response_patience_max: Duration,
+    /// Timeouts follow what is measured.
+    pub(crate) measured: bool,
+    /// The longest timeout of the transport's own, which a peer's patience is counted in.
+    nominal_timeout: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
     /// Somebody wants to know round-trip times.
@@ -131,9 +135,11 @@ impl Transport {
             window_bits,
             response_patience: many((recovery.policy.initial_rto)(&recovery.params)),
             response_patience_max: many((recovery.policy.longest_rto)(&recovery.params)),
+            measured: profile.measured_timeouts,
+            nominal_timeout: profile.patience_timeout().unwrap_or(Duration::MAX),
             recovery_interest,
             control_interest,
-            times_packets: recovery_interest == Interest::Always || control_interest.acked,
+            times_packets: recovery_interest == Interest::Always || control_interest.acked || profile.measured_timeouts,
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
             schedule_listens: (profile.schedule.policy.listens)(&profile.schedule.params),
             profile,
@@ -148,6 +154,12 @@ impl Transport {
     pub(crate) fn response_patience_after(&self, silent_periods: u32) -> Duration {
         let longer = self.response_patience.saturating_mul(1 << silent_periods.min(DOUBLINGS_MAX));
         longer.min(self.response_patience_max)
+    }
+
+    /// How long a peer may be silent, where timeouts follow what is measured: as long as the transport's own timeouts
+    /// would take for the first try and `retry_count` more.
+    pub(crate) fn patience(&self, retry_count: u32) -> Duration {
+        self.nominal_timeout.saturating_mul(u64::from(retry_count) + 1)
     }
 
     /// What is left of it for `service`.

@@ -153,6 +153,8 @@ pub struct Profile {
     /// A Write waits until earlier Writes of its queue pair to the same remote addresses have arrived, so that none of
     /// their packets, sent again, is placed over it (IRN section 5.3.4). It matters where early packets are placed.
     pub fence_overlaps: bool,
+    /// See [`MEASURED_TIMEOUTS`].
+    pub measured_timeouts: bool,
     /// Loss recovery.
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.
@@ -183,6 +185,17 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ParamSpec::bytes("extra_header", 0, 0, 256, "bytes added to every simulated frame (IRN 6.3: 16B)"),
     ParamSpec::switch("fence_overlaps", false, "a Write waits for earlier ones to the same addresses (IRN 5.3.4)"),
 ];
+
+/// The option of all profiles that puts what is measured in the place of fixed times, where nobody knows the network.
+/// Timeouts follow the round trips of acknowledged packets, and back off (RFC 6298); before a timeout the ends of what
+/// is outstanding are sent once more (RFC 8985); a window shrinks where much of it is lost, or all of it; and a peer is
+/// given up when nothing at all has come from it for as long as its retries take. Without it timeouts are what the
+/// transport's own options say.
+pub const MEASURED_TIMEOUTS: ParamSpec = ParamSpec::switch(
+    "measured_timeouts",
+    false,
+    "timeouts from round trips (RFC 6298), and a probe before them (RFC 8985)",
+);
 
 /// Options of profiles whose windows share a pool, in the order of [`PoolShape`]'s fields.
 pub const POOL_PARAMS: &[ParamSpec] = &[
@@ -282,6 +295,10 @@ impl Profile {
     /// # Errors
     /// When no part knows the name, or the value is not legal.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        if name == MEASURED_TIMEOUTS.name {
+            self.measured_timeouts = MEASURED_TIMEOUTS.parse(text)? != 0;
+            return Ok(());
+        }
         if let Protocol::Falcon(shape) = &mut self.protocol {
             if shape.set(name, text)? {
                 return Ok(());
@@ -397,6 +414,7 @@ impl Profile {
         };
         own.into_iter()
             .chain(falcon)
+            .chain([(&MEASURED_TIMEOUTS, u64::from(self.measured_timeouts))])
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))

@@ -3,7 +3,7 @@
 //! A wake-up asks every clock whether it is due; most are not, because deadlines only ever move back while the entry in
 //! the heap stays (see `timer`).
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_policy::{ControlEvent, PathEvent};
 
 use crate::completion::WcStatus;
@@ -64,12 +64,27 @@ impl Qp {
     }
 
     fn time_out_requests(&mut self, core: &mut Core, now: Time) {
+        let owes_answers_alone = self.owes_answers_alone();
         let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
-        if self.requester.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
-            return;
+        // A Read in a shared space is asked for as a whole: that is no probe.
+        let may_probe = self.transport.split || self.requester.fetches == 0;
+        let mut circumstances = self.requester.circumstances(&self.transport, core.absence, may_probe);
+        if owes_answers_alone {
+            circumstances.patience = Duration::MAX;
         }
-        self.requester.retries += 1;
-        if self.requester.retries > self.requester.retry_count && !self.repeats_slowly(core, now) {
+        match self.requester.window.check_timeout(now, &self.transport, &bits, &circumstances) {
+            TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
+            TimeoutVerdict::Probe => {
+                core.stats.probes += 1;
+                return self.wake_to_repeat(core);
+            }
+            TimeoutVerdict::Acted => self.requester.retries += 1,
+            TimeoutVerdict::GaveUp => return self.fail_head(core, WcStatus::RetryExceeded),
+        }
+        if self.requester.retries > self.requester.retry_count
+            && !self.repeats_slowly(core, now)
+            && !self.transport.measured
+        {
             return self.fail_head(core, WcStatus::RetryExceeded);
         }
         // What was inferred to be lost may be lost again.
@@ -86,16 +101,25 @@ impl Qp {
         let responder_refused = self.responder.refused;
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
         let bits = Bits::in_rings(&mut self.responder.sr);
-        if server.window.check_timeout(now, &self.transport, &bits) != TimeoutVerdict::Acted {
-            return;
+        let mut circumstances = self.requester.circumstances(&self.transport, core.absence, true);
+        circumstances.patience = Duration::MAX;
+        match server.window.check_timeout(now, &self.transport, &bits, &circumstances) {
+            TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::GaveUp => return,
+            TimeoutVerdict::Probe => {
+                core.stats.probes += 1;
+                return self.wake_serving(core);
+            }
+            TimeoutVerdict::Acted => server.retries += 1,
         }
-        server.retries += 1;
         let in_vain = server.retries.saturating_sub(self.requester.retry_count);
         if in_vain > 0 {
             if let Some(code) = responder_refused {
                 return self.fail_as_responder(core, code);
             }
-            server.window.back_off(now, in_vain);
+            // Measured timeouts back off by themselves.
+            if !self.transport.measured {
+                server.window.back_off(now, in_vain);
+            }
             core.settle(self.peer, server.window.in_flight() - server.lent);
             server.lent = server.window.in_flight();
         }

@@ -57,6 +57,7 @@ impl Qp {
         }
         if is_ack {
             if cumulative <= una {
+                self.requester.window.note_heard();
                 return RxOutcome::Duplicate;
             }
             self.acknowledge_requests(core, now, cumulative);
@@ -76,6 +77,7 @@ impl Qp {
     ) -> RxOutcome {
         let sack = sack.map(|psn| psn.extend(self.requester.window.una));
         let stale = expected < self.requester.window.una;
+        self.requester.window.note_heard();
         if !stale {
             if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
                 let bits = &mut core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
@@ -85,10 +87,7 @@ impl Qp {
         }
         if let Some(seq) = sack {
             self.requester.window.acknowledge_early(seq, &self.transport);
-            if self.regulator.is_some() {
-                let rtt = self.requester.window.take_early_rtt(seq, now);
-                self.regulate_early(core, now, rtt);
-            }
+            self.heed_early_rtt(core, now, seq);
         }
         // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
         if stale || !self.transmits() || self.requester.window.una != expected {
@@ -105,6 +104,20 @@ impl Qp {
             Syndrome::Ack { .. } => {}
         }
         RxOutcome::Accepted
+    }
+
+    /// Packet `seq` has arrived early: it may tell the round-trip time.
+    pub(in crate::qp) fn heed_early_rtt(&mut self, core: &mut Core, now: Time, seq: Seq) {
+        if self.regulator.is_none() && !self.transport.measured {
+            return;
+        }
+        let rtt = self.requester.window.take_early_rtt(seq, now);
+        if let Some(rtt) = rtt {
+            self.requester.window.learn(now, rtt, core.absence);
+        }
+        if self.regulator.is_some() {
+            self.regulate_early(core, now, rtt);
+        }
     }
 
     /// The receiver reports a gap at `una`.
@@ -181,6 +194,9 @@ impl Qp {
         let (packets, rtt) = self.requester.window.acknowledge(una, now);
         if packets == 0 {
             return;
+        }
+        if let Some(rtt) = rtt {
+            self.requester.window.learn(now, rtt, core.absence);
         }
         if self.responder.sr.is_held() {
             self.release_acknowledged(core);

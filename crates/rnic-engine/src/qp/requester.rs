@@ -7,7 +7,7 @@
 mod build;
 mod entry;
 
-use rnic_base::{Duration, Seq, Time};
+use rnic_base::{Absence, Duration, Seq, Time};
 
 use crate::PeerId;
 use crate::completion::WcStatus;
@@ -20,7 +20,7 @@ use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::transport::Transport;
-use crate::window::SendWindow;
+use crate::window::{Circumstances, SendWindow};
 use crate::wq::{SendQueue, SendWqe, WqeOp};
 use crate::wr::{SendFlags, SendOp, SendRequest};
 
@@ -82,6 +82,11 @@ impl Requester {
             inferred_loss_at: Seq::UNSET,
             queued: false,
         }
+    }
+
+    /// What counts for a timer of this queue pair that has run out.
+    pub(crate) fn circumstances(&self, transport: &Transport, absence: Absence, may_probe: bool) -> Circumstances {
+        Circumstances { absence, patience: transport.patience(self.retry_count), may_probe }
     }
 
     /// Whether there is something to send, gates aside.

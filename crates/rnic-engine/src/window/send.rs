@@ -9,11 +9,12 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
+use rnic_base::{Absence, AnyRing, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 
 use super::pool::{Bits, Lost};
+use super::timing::{Circumstances, Expiry, Timing};
 use crate::timer::Deadline;
 use crate::transport::Transport;
 
@@ -24,8 +25,12 @@ pub(crate) enum TimeoutVerdict {
     NotDue,
     /// The policy wants to wait longer.
     Extended,
+    /// A packet or two are to be sent to hear from the peer.
+    Probe,
     /// The policy has marked packets.
     Acted,
+    /// The peer was silent for too long.
+    GaveUp,
 }
 
 /// The sending end of one sequence space.
@@ -49,6 +54,12 @@ pub(crate) struct SendWindow {
     /// Read responses wait to go through this window, which they share with requests (FaSR). The requester sets and
     /// reads it; it stands here because it takes no room beside the other flags.
     pub(crate) serves: bool,
+    /// Packets wait to be sent to hear from the peer.
+    probing: bool,
+    /// Something has come back since the last timeout, if only what was known.
+    heard: bool,
+    /// The timeout is longer than what was measured says.
+    backs_off: bool,
 }
 
 /// What only recovery needs.
@@ -59,6 +70,8 @@ struct Recovery {
     timed: Option<(Seq, Time)>,
     /// Ranges to be sent again that are being fetched, and when they are here: in the order of time.
     fetching: VecDeque<(SeqRange, Time)>,
+    /// Where timeouts follow what is measured.
+    timing: Option<Box<Timing>>,
 }
 
 /// Bitmaps by offset from `una`.
@@ -86,6 +99,9 @@ impl SendWindow {
             extended: false,
             recovering: false,
             serves: false,
+            probing: false,
+            heard: false,
+            backs_off: false,
         }
     }
 
@@ -143,17 +159,30 @@ impl SendWindow {
     fn recovery(&mut self, transport: &Transport) -> &mut Recovery {
         self.recovery.get_or_insert_with(|| {
             let recovery = &transport.profile.recovery;
+            let initial = (recovery.policy.initial_rto)(&recovery.params);
             Box::new(Recovery {
                 policy: (recovery.policy.start)(&recovery.params),
                 timed: None,
                 fetching: VecDeque::new(),
+                timing: initial.filter(|_| transport.measured).map(|initial| Box::new(Timing::new(initial))),
             })
         })
+    }
+
+    /// The waits by what is measured, once there are any.
+    fn timing(&mut self) -> Option<&mut Timing> {
+        self.recovery.as_mut()?.timing.as_deref_mut()
     }
 
     /// The lowest packet that is to be sent again.
     #[inline]
     pub(crate) fn first_to_repeat(&self) -> Option<Seq> {
+        if self.probing
+            && let Some(timing) = self.recovery.as_ref().and_then(|recovery| recovery.timing.as_deref())
+            && let Some(seq) = timing.probe(self.una, self.next)
+        {
+            return Some(seq);
+        }
         if self.cursor < self.next {
             return Some(self.cursor);
         }
@@ -191,6 +220,9 @@ impl SendWindow {
         if drawn && transport.control_interest.resent {
             self.recovery(transport).timed.get_or_insert((seq, now));
         }
+        if self.probing {
+            return self.probed(seq, end);
+        }
         if self.cursor < self.next {
             self.cursor = end.min(self.next);
         } else if let Some(marks) = &mut self.marks {
@@ -199,6 +231,13 @@ impl SendWindow {
                 marks.marked.clear(offset as u32);
             }
         }
+    }
+
+    /// As [`SendWindow::repeated`], where nothing else is to be sent again.
+    #[cold]
+    fn probed(&mut self, seq: Seq, end: Seq) {
+        let is_over = self.timing().is_none_or(|timing| timing.probed(seq, end));
+        self.probing = !is_over;
     }
 
     /// Moves the cumulative acknowledgement to `una`, or further where packets behind it are here already; answers how
@@ -219,6 +258,10 @@ impl SendWindow {
         let una = self.una + packets;
         self.una = una;
         self.cursor = self.cursor.max(una);
+        self.probing = false;
+        if self.backs_off {
+            self.end_backoff(now);
+        }
         if self.is_empty() {
             self.deadline = Deadline::NEVER;
         } else {
@@ -240,6 +283,29 @@ impl SendWindow {
         let recovery = self.recovery.as_mut()?;
         let (_, at) = recovery.timed.take_if(|(timed, _)| *timed == seq)?;
         Some(now.since(at))
+    }
+
+    /// Takes in a round trip that [`SendWindow::acknowledge`] or [`SendWindow::take_early_rtt`] has answered, where
+    /// timeouts follow what is measured.
+    pub(crate) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
+        let Some(timing) = self.timing() else { return };
+        timing.learn(now, rtt, absence);
+        let wait = timing.first_wait();
+        (self.rto, self.backs_off) = (wait, false);
+    }
+
+    /// There was progress after a timeout.
+    #[cold]
+    fn end_backoff(&mut self, now: Time) {
+        if let Some(wait) = self.timing().and_then(|timing| timing.end_backoff(now).then(|| timing.first_wait())) {
+            (self.rto, self.backs_off) = (wait, false);
+        }
+    }
+
+    /// Something came back that moves nothing: the peer lives.
+    #[inline]
+    pub(crate) fn note_heard(&mut self) {
+        self.heard = true;
     }
 
     /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that
@@ -299,6 +365,7 @@ impl SendWindow {
     }
 
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) {
+        self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
         if !transport.places_early {
             self.cursor = range.start.min(self.cursor);
@@ -337,7 +404,8 @@ impl SendWindow {
             sacked: self.marks.as_ref().and_then(|marks| marks.sacked.as_ref()),
         };
         let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
-        if let Some(rto) = actions.rto {
+        // Where timeouts are measured here, the policy's own are not asked for.
+        if let Some(rto) = actions.rto.filter(|_| !transport.measured) {
             self.rto = rto.unwrap_or(Duration::MAX);
         }
         if let Some(range) = actions.retransmit {
@@ -369,9 +437,18 @@ impl SendWindow {
     }
 
     /// Lets the timer act if it is due.
-    pub(crate) fn check_timeout(&mut self, now: Time, transport: &Transport, bits: &Bits<'_>) -> TimeoutVerdict {
+    pub(crate) fn check_timeout(
+        &mut self,
+        now: Time,
+        transport: &Transport,
+        bits: &Bits<'_>,
+        circumstances: &Circumstances,
+    ) -> TimeoutVerdict {
         if !self.deadline.is_due(now) || self.is_empty() {
             return TimeoutVerdict::NotDue;
+        }
+        if transport.measured {
+            return self.check_measured(now, transport, bits, circumstances);
         }
         let event = RecoveryEvent::TimedOut { extended: self.extended };
         self.restart_timer(now);
@@ -386,6 +463,56 @@ impl SendWindow {
     pub(crate) fn back_off(&mut self, now: Time, times: u32) {
         let longer = self.rto.saturating_mul(1 << times.min(DOUBLINGS_MAX)).min(SLOWEST_REPEAT.max(self.rto));
         self.deadline = Deadline::after(now, longer);
+    }
+
+    /// The same, where timeouts follow what is measured.
+    fn check_measured(
+        &mut self,
+        now: Time,
+        transport: &Transport,
+        bits: &Bits<'_>,
+        circumstances: &Circumstances,
+    ) -> TimeoutVerdict {
+        let Circumstances { absence, patience, may_probe } = *circumstances;
+        let (una, last, heard) = (self.una, self.next - 1, self.heard);
+        let (first, due) = (self.rto, self.deadline.time().unwrap_or(now));
+        let (is_first, leaves) = (!self.extended, self.first_to_repeat());
+        self.recovery(transport);
+        let Some(timing) = self.timing() else { return TimeoutVerdict::NotDue };
+        if is_first {
+            timing.begin(first);
+        }
+        let excused = timing.excuse(due, absence);
+        // What should be answered has not even left.
+        let expiry = match excused.or_else(|| (leaves == Some(una)).then(|| timing.wait())) {
+            Some(wait) => Expiry::Wait(wait),
+            None => timing.expire(may_probe && leaves.is_none()),
+        };
+        match expiry {
+            Expiry::Wait(wait) => self.extend_timer(now, wait),
+            Expiry::Probe(wait) => {
+                timing.set_probes(una, last);
+                self.probing = true;
+                self.extend_timer(now, wait);
+                return TimeoutVerdict::Probe;
+            }
+            Expiry::TimedOut => {
+                if timing.time_out(now, una, heard, patience) {
+                    return TimeoutVerdict::GaveUp;
+                }
+                self.rto = timing.first_wait();
+                (self.heard, self.backs_off) = (false, true);
+                self.restart_timer(now);
+                // The policy's longer wait is over as well.
+                self.recover(&RecoveryEvent::TimedOut { extended: true }, now, transport, bits);
+                return TimeoutVerdict::Acted;
+            }
+        }
+        TimeoutVerdict::Extended
+    }
+
+    fn extend_timer(&mut self, now: Time, wait: Duration) {
+        (self.deadline, self.extended) = (Deadline::after(now, wait), true);
     }
 
     /// Stops the timer while the receiver has asked for a pause.

@@ -54,6 +54,7 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         }
         let stale = cumulative < una;
+        self.requester.window.note_heard();
         if !stale {
             self.acknowledge_requests(core, now, cumulative);
         }
@@ -65,9 +66,8 @@ impl Qp {
         let Some((sack, losses)) = record(&mut self.requester.window, note, &self.transport, &mut bits) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
-        if let Some(seq) = sack.filter(|_| self.regulator.is_some()) {
-            let rtt = self.requester.window.take_early_rtt(seq, now);
-            self.regulate_early(core, now, rtt);
+        if let Some(seq) = sack {
+            self.heed_early_rtt(core, now, seq);
         }
         self.heed_nack(core, now, sack, losses);
         RxOutcome::Accepted

@@ -229,6 +229,7 @@ impl Qp {
         self.acknowledge_responses(core, kind);
         // The responder lives, and answers in order: what is behind must wait.
         self.requester.retries = 0;
+        self.requester.window.note_heard();
         self.finish_fetches(core);
         RxOutcome::Accepted
     }

@@ -210,13 +210,17 @@ impl Qp {
         }
     }
 
+    /// Returns whether all that this queue pair has in flight is answers to the peer's Reads and atomics.
+    pub(in crate::qp) fn owes_answers_alone(&self) -> bool {
+        let queue = &self.requester.queue;
+        self.transport.scheduled && queue.head == queue.next && self.requester.sent_of_next == 0
+    }
+
     /// Nobody acknowledges what this queue pair sends. When that is answers alone, it does not fail for that: they are
     /// sent again less and less often, like IRN's responses (`qp/clock.rs`). Answers whether that is so.
     #[cold]
     pub(in crate::qp) fn repeats_slowly(&mut self, core: &mut Core, now: Time) -> bool {
-        let queue = &self.requester.queue;
-        let only_answers = queue.head == queue.next && self.requester.sent_of_next == 0;
-        if !(self.transport.scheduled && only_answers) {
+        if !self.owes_answers_alone() {
             return false;
         }
         // A refusal waits for the answers before it, but not for ever.
@@ -224,7 +228,10 @@ impl Qp {
             self.fail_as_responder(core, code);
             return true;
         }
-        self.requester.window.back_off(now, self.requester.retries - self.requester.retry_count);
+        // Measured timeouts back off by themselves.
+        if !self.transport.measured {
+            self.requester.window.back_off(now, self.requester.retries - self.requester.retry_count);
+        }
         self.requester.has_lent = true;
         let in_flight = self.requester.window.in_flight();
         let Some(server) = self.scheduled_server() else { return false };

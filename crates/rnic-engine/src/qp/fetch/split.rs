@@ -95,6 +95,7 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         }
         let stale = cumulative < una || (is_ack && cumulative == una);
+        server.window.note_heard();
         if !stale {
             self.acknowledge_served(core, now, cumulative);
         }
@@ -119,8 +120,11 @@ impl Qp {
         let sack = sack.map(|psn| psn.extend(server.window.una));
         if let Some(seq) = sack {
             server.window.acknowledge_early(seq, transport);
-            if self.regulator.is_some() {
+            if self.regulator.is_some() || transport.measured {
                 let rtt = server.window.take_early_rtt(seq, now);
+                if let Some(rtt) = rtt {
+                    server.window.learn(now, rtt, core.absence);
+                }
                 self.regulate_early(core, now, rtt);
             }
         }
@@ -152,6 +156,9 @@ impl Qp {
         let (packets, rtt) = server.window.acknowledge(una, now);
         if packets == 0 {
             return;
+        }
+        if let Some(rtt) = rtt {
+            server.window.learn(now, rtt, core.absence);
         }
         server.retries = 0;
         if server.lent > 0 {

@@ -1,0 +1,138 @@
+//! Round-trip times, and the timeouts that follow from them.
+//!
+//! Source: RFC 6298, section 2 (SRTT, RTTVAR and the timeout); RFC 9002, section 6.1.2 (the granularity of a timer in
+//! software); RFC 8985, section 7.2 (a probe after two round trips).
+//!
+//! Who measures keeps to Karn's rule (RFC 6298, section 3): a packet that was sent twice gives no sample.
+//!
+//! Addition: the longest sample is remembered, and forgotten by a thirty-second of its excess with each further sample.
+//! A process that loses its core for a tick makes one sample in many long; RTTVAR forgets three quarters of one within
+//! five samples, and every such tick would then be taken for a loss.
+
+use crate::time::Duration;
+
+/// An estimator of round-trip times. Integers only: the same samples give the same timeouts on every machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RttEstimator {
+    /// Smoothed, in ps; 0 before the first sample.
+    srtt_ps: u64,
+    /// Mean deviation of the same, in ps.
+    rttvar_ps: u64,
+    /// The longest sample, decaying, in ps.
+    longest_ps: u64,
+}
+
+impl RttEstimator {
+    /// Before the first sample.
+    pub const NEW: Self = Self { srtt_ps: 0, rttvar_ps: 0, longest_ps: 0 };
+
+    /// Takes a sample: how long a packet that was sent once and its acknowledgement took.
+    pub fn take(&mut self, sample: Duration) {
+        let sample = sample.as_ps().clamp(1, SAMPLE_MAX.as_ps());
+        if self.srtt_ps == 0 {
+            (self.srtt_ps, self.rttvar_ps, self.longest_ps) = (sample, sample / 2, sample);
+            return;
+        }
+        self.rttvar_ps = (3 * self.rttvar_ps + self.srtt_ps.abs_diff(sample)) / 4;
+        self.srtt_ps = ((7 * self.srtt_ps + sample) / 8).max(1);
+        let excess = self.longest_ps.saturating_sub(self.srtt_ps);
+        self.longest_ps = sample.max(self.longest_ps - excess.div_ceil(LONGEST_DECAY));
+    }
+
+    /// The smoothed round trip; none before the first sample.
+    #[inline]
+    pub fn smoothed(&self) -> Option<Duration> {
+        (self.srtt_ps != 0).then_some(Duration::from_ps(self.srtt_ps))
+    }
+
+    /// How long to wait for an acknowledgement before what was sent is taken for lost: SRTT + max(4 RTTVAR, G), and not
+    /// less than a quarter above the longest round trip that is remembered. None before the first sample.
+    pub fn timeout(&self) -> Option<Duration> {
+        let by_variance = self.srtt_ps + (4 * self.rttvar_ps).max(GRANULARITY.as_ps());
+        let by_longest = self.longest_ps + self.longest_ps / 4;
+        self.smoothed().map(|_| Duration::from_ps(by_variance.max(by_longest)))
+    }
+
+    /// How long to wait before a packet is sent to hear from the peer: 2 SRTT, or SRTT + 4 RTTVAR where that is more.
+    /// None before the first sample.
+    pub fn probe_timeout(&self) -> Option<Duration> {
+        self.smoothed().map(|_| Duration::from_ps(self.srtt_ps + (4 * self.rttvar_ps).max(self.srtt_ps)))
+    }
+}
+
+/// Longest sample that counts: no sum of such overflows.
+const SAMPLE_MAX: Duration = Duration::from_secs(60);
+
+/// Part of the excess over the smoothed round trip that is forgotten with each sample.
+const LONGEST_DECAY: u64 = 32;
+
+/// G of RFC 6298: how exactly a process wakes up at a time that it has asked for (kGranularity of RFC 9002).
+const GRANULARITY: Duration = Duration::from_ms(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::RandomStreams;
+
+    fn us(us: u64) -> Duration {
+        Duration::from_us(us)
+    }
+
+    #[test]
+    fn the_first_samples_are_those_of_the_rfc() {
+        let mut rtt = RttEstimator::NEW;
+        assert_eq!((rtt.smoothed(), rtt.timeout(), rtt.probe_timeout()), (None, None, None));
+        rtt.take(us(8_000));
+        // R, R + 4 R/2.
+        assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(us(8_000)), Some(us(24_000))));
+        rtt.take(us(16_000));
+        // RTTVAR = (3 * 4 + 8) / 4 = 5 ms, SRTT = (7 * 8 + 16) / 8 = 9 ms.
+        assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(us(9_000)), Some(us(29_000))));
+        assert_eq!(rtt.probe_timeout(), Some(us(29_000)));
+    }
+
+    #[test]
+    fn a_steady_path_is_known_to_a_granule_and_probed_after_two_round_trips() {
+        let mut rtt = RttEstimator::NEW;
+        (0..200).for_each(|_| rtt.take(us(100)));
+        assert_eq!(rtt.smoothed(), Some(us(100)));
+        assert_eq!((rtt.timeout(), rtt.probe_timeout()), (Some(us(1_100)), Some(us(200))));
+    }
+
+    /// One in fifty samples is a tick of 8 ms: no such tick is taken for a loss, once one has been seen.
+    #[test]
+    fn a_peer_that_is_off_its_core_now_and_then_is_waited_for() {
+        let mut rtt = RttEstimator::NEW;
+        for round in 0..500u64 {
+            let late = round % 50 == 49;
+            if late && round > 50 {
+                assert!(rtt.timeout() > Some(us(2_000)), "round {round}: {rtt:?}");
+            }
+            rtt.take(if late { us(8_000) } else { us(100) });
+        }
+        (0..400).for_each(|_| rtt.take(us(100)));
+        assert!(rtt.timeout() < Some(us(1_200)), "it is forgotten in the end: {rtt:?}");
+    }
+
+    /// Whatever the samples: the timeout covers the last one and the smoothed round trip lies among them.
+    #[test]
+    fn timeouts_cover_what_was_measured() {
+        for seed in 0..50 {
+            let mut random = RandomStreams::new(seed).stream("rtt");
+            let mut rtt = RttEstimator::NEW;
+            let (mut least, mut most) = (u64::MAX, 0);
+            for step in 0..200 {
+                let sample = 1 << (random.bits() % 46);
+                let sample = sample + random.bits() % sample;
+                (least, most) = (least.min(sample), most.max(sample.min(SAMPLE_MAX.as_ps())));
+                rtt.take(Duration::from_ps(sample));
+                let (smoothed, timeout) = (rtt.smoothed().expect("a sample"), rtt.timeout().expect("a sample"));
+                let context = format!("seed {seed}, step {step}: {rtt:?}");
+                assert!(least - least / 8 <= smoothed.as_ps() + 8 && smoothed.as_ps() <= most, "{context}");
+                assert!(timeout.as_ps() >= sample.min(SAMPLE_MAX.as_ps()), "{context}");
+                assert!(timeout.as_ps() >= smoothed.as_ps() + GRANULARITY.as_ps(), "{context}");
+                assert!(rtt.probe_timeout() >= Some(smoothed.saturating_mul(2)), "{context}");
+            }
+        }
+    }
+}
