@@ -13,7 +13,7 @@
 //!
 //! What is settled above is told below before a call returns; a connection that is dead below dies above.
 
-use rnic_base::{RareQueue, Time, near_whole};
+use rnic_base::{Absence, RareQueue, Time, near_whole};
 use rnic_fae::{Event, FaeError, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
@@ -134,6 +134,13 @@ impl Connection {
     /// See [`Delivery::set_attempts_max`].
     pub fn set_attempts_max(&mut self, attempts_max: u16) {
         self.delivery.set_attempts_max(attempts_max);
+    }
+
+    /// Says when nobody drove the connection last: waits that this fell into are extended, where timeouts follow what is
+    /// measured. To be called before [`Connection::receive`] and [`Connection::expire`].
+    #[inline]
+    pub fn note_absence(&mut self, absence: Absence) {
+        self.delivery.note_absence(absence);
     }
 
     /// See [`Delivery::repeat_acknowledgements`].

@@ -10,6 +10,7 @@
 //!   tx_window     contexts of packets under way      echo          who is owed an acknowledgement
 //!   flows         which path                         answer        acknowledgements and NACKs as they leave
 //!   acks          acknowledgements and NACKs come in
+//!   measured      timeouts by what is measured
 //!   recover       what is lost (policies)            timers        timeouts, probes, packets that come of age
 //!   signal        to and from the adaptive engine    pace          the timing wheel that connections of a NIC share
 //! ```
@@ -29,6 +30,7 @@ mod config;
 mod echo;
 mod flows;
 mod gates;
+mod measured;
 mod pace;
 pub(crate) mod per_flow;
 mod receive;
@@ -61,6 +63,7 @@ use crate::delivery::config::{NEVER, Settings};
 use crate::delivery::echo::Echo;
 use crate::delivery::flows::Flows;
 use crate::delivery::gates::Limits;
+use crate::delivery::measured::Measured;
 use crate::delivery::per_flow::PerFlow;
 use crate::delivery::recover::Waits;
 use crate::delivery::rx_window::RxWindow;
@@ -132,6 +135,8 @@ pub struct Delivery {
     nacks: Nacks,
     recovery: PerFlow<Windows<PolicyState>>,
     waits: Waits,
+    /// Where timeouts follow what is measured.
+    measured: Option<Box<Measured>>,
     signals: Signals,
     counters: DeliveryCounters,
     /// The timing wheel shall come back then: a packet is ready and too early.
@@ -164,6 +169,8 @@ impl Delivery {
         let keeps = config.out_of_window == OutOfWindowRule::Keep;
         let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
         let fresh = (recovery.policy.start)(&recovery.params);
+        let waits = Waits::new(config);
+        let measured = config.measured.map(|nominal| Box::new(Measured::new(waits.rto, nominal)));
         Self {
             tx: Windows::new(tx),
             rx: Windows::new(rx),
@@ -173,7 +180,8 @@ impl Delivery {
             echo: Echo::new(config.flows),
             nacks: Nacks::new(),
             recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
-            waits: Waits::new(config),
+            waits,
+            measured,
             signals: Signals::new(config.flows),
             counters: DeliveryCounters::default(),
             paced_until: NEVER,

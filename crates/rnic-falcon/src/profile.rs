@@ -27,6 +27,7 @@ impl DeliveryConfig {
             coalesce_timeout: shape.coalesce_timeout,
             flows: shape.flows,
             accept_stale: shape.flows > 1,
+            measured: profile.patience_timeout().filter(|_| profile.measured_timeouts),
             ..Self::new(profile.recovery, profile.paths)
         }
     }

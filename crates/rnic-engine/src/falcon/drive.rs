@@ -63,6 +63,7 @@ impl Qp {
         let packet = arrival.packet;
         let (now, rsn) = (core.now, packet.body.rsn());
         let Link { connection, mapping, .. } = link;
+        connection.note_absence(core.absence);
         mapping.requests.hear(now);
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let early_before = core.stats.packets_early;
@@ -301,6 +302,7 @@ impl Qp {
     fn expire(&mut self, core: &mut Core, nic: &mut Nic, link: &mut Link) {
         let Link { connection, mapping, .. } = link;
         let now = core.now;
+        connection.note_absence(core.absence);
         let before = connection.delivery().timeouts();
         let mut verbs = Verbs { qp: self, core, mapping, dma: &mut Untouched, at_hand: None };
         connection.expire(now, &mut nic.resources, &mut verbs);

@@ -291,6 +291,7 @@ impl Delivery {
         });
         self.waits.quiet_since = now;
         let echoed = rtt.filter(|_| !path.again).map(|rtt| (flow, rtt));
+        self.note_answer(now, echoed.map(|(_, rtt)| rtt));
         self.deliver_news(now, echoed, newest);
     }
 

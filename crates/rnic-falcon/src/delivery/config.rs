@@ -80,6 +80,9 @@ pub struct DeliveryConfig {
     pub accept_stale: bool,
     /// A packet that timed out so often is given up.
     pub attempts_max: u16,
+    /// Timeouts are at least what is measured, and double while nothing comes back; a peer is given up by time: after
+    /// as many of these as there are attempts. `None`: timeouts are what the adaptive engine says, and count.
+    pub measured: Option<Duration>,
     /// A packet is sent again early (before its timeout) at most so often.
     pub early_attempts_max: u16,
     /// Timeout of packets that have arrived and that the peer's upper layer has not acknowledged.
@@ -118,6 +121,7 @@ impl DeliveryConfig {
             flows: 1,
             accept_stale: false,
             attempts_max: 64,
+            measured: None,
             early_attempts_max: 16,
             upper_timeout: Duration::from_ms(5),
             fcwnd: Cwnd::packets(32),

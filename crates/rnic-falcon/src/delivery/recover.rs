@@ -21,8 +21,8 @@ use crate::delivery::windows::Windows;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     pub(crate) rto: Duration,
-    /// The adaptive engine's instead of the policy's.
-    probe: Option<Duration>,
+    /// The adaptive engine's instead of the policy's; [`Duration::MAX`] for none.
+    probe: Duration,
     /// The last round trip, of any flow; [`Duration::MAX`] before the first.
     round_trip: Duration,
     /// When a packet last left, or an acknowledgement came.
@@ -35,12 +35,12 @@ impl Waits {
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
         let recovery = &config.recovery;
         let rto = (recovery.policy.initial_rto)(&recovery.params).unwrap_or(RTO_WITHOUT_POLICY);
-        Self { rto, probe: None, round_trip: Duration::MAX, quiet_since: Time::ZERO, probes: 0 }
+        Self { rto, probe: Duration::MAX, round_trip: Duration::MAX, quiet_since: Time::ZERO, probes: 0 }
     }
 
     pub(crate) fn apply(&mut self, settings: &ControlSettings) {
         self.rto = settings.rto.map_or(self.rto, |rto| rto.max(Duration::from_ns(1)));
-        self.probe = settings.probe.unwrap_or(self.probe);
+        self.probe = settings.probe.map_or(self.probe, |probe| probe.unwrap_or(Duration::MAX));
     }
 
     /// The last round trip; the timeout before there was one.
@@ -154,10 +154,10 @@ impl Delivery {
         // Whether there are probes is the recovery policy's; the adaptive engine says when, which it cannot know either
         // of a flow on which nothing was measured.
         let Some(known) = self.flows.probe_after() else { return NEVER };
-        let wait = self.waits.probe.unwrap_or(known);
+        let wait = if self.waits.probe == Duration::MAX { known } else { self.waits.probe };
         let wait = wait.saturating_mul(1 << self.waits.probes.min(16));
         // The timeout does better from there on.
-        if wait >= self.waits.rto { NEVER } else { self.waits.quiet_since + wait }
+        if wait >= self.waits.rto { NEVER } else { self.end_of_wait(self.waits.quiet_since, wait) }
     }
 
     /// Sends one packet again to hear from the peer: the lower in RSN order of what the policy names in each window.

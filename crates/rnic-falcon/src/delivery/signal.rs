@@ -202,6 +202,15 @@ impl Delivery {
         }
         let before = self.waits.rto;
         self.waits.apply(settings);
+        if settings.rto.is_some() && self.measured.is_some() {
+            let set = std::mem::replace(&mut self.waits.rto, before);
+            self.limit_timeout(set);
+        }
+        self.shorten_timers(before);
+    }
+
+    /// The timeout has changed from `before`.
+    pub(super) fn shorten_timers(&mut self, before: Duration) {
         let shortened = before.saturating_sub(self.waits.rto);
         if shortened > Duration::ZERO {
             // No packet's timeout comes sooner by more. What was computed from a shorter one comes early, and is set

@@ -140,10 +140,13 @@ impl Delivery {
             tx.sent_mut(seq).not_before = Time::ZERO;
             if why == Due::TimedOut {
                 let worst = &mut worst[usize::from(sent.flow)];
-                *worst = (*worst).max(sent.timeouts + 1);
+                *worst = (*worst).max(sent.timeouts.saturating_add(1));
             }
         }
         self.tx[window].timer = next;
+        if worst.iter().any(|count| *count > 0) {
+            self.back_off(now);
+        }
         for flow in 0..self.config.flows {
             if worst[usize::from(flow)] > 0 {
                 // The record has 3 bits for it.
@@ -161,19 +164,20 @@ impl Delivery {
             let patience = if sent.refused { Duration::ZERO } else { self.config.upper_timeout };
             (sent.last + patience.max(self.waits.rto), Due::UpperLayerSilent)
         } else {
-            (sent.last + self.waits.rto, Due::TimedOut)
+            (self.end_of_wait(sent.last, self.waits.rto), Due::TimedOut)
         }
     }
 
     /// One timeout more for packet `seq`; `false` when the connection is dead.
     fn time_out(&mut self, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) -> bool {
         self.counters.timeouts += 1;
-        let attempts_max = self.config.attempts_max;
         let sent = self.tx[window].sent_mut(seq);
-        sent.timeouts += 1;
-        if sent.timeouts <= attempts_max {
+        sent.timeouts = sent.timeouts.saturating_add(1);
+        let timeouts = sent.timeouts;
+        if !self.is_exhausted(now, timeouts) {
             return true;
         }
+        let sent = self.tx[window].sent_mut(seq);
         let context = sent.context;
         match upper.exhausted(now, context) {
             Exhausted::Resync => {

@@ -149,6 +149,9 @@ impl Delivery {
         self.flows.get_mut(flow).outstanding += 1;
         // The last that there is room for: the next waits for the answer.
         let ask = self.requester.ask(&self.config.ack_request, fcwnd) | (self.limits.room == 1);
+        if self.measured.is_some() && self.is_quiet() {
+            self.note_start(now);
+        }
         let transmissions = 1;
         let sent = Sent { first: now, last: now, context, rsn, transmissions, flow, kind, ..Sent::default() };
         let seq = self.tx[window].push(sent);

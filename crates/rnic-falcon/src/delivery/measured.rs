@@ -1,0 +1,156 @@
+//! Timeouts where nobody knows the network: at least what was measured, and doubled while nothing comes back.
+//!
+//! Source: RFC 6298 (the timeout, back-off and its end). The adaptive engine computes twice the smoothed round trip
+//! (specification 10.3.4), which is for NICs that answer at once: between processes, round trips vary by more than
+//! their mean, and a timeout that comes too early is told to the engine as a loss. So the timeout in force is the
+//! greater of both. Answers echo when a packet left: every one gives a sample, also of what was sent twice.
+//!
+//! What lies before an [`Absence`] of whoever drives the connection is waited for as much longer, but no longer than
+//! twice as long. A peer is given up when there was no answer of it for as long as all attempts would take with the
+//! fixed timeout, whatever their number was.
+
+use rnic_base::{Absence, Duration, RttEstimator, Time};
+
+use crate::delivery::Delivery;
+
+/// What is measured of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    rtt: RttEstimator,
+    /// The adaptive engine's timeout, or the first.
+    set: Duration,
+    /// The transport's fixed timeout, which patience is counted in.
+    nominal: Duration,
+    /// Timeouts since the last answer.
+    backoff: u32,
+    timed_out_at: Time,
+    /// When the peer was last heard, or something was sent to it that had nothing under way.
+    heard_at: Time,
+    absence: Absence,
+}
+
+impl Measured {
+    /// Of a connection that begins with the timeout `first`, whose transport has the fixed timeout `nominal`.
+    pub(crate) fn new(first: Duration, nominal: Duration) -> Self {
+        Self {
+            rtt: RttEstimator::NEW,
+            set: first,
+            nominal,
+            backoff: 0,
+            timed_out_at: Time::ZERO,
+            heard_at: Time::ZERO,
+            absence: Absence::default(),
+        }
+    }
+
+    /// How long the peer may say nothing, if it has `attempts`.
+    fn patience(&self, attempts: u16) -> Duration {
+        self.nominal.saturating_mul(attempts.into())
+    }
+
+    /// The timeout in force.
+    fn timeout(&self, attempts: u16) -> Duration {
+        let base = self.rtt.timeout().map_or(self.set, |measured| measured.max(self.set));
+        let most = Duration::from_ps(self.patience(attempts).as_ps() / PATIENCE_PARTS).min(BACKOFF_MAX).max(base);
+        base.saturating_mul(1 << self.backoff).min(most)
+    }
+
+    /// How much longer what began at `start` and takes `wait` is waited for.
+    fn extension(&self, start: Time, wait: Duration) -> Duration {
+        self.absence.part_since(start).min(wait)
+    }
+}
+
+impl Delivery {
+    /// Nobody drove the connection for a while.
+    #[inline]
+    pub(crate) fn note_absence(&mut self, absence: Absence) {
+        if let Some(measured) = &mut self.measured
+            && measured.absence != absence
+        {
+            let away = absence.part_since(measured.heard_at);
+            measured.heard_at = measured.heard_at + away;
+            measured.absence = absence;
+        }
+    }
+
+    /// When a wait of `wait` that began at `start` is over.
+    #[inline]
+    pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
+        let extension = self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.extension(start, wait));
+        start + wait + extension
+    }
+
+    /// The adaptive engine has set the timeout to `set`.
+    pub(super) fn limit_timeout(&mut self, set: Duration) {
+        if let Some(measured) = &mut self.measured {
+            measured.set = set;
+        }
+        self.renew_timeout();
+    }
+
+    /// The timeout in force follows what is known; the window's timers with it.
+    fn renew_timeout(&mut self) {
+        let Some(measured) = &self.measured else { return };
+        let (before, timeout) = (self.waits.rto, measured.timeout(self.config.attempts_max));
+        self.waits.rto = timeout;
+        self.shorten_timers(before);
+    }
+
+    /// An answer came now; it echoes a packet that left `rtt` ago, if it says so.
+    #[inline]
+    pub(super) fn note_answer(&mut self, now: Time, rtt: Option<Duration>) {
+        let Some(measured) = &mut self.measured else { return };
+        measured.heard_at = now;
+        let Some(rtt) = rtt else { return };
+        let away = measured.absence.part_since(now - rtt);
+        let sample = match measured.rtt.smoothed() {
+            // The answer may have come at any time of the absence.
+            Some(smoothed) if away > Duration::ZERO => rtt.saturating_sub(away).max(smoothed.min(rtt)),
+            _ => rtt,
+        };
+        measured.rtt.take(sample);
+        measured.backoff = 0;
+        self.renew_timeout();
+    }
+
+    /// Something leaves on a connection that had nothing under way.
+    #[inline]
+    pub(super) fn note_start(&mut self, now: Time) {
+        if let Some(measured) = &mut self.measured {
+            measured.heard_at = now;
+        }
+    }
+
+    /// Packets have timed out: all later ones take twice as long, if that was not said just now.
+    pub(super) fn back_off(&mut self, now: Time) {
+        let rto = self.waits.rto;
+        let Some(measured) = &mut self.measured else { return };
+        if now.since(measured.timed_out_at) >= rto {
+            measured.timed_out_at = now;
+            measured.backoff = (measured.backoff + 1).min(DOUBLINGS_MAX);
+            self.renew_timeout();
+        }
+    }
+
+    /// Whether a packet that timed out for the `timeouts`-th time was one time too many.
+    pub(super) fn is_exhausted(&self, now: Time, timeouts: u16) -> bool {
+        let attempts = self.config.attempts_max;
+        match &self.measured {
+            None => timeouts > attempts,
+            Some(measured) => timeouts >= TIMEOUTS_MIN && now.since(measured.heard_at) >= measured.patience(attempts),
+        }
+    }
+}
+
+/// Timeouts of a packet before its peer can be given up, however short its patience.
+const TIMEOUTS_MIN: u16 = 3;
+
+/// A timeout grows to this part of the peer's patience: verbs has one first try and seven retries at most.
+const PATIENCE_PARTS: u64 = 8;
+
+/// And no longer, unless round trips are.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// More would take any timeout beyond [`BACKOFF_MAX`].
+const DOUBLINGS_MAX: u32 = 20;
