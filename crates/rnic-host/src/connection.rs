@@ -119,7 +119,7 @@ pub struct Connection {
     pub window_packets: Option<u32>,
     /// Reads and atomics that may be outstanding.
     pub reads_max: u32,
-    /// How long the other end took to answer, at the end that asked.
+    /// How long the other end took to answer, at the end that asked; unknown when the request was sent twice.
     pub round_trip: Option<Duration>,
     /// What the program at the other end had to say.
     pub private_data: Vec<u8>,

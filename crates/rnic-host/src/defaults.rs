@@ -2,12 +2,12 @@
 //!
 //! IRN's 100 and 320 microseconds are for NICs that answer within one. A process may be taken off its core for a few
 //! milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two processes a round trip
-//! takes some hundred microseconds. A timeout that is too early costs IRN one packet, and go-back-N everything that is
-//! in flight; a timeout that is too late costs both the time until it comes. So IRN's are short, and go-back-N's is
-//! long enough for a process that has lost its core for a tick.
+//! takes some hundred microseconds. Nobody knows that beforehand: so timeouts follow the round trips of acknowledged
+//! packets ([`rnic_policy::profile::MEASURED_TIMEOUTS`]), unless somebody sets one. The values here are what a
+//! connection begins with, before anything is measured, and what the patience with a silent peer is counted in.
 //!
-//! On a path that is slower than that, timeouts are stretched to a multiple of the round trip that setting up the
-//! connection took, as far as an option goes: Swift's clock counts 24 bits, so that its times end at 100 ms. The delay
+//! On a path that is slower they begin with a multiple of the round trip that setting up the connection took, if it is
+//! known, as far as an option goes: Swift's clock counts 24 bits, so that its times end at 100 ms. The delay
 //! that Swift aims at is raised by that round trip, for it counts the whole of it: with a target below, windows shrink
 //! to the smallest whatever the network does. Beyond 100 ms they do.
 
@@ -92,6 +92,11 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
         let wanted = match *option {
             // A cap is part of what a transport is, for those that have one.
             "cap_packets" => profile.cap_packets.is_some(),
+            // Who sets a timeout means it.
+            "measured_timeouts" => {
+                let is_fixed = profile.options().any(|(spec, _)| spec.is_timeout() && given(spec.name));
+                !is_fixed
+            }
             _ => has,
         };
         if wanted && !given(option) {
@@ -105,6 +110,8 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
 
 /// Defaults by the name of the option; measured with `benches/` on two cores, see there.
 const DEFAULTS: &[(&str, &str)] = &[
+    // What follows is for the first packets.
+    ("measured_timeouts", "true"),
     // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll. Half of it
     // makes 64 queue pairs repeat packets of a peer that is merely busy.
     ("rto_low", "1ms"),
@@ -167,11 +174,14 @@ mod tests {
     fn defaults_fill_in_what_is_not_given() {
         let plain = TransportChoice::named("irn", &[]).expect("a transport");
         assert_eq!(option(&plain, "rto_low"), Duration::from_ms(1).as_ps());
-        assert!(plain.adapts);
+        assert!(plain.adapts && plain.profile.measured_timeouts);
         let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("legal");
         assert_eq!(option(&given, "rto_low"), Duration::from_us(50).as_ps());
         assert_eq!(option(&given, "rto_high"), Duration::from_ms(1).as_ps());
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
+        assert!(!given.profile.measured_timeouts, "what is set stays set");
+        let fixed = TransportChoice::named("tcp", &[("measured_timeouts", "false")]).expect("legal");
+        assert!(!fixed.profile.measured_timeouts);
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
         assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
     }

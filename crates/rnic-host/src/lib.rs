@@ -106,6 +106,7 @@ pub mod observe;
 mod peer;
 pub mod perf;
 mod ports;
+mod presence;
 pub mod probe;
 mod secrets;
 mod settings;

@@ -45,6 +45,7 @@ use crate::link::lane::Lane;
 use crate::link::{Link, Ports, Unreachable};
 use crate::memory::{Memory, Pieces, REGION_BYTES_MAX, Region};
 use crate::notice::Notice;
+use crate::presence::{Presence, Return};
 use crate::secrets::{SecretStream, Secrets};
 use crate::stats::NicStats;
 use crate::sys::{self, Route, SocketOptions, UdpSocket};
@@ -64,8 +65,8 @@ pub struct Nic {
     rx: Receiver,
     link: Link,
     falcon: Falcon,
-    /// When it was driven last.
-    driven: Time,
+    /// Who drives it, and when.
+    presence: Presence,
     /// Something has been posted since packets left last.
     has_posts: bool,
     /// Nothing but acknowledgements of what came in last can be ready to leave.
@@ -141,7 +142,7 @@ impl Nic {
             rx: Receiver::new(),
             link,
             falcon: Falcon::new(config.protection.clone()),
-            driven: Time::ZERO,
+            presence: Presence::default(),
             has_posts: false,
             acks_may_wait: false,
             repairs: Repairs::default(),
@@ -456,9 +457,12 @@ impl Nic {
             }
             bypass.look_for_letters(now, was_asleep);
         }
-        let away = now.since(std::mem::replace(&mut self.driven, now));
+        let Return { gap, absence } = self.presence.come_back(now);
+        if absence > Duration::ZERO {
+            self.engine.note_absence(now, absence);
+        }
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
-            if away > AWAY {
+            if gap > LOOKED_LATELY {
                 self.catch_up(now);
             }
             self.engine.tick(now);
@@ -488,6 +492,9 @@ impl Nic {
             self.heed_late_errors(now);
         }
         self.run_connections(now);
+        if received || sent {
+            self.presence.note_work();
+        }
         received || sent
     }
 
@@ -805,9 +812,8 @@ fn copy_to(
 /// wait hold up the other side.
 pub(crate) const FLUSH_PACKETS: u32 = 64;
 
-/// A process that did not drive its NIC for so long was off its core, or busy with something else: longer than a turn
-/// takes with all that one takes in and sends.
-const AWAY: Duration = Duration::from_us(500);
+/// Whoever has looked at the sockets within this time knows what has come: a timeout is a good deal longer.
+const LOOKED_LATELY: Duration = Duration::from_us(20);
 
 /// Looks at the sockets before timeouts are believed, at most: a full receive buffer takes fewer.
 const CATCH_UP_LOOKS: u32 = 256;

@@ -75,8 +75,10 @@ pub(crate) struct Exchange {
     pub(crate) give_up_at: Time,
     /// How long that was, for the error.
     pub(crate) patience: Duration,
-    /// When the message was sent for the first time, and the round trip to its answer.
+    /// When the message was sent for the first time.
     pub(crate) sent_at: Time,
+    /// How often it was sent.
+    pub(crate) sendings: u32,
 }
 
 impl Exchange {
@@ -89,6 +91,12 @@ impl Exchange {
         self.state = state;
         self.message = None;
         self.resend_at = None;
+    }
+
+    /// The round trip of the message that has been answered now. None when it was sent more than once: nobody knows
+    /// which of them the answer is for (Karn and Partridge, SIGCOMM'87; RFC 6298, section 3).
+    pub(crate) fn round_trip(&self, now: Time) -> Option<Duration> {
+        (self.sendings == 1).then(|| now.since(self.sent_at))
     }
 
     /// Whether the other side has asked us and we have not finished answering: what a stranger can make us remember.

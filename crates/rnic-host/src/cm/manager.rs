@@ -21,8 +21,8 @@ use crate::secrets::SecretStream;
 pub enum CmEvent {
     /// Somebody asks for a connection.
     Requested(ConnectionId, Box<Request>),
-    /// Our request was accepted; so long after it was sent.
-    Replied(ConnectionId, Box<Reply>, Duration),
+    /// Our request was accepted; so long after it was sent, if it was sent once.
+    Replied(ConnectionId, Box<Reply>, Option<Duration>),
     /// The other side is ready: a connection that we have accepted is established.
     Ready(ConnectionId),
     /// Our request, or our answer, was refused.
@@ -396,7 +396,7 @@ impl Manager {
             Some(exchange) if exchange.state == State::RequestSent && exchange.transaction_id == transaction_id => {
                 exchange.become_(State::ReplyReceived);
                 exchange.remote_comm_id = reply.local_comm_id;
-                let (id, round_trip) = (exchange.id, now.since(exchange.sent_at));
+                let (id, round_trip) = (exchange.id, exchange.round_trip(now));
                 self.cm_events.push_back(CmEvent::Replied(id, Box::new(reply), round_trip));
             }
             Some(exchange) if exchange.remote_comm_id == reply.local_comm_id => {
@@ -519,6 +519,7 @@ impl Manager {
             give_up_at: now,
             patience: Duration::ZERO,
             sent_at: now,
+            sendings: 0,
         };
         self.exchanges.insert(id, exchange);
         self.by_comm_id.insert(local_comm_id, id);
@@ -559,7 +560,7 @@ impl Manager {
     pub(super) fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         exchange.message = Some(Box::new(message));
-        (exchange.sent_at, exchange.patience) = (now, patience);
+        (exchange.sent_at, exchange.sendings, exchange.patience) = (now, 0, patience);
         (exchange.interval, exchange.give_up_at) = (RESEND_FIRST, now + patience);
         self.send_again(now, id);
     }
@@ -568,6 +569,7 @@ impl Manager {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         let Some(message) = &exchange.message else { return };
         self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
+        exchange.sendings += 1;
         let at = (now + exchange.interval).min(exchange.give_up_at);
         exchange.interval = exchange.interval.saturating_mul(2).min(RESEND_MOST);
         exchange.resend_at = Some(at);

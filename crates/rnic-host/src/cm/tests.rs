@@ -183,6 +183,34 @@ fn every_message_is_sent_again_until_it_arrives_and_acted_on_once() {
     assert_eq!(state(&bench.active, asking), Some(State::Established));
 }
 
+/// Karn's rule: an answer to a request that was sent twice may be one to either.
+#[test]
+fn a_request_that_was_sent_again_tells_no_round_trip() {
+    for lost in [0, 1, 4] {
+        let mut bench = Bench::new();
+        let asking = bench.connect();
+        let mut requests = 0;
+        let mut told = None;
+        bench.run(|bench| {
+            bench.carry(|message| {
+                requests += usize::from(matches!(message, Message::Request(_)));
+                usize::from(requests > lost || !matches!(message, Message::Request(_)))
+            });
+            while let Some(CmEvent::Requested(id, _)) = bench.passive.poll_happening() {
+                assert!(bench.passive.accept(bench.now, id, Reply::default(), PATIENCE));
+            }
+            bench.carry(|_| 1);
+            while let Some(CmEvent::Replied(id, _, round_trip)) = bench.active.poll_happening() {
+                assert_eq!(id, asking);
+                told = Some(round_trip);
+            }
+            told.is_none()
+        });
+        let expected = (lost == 0).then_some(Duration::ZERO);
+        assert_eq!(told, Some(expected), "{lost} lost: the bench's network takes no time");
+    }
+}
+
 #[test]
 fn silence_ends_in_time() {
     let mut bench = Bench::new();

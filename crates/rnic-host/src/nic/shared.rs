@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use arrayvec::ArrayVec;
-use rnic_base::Duration;
 use rnic_base::limits::{MTU_MIN, QUEUE_PAIRS_MAX};
+use rnic_base::{Duration, Time};
 use rnic_engine::{PeerId, QpAttributes, QpState, QpView, ResourceError, Service};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
@@ -94,8 +94,13 @@ impl Nic {
     /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
     pub fn next_deadline(&self) -> Option<Duration> {
         let now = self.clock.now();
+        self.next_due(now).map(|due| due.since(now))
+    }
+
+    /// When [`Nic::progress`] has work, even if nothing comes in.
+    fn next_due(&self, now: Time) -> Option<Time> {
         if (self.engine.has_packets() || self.engine.has_falcon_packets()) && !self.link.is_held_up() {
-            return Some(Duration::ZERO);
+            return Some(now);
         }
         let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);
         let due = [
@@ -107,7 +112,7 @@ impl Nic {
             self.liveness.next_due(),
             held_up_until,
         ];
-        due.into_iter().flatten().min().map(|due| due.since(now))
+        due.into_iter().flatten().min()
     }
 
     /// Sends what has been posted, and nothing else: for whoever posts and will not call [`Nic::progress`] soon. What
@@ -130,8 +135,12 @@ impl Nic {
         }
         // Whoever comes back has been woken by one of them, perhaps.
         self.link.lanes.iter_mut().for_each(Lane::wake);
-        let Some(bypass) = &mut self.link.bypass else { return false };
-        bypass.fall_asleep() && bypass.wake_up()
+        let has_come = self.link.bypass.as_mut().is_some_and(|bypass| bypass.fall_asleep() && bypass.wake_up());
+        if !has_come {
+            let due = self.next_due(now);
+            self.presence.sleep(due);
+        }
+        has_come
     }
 
     /// Makes a queue pair with a number that cannot be predicted: of the NIC's own range where it shares its machine.

@@ -80,7 +80,7 @@ impl Nic {
         self.attached.insert(id, Attached { addresses, stage: Stage::Asked(request) });
     }
 
-    fn be_answered(&mut self, id: ConnectionId, reply: &Reply, round_trip: Duration) {
+    fn be_answered(&mut self, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
         let Some(Attached { addresses, stage: Stage::Asking(asking) }) = self.attached.remove(&id) else { return };
         let to = addresses.dst();
         match self.establish(to, &asking, reply, round_trip) {
@@ -96,7 +96,7 @@ impl Nic {
                     wire_mtu_bytes: wire_mtu,
                     window_packets: theirs.receive_window,
                     reads_max: config.reads().min(reply.responder_resources).into(),
-                    round_trip: Some(round_trip),
+                    round_trip,
                     private_data,
                 }));
             }
@@ -115,7 +115,7 @@ impl Nic {
         to: SocketAddr,
         asking: &Asking,
         reply: &Reply,
-        round_trip: Duration,
+        round_trip: Option<Duration>,
     ) -> Result<(&'static str, u32, Terms, Vec<u8>), ConnectError> {
         let Asking { qpn, peer, transport, config, psn, terms } = asking;
         let (theirs, private_data) = match Terms::parse(&reply.private_data.0) {
@@ -127,7 +127,7 @@ impl Nic {
         let choice =
             choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
         self.check_falcon(to, choice, theirs.falcon)?;
-        let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip);
+        let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip.unwrap_or_default());
         let agreed = self.transport_of(&choice.profile)?;
         if !Arc::ptr_eq(&agreed, transport) {
             // Nobody knows the queue pair yet but the other end, by its number.

@@ -1,0 +1,118 @@
+//! When the process drives its NIC, and when it cannot: a timeout that passes while it is off its core says nothing
+//! about the network.
+//!
+//! Whoever polls comes back within a *turn*: the time that it takes to send and to take in a batch. How long turns take
+//! is measured. A gap of several of them is an *absence*: the process was off its core, or did something else. Whoever
+//! sleeps has said until when, and is absent only for as long as it wakes later than that.
+
+use rnic_base::{Duration, Time};
+
+/// Who drives a NIC, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    /// When it was driven last.
+    driven: Time,
+    /// Since then it has gone to sleep: until when, at the latest.
+    sleeps_until: Option<Time>,
+    /// Something moved in the last turn.
+    moved: bool,
+    /// How long a turn takes in which something moves, smoothed.
+    turn: Duration,
+}
+
+/// How somebody who drives a NIC comes back to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Return {
+    /// How long ago it was driven.
+    pub(crate) gap: Duration,
+    /// How much of that was an absence.
+    pub(crate) absence: Duration,
+}
+
+impl Presence {
+    /// It is driven now.
+    pub(crate) fn come_back(&mut self, now: Time) -> Return {
+        let gap = now.since(self.driven);
+        let absence = match self.sleeps_until.take() {
+            Some(until) => Some(now.since(until)).filter(|late| *late > ABSENCE_MIN),
+            None => Some(gap).filter(|gap| *gap > self.longest_turn()),
+        };
+        let absence = absence.unwrap_or(Duration::ZERO);
+        if self.moved && absence == Duration::ZERO {
+            self.turn = Duration::from_ps((15 * self.turn.as_ps() + gap.as_ps()) / 16);
+        }
+        (self.driven, self.moved) = (now, false);
+        Return { gap, absence }
+    }
+
+    /// Something moved in this turn.
+    pub(crate) fn note_work(&mut self) {
+        self.moved = true;
+    }
+
+    /// Whoever drives it will sleep until something comes, or until `due`.
+    pub(crate) fn sleep(&mut self, due: Option<Time>) {
+        self.sleeps_until = Some(due.unwrap_or(Time::from_ps(u64::MAX)));
+        self.moved = false;
+    }
+
+    fn longest_turn(&self) -> Duration {
+        self.turn.saturating_mul(TURNS).max(ABSENCE_MIN)
+    }
+}
+
+/// Turns that a gap may be as long as: what moves in each differs.
+const TURNS: u64 = 4;
+
+/// Shorter gaps are none, whatever a turn takes: a process gives its core away by choice, and wakes up, in less.
+const ABSENCE_MIN: Duration = Duration::from_us(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Time {
+        Time::from_us(us)
+    }
+
+    fn absence(presence: &mut Presence, us: u64) -> u64 {
+        presence.come_back(at(us)).absence.as_ns() / 1_000
+    }
+
+    #[test]
+    fn gaps_longer_than_turns_are_absences() {
+        let mut presence = Presence::default();
+        assert_eq!(absence(&mut presence, 100), 0);
+        assert_eq!(absence(&mut presence, 500), 0);
+        assert_eq!(absence(&mut presence, 4_500), 4_000);
+        assert_eq!(presence.come_back(at(4_700)), Return { gap: Duration::from_us(200), absence: Duration::ZERO });
+    }
+
+    /// On a slow machine a turn takes 400 us: four of them in a gap are no reason to think of anything else.
+    #[test]
+    fn how_long_turns_take_is_measured() {
+        let mut presence = Presence::default();
+        let mut now = 0;
+        for _ in 0..100 {
+            now += 400;
+            assert_eq!(absence(&mut presence, now), 0);
+            presence.note_work();
+        }
+        assert_eq!(absence(&mut presence, now + 1_200), 0);
+        assert_eq!(absence(&mut presence, now + 1_200 + 2_000), 2_000);
+    }
+
+    #[test]
+    fn sleep_is_none_but_for_waking_late() {
+        let mut presence = Presence::default();
+        presence.sleep(None);
+        assert_eq!(absence(&mut presence, 1_000_000), 0, "nothing was due");
+        presence.sleep(Some(at(1_005_000)));
+        assert_eq!(absence(&mut presence, 1_002_000), 0, "a packet came");
+        presence.sleep(Some(at(1_005_000)));
+        assert_eq!(absence(&mut presence, 1_005_100), 0, "as good as in time");
+        presence.sleep(Some(at(1_006_000)));
+        assert_eq!(absence(&mut presence, 1_014_000), 8_000);
+        assert_eq!(absence(&mut presence, 1_018_000), 4_000, "it was awake");
+    }
+}
