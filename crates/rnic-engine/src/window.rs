@@ -4,6 +4,7 @@
 //! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). What a packet in the window *means* is
 //! not known here.
 
+mod limit;
 pub(crate) mod pool;
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -91,7 +91,8 @@ impl Qp {
         }
         // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
         if stale || !self.transmits() || self.requester.window.una != expected {
-            if self.regulator.as_ref().is_some_and(|regulator| regulator.window.is_some()) {
+            let is_windowed = self.regulator.as_ref().is_some_and(|regulator| regulator.window.is_some());
+            if is_windowed || self.requester.window.room_on_path().is_some() {
                 // What was kept makes room in a congestion window even so.
                 self.wake_requester(core);
             }

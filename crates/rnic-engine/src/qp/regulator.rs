@@ -255,7 +255,8 @@ impl Qp {
     /// oldest always may: what it waits for is its own acknowledgement (RFC 6675, section 5, step 4.3).
     pub(crate) fn window_holds_repeat(&self, window: &SendWindow, seq: Seq) -> bool {
         let limit = self.regulator.as_ref().and_then(|regulator| regulator.window);
-        limit.is_some_and(|limit| seq != window.una && window.pipe() >= limit.whole_packets())
+        let is_held = |limit: Cwnd| window.pipe() >= limit.whole_packets();
+        seq != window.una && (limit.is_some_and(is_held) || window.room_on_path() == Some(0))
     }
 
     /// The peer says that our packets met congestion.

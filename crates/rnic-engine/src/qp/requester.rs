@@ -421,6 +421,9 @@ impl Qp {
                 least = (room, WaitReason::Window);
             }
         }
+        if let Some(room) = self.requester.window.room_on_path().filter(|room| *room < least.0) {
+            least = (room, WaitReason::Window);
+        }
         let room = core.peers.room(self.peer);
         if room < least.0 {
             least = (room, WaitReason::PeerWindow);

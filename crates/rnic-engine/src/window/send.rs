@@ -13,8 +13,9 @@ use rnic_base::{Absence, AnyRing, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 
+use super::limit::Limit;
 use super::pool::{Bits, Lost};
-use super::timing::{Circumstances, Expiry, Timing};
+use super::timing::{Circumstances, Expiry, Progress, Timing};
 use crate::timer::Deadline;
 use crate::transport::Transport;
 
@@ -60,6 +61,8 @@ pub(crate) struct SendWindow {
     heard: bool,
     /// The timeout is longer than what was measured says.
     backs_off: bool,
+    /// Packets that the path takes, where that has been found out.
+    limit: Limit,
 }
 
 /// What only recovery needs.
@@ -102,7 +105,14 @@ impl SendWindow {
             probing: false,
             heard: false,
             backs_off: false,
+            limit: Limit::NONE,
         }
+    }
+
+    /// How many packets may leave for what the path takes; `None` while nobody knows of a limit.
+    #[inline]
+    pub(crate) fn room_on_path(&self) -> Option<u64> {
+        self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
     #[inline]
@@ -288,17 +298,24 @@ impl SendWindow {
     /// Takes in a round trip that [`SendWindow::acknowledge`] or [`SendWindow::take_early_rtt`] has answered, where
     /// timeouts follow what is measured.
     pub(crate) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
+        let una = self.una;
         let Some(timing) = self.timing() else { return };
         timing.learn(now, rtt, absence);
+        timing.losses.note_round_trip(una);
         let wait = timing.first_wait();
         (self.rto, self.backs_off) = (wait, false);
+        self.limit.grow();
     }
 
     /// There was progress after a timeout.
     #[cold]
     fn end_backoff(&mut self, now: Time) {
-        if let Some(wait) = self.timing().and_then(|timing| timing.end_backoff(now).then(|| timing.first_wait())) {
-            (self.rto, self.backs_off) = (wait, false);
+        let Some(timing) = self.timing() else { return };
+        match timing.end_backoff(now) {
+            Progress::Answer => (self.rto, self.backs_off) = (timing.first_wait(), false),
+            // Nothing was lost.
+            Progress::Early => self.limit = timing.limit_before,
+            Progress::Late => {}
         }
     }
 
@@ -364,25 +381,30 @@ impl SendWindow {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) {
+    /// Has `range` sent again, but for what has arrived of it; answers how many packets that is news of, where those are
+    /// known that have.
+    fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
         if !transport.places_early {
             self.cursor = range.start.min(self.cursor);
-            return;
+            return 0;
         }
         let (una, marks) = (self.una, self.marks.get_or_insert_with(|| Marks::new(transport)));
         let Some(sacked) = &marks.sacked else {
-            return bits.each_unacknowledged(una, range, |seq| {
+            bits.each_unacknowledged(una, range, |seq| {
                 marks.marked.set(seq.since(una) as u32);
             });
+            return 0;
         };
+        let mut fresh = 0;
         for offset in range.start.since(una)..range.end.since(una) {
             let offset = offset as u32;
             if !sacked.test(offset) {
-                marks.marked.set(offset);
+                fresh += u32::from(marks.marked.set(offset));
             }
         }
+        fresh
     }
 
     /// Tells the recovery policy what happened and does what it says.
@@ -412,7 +434,10 @@ impl SendWindow {
             if transport.retransmit_fetch != Duration::ZERO {
                 self.fetch(range, now, transport);
             }
-            self.mark(range, transport, bits);
+            let lost = self.mark(range, transport, bits);
+            if transport.finds_limits && matches!(event, RecoveryEvent::Nacked { .. }) {
+                self.limit_to_what_arrives(lost);
+            }
         }
         match actions.timer {
             TimerChange::Keep => {}
@@ -424,6 +449,15 @@ impl SendWindow {
         }
         self.recovering = actions.recovering;
         actions
+    }
+
+    /// A receiver's report has shown that `lost` packets are lost.
+    fn limit_to_what_arrives(&mut self, lost: u32) {
+        let (una, next, mut limit) = (self.una, self.next, self.limit);
+        if let Some(timing) = self.timing() {
+            timing.losses.note(una, next, lost, &mut limit);
+            self.limit = limit;
+        }
     }
 
     /// Whether the recovery policy wants to hear of acknowledgements now.
@@ -475,6 +509,7 @@ impl SendWindow {
     ) -> TimeoutVerdict {
         let Circumstances { absence, patience, may_probe } = *circumstances;
         let (una, last, heard) = (self.una, self.next - 1, self.heard);
+        let (limit, in_flight) = (self.limit, self.in_flight());
         let (first, due) = (self.rto, self.deadline.time().unwrap_or(now));
         let (is_first, leaves) = (!self.extended, self.first_to_repeat());
         self.recovery(transport);
@@ -497,10 +532,15 @@ impl SendWindow {
                 return TimeoutVerdict::Probe;
             }
             Expiry::TimedOut => {
+                timing.limit_before = limit;
                 if timing.time_out(now, una, heard, patience) {
                     return TimeoutVerdict::GaveUp;
                 }
+                let is_first = timing.is_first_timeout();
                 self.rto = timing.first_wait();
+                if transport.finds_limits && is_first {
+                    self.limit.halve(in_flight);
+                }
                 (self.heard, self.backs_off) = (false, true);
                 self.restart_timer(now);
                 // The policy's longer wait is over as well.

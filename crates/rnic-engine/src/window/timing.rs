@@ -22,6 +22,8 @@
 
 use rnic_base::{Absence, Duration, RttEstimator, Seq, Time};
 
+use super::limit::{Limit, Losses};
+
 /// What is outside of the window and counts when a timer has run out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
@@ -42,6 +44,17 @@ pub(super) enum Expiry {
     Probe(Duration),
     /// The timeout.
     TimedOut,
+}
+
+/// What progress after a timeout says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    /// It answers what the timeout sent.
+    Answer,
+    /// It comes sooner than such an answer could: nothing was lost.
+    Early,
+    /// It comes later than answers do.
+    Late,
 }
 
 /// The waits of one window.
@@ -67,6 +80,9 @@ pub(super) struct Timing {
     una: Seq,
     /// The end of the last absence that was allowed for.
     excused: Time,
+    /// Losses since the last round trip, and the limit before the last timeout.
+    pub(super) losses: Losses,
+    pub(super) limit_before: Limit,
 }
 
 impl Timing {
@@ -85,6 +101,8 @@ impl Timing {
             silent_since: Time::ZERO,
             una: Seq::UNSET,
             excused: Time::ZERO,
+            losses: Losses::NONE,
+            limit_before: Limit::NONE,
         }
     }
 
@@ -117,15 +135,22 @@ impl Timing {
 
     /// There was progress after a timeout. What comes sooner than half a round trip after it acknowledges what was sent
     /// before, and so does, on a path that has become longer, what comes later than answers do: then the timeout was
-    /// too short, and stays doubled until there is a sample. Answers whether it is over.
-    pub(super) fn end_backoff(&mut self, now: Time) -> bool {
+    /// too short, and stays doubled until there is a sample.
+    pub(super) fn end_backoff(&mut self, now: Time) -> Progress {
         let passed = now.since(self.timed_out_at);
-        let is_answer = |smoothed: Duration| passed >= smoothed / 2 && passed <= self.base();
-        if !self.rtt.smoothed().is_some_and(is_answer) {
-            return false;
+        match self.rtt.smoothed() {
+            Some(smoothed) if passed < smoothed / 2 => Progress::Early,
+            Some(_) if passed <= self.base() => {
+                self.reset_backoff();
+                Progress::Answer
+            }
+            _ => Progress::Late,
         }
-        self.reset_backoff();
-        true
+    }
+
+    /// Whether the last timeout was the first since there was progress.
+    pub(super) fn is_first_timeout(&self) -> bool {
+        self.backoff == 1
     }
 
     /// The first wait after progress, of `wait`, is over.

@@ -231,7 +231,9 @@ impl Qp {
             let in_flight = server.window.in_flight();
             let blocked = if in_flight >= transport.in_flight_max {
                 Some(WaitReason::Cap)
-            } else if window.is_some_and(|window| server.window.pipe() >= window.whole_packets()) {
+            } else if window.is_some_and(|window| server.window.pipe() >= window.whole_packets())
+                || server.window.room_on_path() == Some(0)
+            {
                 Some(WaitReason::Window)
             } else {
                 (room == 0).then_some(WaitReason::PeerWindow)

@@ -64,10 +64,10 @@ fn timeouts_double_up_to_a_bound_and_no_longer_after_progress() {
     let mut timing = steady(100);
     assert_eq!(time_out(&mut timing, 6, false, patience), [2_200, 4_400, 8_800, 10_000, 10_000, 10_000]);
     assert_eq!(timing.first_wait(), us(5_000), "a probe half-way");
-    assert!(!timing.end_backoff(at(49)), "too soon for an answer to what the timeout sent");
-    assert!(!timing.end_backoff(at(1_101)), "too late");
+    assert_eq!(timing.end_backoff(at(49)), Progress::Early);
+    assert_eq!(timing.end_backoff(at(1_101)), Progress::Late);
     assert_eq!(timing.timeout, us(10_000), "it was too early, and stays doubled");
-    assert!(timing.end_backoff(at(100)));
+    assert_eq!(timing.end_backoff(at(100)), Progress::Answer);
     assert_eq!(timing.first_wait(), us(200));
     time_out(&mut timing, 1, false, patience);
     timing.learn(at(200), us(100), Absence::default());

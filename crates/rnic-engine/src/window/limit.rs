@@ -1,0 +1,144 @@
+//! How many packets a path takes, found out from what gets lost on it.
+//!
+//! IRN has no congestion control of its own and a cap that is made for its network (section 3.2). On a path that is
+//! slower than its end, most of a full window is lost, and so is most of what is then sent again at the sender's rate.
+//! A window of which a quarter is lost in a round trip is limited to what arrived of it, or what was acknowledged since
+//! the last round trip but one was measured, and grows by an eighth with each that is: a queue that overflows by less costs a few repairs, and losses at random, of which there
+//! are fewer, cost nothing. A timeout halves it (RFC 5681, section 3.1), once until there is progress; if it was too early,
+//! for the acknowledgement came sooner than any answer could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
+//!
+//! What counts is what is in the network (RFC 6675's pipe), so this needs receivers that say what has arrived.
+
+use rnic_base::Seq;
+
+/// Packets in the network at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Limit(u16);
+
+impl Limit {
+    /// None has been found.
+    pub(super) const NONE: Self = Self(u16::MAX);
+
+    #[inline]
+    pub(super) fn packets(self) -> Option<u64> {
+        (self != Self::NONE).then_some(self.0.into())
+    }
+
+    fn lower_to(&mut self, packets: u64) {
+        self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(LEAST);
+    }
+
+    /// A round trip was measured.
+    #[inline]
+    pub(super) fn grow(&mut self) {
+        if *self != Self::NONE {
+            self.0 = self.0.saturating_add((self.0 / GROWTH_PART).max(1));
+        }
+    }
+
+    /// A timeout, with so many packets in flight.
+    pub(super) fn halve(&mut self, in_flight: u64) {
+        self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2);
+    }
+}
+
+/// Losses of a round trip.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Losses {
+    /// What was sent before this is acknowledged: another round.
+    end: Seq,
+    /// Packets in flight when the first was reported.
+    in_flight: u64,
+    lost: u64,
+    /// The oldest packet outstanding when the last round trip but one was measured, and the last.
+    acknowledged: [Seq; 2],
+}
+
+impl Losses {
+    pub(super) const NONE: Self = Self { end: Seq::UNSET, in_flight: 0, lost: 0, acknowledged: [Seq::UNSET; 2] };
+
+    /// A round trip was measured, and all before `una` is acknowledged.
+    pub(super) fn note_round_trip(&mut self, una: Seq) {
+        self.acknowledged = [self.acknowledged[1], una];
+    }
+
+    /// Of the packets from `una` to `next`, `lost` more are lost. Lowers `limit` when that is too many.
+    pub(super) fn note(&mut self, una: Seq, next: Seq, lost: u32, limit: &mut Limit) {
+        if una >= self.end {
+            *self = Self { end: next, in_flight: next.since(una), lost: 0, ..*self };
+        }
+        self.lost += u64::from(lost);
+        if self.lost >= LOST_MIN && self.lost * LOST_PART >= self.in_flight {
+            let [before, _] = self.acknowledged;
+            let acknowledged = if before == Seq::UNSET { 0 } else { una.since(before) };
+            limit.lower_to(self.in_flight.saturating_sub(self.lost).max(acknowledged));
+        }
+    }
+}
+
+/// The oldest packet and one whose acknowledgement says that it is missing.
+const LEAST: u16 = 2;
+
+/// Growth with each round trip that was measured: this part.
+const GROWTH_PART: u16 = 8;
+
+/// One in so many packets of a round trip is what a limit is lowered for.
+const LOST_PART: u64 = 4;
+
+/// But not for one or two.
+const LOST_MIN: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(packet: u64) -> Seq {
+        Seq::UNSET + 1_000 + packet
+    }
+
+    #[test]
+    fn a_path_that_takes_little_limits_the_window_to_that() {
+        let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
+        losses.note(seq(26), seq(282), 230, &mut limit);
+        assert_eq!(limit.packets(), Some(26));
+        (0..3).for_each(|_| limit.grow());
+        assert_eq!(limit.packets(), Some(36), "29, 32, 36");
+    }
+
+    /// Half of a message, at its end: the other half has just arrived.
+    #[test]
+    fn a_lost_tail_is_no_narrow_path() {
+        let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
+        [10, 40].into_iter().for_each(|una| losses.note_round_trip(seq(una)));
+        losses.note(seq(60), seq(80), 19, &mut limit);
+        assert_eq!(limit.packets(), Some(50));
+    }
+
+    /// 1 % of 256 packets a round trip, and 20 %.
+    #[test]
+    fn random_losses_limit_nothing() {
+        for lost in [3, 50] {
+            let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
+            for round in 0..100 {
+                (0..lost).for_each(|_| losses.note(seq(round * 256), seq(round * 256 + 256), 1, &mut limit));
+            }
+            assert_eq!(limit.packets(), None, "{lost} of 256");
+        }
+        let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
+        (0..50).for_each(|packet| losses.note(seq(packet), seq(packet + 3), 1, &mut limit));
+        assert!(limit.packets().is_none_or(|limit| limit >= 2), "a short window has few packets to lose");
+    }
+
+    #[test]
+    fn timeouts_halve_what_was_in_flight_and_growth_ends_the_limit() {
+        let mut limit = Limit::NONE;
+        limit.halve(256);
+        assert_eq!(limit.packets(), Some(128));
+        limit.halve(100);
+        assert_eq!(limit.packets(), Some(50));
+        (0..20).for_each(|_| limit.halve(100));
+        assert_eq!(limit.packets(), Some(2));
+        (0..200).for_each(|_| limit.grow());
+        assert_eq!(limit.packets(), None);
+    }
+}
