@@ -13,7 +13,7 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench fuzz fuzz-falcon test-apps long-test fresh fmt clean
+.PHONY: help build run test lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ generate: ## write what is generated: README's table of rooms, clippy.toml, docs
 bench: ## every benchmark, in release, and a summary beside the floors
 	@scripts/setup build
 	scripts/bench
+
+bench-timeouts: build ## what timeouts cost: 40 seeds with losses, a full machine, a slow link (root): about 15 minutes
+	RNIC=$(TARGET_DIR)/release/rnic scripts/timeouts
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
