@@ -21,6 +21,9 @@ mod gone;
 #[path = "falcon/hostile.rs"]
 mod hostile;
 
+#[path = "falcon/measured.rs"]
+mod measured;
+
 #[path = "falcon/not_ready.rs"]
 mod not_ready;
 
