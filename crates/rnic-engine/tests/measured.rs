@@ -64,7 +64,7 @@ fn time_with_losses(transport: &str, drops: &[(i64, u32)]) -> Duration {
     write(&mut pair, 1, PACKETS);
     let mut step = Duration::ZERO;
     while pair.left.engine.cq_level(pair.left.cq).is_some_and(|(level, _)| level == 0) {
-        step = step + Duration::from_us(1);
+        step += Duration::from_us(1);
         pair.run_until(start + step);
     }
     succeeds(&mut pair, [1], transport);

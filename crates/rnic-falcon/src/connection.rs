@@ -136,8 +136,8 @@ impl Connection {
         self.delivery.set_attempts_max(attempts_max);
     }
 
-    /// Says when nobody drove the connection last: waits that this fell into are extended, where timeouts follow what is
-    /// measured. To be called before [`Connection::receive`] and [`Connection::expire`].
+    /// Says when nobody drove the connection last: waits that this fell into are extended, where timeouts follow what
+    /// is measured. To be called before [`Connection::receive`] and [`Connection::expire`].
     #[inline]
     pub fn note_absence(&mut self, absence: Absence) {
         self.delivery.note_absence(absence);

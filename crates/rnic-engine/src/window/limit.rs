@@ -3,9 +3,10 @@
 //! IRN has no congestion control of its own and a cap that is made for its network (section 3.2). On a path that is
 //! slower than its end, most of a full window is lost, and so is most of what is then sent again at the sender's rate.
 //! A window of which a quarter is lost in a round trip is limited to what arrived of it, or what was acknowledged since
-//! the last round trip but one was measured, and grows by an eighth with each that is: a queue that overflows by less costs a few repairs, and losses at random, of which there
-//! are fewer, cost nothing. A timeout halves it (RFC 5681, section 3.1), once until there is progress; if it was too early,
-//! for the acknowledgement came sooner than any answer could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
+//! the last round trip but one was measured, and grows by an eighth with each that is: a queue that overflows by less
+//! costs a few repairs, and losses at random, of which there are fewer, cost nothing. A timeout halves it (RFC 5681,
+//! section 3.1), once until there is progress; if it was too early, for the acknowledgement came sooner than any answer
+//! could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
 //!
 //! What counts is what is in the network (RFC 6675's pipe), so this needs receivers that say what has arrived.
 

@@ -381,8 +381,8 @@ impl SendWindow {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    /// Has `range` sent again, but for what has arrived of it; answers how many packets that is news of, where those are
-    /// known that have.
+    /// Has `range` sent again, but for what has arrived of it; answers how many packets that is news of, where it is
+    /// known what has.
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");

@@ -168,13 +168,13 @@ impl Timing {
             return None;
         }
         self.excused = absence.ended();
-        self.silent_since = self.silent_since + away;
+        self.silent_since += away;
         Some(away.min(self.wait))
     }
 
     /// The wait is over: what now.
     pub(super) fn expire(&mut self, may_probe: bool) -> Expiry {
-        self.waited = self.waited + self.wait;
+        self.waited += self.wait;
         if self.waited >= self.timeout {
             return Expiry::TimedOut;
         }
@@ -189,8 +189,8 @@ impl Timing {
         self.wait
     }
 
-    /// A timeout, with `una` the oldest packet outstanding, and something `heard` since the last one: the next one takes
-    /// twice as long. Answers whether the peer is given up.
+    /// A timeout, with `una` the oldest packet outstanding, and something `heard` since the last one: the next one
+    /// takes twice as long. Answers whether the peer is given up.
     pub(super) fn time_out(&mut self, now: Time, una: Seq, heard: bool, patience: Duration) -> bool {
         let is_answered = una != self.una || heard;
         if is_answered {

@@ -50,9 +50,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
     for (transmit, segments) in sent {
         let payload: Vec<u8> = segments
             .iter()
-            .flat_map(|segment| {
-                pair.ends[0].memory[segment.local as usize..][..segment.len as usize].to_vec()
-            })
+            .flat_map(|segment| pair.ends[0].memory[segment.local as usize..][..segment.len as usize].to_vec())
             .collect();
         pair.deliver(1, &transmit.packet, transmit.label, &payload);
     }

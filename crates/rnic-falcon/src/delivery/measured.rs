@@ -69,7 +69,7 @@ impl Delivery {
             && measured.absence != absence
         {
             let away = absence.part_since(measured.heard_at);
-            measured.heard_at = measured.heard_at + away;
+            measured.heard_at += away;
             measured.absence = absence;
         }
     }

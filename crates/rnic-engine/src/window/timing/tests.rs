@@ -1,3 +1,5 @@
+//! The waits of a window, one after the other.
+
 use super::*;
 
 fn us(us: u64) -> Duration {
@@ -21,7 +23,7 @@ fn waits(timing: &mut Timing, may_probe: bool) -> Vec<(u64, Expiry)> {
     timing.begin(wait);
     let (mut passed, mut seen) = (Duration::ZERO, Vec::new());
     loop {
-        passed = passed + wait;
+        passed += wait;
         let expiry = timing.expire(may_probe);
         seen.push((passed.as_ns() / 1_000, expiry));
         match expiry {
