@@ -55,9 +55,12 @@ impl Measured {
         base.saturating_mul(1 << self.backoff).min(most)
     }
 
-    /// How much longer what began at `start` and takes `wait` is waited for.
-    fn extension(&self, start: Time, wait: Duration) -> Duration {
-        self.absence.part_since(start).min(wait)
+    /// When a wait of `wait` that began at `start` is over. An absence is looked at from its end on: what has come by
+    /// then is taken in after it.
+    fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
+        let away = self.absence.part_since(start);
+        let end = start + wait;
+        if away == Duration::ZERO { end } else { end.max(self.absence.ended() + away.min(wait)) }
     }
 }
 
@@ -77,8 +80,7 @@ impl Delivery {
     /// When a wait of `wait` that began at `start` is over.
     #[inline]
     pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
-        let extension = self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.extension(start, wait));
-        start + wait + extension
+        self.measured.as_ref().map_or(start + wait, |measured| measured.end_of_wait(start, wait))
     }
 
     /// The adaptive engine has set the timeout to `set`.
