@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Engine, EngineConfig, EngineStats, Key, MemoryFault, MemoryRegion, PdId, PeerId, Segment, Transmit,
-    TransmitKind, Transport,
+    Access, AsyncEvent, Engine, EngineConfig, EngineStats, Key, MemoryFault, MemoryRegion, PdId, PeerId, Segment,
+    Transmit, TransmitKind, Transport,
 };
 use rnic_wire::codec::encode_headers;
 use rnic_wire::net::UDP_PORT;
