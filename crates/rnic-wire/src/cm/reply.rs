@@ -42,7 +42,7 @@ pub struct Reply {
     pub local_queue_key: u32,
     /// The sender's queue pair.
     pub local_qpn: Qpn,
-    /// Sequence number of the sender's first packet.
+    /// Sequence number of the first packet that the sender expects: where the receiver of this message begins.
     pub starting_psn: Psn,
     /// Reads and atomics that the sender can answer at a time.
     pub responder_resources: u8,

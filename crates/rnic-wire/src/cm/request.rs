@@ -59,7 +59,7 @@ pub struct Request {
     pub transport_service: TransportService,
     /// Whether the sender counts credits.
     pub flow_control: bool,
-    /// Sequence number of the sender's first packet.
+    /// Sequence number of the first packet that the sender expects: where the receiver of this message begins.
     pub starting_psn: Psn,
     /// How long the sender may take to answer, 4.096 us * 2^n.
     pub local_cm_timeout: Bits<5>,

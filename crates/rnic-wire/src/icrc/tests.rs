@@ -148,3 +148,51 @@ proptest! {
         prop_assert!(verify(&way, &[&bytes[..], &expected].concat()));
     }
 }
+
+#[test]
+fn a_crc_moves_from_one_identification_to_another() {
+    let addresses = addresses("10.1.2.3:49152", "10.4.5.6:4791");
+    for len in [16, 20, 24, 280, 4_132] {
+        let prefix = IcrcPrefix::new(&addresses, len);
+        for identification in (0..=u16::MAX).step_by(251).chain([1, 63, 255, 256, u16::MAX]) {
+            let expected = IcrcPrefix::with_identification(&addresses, len, identification);
+            assert_eq!(prefix.renumbered(identification), expected, "{identification} {len}");
+        }
+    }
+}
+
+#[test]
+fn the_identification_of_a_packet_is_found() {
+    let addresses = addresses("10.1.2.3:49152", "10.4.5.6:4791");
+    for len in [16u32, 20, 24, 61, 280, 1_068, 4_132, net::UDP_PAYLOAD_MAX] {
+        let covered: Vec<u8> = (0..len as usize - ICRC_LEN).map(|at| (at * 7 + at / 256) as u8).collect();
+        let icrc = |prefix: IcrcPrefix| u32::from_le_bytes(prefix.start(&covered).finish());
+        let computed = icrc(IcrcPrefix::new(&addresses, len));
+        let finder = IdentificationFinder::new(len);
+        assert_eq!(finder.find(0), Some(0));
+        for identification in (0..=u16::MAX).step_by(641).chain([1, 2, 255, 256, u16::MAX]) {
+            let sent = icrc(IcrcPrefix::with_identification(&addresses, len, identification));
+            assert_eq!(finder.find(computed ^ sent), Some(identification), "{len}");
+        }
+    }
+}
+
+/// One difference of 65,536 has an identification, whatever it comes from: that is what a bit that flips on the way
+/// must not do, nor two of them, or a burst.
+#[test]
+fn corruption_hardly_ever_looks_like_an_identification() {
+    let len = 1_068u32;
+    let finder = IdentificationFinder::new(len);
+    let one_bit = |bit: usize| {
+        let mut covered = vec![0u8; len as usize - ICRC_LEN];
+        covered[bit / 8] ^= 1 << (bit % 8);
+        // Linear: the CRC of zeros taken away leaves what the bit does.
+        crc32fast::hash(&covered) ^ crc32fast::hash(&vec![0u8; covered.len()])
+    };
+    let bits = (len as usize - ICRC_LEN) * 8;
+    let differences: Vec<u32> = (0..bits).map(one_bit).chain((0..32).map(|bit| 1 << bit)).collect();
+    assert_eq!(differences.iter().filter(|difference| finder.find(**difference).is_some()).count(), 0);
+    let pairs = || differences.iter().step_by(17).flat_map(|a| differences.iter().step_by(23).map(move |b| a ^ b));
+    let (all, found) = (pairs().count(), pairs().filter(|pair| *pair != 0 && finder.find(*pair).is_some()).count());
+    assert!(found * 65_536 <= all * 4, "{found} of {all}");
+}

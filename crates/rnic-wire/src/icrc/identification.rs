@@ -1,0 +1,102 @@
+//! The IPv4 identification in the ICRC: how one follows from the other.
+//!
+//! The ICRC covers the identification of an IPv4 packet, and a UDP socket does not see it. But a CRC is linear: of two
+//! packets that differ in the identification alone, the exclusive or of both CRCs depends on the exclusive or of both
+//! identifications and on the length, and on nothing else. So whoever sends can move a CRC from one identification to
+//! another, and whoever receives can compute the one identification, if there is any, for which a packet is right.
+//!
+//! Polynomials are written as the CRC's register has them: bit 31 is x^0. One byte of zeros multiplies by x^8.
+
+use crate::length::ICRC_LEN;
+use crate::net::{IPV4_LEN, UDP_LEN};
+
+/// The exclusive or of the CRCs of masked IPv4 and UDP headers with identification `identification` and with 0.
+#[inline]
+#[must_use]
+pub(super) fn difference_of_prefixes(identification: u16) -> u32 {
+    let [high, low] = identification.to_be_bytes();
+    FIRST_BYTE[usize::from(high)] ^ SECOND_BYTE[usize::from(low)]
+}
+
+/// Finds identifications of packets of one length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdentificationFinder {
+    /// What takes a difference of ICRCs back to before the identification: x^-8n, n bytes being covered from there.
+    factor: u32,
+}
+
+impl IdentificationFinder {
+    /// For datagrams of `udp_payload_len` bytes, base transport header through ICRC.
+    #[must_use]
+    pub fn new(udp_payload_len: u32) -> Self {
+        let covered = udp_payload_len.saturating_sub(ICRC_LEN as u32);
+        Self { factor: power(X_MINUS_8, covered + IPV4_LEN + UDP_LEN - IDENTIFICATION_AT) }
+    }
+
+    /// The identification that a packet must have had, given the exclusive or of its ICRC and of the one that was
+    /// computed for identification 0, both as little-endian numbers; `None` when there is none. Of 65,536 differences
+    /// one has an identification.
+    #[inline]
+    #[must_use]
+    pub fn find(self, difference: u32) -> Option<u16> {
+        // The register before two bytes that would lead to it, if they were zeros: so it is those two bytes.
+        let register = multiply(difference, self.factor);
+        (register >> 16 == 0).then_some((register as u16).swap_bytes())
+    }
+}
+
+/// The product modulo the CRC's polynomial.
+const fn multiply(a: u32, b: u32) -> u32 {
+    let (mut product, mut shifted, mut bit) = (0, b, 32);
+    while bit > 0 {
+        bit -= 1;
+        // All ones where the bit is set.
+        product ^= shifted & (a >> bit & 1).wrapping_neg();
+        shifted = shifted >> 1 ^ (POLYNOMIAL & (shifted & 1).wrapping_neg());
+    }
+    product
+}
+
+/// `base` to the power of `exponent`.
+const fn power(base: u32, exponent: u32) -> u32 {
+    let (mut product, mut square, mut left) = (X_0, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            product = multiply(product, square);
+        }
+        square = multiply(square, square);
+        left >>= 1;
+    }
+    product
+}
+
+/// What each value of a byte adds to a register that takes `following` more bytes after it.
+const fn table(following: u32) -> [u32; 256] {
+    let factor = power(X_8, following + 1);
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = multiply(byte as u32, factor);
+        byte += 1;
+    }
+    table
+}
+
+/// Of an IPv4 header's bytes, where the identification stands.
+const IDENTIFICATION_AT: u32 = 4;
+
+/// Bytes of headers behind the identification.
+const BEHIND: u32 = IPV4_LEN + UDP_LEN - IDENTIFICATION_AT - 2;
+
+static FIRST_BYTE: [u32; 256] = table(BEHIND + 1);
+static SECOND_BYTE: [u32; 256] = table(BEHIND);
+
+/// The CRC's polynomial.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+const X_0: u32 = 1 << 31;
+const X_8: u32 = X_0 >> 8;
+/// The inverse of x: what the division of x^0 by x leaves.
+const X_MINUS_1: u32 = (X_0 ^ POLYNOMIAL) << 1 | 1;
+const X_MINUS_8: u32 = power(X_MINUS_1, 8);
+
+const _: () = assert!(multiply(X_MINUS_8, X_8) == X_0 && multiply(X_MINUS_1, X_0 >> 1) == X_0);
