@@ -160,9 +160,9 @@ impl Qp {
         qp
     }
 
-    /// Back to `Reset`, with the same queues.
-    pub(crate) fn reset(&mut self) {
-        let attributes = QpAttributes {
+    /// What it would be made of once more.
+    fn attributes(&self) -> QpAttributes {
+        QpAttributes {
             pd: self.pd,
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
@@ -175,7 +175,21 @@ impl Qp {
             service: self.transport.service,
             transport: Arc::clone(&self.transport),
             number: Some(self.number),
-        };
+        }
+    }
+
+    /// Another transport of reliable connections, of the same family, before there is a connection.
+    pub(crate) fn adopt(&mut self, transport: &Arc<Transport>) {
+        self.transport = Arc::clone(transport);
+        if self.srq.is_some() {
+            // Nothing is posted to it: what it claims is by the transport's window.
+            self.responder = Responder::new(&self.attributes(), Seq::UNSET, &self.transport);
+        }
+    }
+
+    /// Back to `Reset`, with the same queues.
+    pub(crate) fn reset(&mut self) {
+        let attributes = self.attributes();
         // Timers may still name this slot: a spurious wake-up does nothing.
         *self = Self::new(self.number, self.slot, &attributes);
     }

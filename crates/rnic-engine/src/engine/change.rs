@@ -1,13 +1,18 @@
 //! Changing what exists: sizes of queues, and what a key grants.
 
+use std::sync::Arc;
+
 use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
+use rnic_wire::Qpn;
 
 use super::Engine;
 use super::setup::size;
-use crate::error::{MemoryError, ResourceError};
+use crate::error::{MemoryError, ModifyError, ResourceError};
 use crate::mr::{Key, MemoryRegion};
 use crate::mw::WindowKind;
+use crate::qp::QpState;
 use crate::srq::Srq;
+use crate::transport::{Service, Transport};
 use crate::{CqId, PdId, SrqId};
 
 /// What can be asked about a shared receive queue.
@@ -24,6 +29,25 @@ pub struct SrqInfo {
 }
 
 impl Engine {
+    /// Gives a reliable connection another transport before it is connected: the one that both ends have found out to
+    /// have in common. Legal in states `Reset` and `Init`; what has been posted stays.
+    ///
+    /// # Errors
+    /// When it does not exist, is connected, is of another service, or one of both transports is Falcon, whose queue
+    /// pairs are made of something else.
+    pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ModifyError> {
+        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        if !matches!(qp.state, QpState::Reset | QpState::Init) {
+            return Err(ModifyError::Transition { from: qp.state, to: QpState::Init });
+        }
+        let is_falcon = qp.transport.falcon().is_some() || transport.falcon().is_some();
+        if qp.transport.service != Service::ReliableConnection || is_falcon {
+            return Err(ModifyError::Service(qp.transport.service));
+        }
+        qp.adopt(transport);
+        Ok(())
+    }
+
     /// Makes a completion queue larger or smaller. What is in it stays.
     ///
     /// # Errors

@@ -235,3 +235,48 @@ fn errors_say_what_is_so() {
     let said = engine.post_srq_recv(srq, &request).expect_err("it is gone").to_string();
     assert_eq!(said, "no such shared receive queue");
 }
+
+/// Both ends may find out what they have in common after their queue pairs were made, and receives posted.
+#[test]
+fn a_reliable_connection_may_change_its_transport_before_it_is_one() {
+    for srq in [None, Some(16)] {
+        let setup = Setup { srq, ..Setup::new("irn", &[]) };
+        let mut pair = Pair::new(&setup);
+        let plain = Setup { srq, ..Setup::new("roce-gbn", &[]) };
+        let side = &mut pair.left;
+        let attributes = QpAttributes { srq: side.srq, ..default_attributes(&setup, side.pd, side.cq) };
+        let qpn = side.engine.create_qp(&attributes).expect("legal attributes");
+        side.engine.modify_to_init(qpn).expect("from reset");
+        if srq.is_none() {
+            side.engine.post_recv(qpn, &RecvRequest { wr_id: 1, sges: &[side.sge(0, 64)] }).expect("room");
+        }
+        side.engine.set_transport(qpn, &plain.transport).expect("there is no connection yet");
+        side.connect_qp(qpn, &plain, Qpn::new(9));
+        let late = side.engine.set_transport(qpn, &setup.transport);
+        assert!(matches!(late, Err(ModifyError::Transition { .. })), "{late:?}");
+
+        let op = SendOp::Write { remote: side.remote(0), immediate: None };
+        let request = SendRequest { wr_id: 2, op, sges: &[side.sge(0, 64)], flags: SendFlags::SIGNALED };
+        side.engine.post_send(qpn, &request).expect("room in the send queue");
+        let format = side.engine.transmit(Time::ZERO).expect("a Write").format;
+        assert_eq!(format, plain.transport.format(), "no header that the other end does not know");
+    }
+}
+
+#[test]
+fn other_queue_pairs_keep_their_transport() {
+    let falcon = Setup::new("falcon", &[]);
+    let irn = Setup::new("irn", &[]);
+    for setup in [&falcon, &Setup { service: Service::UnreliableConnection, ..irn.clone() }] {
+        let mut pair = Pair::new(&irn);
+        let side = &mut pair.left;
+        let attributes = default_attributes(setup, side.pd, side.cq);
+        let qpn = side.engine.create_qp(&attributes).expect("legal attributes");
+        assert!(matches!(side.engine.set_transport(qpn, &irn.transport), Err(ModifyError::Service(_))));
+    }
+    let mut pair = Pair::new(&irn);
+    let fresh = default_attributes(&irn, pair.left.pd, pair.left.cq);
+    let qpn = pair.left.engine.create_qp(&fresh).expect("legal attributes");
+    assert!(matches!(pair.left.engine.set_transport(qpn, &falcon.transport), Err(ModifyError::Service(_))));
+    assert_eq!(pair.left.engine.set_transport(Qpn::new(3), &irn.transport), Err(ModifyError::UnknownQp));
+}
