@@ -13,10 +13,10 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps long-test fresh fmt clean
+.PHONY: help build run test lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the rnic command, and the libraries that stand under unmodified programs
 	@scripts/setup build
@@ -63,6 +63,9 @@ fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each orde
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]
 	@scripts/setup apps
 	cargo run --release --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/release $(APPS)
+
+test-interop: build ## Linux's rdma_rxe in a virtual machine, both ways: make test-interop [SUITES="data cm loss"]
+	scripts/test-interop release $(SUITES)
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test

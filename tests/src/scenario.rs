@@ -81,7 +81,7 @@ pub struct Scenario {
     pub restless: bool,
     /// Connections that have failed are made again.
     pub reconnects: bool,
-    /// Of a hundred buffers, so many are registered alone, by a key that is taken back when they are not needed any more.
+    /// Of a hundred buffers, so many are registered alone, by a key that is taken back when they are needed no more.
     pub passing_percent: u64,
     /// What is posted.
     pub mix: Mix,

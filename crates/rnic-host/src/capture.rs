@@ -1,14 +1,15 @@
 //! The capture of what a NIC carries, both ways, as it was on the wire: after impairment, each packet by itself.
 //!
-//! Of IP's fields a socket tells nothing, so they are those of any packet. The IPv6 flow label is 0, though the kernel
+//! Of IP's fields a socket tells nothing, so they are those of any packet; with real RoCEv2 peers over IPv4, the
+//! identification is the one that the ICRC was made for. The IPv6 flow label is 0, though the kernel
 //! may have put one of its own; Falcon's is in PSP's vector.
 
 use std::fmt;
 use std::io::Write;
 
 use rnic_base::Time;
-use rnic_wire::Addresses;
 use rnic_wire::pcap::{Capture, CaptureError};
+use rnic_wire::{Addresses, IpFields};
 
 use crate::error::NicError;
 use crate::notice::{Notice, Notices};
@@ -45,10 +46,11 @@ pub(crate) fn record(
     notices: &mut Notices,
     now: Time,
     addresses: &Addresses,
+    fields: IpFields,
     bytes: &[u8],
 ) {
     let Some(CaptureTo(writer)) = capture else { return };
-    match writer.write(now, addresses, bytes) {
+    match writer.write_with(now, addresses, fields, bytes) {
         Ok(()) => stats.captured += 1,
         Err(error) => {
             *capture = None;

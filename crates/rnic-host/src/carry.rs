@@ -69,6 +69,21 @@ impl Way {
         crc32fast::hash(covered)
     }
 
+    /// The ICRC of a datagram without it, as a little-endian number.
+    fn icrc(self, prefix: IcrcPrefix, covered: &[u8]) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if covered.len().is_multiple_of(4) {
+            match self {
+                Self::Apart => {}
+                // SAFETY: the processor has the instructions, see `of_processor`.
+                Self::Narrow => return unsafe { fold::masked(prefix.state(), covered) },
+                // SAFETY: the processor has the instructions, see `of_processor`.
+                Self::Wide => return unsafe { wide::masked(prefix.state(), covered) },
+            }
+        }
+        u32::from_le_bytes(prefix.start(covered).finish())
+    }
+
     #[inline]
     fn verify(self, prefix: IcrcPrefix, datagram: &[u8]) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -205,6 +220,14 @@ impl Carrier {
 #[inline]
 pub(crate) fn verify(prefix: IcrcPrefix, datagram: &[u8]) -> bool {
     Way::of_processor().verify(prefix, datagram)
+}
+
+/// The exclusive or of the last four bytes of `datagram` and of the ICRC that it should have, as little-endian numbers:
+/// 0 when it is right. `None` for what is too short to be a datagram.
+pub(crate) fn difference(prefix: IcrcPrefix, datagram: &[u8]) -> Option<u32> {
+    let (covered, icrc) = datagram.split_last_chunk::<ICRC_LEN>().filter(|(covered, _)| covered.len() >= bth::LEN)?;
+    let computed = Way::of_processor().icrc(prefix, covered);
+    Some(computed ^ u32::from_le_bytes(*icrc))
 }
 
 /// CRC-32 of `covered`, as Falcon's packets have it that nothing protects.

@@ -2,8 +2,9 @@
 //!
 //! Source: InfiniBand Architecture volume 1, chapter 12: sections 12.9.7 (states), 12.10 (communication establishment).
 //! Deviations: the *time wait* state is not kept, because queue pair numbers and communication ids are random and come
-//! back after years; MRA (a request for patience) is neither sent nor understood; a peer that answers a message of an
-//! unknown connection is told so once for each message.
+//! back after years; MRA (a request for patience, which Linux sends with each request that it hands to a program) is
+//! neither sent nor heeded, for requests are repeated for a minute anyway; a peer that answers a message of an unknown
+//! connection is told so once for each message.
 //!
 //! ```text
 //!   active                                               passive
@@ -24,14 +25,17 @@
 mod alike;
 mod endpoint;
 mod exchange;
+mod gsi;
 mod lookup;
 mod manager;
 pub(crate) mod negotiate;
 mod suspects;
 
 pub use alike::{falcon_key_hint, falcon_text, falcon_word};
-pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, source_towards};
+pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, roce_mtu_towards, source_towards};
 pub(crate) use exchange::{Exchange, State};
+pub(crate) use gsi::gsi_way;
+pub use gsi::{GsiNews, GsiPort};
 pub(crate) use manager::Manager;
 pub use manager::{CmEvent, ServiceKind};
 

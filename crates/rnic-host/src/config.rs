@@ -24,6 +24,9 @@ pub struct NicConfig {
     pub real_roce_peers: bool,
     /// With `shared`: NICs of this user on this machine exchange packets through memory that they share.
     pub bypass: bool,
+    /// With `real_roce_peers`: packets may be marked where a network is congested, and marks are told to whoever sent
+    /// the packets (CNP), for transports that control their rate by it.
+    pub marks_congestion: bool,
     /// Own address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
     /// know it.
     pub bind: SocketAddr,
@@ -58,6 +61,7 @@ impl Default for NicConfig {
         Self {
             shared: false,
             real_roce_peers: false,
+            marks_congestion: false,
             bypass: true,
             bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT),
             name: "nic".to_owned(),

@@ -77,7 +77,8 @@
 //! `observe/credentials` (who is at the other end of a socket). Every piece has its reason beside it; `rnic-check`
 //! holds that.
 //!
-//! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks, a peer that changes its address.
+//! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks but of real RoCEv2 peers, a peer that
+//! changes its address.
 
 mod addresses;
 mod background;
@@ -96,6 +97,7 @@ mod falcon;
 pub mod floor;
 mod grh;
 mod hello;
+mod identification;
 mod impair;
 mod link;
 mod memory;

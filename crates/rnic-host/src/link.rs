@@ -4,29 +4,34 @@
 //! engine is not asked for more until that has left. Packets that are kept have been copied, because the program may
 //! take their memory back meanwhile.
 //!
-//! The kernel cuts a train into packets with consecutive IPv4 identifications, starting at 0. The ICRC of each is
-//! computed for identification 0, and that is what our receivers check; a capture taken outside of us may therefore
-//! call the ICRC of all but the first packet of a train wrong. Captures that we write are right.
+//! The kernel cuts a train into packets with consecutive IPv4 identifications, starting at 0. To NICs of ours the ICRC
+//! of each is computed for identification 0, and that is what they check; a capture taken outside of us may therefore
+//! call the ICRC of all but the first packet of a train wrong. Captures that we write are right. To real RoCEv2 peers
+//! the ICRC is computed for what leaves ([`numbered`]).
 
 pub(crate) mod batch;
 pub(crate) mod lane;
+mod numbered;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
 use rnic_engine::{MemoryFault, PeerId, Transmit};
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Qpn};
+use rnic_wire::{Addresses, IpFields, Qpn};
 
 use crate::bypass::{Bypass, Taken};
 use crate::capture::{CaptureTo, record};
+use crate::cm::GsiPort;
 use crate::credit::Credits;
 use crate::datagram::Datagram;
 use crate::hello::Hellos;
+use crate::identification::Identifications;
 use crate::impair::{DelayLine, Fate};
 use crate::notice::{Notice, Notices};
 use crate::peer::{Peer, Peers};
@@ -50,10 +55,14 @@ pub(crate) struct Link {
     /// What unreliable packets wait for.
     pub(crate) credits: Credits,
     pub(crate) hellos: Hellos,
+    /// Identifications of packets from real RoCEv2 peers over IPv4.
+    identifications: Option<Box<Identifications>>,
     /// The kernel cuts trains.
     pub(crate) segmentation: bool,
     /// Held by a NIC at one address that it has among NICs that share the port.
     pub(crate) claim: Option<UnixDatagram>,
+    /// Connection management with real RoCEv2 peers.
+    pub(crate) gsi: Option<Arc<GsiPort>>,
     /// The wire within this machine.
     pub(crate) bypass: Option<Box<Bypass>>,
     /// Ready to go through memory that has no room, oldest first.
@@ -148,11 +157,13 @@ impl Link {
             segmentation: segmentation && lanes[0].sender().has_segmentation(),
             lanes,
             ports,
+            identifications: (ports == Ports::RoceV2).then(Box::default),
             peers: Peers::default(),
             credits: Credits::default(),
             hellos: Hellos::default(),
             crowded: VecDeque::new(),
             claim: None,
+            gsi: None,
             bypass: None,
             held: VecDeque::new(),
             wide: VecDeque::new(),
@@ -233,7 +244,10 @@ impl Link {
     /// Adds a datagram to the capture, if there is one.
     #[inline]
     pub(crate) fn capture(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
-        record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, bytes);
+        if self.capture.is_some() {
+            let fields = IpFields { identification: self.identification_of(addresses, bytes), ..IpFields::default() };
+            record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, fields, bytes);
+        }
     }
 
     /// Decides what impairment does to a packet of `len` bytes on `way`. `copy` makes the datagram when one is needed,
@@ -268,13 +282,14 @@ impl Link {
     }
 
     /// Adds datagrams whose delay is over to the batch: on the wire they are behind the packets that are there already,
-    /// and cost the kernel no more than those. What goes through memory, or finds no room, leaves later
-    /// ([`Self::send_waiting`]).
+    /// and cost the kernel no more than those. What goes through memory, has an ICRC for leaving by itself, or finds no
+    /// room, leaves later ([`Self::send_waiting`]).
     pub(crate) fn join_delayed(&mut self, now: Time, batch: &mut Batch<'_>, acks: &Acks) {
         while let Some(way) = self.line.first_due(now).map(|datagram| datagram.addresses)
             && batch.has_room(acks)
             && let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip())
             && !self.peers.get(peer).is_local
+            && !self.is_numbered(peer)
             && let Some(Datagram { bytes, .. }) = self.line.pop_due(now)
         {
             let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
@@ -471,6 +486,10 @@ impl Link {
                         batch.trains()[first..].iter().for_each(|train| self.hold(batch, train));
                         return;
                     }
+                    // No port is below those of NICs: the kernel does not send there, whatever it says of the size.
+                    Refusal::TooLarge if self.ports == Ports::OfQueuePair && !ports::is_port_of_nic(train.port) => {
+                        self.stats.datagrams_refused += u64::from(train.count);
+                    }
                     Refusal::TooLarge => self.widen(now, batch, &train),
                     Refusal::NoSegmentation => {
                         self.segmentation = false;
@@ -521,7 +540,8 @@ impl Link {
     fn hold(&mut self, batch: &Batch<'_>, train: &Train) {
         let addresses = self.addresses_of(train.way());
         self.stats.datagrams_held += u64::from(train.count);
-        self.held.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
+        let packets = self.apart(batch, train);
+        self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
     }
 
     /// The packets of a train do not fit the path: they are sent in a way that lets the network cut them.
@@ -529,7 +549,8 @@ impl Link {
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
         let addresses = self.addresses_of(train.way());
-        self.wide.extend(batch.packets(train).map(|bytes| Datagram { addresses, bytes: bytes.to_vec() }));
+        let packets = self.apart(batch, train);
+        self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
     }
 
     /// Notes that the path to `peer` is too narrow.

@@ -29,6 +29,11 @@ fn wire_mtu_beside(overhead_bytes: u32, path_mtu_bytes: u32, ip: IpVersion, limi
     (mtu >= MTU_MIN).then_some(mtu)
 }
 
+/// The largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.
+pub(crate) fn ib_mtu(mtu: u32) -> u32 {
+    [4_096, 2_048, 1_024, 512].into_iter().find(|size| *size <= mtu).unwrap_or(MTU_MIN)
+}
+
 /// The longest datagram of a connection with a wire MTU of `mtu` bytes, whatever its transport: peers have several.
 pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
     mtu + if OVERHEAD_BYTES > FALCON_OVERHEAD_BYTES { OVERHEAD_BYTES } else { FALCON_OVERHEAD_BYTES }

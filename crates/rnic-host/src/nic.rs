@@ -9,15 +9,15 @@ mod falcon;
 mod grants;
 mod hello;
 mod liveness;
+mod open;
 mod receive;
 mod shared;
 mod verbs;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -27,14 +27,13 @@ use rnic_engine::{
     Transmit, TransmitKind, Transport,
 };
 use rnic_wire::codec::encode_headers;
-use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn};
 
 use crate::background;
-use crate::bypass::{Bypass, Taken};
+use crate::bypass::Taken;
 use crate::capture::CaptureTo;
 use crate::clock::Clock;
-use crate::cm::{ConnectionId, Manager};
+use crate::cm::{ConnectionId, GsiNews, Manager};
 use crate::config::NicConfig;
 use crate::connection::ConnectionEvent;
 use crate::error::NicError;
@@ -42,17 +41,18 @@ use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
 use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, write_packet};
 use crate::link::lane::Lane;
-use crate::link::{Link, Ports, Unreachable};
+use crate::link::{Link, Unreachable};
 use crate::memory::{Memory, Pieces, REGION_BYTES_MAX, Region};
 use crate::notice::Notice;
 use crate::presence::{Presence, Return};
 use crate::secrets::{SecretStream, Secrets};
 use crate::stats::NicStats;
-use crate::sys::{self, Route, SocketOptions, UdpSocket};
+use crate::sys::{self, Route, UdpSocket};
 use crate::window;
 
 use connect::Attached;
 use liveness::Liveness;
+use open::open_link;
 use receive::Receiver;
 
 /// A NIC on a UDP socket. See the crate documentation for how to use it.
@@ -515,6 +515,9 @@ impl Nic {
     #[cold]
     fn heed_late_errors(&mut self, now: Time) {
         for Unreachable { address, errno, quoted } in self.link.heed_late_errors(now) {
+            if let Some(gsi) = self.link.gsi.as_ref().filter(|gsi| gsi.is_managed()) {
+                gsi.push(GsiNews::Unreachable(address, errno, quoted.to_vec()));
+            }
             match self.cm.sender_of(address, &quoted) {
                 Some(id) => self.cm.unreachable(now, id, errno),
                 None if errno == libc::ECONNREFUSED => self.note_refusal(now, address, &quoted),
@@ -654,7 +657,8 @@ fn add_packet(
         return Ok(false);
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
-    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation })?;
+    let is_numbered = link.is_numbered(transmit.peer);
+    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation, is_numbered })?;
     Ok(false)
 }
 
@@ -713,57 +717,6 @@ impl Drop for Nic {
     fn drop(&mut self) {
         let now = self.clock.now();
         self.link.send_all(now);
-    }
-}
-
-/// Opens the sockets that `config` asks for.
-fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, NicError> {
-    let ports = match (config.shared, config.real_roce_peers) {
-        (false, _) => Ports::OfPeer,
-        (true, false) => Ports::OfQueuePair,
-        (true, true) => Ports::RoceV2,
-    };
-    if ports == Ports::OfPeer {
-        let (receive, send) = (config.receive_buffer_bytes, config.send_buffer_bytes);
-        let options = SocketOptions::at(config.bind, receive, send, config.receive_offload);
-        let (socket, claim) = open_fixed(&options).map_err(|error| NicError::opening(config.bind, error))?;
-        let lanes = [Lane::new(socket, None, false)].into_iter().collect();
-        let mut link = Link::new(lanes, ports, config.segmentation);
-        link.claim = claim;
-        return Ok(link);
-    }
-    let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
-    let (lanes, refused) =
-        crate::ports::open(config, &mut secrets.stream("port")).map_err(|error| NicError::opening(roce, error))?;
-    let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
-    if let Some(error) = refused {
-        link.notices.push(Notice::SourcePortTaken(error.to_string()));
-    }
-    if config.bypass && !config.real_roce_peers {
-        match Bypass::open(link.local_addr().port(), secrets.stream("bypass")) {
-            Ok(bypass) => link.bypass = Some(Box::new(bypass)),
-            Err(error) => link.notices.push(Notice::NoBypass(error.to_string())),
-        }
-    }
-    Ok(link)
-}
-
-/// Opens the socket of a NIC at one address.
-///
-/// Port 4791 of all addresses may belong to NICs that share it, to send from. They hear nothing there, so one address
-/// of it can still be had, by one: the claim is for those who come this way, whom the kernel would not tell apart.
-fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixDatagram>)> {
-    match UdpSocket::open(options) {
-        Err(error)
-            if error.kind() == io::ErrorKind::AddrInUse
-                && options.bind.port() == UDP_PORT
-                && !options.bind.ip().is_unspecified() =>
-        {
-            let claim = sys::unix::bind_letterbox(format!("rnic-at-{}", options.bind).as_bytes())?;
-            let socket = UdpSocket::open(&SocketOptions { shares_port: true, ..*options })?;
-            Ok((socket, Some(claim)))
-        }
-        opened => opened.map(|socket| (socket, None)),
     }
 }
 

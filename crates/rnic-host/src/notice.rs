@@ -1,7 +1,9 @@
 //! What the NIC has to tell and nobody asked for: it goes on, but not as it was.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+
+use rnic_wire::Qpn;
 
 use crate::hello::Differs;
 
@@ -22,6 +24,10 @@ pub enum Notice {
     NoBypass(String),
     /// The other end of a connection does not go by what this one does.
     PeerDiffers(Differs),
+    /// The queue pair at this address cannot be one of ours: it is a real adapter's.
+    RealRocePeer(IpAddr, Qpn),
+    /// Peers were said to be real RoCEv2 adapters, and at this address is a process like this one.
+    PeerIsOurs(IpAddr),
     /// The capture could not be written and has ended.
     CaptureEnded(String),
 }
@@ -35,6 +41,17 @@ impl std::fmt::Display for Notice {
             Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),
             Self::NoBypass(reason) => write!(f, "packets within this machine take UDP: {reason}"),
             Self::PeerDiffers(differs) => differs.fmt(f),
+            Self::RealRocePeer(peer, qpn) => write!(
+                f,
+                "queue pair {:#08x} at {peer} is not one of a process like this: if it is an adapter of another make, \
+                 or Linux's rdma_rxe, this end needs `--peers roce` (RNIC_PEERS=roce)",
+                qpn.get()
+            ),
+            Self::PeerIsOurs(peer) => write!(
+                f,
+                "at {peer} is a process like this one, without the `--peers roce` (RNIC_PEERS=roce) of this end: both \
+                 ends need it or neither"
+            ),
             Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
         }
     }

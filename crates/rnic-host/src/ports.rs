@@ -91,9 +91,17 @@ fn receiver(config: &NicConfig, ip: IpAddr, port: u16) -> io::Result<UdpSocket> 
 fn source(config: &NicConfig, ip: IpAddr) -> io::Result<UdpSocket> {
     let bind = SocketAddr::new(ip, UDP_PORT);
     let hears = config.real_roce_peers;
+    let marks_congestion = hears && config.marks_congestion;
     let receive = if hears { config.receive_buffer_bytes } else { DEAF_BUFFER_BYTES };
     let options = SocketOptions::at(bind, receive, config.send_buffer_bytes, hears && config.receive_offload);
-    UdpSocket::open(&SocketOptions { shares_port: !hears, is_deaf: !hears, ..options })
+    // What we send over IPv6 has a checksum: theirs do without, but take one, and the kernel cuts no trains without.
+    UdpSocket::open(&SocketOptions {
+        shares_port: !hears,
+        takes_no_checksum: hears,
+        marks_congestion,
+        is_deaf: !hears,
+        ..options
+    })
 }
 
 /// Bits of a queue pair number below those that name the port.

@@ -72,7 +72,16 @@ pub fn wire_mtu(address: &LocalAddress) -> Option<u32> {
 
 fn options(bind: SocketAddr, shares_port: bool) -> SocketOptions {
     let NicConfig { receive_buffer_bytes, send_buffer_bytes, receive_offload, .. } = NicConfig::default();
-    SocketOptions { bind, receive_buffer_bytes, send_buffer_bytes, receive_offload, shares_port, is_deaf: true }
+    SocketOptions {
+        bind,
+        receive_buffer_bytes,
+        send_buffer_bytes,
+        receive_offload,
+        shares_port,
+        takes_no_checksum: false,
+        marks_congestion: false,
+        is_deaf: true,
+    }
 }
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

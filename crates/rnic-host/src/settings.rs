@@ -25,8 +25,12 @@ use crate::sys;
 /// What a program was started with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Name of the transport of reliable connections.
+    /// Name of the transport of reliable connections: the first of those that are offered.
     pub transport: String,
+    /// Others that will do, where the other end lacks it; see [`Settings::fallback_choices`].
+    pub fallbacks: Vec<String>,
+    /// Somebody has named a transport.
+    pub names_transport: bool,
     /// Its options.
     pub options: Vec<(String, String)>,
     /// The bad network, on what every process sends.
@@ -58,6 +62,8 @@ impl Default for Settings {
         let NicConfig { real_roce_peers, segmentation, receive_offload, .. } = NicConfig::default();
         Self {
             transport: DEFAULT_TRANSPORT.to_owned(),
+            fallbacks: Vec::new(),
+            names_transport: false,
             options: Vec::new(),
             impairment: Impairment { rate_queue_bytes: RATE_QUEUE_BYTES, ..Impairment::default() },
             mtu_max_bytes: None,
@@ -180,6 +186,7 @@ impl Settings {
                 None => variables::refuse_near_miss(name)?,
             }
         }
+        settings.settle_transport();
         settings.check()?;
         Ok(settings)
     }
@@ -191,9 +198,26 @@ impl Settings {
         if value.is_empty() && variable.name != "RNIC_KEY" { Ok(()) } else { variable.set(self, value) }
     }
 
+    /// Real RoCEv2 peers speak one transport alone: it is taken when the list has it, or nobody has named one.
+    fn settle_transport(&mut self) {
+        if self.real_roce_peers && (!self.names_transport || self.fallbacks.iter().any(|name| name == ROCE_TRANSPORT)) {
+            ROCE_TRANSPORT.clone_into(&mut self.transport);
+            self.fallbacks.clear();
+        }
+    }
+
     /// What no single variable can say: that they fit together.
     fn check(&self) -> Result<(), SettingsError> {
         let choice = self.transport_choice()?;
+        let fallbacks = self.fallback_choices()?;
+        let is_falcon = |choice: &TransportChoice| choice.profile.protocol.falcon().is_some();
+        if !fallbacks.is_empty() && fallbacks.iter().chain([&choice]).any(is_falcon) {
+            return Err(SettingsError::Transport {
+                transport: self.transport_list(),
+                options: String::new(),
+                reason: "falcon cannot be one of several: its queue pairs are made of something else".to_owned(),
+            });
+        }
         if self.protection.is_some() && choice.profile.protocol.falcon().is_none() {
             return Err(SettingsError::Transport {
                 transport: self.transport.clone(),
@@ -209,6 +233,26 @@ impl Settings {
             });
         }
         Ok(())
+    }
+
+    /// All transports that are offered, as people write them.
+    pub fn transport_list(&self) -> String {
+        [std::slice::from_ref(&self.transport), &self.fallbacks].concat().join(",")
+    }
+
+    /// Transports for connections whose other end lacks the first one, best first. Options are the first one's.
+    ///
+    /// # Errors
+    /// When there is no such transport.
+    pub fn fallback_choices(&self) -> Result<Vec<TransportChoice>, SettingsError> {
+        let choice = |name: &String| {
+            TransportChoice::named(name, &[]).map_err(|error| SettingsError::Transport {
+                transport: self.transport_list(),
+                options: String::new(),
+                reason: error.to_string(),
+            })
+        };
+        self.fallbacks.iter().map(choice).collect()
     }
 
     /// The transport of reliable connections, with the timeouts of this room.
@@ -231,6 +275,7 @@ impl Settings {
             name: self.stream_name(&config.name),
             mtu_max_bytes: self.mtu_max_bytes.unwrap_or(config.mtu_max_bytes),
             real_roce_peers: self.real_roce_peers,
+            marks_congestion: self.heeds_marks(),
             bypass: self.allows_bypass(),
             segmentation: self.segmentation,
             receive_offload: self.receive_offload,
@@ -244,6 +289,15 @@ impl Settings {
     /// Whether reliable connections speak Falcon.
     fn carries_falcon(&self) -> bool {
         self.transport_choice().is_ok_and(|choice| choice.profile.protocol.falcon().is_some())
+    }
+
+    /// Whether reliable connections send, and heed, notifications of congestion.
+    fn heeds_marks(&self) -> bool {
+        let heeds = |choice: TransportChoice| {
+            let control = &choice.profile.control;
+            (control.policy.interest)(&control.params).cnp_interval.is_some()
+        };
+        self.transport_choice().is_ok_and(heeds)
     }
 
     /// Whether processes on one host may go past UDP: not when packets shall be impaired or seen.

@@ -8,6 +8,7 @@
 //! Why not a crate: `quinn-udp` sends one train a call and has no errors of the network; `socket2` has no call for many
 //! datagrams. Opening, binding and plain options are `socket2`'s.
 
+pub mod event;
 pub mod interfaces;
 pub mod unix;
 
@@ -43,6 +44,10 @@ pub struct SocketOptions {
     pub receive_offload: bool,
     /// Share the address with other sockets of this user that say so too.
     pub shares_port: bool,
+    /// Take IPv6 datagrams without a checksum, which RoCEv2 adapters send: the ICRC is theirs.
+    pub takes_no_checksum: bool,
+    /// Say of what is sent that it may be marked instead of dropped (RFC 3168), and of what comes whether it was.
+    pub marks_congestion: bool,
     /// Receive nothing: the kernel drops what comes in. Reported errors still do.
     pub is_deaf: bool,
 }
@@ -50,7 +55,16 @@ pub struct SocketOptions {
 impl SocketOptions {
     /// Ordinary: on `bind`, with these buffers, alone there.
     pub fn at(bind: SocketAddr, receive_buffer_bytes: usize, send_buffer_bytes: usize, receive_offload: bool) -> Self {
-        Self { bind, receive_buffer_bytes, send_buffer_bytes, receive_offload, shares_port: false, is_deaf: false }
+        Self {
+            bind,
+            receive_buffer_bytes,
+            send_buffer_bytes,
+            receive_offload,
+            shares_port: false,
+            takes_no_checksum: false,
+            marks_congestion: false,
+            is_deaf: false,
+        }
     }
 }
 
@@ -80,6 +94,8 @@ pub struct Incoming {
     pub segment: usize,
     /// It was longer than the buffer and has been cut.
     pub truncated: bool,
+    /// It met congestion, as far as the socket was asked to say so.
+    pub congested: bool,
 }
 
 /// An error that the network or the kernel reported about something that was sent earlier.
@@ -140,12 +156,27 @@ impl UdpSocket {
         if options.shares_port {
             raw.set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
+        if options.takes_no_checksum && options.bind.is_ipv6() {
+            raw.set(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+        }
+        if options.marks_congestion {
+            raw.set(level, if options.bind.is_ipv4() { libc::IP_TOS } else { libc::IPV6_TCLASS }, ECT_0)?;
+            raw.set(level, if options.bind.is_ipv4() { libc::IP_RECVTOS } else { libc::IPV6_RECVTCLASS }, 1)?;
+        }
         if options.is_deaf {
             deafen(&socket)?;
         }
         socket.bind(&options.bind.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Self { socket, local, fragmenting: false })
+    }
+
+    /// The same socket behind another descriptor.
+    ///
+    /// # Errors
+    /// When the process has no more descriptors.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, local: self.local, fragmenting: self.fragmenting })
     }
 
     /// Own address and port.
@@ -592,6 +623,8 @@ impl ControlMessage<'_> {
 unsafe trait KernelData: Copy {}
 // SAFETY: integers take any bits.
 unsafe impl KernelData for c_int {}
+// SAFETY: integers take any bits.
+unsafe impl KernelData for u8 {}
 // SAFETY: a structure of integers.
 unsafe impl KernelData for libc::sock_extended_err {}
 // SAFETY: a structure of integers.
@@ -627,7 +660,8 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
     // SAFETY: the name is one of the batch's addresses, which the kernel has filled.
     let source = socket_address(unsafe { &*name }, message.msg_namelen).ok_or(io::ErrorKind::InvalidData)?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let mut incoming = Incoming { source, local: None, len: len.min(RECEIVE_BUFFER_BYTES), segment: len, truncated };
+    let (local, len_kept) = (None, len.min(RECEIVE_BUFFER_BYTES));
+    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false };
     for control in control_messages(message) {
         match (control.level, control.kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -643,6 +677,12 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
                 incoming.local = control
                     .read::<libc::in6_pktinfo>()
                     .map(|information| Ipv6Addr::from(information.ipi6_addr.s6_addr).into());
+            }
+            (libc::SOL_IP, libc::IP_TOS) => {
+                incoming.congested = control.read::<u8>().is_some_and(|class| class & ECN == CONGESTED);
+            }
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                incoming.congested = control.read::<c_int>().is_some_and(|class| class as u8 & ECN == CONGESTED);
             }
             _ => {}
         }
@@ -704,5 +744,11 @@ fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
 const DO_NOT_FRAGMENT: c_int = libc::IP_PMTUDISC_DO;
 const FRAGMENT: c_int = libc::IP_PMTUDISC_DONT;
 
-/// A segment size (24 bytes), a source address (at most 40) or a reported error (16 + 16 + 28): with room to spare.
+/// The bits of a traffic class that tell of congestion, "may be marked" and "was" (RFC 3168, section 5).
+const ECN: u8 = 0b11;
+const ECT_0: c_int = 0b10;
+const CONGESTED: u8 = 0b11;
+
+/// A segment size (24 bytes), an address (at most 40) and a traffic class (24), or a reported error (16 + 16 + 28):
+/// with room to spare.
 const CONTROL_BYTES: usize = 128;

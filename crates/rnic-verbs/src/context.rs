@@ -4,12 +4,12 @@ use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rnic_engine::Transport;
 use rnic_host::observe::Observer;
-use rnic_host::{Settings, complain};
+use rnic_host::{Settings, TransportChoice, complain};
 
 use crate::abi::*;
 use crate::cancel::Uncancelled;
@@ -148,30 +148,31 @@ impl Context {
             Errno::INVALID
         })?;
         device::open_with(&settings);
-        let choice = settings.transport_choice().map_err(|error| {
-            complain(&error);
-            Errno::INVALID
-        })?;
-        let transport = Transport::new(choice.profile).map_err(|error| {
-            complain(error);
-            Errno::INVALID
-        })?;
-        let mut nic = wire::open(&settings).map_err(|error| {
+        if let Some(shared) = open_already(&settings) {
+            return Ok(Self::import(import::command_channel()?, shared));
+        }
+        Self::open_new(device, &settings)
+    }
+
+    fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_context> {
+        let (transport, fallbacks) = transports(settings)?;
+        let mut nic = wire::open(settings).map_err(|error| {
             complain(&error);
             Errno::from(error)
         })?;
-        watch::capture(&mut nic, &settings)?;
-        let wire = device::wire(&settings, nic.port());
-        device::announce(&settings, &wire);
+        watch::capture(&mut nic, settings)?;
+        let wire = device::wire(settings, nic.port());
+        device::announce(settings, &wire);
         let events = Arc::new(EventQueue::new()?);
         let command = import::command_channel()?;
-        let core = Core::new(nic, transport, &settings);
+        let core = Core::new(nic, transport, fallbacks, settings);
         let driven = Driven { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
         let shared = Arc::new(Shared { driver, events, process: Process::current() });
         import::announce(&command, &shared);
-        let observer = watch::observe(&shared, &settings, &wire);
+        *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
+        let observer = watch::observe(&shared, settings, &wire);
         Ok(Self::make(device, command, shared, observer))
     }
 
@@ -207,6 +208,29 @@ impl Context {
             std::mem::forget(context);
         }
     }
+}
+
+/// The device as it was opened last, if it still is.
+static ONLY: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+
+/// The device that this process has open, when it can have no other: real RoCEv2 peers send to one port whatever a
+/// packet is for, and one socket hears that. Programs open the device again (perftest with `-R` does, for itself and
+/// through the connection manager) and get another context of it.
+fn open_already(settings: &Settings) -> Option<Arc<Shared>> {
+    let known = settings.real_roce_peers.then(|| ONLY.lock().unwrap_or_else(PoisonError::into_inner).upgrade())?;
+    known.filter(|shared| shared.process.is_current())
+}
+
+/// The transports that are offered: the first, and those that will do where it is lacking.
+fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
+    let said = |error: &dyn std::fmt::Display| {
+        complain(error);
+        Errno::INVALID
+    };
+    let made = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| said(&error));
+    let first = settings.transport_choice().map_err(|error| said(&error))?;
+    let others = settings.fallback_choices().map_err(|error| said(&error))?;
+    Ok((made(first)?, others.into_iter().map(made).collect::<Result<_>>()?))
 }
 
 fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_context {

@@ -9,6 +9,7 @@ use rnic_host::{Nic, Region, Settings};
 use rnic_wire::Qpn;
 
 use crate::abi::*;
+use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
 use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 use crate::slab::Slab;
@@ -90,6 +91,8 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     /// How reliable connections deliver.
     pub(crate) transport: Arc<Transport>,
+    /// How those do whose other end lacks that, best first.
+    pub(crate) fallbacks: Vec<Arc<Transport>>,
     /// What patience is counted in: [`rnic_policy::Profile::patience_timeout`].
     pub(crate) timeout: Duration,
     pub(crate) pds: Slab<Pd>,
@@ -114,11 +117,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(nic: Nic, transport: Transport, settings: &Settings) -> Self {
+    pub(crate) fn new(nic: Nic, transport: Transport, fallbacks: Vec<Transport>, settings: &Settings) -> Self {
         Self {
             nic,
             timeout: transport.profile().patience_timeout().unwrap_or(TIMEOUT_UNKNOWN),
             transport: Arc::new(transport),
+            fallbacks: fallbacks.into_iter().map(Arc::new).collect(),
             pds: Slab::new(),
             mrs: Slab::new(),
             cqs: Slab::new(),
@@ -133,6 +137,17 @@ impl Core {
             by_qpn: HashMap::new(),
             by_cq: HashMap::new(),
         }
+    }
+
+    /// Queue pair `qpn` shall speak the `index`-th transport of those that are offered.
+    ///
+    /// # Errors
+    /// When it is not there, is connected already, or is no reliable connection.
+    pub(crate) fn speak(&mut self, qpn: Qpn, index: usize) -> Result<()> {
+        let Some(index) = index.checked_sub(1) else { return Ok(()) };
+        let transport = self.fallbacks.get(index).ok_or(Errno::INVALID)?;
+        self.nic.set_transport(qpn, transport)?;
+        Ok(())
     }
 
     /// Makes what was posted leave: once for all of it. In a long row of calls that only post, only now and then: what

@@ -10,6 +10,7 @@ use rnic_base::limits::{
     SGE_MAX, WORK_REQUESTS_MAX,
 };
 use rnic_host::Settings;
+use rnic_wire::cm::PathMtu;
 
 use crate::abi::*;
 use crate::context::Context;
@@ -204,7 +205,7 @@ pub(crate) fn port() -> ibv_port_attr {
     ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: IBV_MTU_4096,
-        active_mtu: IBV_MTU_4096,
+        active_mtu: active_mtu(),
         gid_tbl_len: wire::addresses().len() as c_int,
         port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
         max_msg_sz: MESSAGE_BYTES_MAX as u32,
@@ -216,6 +217,18 @@ pub(crate) fn port() -> ibv_port_attr {
         link_layer: IBV_LINK_LAYER_ETHERNET,
         ..ibv_port_attr::default()
     }
+}
+
+/// What programs take for the payload of a packet. Between processes of ours packets are as large as the path carries;
+/// with real RoCEv2 peers they are as large as programs agree on, which go by this: what every interface carries.
+fn active_mtu() -> u32 {
+    if !settings().is_some_and(|settings| settings.real_roce_peers) {
+        return IBV_MTU_4096;
+    }
+    let addresses = rnic_host::local_addresses().unwrap_or_default();
+    let carried = addresses.iter().filter(|address| !address.is_loopback).filter_map(rnic_host::probe::wire_mtu);
+    let least = carried.min().and_then(PathMtu::at_most).map_or(IBV_MTU_4096, |mtu| mtu.code().get());
+    least.clamp(IBV_MTU_256, IBV_MTU_4096)
 }
 
 /// Four lanes of 25 Gbit/s: what programs print as 100 Gbit/s. It is the order of what a good day brings.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_wire::cm::ip::IpHeader;
-use rnic_wire::cm::{Gid, Mad, Message, RejectReason, Request, ServiceId, TransportService};
+use rnic_wire::cm::{CmError, Gid, LookupStatus, Mad, Message, RejectReason, Request, ServiceId, TransportService};
 use rnic_wire::icrc::IdentificationFinder;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, ICRC_LEN, IcrcPrefix, cm, codec, gsi, icrc};
@@ -145,4 +145,24 @@ fn their_other_messages_are_understood() {
     assert!(IpHeader::split(&lookup.private_data.0).is_some());
     let Message::Reject(reject) = named("v4 CM REJ").mad().message else { panic!("not a refusal") };
     assert_eq!((reject.reason, reject.local_comm_id), (RejectReason::TIMEOUT, request.local_comm_id));
+}
+
+#[test]
+fn their_answers_are_understood() {
+    for version in ["v4", "v6"] {
+        let message = |name: &str| named(&format!("{version} CM {name}")).mad().message;
+        let Message::Reply(reply) = message("REP") else { panic!("not a reply") };
+        assert!(reply.local_qpn.get() < 0x4_0000, "not the number of a queue pair of ours");
+        assert_eq!(reply.vendor, Default::default());
+        let Message::DisconnectRequest(end) = message("DREQ") else { panic!("not an end") };
+        assert!(end.remote_qpn.get() >= 0x4_0000, "ours");
+        assert!(matches!(message("DREP"), Message::DisconnectReply(_)));
+        let Message::LookupReply(found) = message("SIDR_REP") else { panic!("not an answer") };
+        assert_eq!((found.status, found.queue_key), (LookupStatus::VALID, 0x0123_4567));
+        // Requests for patience are no message that we speak.
+        let patience = named(&format!("{version} CM MRA"));
+        let (_, _, datagram) = patience.parts();
+        let mad = gsi::decode(datagram).expect("a management datagram").mad;
+        assert_eq!(cm::parse(mad), Err(CmError::Attribute));
+    }
 }

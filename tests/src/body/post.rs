@@ -300,7 +300,7 @@ impl<B: Backend> Body<'_, B> {
         Ok(Some(Draft { posted, request, message: Some(message), fenced }))
     }
 
-    /// What a Read under way reads by a key of its own, which is to be invalidated: from now on nothing else may use it.
+    /// What a Read under way reads by a key of its own, which is to be invalidated: from now on nothing else uses it.
     fn read_before(&mut self, end: usize) -> Option<BlockId> {
         let there = self.ends[end ^ 1].host;
         let is_read = |of: &End, op: &Posted| {

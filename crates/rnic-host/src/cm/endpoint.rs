@@ -6,18 +6,24 @@
 //!
 //! Nothing here blocks, and nothing here has a thread: whoever owns it calls [`Endpoint::receive`] when a socket is
 //! readable, [`Endpoint::tick`] when [`Endpoint::next_timeout`] is over, and [`Endpoint::flush`] after everything else.
+//!
+//! With real RoCEv2 peers the sockets are there to have the port alone: nothing comes to them. Messages leave through
+//! the host's general services interface ([`GsiPort`]), and come from there, for whichever endpoint they are.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use rnic_base::limits::MTU_MAX;
 use rnic_base::{Duration, Psn, Time};
-use rnic_wire::cm::{LookupReply, LookupRequest, RejectInfo, RejectReason, Reply, Request, ServiceId};
-use rnic_wire::{Addresses, Qpn, cm, gsi, icrc};
+use rnic_wire::cm::{LookupReply, LookupRequest, Mad, RejectInfo, RejectReason, Reply, Request, ServiceId};
+use rnic_wire::{Addresses, IpVersion, Qpn, cm, gsi, icrc};
 use socket2::SockAddr;
 
-use super::{CmEvent, ConnectionId, Manager, ServiceKind};
+use super::{CmEvent, ConnectionId, GsiPort, Manager, ServiceKind, gsi_way};
+use crate::mtu;
 use crate::secrets::Secrets;
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
@@ -63,26 +69,40 @@ pub struct Endpoint {
     manager: Manager,
     psn: Psn,
     stats: EndpointStats,
+    /// Which way messages take, when they do not leave from the port itself.
+    gsi: Option<Arc<GsiPort>>,
 }
 
 impl Endpoint {
-    /// Binds a port.
+    /// Without a port: answers what comes to the general services interface and is nobody's.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn of_nobody(gsi: Arc<GsiPort>) -> io::Result<Self> {
+        let secrets = Secrets::draw()?;
+        let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
+        let manager = Manager::new(secrets.stream("connection manager"));
+        Ok(Self { sockets: ArrayVec::new(), manager, psn, stats: EndpointStats::default(), gsi: Some(gsi) })
+    }
+
+    /// Binds a port. With `gsi`, messages take that way.
     ///
     /// # Errors
     /// What the kernel says: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
-    pub fn bind(binding: &Binding) -> io::Result<Self> {
+    pub fn bind(binding: &Binding, gsi: Option<Arc<GsiPort>>) -> io::Result<Self> {
+        let is_deaf = gsi.is_some();
         let secrets = Secrets::draw()?;
         let both = binding.address.ip().is_unspecified() && binding.address.is_ipv6() && !binding.only_v6;
         let mut sockets = ArrayVec::new();
         for _ in 0..BIND_TRIES {
-            let first = open(binding.address)?;
+            let first = open(binding.address, is_deaf)?;
             if !both {
                 sockets.push(first);
                 break;
             }
             // IPv4 gets the same port. One that the kernel chose may be taken there: then it chooses again.
             let port = first.local_addr().port();
-            match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)) {
+            match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), is_deaf) {
                 Ok(second) => {
                     sockets.extend([first, second]);
                     break;
@@ -97,7 +117,7 @@ impl Endpoint {
         let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
         let mut manager = Manager::new(secrets.stream("connection manager"));
         manager.patience_with_listeners = PATIENCE_WITH_LISTENERS;
-        Ok(Self { sockets, manager, psn, stats: EndpointStats::default() })
+        Ok(Self { sockets, manager, psn, stats: EndpointStats::default(), gsi })
     }
 
     /// Where it is.
@@ -108,7 +128,34 @@ impl Endpoint {
 
     /// What to poll for reading.
     pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> {
-        self.sockets.iter().map(AsRawFd::as_raw_fd)
+        self.sockets.iter().filter(|_| self.gsi.is_none()).map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether a message on `way`, from the general services interface, is for this endpoint.
+    #[must_use]
+    pub fn knows(&self, way: &Addresses, mad: &Mad) -> bool {
+        let to = way.dst().ip();
+        let is_bound_to =
+            |own: IpAddr| own.to_canonical() == to || own.is_unspecified() && own.is_ipv4() == to.is_ipv4();
+        self.manager.knows(way, mad, self.sockets.iter().any(|socket| is_bound_to(socket.local_addr().ip())))
+    }
+
+    /// Takes in what has come to the general services interface.
+    pub fn take_in(&mut self, now: Time, way: &Addresses, mad: Mad) {
+        self.stats.received += 1;
+        self.manager.receive(now, way, mad);
+    }
+
+    /// Nobody is at `address`, says the network, and quotes what was sent there.
+    pub fn note_unreachable(&mut self, now: Time, address: SocketAddr, errno: i32, quoted: &[u8]) {
+        if let Some(id) = self.manager.sender_of(address, quoted) {
+            self.manager.unreachable(now, id, errno);
+        }
+    }
+
+    /// The way that messages between these addresses take.
+    fn way(&self, addresses: Addresses) -> Addresses {
+        if self.gsi.is_some() { gsi_way(&addresses) } else { addresses }
     }
 
     /// Counters.
@@ -147,7 +194,7 @@ impl Endpoint {
         request: Request,
         patience: Duration,
     ) -> Option<ConnectionId> {
-        self.manager.connect(now, addresses, request, patience)
+        self.manager.connect(now, self.way(addresses), request, patience)
     }
 
     /// Accepts a request; both names are filled in. False when it waits no longer.
@@ -188,7 +235,7 @@ impl Endpoint {
         request: LookupRequest,
         patience: Duration,
     ) -> Option<ConnectionId> {
-        self.manager.look_up(now, addresses, request, patience)
+        self.manager.look_up(now, self.way(addresses), request, patience)
     }
 
     /// Answers such a question; the names are filled in. False when it waits no longer.
@@ -214,7 +261,10 @@ impl Endpoint {
 
     /// Makes the network say whether the other sides of established connections still have their ports.
     pub fn probe(&mut self) {
-        self.manager.probe();
+        // An adapter's port says nothing about its programs.
+        if self.gsi.is_none() {
+            self.manager.probe();
+        }
     }
 
     /// Whether anything is established here, so that probing makes sense.
@@ -261,6 +311,10 @@ impl Endpoint {
             self.psn = self.psn.plus(1);
             let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: self.psn, mad: &cm::emit(&mad) };
             let bytes = packet.encode(&addresses);
+            if let Some(gsi) = &self.gsi {
+                self.stats.sent += u64::from(gsi.send(&addresses, &bytes));
+                continue;
+            }
             let of_version = |socket: &&UdpSocket| socket.local_addr().is_ipv4() == addresses.src().is_ipv4();
             let Some(socket) = self.sockets.iter().find(of_version) else { continue };
             let to = SockAddr::from(addresses.dst());
@@ -303,8 +357,8 @@ fn take_in(
     }
 }
 
-fn open(bind: SocketAddr) -> io::Result<UdpSocket> {
-    UdpSocket::open(&SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false))
+fn open(bind: SocketAddr, is_deaf: bool) -> io::Result<UdpSocket> {
+    UdpSocket::open(&SocketOptions { is_deaf, ..SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false) })
 }
 
 /// The address that packets to `to` come from.
@@ -318,6 +372,17 @@ pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     };
     let local = SocketAddr::new(from.unwrap_or(unspecified), 0);
     Ok(sys::route(local, SocketAddr::new(to, rnic_wire::net::UDP_PORT))?.source)
+}
+
+/// Payload bytes of a full packet to `to`, as real RoCEv2 peers count: the largest MTU of InfiniBand that the path
+/// carries.
+///
+/// # Errors
+/// As [`source_towards`].
+pub fn roce_mtu_towards(to: IpAddr, from: IpAddr) -> io::Result<u32> {
+    let route = sys::route(SocketAddr::new(from, 0), SocketAddr::new(to, rnic_wire::net::UDP_PORT))?;
+    let version = if to.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+    Ok(mtu::ib_mtu(mtu::wire_mtu(route.mtu_bytes, version, MTU_MAX).unwrap_or_default()))
 }
 
 /// Datagrams that one call takes in.

@@ -1,8 +1,8 @@
 //! One connection as its messages see it.
 
 use rnic_base::{Duration, Time};
-use rnic_wire::Addresses;
 use rnic_wire::cm::{Message, ServiceId};
+use rnic_wire::{Addresses, Qpn};
 
 use super::ConnectionId;
 
@@ -60,6 +60,8 @@ pub(crate) struct Exchange {
     pub(crate) local_comm_id: u32,
     /// The other side's name; 0 while it is not known.
     pub(crate) remote_comm_id: u32,
+    /// The other side's queue pair, as it said; 0 while it is not known.
+    pub(crate) remote_qpn: Qpn,
     /// Of the exchange that is going on.
     pub(crate) transaction_id: u64,
     pub(crate) state: State,

@@ -215,7 +215,27 @@ impl Manager {
         self.cm_events.push_back(CmEvent::Ready(id));
     }
 
-    /// Ends an established connection; false when there is none.
+    /// Whether a message is about a connection of this manager's, or asks for a service that is offered here, at an
+    /// address that it `may_ask`.
+    pub(crate) fn knows(&self, way: &Addresses, mad: &Mad, may_ask: bool) -> bool {
+        let asks = |service: &ServiceId, name: u32| {
+            self.by_request.contains_key(&(way.src(), name)) || may_ask && self.services.contains_key(service)
+        };
+        let name = match &mad.message {
+            Message::Request(request) => return asks(&request.service_id, request.local_comm_id),
+            Message::LookupRequest(request) => return asks(&request.service_id, request.request_id),
+            Message::Reply(message) => message.remote_comm_id,
+            Message::Reject(message) => message.remote_comm_id,
+            Message::ReadyToUse(message) => message.remote_comm_id,
+            Message::DisconnectRequest(message) => message.remote_comm_id,
+            Message::DisconnectReply(message) => message.remote_comm_id,
+            Message::LookupReply(message) => message.request_id,
+        };
+        self.by_comm_id.contains_key(&name)
+    }
+
+    /// Ends an established connection; false when there is none. Adapters heed the end of none but the queue pair that
+    /// is named: where `remote_qpn` is 0, the one that the other side gave when it was made.
     pub(crate) fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
         let transaction_id = self.random.bits();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::Established) else {
@@ -223,6 +243,7 @@ impl Manager {
         };
         exchange.become_(State::DisconnectSent);
         exchange.transaction_id = transaction_id;
+        let remote_qpn = if remote_qpn == Qpn::default() { exchange.remote_qpn } else { remote_qpn };
         let request = DisconnectRequest {
             local_comm_id: exchange.local_comm_id,
             remote_comm_id: exchange.remote_comm_id,
@@ -368,6 +389,7 @@ impl Manager {
             let reject = refuse(RejectReason::NO_RESOURCES);
             return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
         };
+        self.exchanges.get_mut(&id).expect("it has just been added").remote_qpn = request.local_qpn;
         self.note_asked(now, id, request.service_id);
         self.cm_events.push_back(CmEvent::Requested(id, Box::new(request)));
     }
@@ -395,7 +417,7 @@ impl Manager {
         match known {
             Some(exchange) if exchange.state == State::RequestSent && exchange.transaction_id == transaction_id => {
                 exchange.become_(State::ReplyReceived);
-                exchange.remote_comm_id = reply.local_comm_id;
+                (exchange.remote_comm_id, exchange.remote_qpn) = (reply.local_comm_id, reply.local_qpn);
                 let (id, round_trip) = (exchange.id, exchange.round_trip(now));
                 self.cm_events.push_back(CmEvent::Replied(id, Box::new(reply), round_trip));
             }
@@ -510,6 +532,7 @@ impl Manager {
             addresses,
             local_comm_id,
             remote_comm_id,
+            remote_qpn: Qpn::default(),
             transaction_id,
             state,
             service: None,

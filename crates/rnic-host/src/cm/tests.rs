@@ -355,6 +355,48 @@ fn an_end_that_is_not_answered_is_an_end_all_the_same() {
     assert_eq!(state(&bench.passive, asked), Some(State::Established), "it does not know");
 }
 
+/// Adapters' connection managers ignore the end of a queue pair that is not theirs.
+#[test]
+fn the_end_names_the_other_sides_queue_pair() {
+    let mut bench = Bench::new();
+    let request = Request { service_id: SERVICE, local_qpn: Qpn::new(0x11), ..Request::default() };
+    let active = bench.active.connect(bench.now, addresses(), request, PATIENCE).expect("room");
+    bench.carry(|_| 1);
+    let passive = requested(&mut bench.passive);
+    let reply = Reply { local_qpn: Qpn::new(0x22), ..Reply::default() };
+    assert!(bench.passive.accept(bench.now, passive, reply, PATIENCE));
+    bench.carry(|_| 1);
+    bench.active.confirm(active);
+    bench.carry(|_| 1);
+    let named = |manager: &mut Manager| match manager.poll_message().map(|(_, mad)| mad.message) {
+        Some(Message::DisconnectRequest(request)) => request.remote_qpn,
+        other => panic!("{other:?}"),
+    };
+    assert!(bench.active.disconnect(bench.now, active, Qpn::default()));
+    assert_eq!(named(&mut bench.active), Qpn::new(0x22));
+    assert!(bench.passive.disconnect(bench.now, passive, Qpn::default()));
+    assert_eq!(named(&mut bench.passive), Qpn::new(0x11));
+}
+
+/// All messages of a host come to one place, and each is for the port that knows of it.
+#[test]
+fn a_message_is_known_where_its_connection_or_its_service_is() {
+    let mut bench = Bench::new();
+    let stranger = manager(3);
+    bench.connect();
+    let (way, mad) = bench.active.poll_message().expect("a request");
+    assert!(bench.passive.knows(&way, &mad, true));
+    assert!(!bench.passive.knows(&way, &mad, false), "it listens at another address");
+    assert!(!stranger.knows(&way, &mad, true), "it does not listen");
+    bench.passive.receive(bench.now, &way, mad.clone());
+    assert!(bench.passive.knows(&way, &mad, false), "sent again");
+    let passive = requested(&mut bench.passive);
+    assert!(bench.passive.accept(bench.now, passive, Reply::default(), PATIENCE));
+    let (way, mad) = bench.passive.poll_message().expect("a reply");
+    assert!(bench.active.knows(&way, &mad, false));
+    assert!(!stranger.knows(&way, &mad, true));
+}
+
 #[test]
 fn crossing_ends_meet() {
     let mut bench = Bench::new();

@@ -77,6 +77,8 @@ pub(crate) struct Wrapping {
     pub(crate) prefix: IcrcPrefix,
     /// It may be part of a train.
     pub(crate) couple: bool,
+    /// The peer's ICRC covers what the kernel makes of a train: IPv4 identifications, counted from 0 in each.
+    pub(crate) is_numbered: bool,
 }
 
 /// What one call of the kernel sends, in a slab.
@@ -128,9 +130,14 @@ impl<'a> Batch<'a> {
         memory: &Memory,
         wrapping: Wrapping,
     ) -> Result<(), MemoryFault> {
-        let Wrapping { len, prefix, .. } = wrapping;
+        let Wrapping { len, mut prefix, .. } = wrapping;
         let way = Way { peer: transmit.peer, port: wrapping.port, path: 0 };
         let at = self.make_room(way, len, wrapping.couple);
+        if wrapping.is_numbered {
+            let before = self.trains.last().map_or(0, |train| train.count - 1);
+            // A train has fewer packets than there are identifications.
+            prefix = prefix.renumbered(before as u16);
+        }
         let written = write_packet(&mut self.slab[at..], transmit, payload, memory, prefix);
         if written.is_err() {
             self.give_room_back(way, len);

@@ -211,7 +211,7 @@ impl Nic {
             &QpConnection {
                 peer,
                 dest_qpn: request.local_qpn,
-                rq_psn: request.starting_psn,
+                rq_psn: psn,
                 mtu: wire_mtu,
                 min_rnr_timer: config.rnr_timer(),
                 max_dest_rd_atomic: config.reads().into(),
@@ -226,7 +226,7 @@ impl Nic {
         };
         self.set_window(peer, theirs.receive_window);
         let reads_max = u32::from(config.reads().min(request.responder_resources));
-        let timing = timing(config, &choice, psn, reads_max);
+        let timing = timing(config, &choice, request.starting_psn, reads_max);
         let ours = Terms {
             wire_mtu,
             receive_window: Some(window::share(self.receive_window(wire_mtu), self.link.peers.len())),

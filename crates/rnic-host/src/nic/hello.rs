@@ -40,6 +40,11 @@ impl Nic {
 
 /// A hello has come in, with a valid checksum.
 pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
+    if link.ports == Ports::RoceV2
+        && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
+    {
+        link.notices.push(Notice::PeerIsOurs(known.addresses.dst().ip()));
+    }
     if link.ports != Ports::OfQueuePair {
         return link.stats.drop_datagram(RxDrop::Management);
     }

@@ -8,14 +8,13 @@ use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi, icrc};
+use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi};
 
 use super::credit::take_in_credit;
 use super::hello::take_in_hello;
 use super::{Nic, falcon, liveness};
 use crate::bypass::{Broken, Incoming, Record};
-use crate::carry;
-use crate::cm::Manager;
+use crate::cm::{GsiNews, Manager, gsi_way};
 use crate::falcon::Falcon;
 use crate::grh::grh;
 use crate::link::{Link, Ports};
@@ -108,7 +107,8 @@ impl Nic {
             }
             let Some(record) = consumer.next()? else { break };
             let peer = link.peers.find(link.peer_at(*source), local.ip());
-            let way = Way { source: *source, local, peer: peer.filter(|peer| link.peers.get(*peer).is_local) };
+            let peer = peer.filter(|peer| link.peers.get(*peer).is_local);
+            let way = Way { source: *source, local, peer, congested: false };
             link.stats.bypass_bytes_received += record.bytes.len() as u64;
             if record.is_sealed || link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
@@ -174,7 +174,7 @@ impl Nic {
                 continue;
             }
             let peer = link.peers.find(link.peer_at(incoming.source), local.ip());
-            let way = Way { source: incoming.source, local, peer };
+            let way = Way { source: incoming.source, local, peer, congested: incoming.congested };
             if bytes.is_empty() {
                 link.stats.datagrams_received += 1;
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
@@ -200,6 +200,8 @@ struct Way {
     source: SocketAddr,
     local: SocketAddr,
     peer: Option<PeerId>,
+    /// It was marked on the way.
+    congested: bool,
 }
 
 impl Way {
@@ -255,7 +257,7 @@ fn take_in_datagram(
     }
     let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
     let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
-    if !carry::verify(prefix, datagram) {
+    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     if link.ports == Ports::OfQueuePair
@@ -265,7 +267,7 @@ fn take_in_datagram(
         return link.stats.drop_datagram(RxDrop::ForeignPort);
     }
     let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
-    let meta = RxMeta { peer, congested: false };
+    let meta = RxMeta { peer, congested: way.congested };
     // The engine counts what became of it.
     let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
 }
@@ -347,7 +349,7 @@ fn take_in_stranger(
         Some(peer) => link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
         None => IcrcPrefix::new(&addresses, len),
     };
-    if !carry::verify(prefix, datagram) {
+    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     let grh = grh(&addresses, len);
@@ -372,7 +374,8 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
         Err(_) if link.ports != Ports::OfPeer => return link.stats.drop_datagram(RxDrop::Management),
         Err(error) => return link.stats.drop_malformed(error),
     };
-    if !icrc::verify(&addresses, datagram) {
+    let prefix = IcrcPrefix::new(&addresses, datagram.len() as u32);
+    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
     if let Some(message) = Credit::parse(packet.mad) {
@@ -381,12 +384,23 @@ fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, data
     if let Some(message) = Hello::parse(packet.mad) {
         return take_in_hello(link, now, way.peer, &message);
     }
-    if link.ports != Ports::OfPeer {
+    if link.ports == Ports::OfQueuePair {
         return link.stats.drop_datagram(RxDrop::Management);
     }
-    match cm::parse(packet.mad) {
-        Ok(mad) => cm.receive(now, &addresses, mad),
+    let mad = match cm::parse(packet.mad) {
+        Ok(mad) => mad,
         Err(error) => return link.stats.drop_management(error),
+    };
+    match &link.gsi {
+        None => cm.receive(now, &addresses, mad),
+        Some(gsi) if gsi.is_managed() => {
+            // Peers hear on 4791, whatever port they send from.
+            if !gsi.push(GsiNews::Message(gsi_way(&addresses), Box::new(mad))) {
+                link.stats.drop_datagram(RxDrop::Management);
+            }
+            return;
+        }
+        Some(_) => cm.receive(now, &gsi_way(&addresses), mad),
     }
     link.stats.cm_strays = cm.strays;
 }

@@ -3,9 +3,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use rnic_base::limits::{MTU_MIN, QUEUE_PAIRS_MAX};
+use rnic_base::limits::QUEUE_PAIRS_MAX;
 use rnic_base::{Duration, Time};
 use rnic_engine::{PeerId, QpAttributes, QpState, QpView, ResourceError, Service};
 use rnic_wire::net::UDP_PORT;
@@ -13,11 +14,13 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::{HELD_UP_WAIT, Nic};
 use crate::bypass::{is_own_address, ring_window};
+use crate::cm::GsiPort;
 use crate::error::NicError;
-use crate::link::Link;
 use crate::link::lane::Lane;
-use crate::mtu::{falcon_wire_mtu, wire_mtu};
-use crate::ports::{QUEUE_PAIRS_OF_PORT, number_on, port_of};
+use crate::link::{Link, Ports};
+use crate::mtu::{falcon_wire_mtu, ib_mtu, wire_mtu};
+use crate::notice::Notice;
+use crate::ports::{QUEUE_PAIRS_OF_PORT, is_port_of_nic, number_on, port_of};
 use crate::sys;
 use crate::window;
 
@@ -77,6 +80,11 @@ impl Nic {
     /// The UDP port that packets for this NIC come to.
     pub fn port(&self) -> u16 {
         self.link.local_addr().port()
+    }
+
+    /// The general services interface: with real RoCEv2 peers, connection management comes there.
+    pub fn gsi_port(&self) -> Option<&Arc<GsiPort>> {
+        self.link.gsi.as_ref()
     }
 
     /// NICs of this machine that packets go to through memory now.
@@ -161,6 +169,17 @@ impl Nic {
         Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(limit) })
     }
 
+    /// A queue pair is about to be connected to `dest_qpn`, whose number may say that it cannot be one of ours.
+    pub(super) fn doubt(&mut self, peer: PeerId, dest_qpn: Qpn) {
+        if self.link.ports == Ports::OfQueuePair
+            && !is_port_of_nic(port_of(dest_qpn))
+            && let Some(known) = self.link.peers.look_up(peer)
+        {
+            let notice = Notice::RealRocePeer(known.addresses.dst().ip(), dest_qpn);
+            self.link.notices.push(notice);
+        }
+    }
+
     /// A queue pair is about to be connected to `dest_qpn`: if that is on this machine, the way through memory is made.
     pub(super) fn prepare_bypass(&mut self, peer: PeerId, dest_qpn: Qpn) {
         let now = self.clock.now();
@@ -207,11 +226,6 @@ fn has_far_end(view: &QpView) -> bool {
 
 fn far_end(view: &QpView) -> (PeerId, u16) {
     (view.peer, port_of(view.info.dest_qpn))
-}
-
-/// The largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.
-fn ib_mtu(mtu: u32) -> u32 {
-    [4_096, 2_048, 1_024, 512].into_iter().find(|size| *size <= mtu).unwrap_or(MTU_MIN)
 }
 
 /// Sockets of a NIC that packets come to, at most: two IP versions and two ports.

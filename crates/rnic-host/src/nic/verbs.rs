@@ -1,6 +1,7 @@
 //! The engine's calls, with the clock filled in. What they do is said there.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
@@ -120,6 +121,7 @@ impl Nic {
     /// # Errors
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
+        self.doubt(connection.peer, connection.dest_qpn);
         self.prepare_bypass(connection.peer, connection.dest_qpn);
         self.connect_engine_qp(qpn, connection)?;
         Ok(())
@@ -131,6 +133,14 @@ impl Nic {
     /// When the state, the service or the MTU forbids it.
     pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
         self.engine.modify_to_rtr_unconnected(qpn, mtu)
+    }
+
+    /// See [`rnic_engine::Engine::set_transport`].
+    ///
+    /// # Errors
+    /// When the queue pair is not there, or it is too late.
+    pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<rnic_engine::Transport>) -> Result<(), ModifyError> {
+        self.engine.set_transport(qpn, transport)
     }
 
     /// See [`rnic_engine::Engine::set_access`].

@@ -25,10 +25,15 @@ impl Settings {
     }
 
     fn transport_text(&self) -> String {
-        match self.options_text() {
-            options if options.is_empty() => self.transport.clone(),
-            options => format!("{} ({options})", self.transport),
+        let mut text = self.transport.clone();
+        let options = self.options_text();
+        if !options.is_empty() {
+            text += &format!(" ({options})");
         }
+        if !self.fallbacks.is_empty() {
+            text += &format!(" or {}", self.fallbacks.join(" or "));
+        }
+        text
     }
 
     /// The bad network, one part each; the seed when it decides anything.

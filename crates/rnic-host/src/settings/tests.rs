@@ -125,7 +125,11 @@ fn mistakes_are_one_line_that_names_the_variable() {
 
 #[test]
 fn other_makes_are_spoken_to_in_their_own_language() {
-    let error = read(&[("RNIC_PEERS", "roce")]).expect_err("irn is ours alone").to_string();
+    let peers = ("RNIC_PEERS", "roce");
+    let transport = |list: &str| read(&[peers, ("RNIC_TRANSPORT", list)]).map(|settings| settings.transport_list());
+    assert_eq!(read(&[peers]).expect("what such peers speak").transport, "roce-gbn");
+    assert_eq!(transport("irn,roce-gbn"), Ok("roce-gbn".to_owned()), "the one of the list that such peers speak");
+    let error = transport("irn,fasr").expect_err("both are ours alone").to_string();
     assert!(error.contains("RNIC_PEERS=roce") && error.contains("roce-gbn"), "{error}");
     assert!(read(&[("RNIC_PEERS", "roce"), ("RNIC_TRANSPORT", "roce-gbn")]).is_ok());
 }
@@ -174,5 +178,17 @@ fn the_bypass_is_for_networks_that_are_neither_bad_nor_watched() {
     assert!(Settings::default().allows_bypass());
     for (name, value) in [("RNIC_BYPASS", "off"), ("RNIC_DELAY", "1us"), ("RNIC_PCAP", "a.pcap")] {
         assert!(!read(&[(name, value)]).expect("legal").allows_bypass(), "{name}");
+    }
+}
+
+#[test]
+fn several_transports_may_be_offered() {
+    let several = read(&[("RNIC_TRANSPORT", "irn, roce-gbn"), ("RNIC_SET", "rto_high=2ms")]).expect("both are known");
+    assert_eq!((several.transport.as_str(), several.transport_list().as_str()), ("irn", "irn,roce-gbn"));
+    let fallbacks = several.fallback_choices().expect("one");
+    assert_eq!(fallbacks.iter().map(|choice| choice.profile.name).collect::<Vec<_>>(), ["roce-gbn"]);
+    assert!(several.describe("rnic0", "here").contains("or roce-gbn"));
+    for wrong in ["irn,quic", "irn,falcon", "falcon,irn", "irn,", "irn,fasr,roce-gbn,tcp,roce-sr"] {
+        assert!(read(&[("RNIC_TRANSPORT", wrong)]).is_err(), "{wrong}");
     }
 }

@@ -50,9 +50,16 @@ pub const VARIABLES: &[Variable] = &[
         option: "transport",
         value: "NAME",
         default: "irn",
-        meaning: "Transport of reliable connections; see `rnic list`. Both ends need the same",
+        meaning: "Transport of reliable connections; see `rnic list`. Both ends need the same. Of several, joined by \
+                  commas, connections made by rdma_cm take the first that the other end has",
         read: |settings, text| {
-            text.trim().clone_into(&mut settings.transport);
+            let mut names = text.split(',').map(|name| name.trim().to_owned());
+            settings.transport = names.next().unwrap_or_default();
+            settings.fallbacks = names.collect();
+            settings.names_transport = true;
+            if settings.fallbacks.len() >= TRANSPORTS_MAX {
+                return Err(format!("expected at most {TRANSPORTS_MAX} transports"));
+            }
             Ok(())
         },
     },
@@ -173,7 +180,7 @@ pub const VARIABLES: &[Variable] = &[
         value: "rnic|roce",
         default: "rnic",
         meaning: "Who is at the other end: processes like this one (rnic), or adapters of other makes and Linux's \
-                  rdma_rxe (roce), which takes port 4791 for one process alone and needs --transport roce-gbn",
+                  rdma_rxe (roce), which takes port 4791 for one process alone and means --transport roce-gbn",
         read: |settings, text| {
             settings.real_roce_peers = match text.trim() {
                 "rnic" => false,
@@ -241,6 +248,9 @@ pub const VARIABLES: &[Variable] = &[
         read: |settings, text| switch(&mut settings.quiet, text),
     },
 ];
+
+/// Transports of a list, at most: as many as a request for a connection has room for.
+const TRANSPORTS_MAX: usize = 4;
 
 fn put<T: FromStr<Err: ToString>>(place: &mut T, text: &str) -> Result<(), String> {
     *place = text.parse().map_err(|error: T::Err| error.to_string())?;

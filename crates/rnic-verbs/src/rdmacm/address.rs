@@ -7,7 +7,9 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ptr;
 
-use rnic_host::cm::source_towards;
+use rnic_host::cm::{roce_mtu_towards, source_towards};
+
+use rnic_wire::cm::PathMtu;
 
 use super::abi::*;
 use super::channel::{Arrival, Pending};
@@ -20,6 +22,14 @@ use crate::errno::{Errno, Result, minus_one};
 
 /// What queue pairs are set to: the wire's packets are another matter, see `rnic-host`.
 pub(super) const PATH_MTU: u32 = IBV_MTU_4096;
+
+/// What the queue pair of an identifier, and the other side's, are set to. Real RoCEv2 peers send packets as large as
+/// they are told, so they are told what the path carries.
+pub(super) fn path_mtu(from: IpAddr, to: IpAddr) -> u32 {
+    let bytes = devices::has_real_roce_peers().then(|| roce_mtu_towards(to, from)).and_then(std::io::Result::ok);
+    let code = bytes.and_then(PathMtu::at_most).map_or(PATH_MTU, |mtu| mtu.code().get());
+    code.clamp(IBV_MTU_256, PATH_MTU)
+}
 
 /// Packets may take so long, as InfiniBand counts: 4.096 us * 2^16 = 0.27 s.
 const PACKET_LIFE_TIME: u8 = 16;
@@ -124,6 +134,7 @@ fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     if address.ip().is_multicast() {
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
+    devices::prepare_peers()?;
     if !address.ip().is_unspecified() {
         devices::index_of(gid(address.ip())).map_err(|_| Errno(libc::EADDRNOTAVAIL))?;
     }
@@ -203,6 +214,7 @@ fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
     let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH));
     let source = source_towards(to.ip(), from).map_err(errno)?;
     devices::index_of(gid(source))?;
+    devices::prepare_peers()?;
     let mut cm = Cm::lock()?;
     let port = match cm.entry(this.key)?.port {
         Some(_) => bound.map_or(0, |address| address.port()),
@@ -249,7 +261,7 @@ fn describe_path(c: &mut rdma_cm_id) {
         numb_path: 1,
         pkey: 0xffff,
         mtu_selector: EXACTLY,
-        mtu: PATH_MTU as u8,
+        mtu: path_mtu(source.ip().to_canonical(), to.ip().to_canonical()) as u8,
         rate_selector: EXACTLY,
         rate: RATE,
         packet_life_time_selector: EXACTLY,
@@ -288,6 +300,8 @@ pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_
 /// Fills in what a request says about its identifier.
 pub(super) fn describe_arrival(c: &mut rdma_cm_id, arrival: &Arrival) -> Result<()> {
     let (here, there) = (arrival.addresses.src(), arrival.addresses.dst());
+    // A service's name ends with the port that programs know it by, whichever the message came to.
+    let here = SocketAddr::new(here.ip(), arrival.service.0 as u16);
     c.route.addr.src_storage = write(here);
     c.route.addr.dst_storage = write(SocketAddr::new(there.ip(), arrival.source_port));
     attach(c)?;

@@ -1,8 +1,9 @@
 //! Both ends of a connection must speak one transport: they say which in the vendor fields of REQ and REP, which
 //! InfiniBand has for what adapters of one make agree on. All private data stay the program's.
 //!
-//! The vendor is "ORN"; its options are a hash of the transport's name. For Falcon it is "ORF", with the word of what
-//! must be alike ([`falcon_word`]). Somebody else's stack names another vendor or none, and speaks RoCEv2 with
+//! The vendor is "ORN"; its options are a hash of the transport's name. A request that offers several (IRN, section
+//! 7) names "ORL", with four short hashes; the reply says which of them it is. For Falcon it is "ORF", with the word of
+//! what must be alike ([`falcon_word`]). Somebody else's stack names another vendor or none, and speaks RoCEv2 with
 //! go-back-N.
 
 use std::net::SocketAddr;
@@ -21,26 +22,39 @@ pub(super) const REASON: RejectReason = RejectReason(35);
 /// "ORN".
 const VENDOR: u32 = 0x4f_524e;
 
+/// "ORL": four transports at most, each a short code, best first.
+const LIST_VENDOR: u32 = 0x4f_524c;
+
 /// "ORF".
 const FALCON_VENDOR: u32 = 0x4f_5246;
 
 /// The transport of other stacks.
 const OTHERS: &str = "roce-gbn";
 
-/// What the other side's transport is to ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Agreement {
-    Same,
-    Different,
+/// Which of our transports a connection with an end that says `theirs` takes, counted from the first; `None` when there
+/// is none in common. Who asks says what is best first.
+pub(super) fn choose(theirs: Vendor) -> Option<usize> {
+    choose_of(own(), offered(), theirs)
 }
 
-impl Agreement {
-    /// Compares ours with what the other side says.
-    pub(super) fn with(vendor: Vendor) -> Self {
-        let speaks = |name| Vendor { id: Bits::clamped(VENDOR), options: code(name) };
-        let theirs = if is_known(vendor) { vendor } else { speaks(OTHERS) };
-        if theirs == own() { Self::Same } else { Self::Different }
+fn choose_of(own: Vendor, offered: &[String], theirs: Vendor) -> Option<usize> {
+    let ours = |fits: &dyn Fn(&str) -> bool| offered.iter().position(|name| fits(name));
+    match theirs.id.get() {
+        FALCON_VENDOR => (theirs == own).then_some(0),
+        VENDOR => ours(&|name| code(name) == theirs.options).filter(|_| own.id.get() != FALCON_VENDOR),
+        LIST_VENDOR if own.id.get() == FALCON_VENDOR => None,
+        LIST_VENDOR => theirs.options.to_be_bytes().iter().find_map(|theirs| ours(&|name| short_code(name) == *theirs)),
+        _ => ours(&|name| name == OTHERS).filter(|_| own.id.get() != FALCON_VENDOR),
     }
+}
+
+/// The names of our transports, the first one first.
+fn offered() -> &'static [String] {
+    static OFFERED: OnceLock<Vec<String>> = OnceLock::new();
+    let names =
+        |settings: &Settings| -> Vec<String> { settings.transport_list().split(',').map(str::to_owned).collect() };
+    let later = || Settings::from_environment().unwrap_or_else(|_| of_others());
+    OFFERED.get_or_init(|| device::settings().map_or_else(|| names(&later()), names))
 }
 
 /// What we say: what packets of an open device show, or one that is opened now will.
@@ -48,6 +62,34 @@ pub(super) fn own() -> Vendor {
     static OWN: OnceLock<Vendor> = OnceLock::new();
     let later = || Settings::from_environment().unwrap_or_else(|_| of_others());
     *OWN.get_or_init(|| device::settings().map_or_else(|| of(&later()), of))
+}
+
+/// What our requests say: all that we offer. Adapters of other makes have a vendor of their own, and refuse options of
+/// another's.
+pub(super) fn said() -> Vendor {
+    if super::devices::has_real_roce_peers() {
+        return Vendor::default();
+    }
+    match offered() {
+        [_] => own(),
+        several => list(several),
+    }
+}
+
+fn list(names: &[String]) -> Vendor {
+    let mut codes = [0; 4];
+    codes.iter_mut().zip(names).for_each(|(place, name)| *place = short_code(name));
+    Vendor { id: Bits::clamped(LIST_VENDOR), options: u32::from_be_bytes(codes) }
+}
+
+/// What our replies say: which of our transports it is.
+pub(super) fn answered(index: usize) -> Vendor {
+    match offered().get(index) {
+        Some(name) if own().id.get() == VENDOR && !super::devices::has_real_roce_peers() => {
+            Vendor { id: Bits::clamped(VENDOR), options: code(name) }
+        }
+        _ => said(),
+    }
 }
 
 /// What we speak, in words.
@@ -84,7 +126,7 @@ fn of(settings: &Settings) -> Vendor {
 }
 
 fn is_known(vendor: Vendor) -> bool {
-    [VENDOR, FALCON_VENDOR].contains(&vendor.id.get())
+    [VENDOR, LIST_VENDOR, FALCON_VENDOR].contains(&vendor.id.get())
 }
 
 /// FNV-1a: tells names apart, keeps no secret.
@@ -92,12 +134,24 @@ fn code(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// The same in eight bits, of which those of the transports that there are differ. Zero is none.
+fn short_code(name: &str) -> u8 {
+    let code = code(name);
+    ((code ^ code >> 8 ^ code >> 16 ^ code >> 24) as u8).max(1)
+}
+
 /// What an end speaks that says this, in words.
 fn text_of(vendor: Vendor) -> String {
     if vendor.id.get() == FALCON_VENDOR {
         return falcon_text(vendor.options);
     }
-    let known = rnic_transports::profiles::profiles().into_iter().find(|profile| code(profile.name) == vendor.options);
+    let profiles = rnic_transports::profiles::profiles();
+    if vendor.id.get() == LIST_VENDOR {
+        let named =
+            |code: &u8| profiles.iter().find(|profile| short_code(profile.name) == *code).map(|known| known.name);
+        return vendor.options.to_be_bytes().iter().filter_map(named).collect::<Vec<_>>().join(" or ");
+    }
+    let known = profiles.into_iter().find(|profile| code(profile.name) == vendor.options);
     match known {
         _ if !is_known(vendor) => OTHERS,
         Some(profile) => profile.name,
@@ -163,12 +217,35 @@ mod tests {
             let text = text_of(set(&[("RNIC_TRANSPORT", name)]));
             assert!(text.starts_with(name), "{text}");
         }
-        assert_eq!(Agreement::with(own()), Agreement::Same);
-        let other = Vendor { options: own().options ^ 1, ..own() };
-        assert_eq!(Agreement::with(other), Agreement::Different);
-        let stranger = Agreement::with(Vendor::default());
-        assert_eq!(stranger == Agreement::Same, own_text() == OTHERS);
+        assert_eq!(choose(own()), Some(0));
+        assert_eq!(choose(Vendor { options: own().options ^ 1, ..own() }), None);
+        assert_eq!(choose(Vendor::default()).is_some(), own_text() == OTHERS);
         assert_eq!(text_of(Vendor::default()), OTHERS);
+    }
+
+    #[test]
+    fn of_several_the_first_in_common_is_taken() {
+        let names = |text: &str| -> Vec<String> { text.split(',').map(str::to_owned).collect() };
+        let single = |name: &str| Vendor { id: Bits::clamped(VENDOR), options: code(name) };
+        let mut short: Vec<u8> =
+            rnic_transports::profiles::profiles().iter().map(|profile| short_code(profile.name)).collect();
+        let count = short.len();
+        short.sort_unstable();
+        short.dedup();
+        assert_eq!(short.len(), count, "two have one short code");
+        let chosen = |ours: &str, theirs: Vendor| {
+            let ours = names(ours);
+            choose_of(single(&ours[0]), &ours, theirs).map(|index| ours[index].clone())
+        };
+        let both = list(&names("irn,roce-gbn"));
+        assert_eq!(chosen("irn", both).as_deref(), Some("irn"));
+        assert_eq!(chosen("roce-gbn", both).as_deref(), Some("roce-gbn"));
+        assert_eq!(chosen("roce-gbn,irn", both).as_deref(), Some("irn"), "who asks says what is best");
+        assert_eq!(chosen("fasr", both), None);
+        assert_eq!(chosen("irn,roce-gbn", single("roce-gbn")).as_deref(), Some("roce-gbn"));
+        assert_eq!(chosen("irn,roce-gbn", Vendor::default()).as_deref(), Some("roce-gbn"), "a real adapter");
+        assert_eq!(chosen("irn", Vendor::default()), None);
+        assert_eq!(text_of(both), "irn or roce-gbn");
     }
 
     #[test]

@@ -32,6 +32,9 @@ const ACK_TIMEOUT: u8 = 17;
 /// As we tell others: an answer to a management message may take 4.096 us * 2^n = 4.3 s.
 const CM_TIMEOUT: u32 = 20;
 
+/// No address of InfiniBand in particular.
+const PERMISSIVE_LID: u16 = 0xffff;
+
 /// What a program asks for, with defaults.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -181,9 +184,11 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let (key, now) = (this.key, now());
 
     let mut cm = Cm::lock()?;
+    let path_mtu = address::path_mtu(addresses.src().ip(), addresses.dst().ip());
     let entry = cm.entry(key)?;
     entry.advance(&[Stage::Routed], Stage::Connecting)?;
     (entry.responder_resources, entry.initiator_depth) = (answers, asks);
+    (entry.path_mtu, entry.qp_num) = (path_mtu, wanted.qp_num);
     let psn = entry.psn;
     entry.offer.retry_count = wanted.retry_count;
     let path = path(&addresses, entry.options.traffic_class, entry.options.ack_timeout);
@@ -210,12 +215,12 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
             local_cm_timeout: Bits::clamped(CM_TIMEOUT),
             retry_count: Bits::clamped(wanted.retry_count.into()),
             partition_key: DEFAULT_PARTITION_KEY,
-            path_mtu: PathMtu::from_code(Bits::clamped(address::PATH_MTU)),
+            path_mtu: PathMtu::from_code(Bits::clamped(path_mtu)),
             rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
             cm_retries: Bits::MAX,
             shared_receive_queue: wanted.has_srq,
             primary: path,
-            vendor: agreement::own(),
+            vendor: agreement::said(),
             private_data: header.join(&data).ok_or(Errno::INVALID)?,
             ..Request::default()
         };
@@ -231,7 +236,11 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
 }
 
 fn path(addresses: &Addresses, traffic_class: u8, ack_timeout: Option<u8>) -> Path {
+    // As Linux has them for a path that leaves the subnet, which is every one of RoCE.
+    let (local_lid, remote_lid) = (PERMISSIVE_LID, PERMISSIVE_LID);
     Path {
+        local_lid,
+        remote_lid,
         local_gid: Gid::from(addresses.src().ip()),
         remote_gid: Gid::from(addresses.dst().ip()),
         traffic_class,
@@ -305,6 +314,8 @@ unsafe fn make_ready_and_reply(
     // SAFETY: the caller's promise.
     let this = unsafe { object(id) };
     let key = this.key;
+    Cm::lock()?.entry(key)?.qp_num = wanted.qp_num;
+    let transport = qp::agree(key)?;
     if !this.c.qp.is_null() {
         // SAFETY: the caller's promise.
         unsafe { qp::accept(id)? };
@@ -318,7 +329,7 @@ unsafe fn make_ready_and_reply(
         flow_control: wanted.flow_control,
         rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
         shared_receive_queue: wanted.has_srq,
-        vendor: agreement::own(),
+        vendor: agreement::answered(transport),
         private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
         ..Reply::default()
     };
@@ -339,7 +350,7 @@ fn answer(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
         status: LookupStatus::VALID,
         qpn: Qpn::new(qp_num),
         queue_key: RDMA_UDP_QKEY,
-        vendor: agreement::own(),
+        vendor: agreement::said(),
         private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
         ..LookupReply::default()
     };

@@ -2,9 +2,12 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
+
+use rnic_host::Settings;
 
 use super::calls;
+use super::service::Cm;
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 use crate::event::lock;
@@ -34,6 +37,26 @@ pub(super) fn open() -> Result<(*mut ibv_context, *mut ibv_pd)> {
     let pd = calls::alloc_pd(context)?;
     *opened = Some(Opened { context, pd, process: Process::current() });
     Ok((context, pd))
+}
+
+/// Makes the connection manager ready for the peers that there are to be: with real RoCEv2 peers, its messages take the
+/// device's way, which is opened for them.
+pub(super) fn prepare_peers() -> Result<()> {
+    if !has_real_roce_peers() {
+        return Ok(());
+    }
+    let (context, _) = open()?;
+    // SAFETY: it is open as long as the process lives.
+    let shared = &unsafe { crate::object::context(context) }.shared;
+    let gsi = shared.look(|core| core.nic.gsi_port().cloned()).ok_or(Errno(libc::ENODEV))?;
+    Cm::lock()?.manage(&gsi)
+}
+
+/// Whether peers are adapters of other makes.
+pub(super) fn has_real_roce_peers() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let later = || Settings::from_environment().is_ok_and(|settings| settings.real_roce_peers);
+    *HAS.get_or_init(|| crate::device::settings().map_or_else(later, |settings| settings.real_roce_peers))
 }
 
 /// `rdma_get_devices`.

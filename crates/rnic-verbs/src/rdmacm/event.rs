@@ -10,7 +10,7 @@ use rnic_wire::cm::ip::IpHeader;
 use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, RejectInfo, RejectReason, Reply, Request, ServiceId};
 
 use super::abi::*;
-use super::agreement::{self, Agreement};
+use super::agreement;
 use super::channel::{self, Arrival, Offer, Pending, What};
 use super::id::{self, Remote, Stage};
 use super::service::{ACKNOWLEDGED, Cm, Key, Owner};
@@ -132,10 +132,9 @@ impl Cm {
         let Some(endpoint) = self.ports.get_mut(&port).map(|port| &mut port.endpoint) else { return };
         let Some(addresses) = endpoint.addresses(connection) else { return };
         let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
-        let refusal = match (Agreement::with(request.vendor), IpHeader::split(&request.private_data.0)) {
-            (Agreement::Different, _) => {
-                Some(refuse(agreement::REASON, agreement::text_for(request.vendor).as_bytes()))
-            }
+        let chosen = agreement::choose(request.vendor);
+        let refusal = match (chosen, IpHeader::split(&request.private_data.0)) {
+            (None, _) => Some(refuse(agreement::REASON, agreement::text_for(request.vendor).as_bytes())),
             (_, None) => Some(refuse(RejectReason::CONSUMER, &[])),
             _ => None,
         };
@@ -164,6 +163,7 @@ impl Cm {
             max_rd_atomic: offer.initiator_depth,
             retry_count: offer.retry_count,
             rnr_retry_count: offer.rnr_retry_count,
+            transport: chosen.unwrap_or_default(),
         };
         let (service, source_port) = (request.service_id, header.source_port);
         let arrival = Arrival { port, connection, service, offer, remote: Some(remote), addresses, source_port };
@@ -196,7 +196,7 @@ impl Cm {
 
     fn be_answered(&mut self, port: Key, connection: ConnectionId, reply: &Reply) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)).copied() else { return };
-        if Agreement::with(reply.vendor) == Agreement::Different {
+        let Some(transport) = agreement::choose(reply.vendor) else {
             if let Some(place) = self.ports.get_mut(&port) {
                 let addresses = place.endpoint.addresses(connection);
                 addresses.inspect(|addresses| agreement::refuse(addresses.dst(), reply.vendor));
@@ -204,7 +204,7 @@ impl Cm {
             }
             let status = c_int::from(agreement::REASON.0);
             return self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &[]);
-        }
+        };
         let Ok(entry) = self.entry(key) else { return };
         let offer = Offer {
             responder_resources: reply.initiator_depth,
@@ -218,12 +218,13 @@ impl Cm {
         entry.remote = Some(Remote {
             qp_num: offer.qp_num,
             psn: reply.starting_psn.value(),
-            path_mtu: address::PATH_MTU,
+            path_mtu: entry.path_mtu,
             max_dest_rd_atomic: offer.responder_resources,
             max_rd_atomic: offer.initiator_depth,
             // What we have asked for ourselves.
             retry_count: entry.offer.retry_count,
             rnr_retry_count: offer.rnr_retry_count,
+            transport,
         });
         entry.stage = Stage::Answered;
         entry.remote_vendor = (reply.vendor.id.get(), reply.vendor.options);
@@ -310,6 +311,11 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
             let address = unsafe { address::to_peer(place) }.ok();
             event.c.param.ud = ud_param(data, address, qp_num, qkey);
         }
+    }
+    if kind == RDMA_CM_EVENT_CONNECT_RESPONSE
+        && let Err(errno) = qp::agree(key)
+    {
+        (kind, status) = (RDMA_CM_EVENT_CONNECT_ERROR, -errno.0);
     }
     match kind {
         // SAFETY: the caller's promise. A program that has no queue pair here answers itself.

@@ -8,6 +8,7 @@ use rnic_host::cm::ConnectionId;
 use rnic_wire::cm::{RejectInfo, RejectReason};
 
 use super::abi::*;
+use super::address::PATH_MTU;
 use super::channel::{self, Arrival, Events, Offer, rdma_create_event_channel, rdma_destroy_event_channel};
 use super::event::rdma_ack_cm_event;
 use super::service::{Cm, Key, Owner};
@@ -42,6 +43,10 @@ pub(super) struct Entry {
     pub(super) connection: Option<ConnectionId>,
     /// The other side's queue pair.
     pub(super) remote: Option<Remote>,
+    /// Our queue pair, as the other side is told.
+    pub(super) qp_num: u32,
+    /// What the queue pairs' packets carry, as we have asked for it and as verbs count.
+    pub(super) path_mtu: u32,
     /// The first sequence number of our queue pair: drawn with the identifier, since programs with queue pairs of
     /// their own ask for it before they accept.
     pub(super) psn: u32,
@@ -95,6 +100,8 @@ pub(super) struct Remote {
     pub(super) max_rd_atomic: u8,
     pub(super) retry_count: u8,
     pub(super) rnr_retry_count: u8,
+    /// Which of our transports it has too.
+    pub(super) transport: usize,
 }
 
 impl Entry {
@@ -110,6 +117,8 @@ impl Entry {
             port: None,
             connection: None,
             remote: None,
+            qp_num: 0,
+            path_mtu: PATH_MTU,
             psn,
             offer: Offer::default(),
             responder_resources: RDMA_MAX_RESP_RES,

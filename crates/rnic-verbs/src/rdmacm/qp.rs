@@ -4,10 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
+use rnic_wire::Qpn;
+
 use super::abi::*;
 use super::connect::{ack_timeout, confirm};
 use super::id::{Stage, object};
-use super::service::Cm;
+use super::service::{Cm, Key};
 use super::{address, calls};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
@@ -177,7 +179,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
             // SAFETY: the caller's promise.
             attributes.ah_attr = unsafe { address::to_peer(id)? };
             attributes.path_mtu = remote.path_mtu.clamp(IBV_MTU_256, address::PATH_MTU);
-            (attributes.dest_qp_num, attributes.rq_psn) = (remote.qp_num, remote.psn);
+            (attributes.dest_qp_num, attributes.rq_psn) = (remote.qp_num, psn);
             let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
             if !is_reliable {
                 return Ok(mask);
@@ -188,7 +190,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
         }
         IBV_QPS_RTS => {
             let remote = remote.ok_or(Errno::INVALID)?;
-            attributes.sq_psn = psn;
+            attributes.sq_psn = remote.psn;
             let mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
             if !is_reliable {
                 return Ok(mask);
@@ -231,6 +233,21 @@ pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
             Err(errno)
         }
     }
+}
+
+/// The queue pair of an identifier shall speak what both ends have.
+pub(super) fn agree(key: Key) -> Result<usize> {
+    let (transport, qp_num) = {
+        let mut cm = Cm::lock()?;
+        let entry = cm.entry(key)?;
+        (entry.remote.map_or(0, |remote| remote.transport), entry.qp_num)
+    };
+    if transport > 0 {
+        let (context, _) = super::devices::open()?;
+        // SAFETY: it is open as long as the process lives.
+        unsafe { crate::object::context(context) }.shared.enter()?.speak(Qpn::new(qp_num), transport)?;
+    }
+    Ok(transport)
 }
 
 /// Nobody may ask for more than the program has said, nor for more than the device does.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rnic_base::{Duration, Time};
-use rnic_host::cm::{Binding, ConnectionId, Endpoint, Inbox};
+use rnic_host::cm::{Binding, ConnectionId, Endpoint, GsiNews, GsiPort, Inbox};
 use rnic_host::{PanicEnds, SecretStream, Secrets};
 use rnic_wire::cm::ServiceId;
 
@@ -38,6 +38,8 @@ pub(super) struct Cm {
     pub(super) waits: BinaryHeap<Reverse<(Time, Key)>>,
     /// First sequence numbers.
     pub(super) psns: SecretStream,
+    /// With real RoCEv2 peers: which way messages take, and who answers those that are nobody's.
+    gsi: Option<(Arc<GsiPort>, Endpoint)>,
     next_key: Key,
     probe_at: Time,
     wake: OwnedFd,
@@ -104,7 +106,7 @@ impl Drop for Guard {
 impl Guard {
     /// Sends what is to be sent, and lets the thread see new sockets and deadlines.
     fn settle(&mut self) {
-        self.ports.values_mut().for_each(|port| port.endpoint.flush());
+        self.flush();
         if !self.is_thread {
             let one = 1u64;
             // SAFETY: writes eight bytes of a local variable.
@@ -162,11 +164,45 @@ impl Cm {
             owners: BTreeMap::new(),
             waits: BinaryHeap::new(),
             psns: secrets.stream("first sequence numbers"),
+            gsi: None,
             next_key: 1,
             probe_at: now(),
             wake,
             process: Process::current(),
         })
+    }
+
+    fn flush(&mut self) {
+        let strays = self.gsi.iter_mut().map(|(_, strays)| strays);
+        self.ports.values_mut().map(|port| &mut port.endpoint).chain(strays).for_each(Endpoint::flush);
+    }
+
+    /// From now on messages take this way, as they must with real RoCEv2 peers.
+    pub(super) fn manage(&mut self, gsi: &Arc<GsiPort>) -> Result<()> {
+        if self.gsi.is_none() {
+            let strays = Endpoint::of_nobody(Arc::clone(gsi));
+            let strays = strays.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+            gsi.manage();
+            self.gsi = Some((Arc::clone(gsi), strays));
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come to the general services interface: each message for the port that knows of it.
+    fn receive_gsi(&mut self, now: Time) {
+        let Self { gsi: Some((gsi, strays)), ports, .. } = self else { return };
+        for news in gsi.take() {
+            match news {
+                GsiNews::Message(way, mad) => {
+                    let known = ports.values_mut().map(|port| &mut port.endpoint).find(|place| place.knows(&way, &mad));
+                    known.unwrap_or(strays).take_in(now, &way, *mad);
+                }
+                GsiNews::Unreachable(address, errno, quoted) => {
+                    let endpoints = ports.values_mut().map(|port| &mut port.endpoint);
+                    endpoints.for_each(|place| place.note_unreachable(now, address, errno, &quoted));
+                }
+            }
+        }
     }
 
     pub(super) fn new_key(&mut self) -> Key {
@@ -220,8 +256,8 @@ impl Cm {
     }
 
     fn open(&mut self, binding: &Binding, is_anonymous: bool) -> Result<Key> {
-        let endpoint =
-            Endpoint::bind(binding).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EADDRINUSE)))?;
+        let endpoint = Endpoint::bind(binding, self.gsi.as_ref().map(|(gsi, _)| Arc::clone(gsi)))
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EADDRINUSE)))?;
         let key = self.new_key();
         let binding = SocketAddr::new(binding.address.ip(), endpoint.local_addr().port());
         let port = Port { endpoint, binding, binders: Vec::new(), users: 0, listeners: BTreeMap::new(), is_anonymous };
@@ -257,6 +293,7 @@ impl Cm {
         if probe {
             self.probe_at = now + PROBE_INTERVAL;
         }
+        self.receive_gsi(now);
         for (key, port) in &mut self.ports {
             if ready.contains(key) {
                 port.endpoint.receive(now, inbox);
@@ -331,6 +368,10 @@ fn run() {
             ports.clear();
             let poll = |fd: c_int| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             polls.push(poll(cm.wake.as_raw_fd()));
+            if let Some((gsi, _)) = &cm.gsi {
+                polls.push(poll(gsi.raw_fd()));
+                ports.push(NO_PORT);
+            }
             for (key, port) in &cm.ports {
                 for fd in port.endpoint.raw_fds() {
                     polls.push(poll(fd));
@@ -374,8 +415,11 @@ extern "C" fn say_goodbye() {
     for (port, connection) in connections {
         cm.close_connection(port, connection);
     }
-    cm.ports.values_mut().for_each(|port| port.endpoint.flush());
+    cm.flush();
 }
+
+/// No port has this key.
+const NO_PORT: Key = 0;
 
 /// Ports of identifiers that have not asked for one in particular, at most: each is a file of the process, of which
 /// there are 1024 by default. Beyond it they share.

@@ -20,8 +20,8 @@
 //!   that. The timestamp tells what the requester has repeated from what the network has, for the statistics.
 //! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Of memory
 //!   that goes away later the requester is told, and knows whether it matters ([`super::gone`]). A requester that
-//!   cannot place an answer fails its Read, and says so with a NAK. To one that never acknowledges, answers are repeated
-//!   less and less often.
+//!   cannot place an answer fails its Read, and says so with a NAK. To one that never acknowledges, answers are
+//!   repeated less and less often.
 //! * *Atomics* are not in the paper: they are done when their turn has come, once, and answered like a Read of 8 bytes.
 //!
 //! Two things that one space brings with it:

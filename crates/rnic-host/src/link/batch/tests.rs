@@ -33,7 +33,7 @@ fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
 }
 
 fn wrapping(len: u32, couple: bool) -> Wrapping {
-    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), couple }
+    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), couple, is_numbered: false }
 }
 
 /// Peer, segment and packets of a train.
@@ -88,6 +88,27 @@ fn packets_are_whole_and_their_icrc_is_right() {
         let pattern = |at: usize, len: usize| (at..at + len).map(|index| (index % 251) as u8);
         let expected: Vec<u8> = pattern(100, first).chain(pattern(5_000, len as usize - first)).collect();
         assert_eq!(bytes[decoded.payload], expected, "packet {psn}");
+    }
+}
+
+/// What real RoCEv2 peers check: the ICRC of the packet that the kernel makes, whose identification counts from 0 in
+/// each train.
+#[test]
+fn packets_of_a_train_have_the_icrc_of_what_leaves() {
+    let mut bench = Bench::new();
+    let mut batch = Batch::new(&mut bench.slab);
+    for (psn, payload_len) in [1_024, 1_024, 1_024, 8, 1_024, 1_024].into_iter().enumerate() {
+        let transmit = transmit(PEER, psn as u32, payload_len);
+        let wrapping = wrapping(transmit.packet.udp_payload_len(transmit.format), true);
+        let payload = [Segment { local: 100, len: payload_len }];
+        batch.add(&transmit, &payload, &bench.memory, Wrapping { is_numbered: true, ..wrapping }).expect("it is there");
+    }
+    assert_eq!(batch.trains().iter().map(|train| train.count).collect::<Vec<_>>(), [4, 2]);
+    for train in batch.trains() {
+        for (number, bytes) in batch.packets(train).enumerate() {
+            let prefix = IcrcPrefix::with_identification(&addresses(), bytes.len() as u32, number as u16);
+            assert!(prefix.verify(bytes), "{number}");
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl Nic {
             &QpConnection {
                 peer: *peer,
                 dest_qpn: reply.local_qpn,
-                rq_psn: reply.starting_psn,
+                rq_psn: *psn,
                 mtu: wire_mtu,
                 min_rnr_timer: config.rnr_timer(),
                 max_dest_rd_atomic: config.reads().into(),
@@ -149,7 +149,7 @@ impl Nic {
         )?;
         let reads = config.reads().min(reply.responder_resources);
         let now = self.clock.now();
-        self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, *psn, reads.into()))?;
+        self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, reply.starting_psn, reads.into()))?;
         self.set_window(*peer, theirs.receive_window);
         Ok((choice.profile.name, wire_mtu, theirs, private_data))
     }

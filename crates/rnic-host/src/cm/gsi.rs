@@ -1,0 +1,160 @@
+//! The general services interface, as real RoCEv2 peers have it: all connection management of a host comes to its port
+//! 4791 and leaves from there, whatever ports its programs name among themselves.
+//!
+//! The port is the NIC's, which takes in what comes. Messages for connections wait here for whoever manages them, and
+//! leave through sockets that are the NIC's too.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use arrayvec::ArrayVec;
+use rnic_wire::Addresses;
+use rnic_wire::cm::Mad;
+use rnic_wire::net::UDP_PORT;
+use socket2::SockAddr;
+
+use crate::sys::{Outgoing, UdpSocket, event};
+
+/// A host's general services interface.
+pub struct GsiPort {
+    /// One of each IP version.
+    sockets: ArrayVec<UdpSocket, 2>,
+    waiting: Mutex<VecDeque<GsiNews>>,
+    wake: OwnedFd,
+    is_managed: AtomicBool,
+}
+
+/// Something that has come to the general services interface.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GsiNews {
+    /// A message, from whom to which of our addresses. Both ports are that of RoCEv2.
+    Message(Addresses, Box<Mad>),
+    /// Nobody is at the address, says the network: an error's number, and how the datagram began that it is about.
+    Unreachable(SocketAddr, i32, Vec<u8>),
+}
+
+impl fmt::Debug for GsiPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GsiPort").field("sockets", &self.sockets).finish_non_exhaustive()
+    }
+}
+
+impl GsiPort {
+    /// Of `sockets`, which are bound to port 4791; it keeps descriptors of its own.
+    ///
+    /// # Errors
+    /// When the process has no more descriptors.
+    pub(crate) fn new<'a>(sockets: impl IntoIterator<Item = &'a UdpSocket>) -> io::Result<Self> {
+        let sockets = sockets.into_iter().map(UdpSocket::duplicate).collect::<io::Result<_>>()?;
+        let (waiting, is_managed) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { sockets, waiting, wake: event::new()?, is_managed })
+    }
+
+    /// From now on, somebody takes what comes. Before, requests are refused by the NIC: nobody listens.
+    pub fn manage(&self) {
+        self.is_managed.store(true, Relaxed);
+    }
+
+    /// Whether somebody takes what comes.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.is_managed.load(Relaxed)
+    }
+
+    /// Readable when something has come.
+    pub fn raw_fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+
+    /// Keeps what has come; false when too much waits. Whoever sent it sends it again.
+    pub(crate) fn push(&self, news: GsiNews) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        waiting.push_back(news);
+        drop(waiting);
+        event::raise(self.wake.as_fd());
+        true
+    }
+
+    /// Takes all that has come.
+    pub fn take(&self) -> VecDeque<GsiNews> {
+        event::clear(self.wake.as_fd());
+        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends a datagram; answers whether the kernel took it. What it has no room for is lost, as on any network.
+    pub(super) fn send(&self, addresses: &Addresses, bytes: &[u8]) -> bool {
+        let of_version = |socket: &&UdpSocket| socket.local_addr().is_ipv4() == addresses.src().is_ipv4();
+        let Some(socket) = self.sockets.iter().find(of_version) else { return false };
+        let (to, from) = (SockAddr::from(addresses.dst()), Some(addresses.src().ip()));
+        let parts = [IoSlice::new(bytes)];
+        let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+        // The first error may be a late one about an earlier datagram.
+        (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok())
+    }
+}
+
+/// The way between two hosts' general services interfaces.
+pub(crate) fn gsi_way(addresses: &Addresses) -> Addresses {
+    let at = |ip: IpAddr| SocketAddr::new(ip, UDP_PORT);
+    let (from, to) = (addresses.src().ip(), addresses.dst().ip());
+    Addresses::new(at(from), at(to)).expect("the IP versions are those of addresses")
+}
+
+/// Messages that wait, at most: some hundred bytes each. A manager takes all of them at a time.
+const WAITING_MAX: usize = 1_024;
+
+/// Several late errors may wait on one socket; after as many the datagram is given up.
+const SEND_TRIES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::SocketOptions;
+    use rnic_wire::cm::{Message, ReadyToUse};
+
+    fn port() -> (GsiPort, UdpSocket) {
+        let here = "127.0.0.1:0".parse().expect("an address");
+        let socket = UdpSocket::open(&SocketOptions::at(here, 1 << 16, 1 << 16, false)).expect("a socket");
+        (GsiPort::new([&socket]).expect("descriptors"), socket)
+    }
+
+    #[test]
+    fn what_comes_waits_in_order_and_within_bounds() {
+        let (gsi, socket) = port();
+        let way = Addresses::new(socket.local_addr(), socket.local_addr()).expect("one version");
+        let message = |transaction_id| {
+            let message = Message::ReadyToUse(ReadyToUse::default());
+            GsiNews::Message(gsi_way(&way), Box::new(Mad { transaction_id, message }))
+        };
+        for number in 0..WAITING_MAX as u64 {
+            assert!(gsi.push(message(number)));
+        }
+        assert!(!gsi.push(message(0)), "the next is dropped");
+        let taken = gsi.take();
+        assert_eq!(taken.len(), WAITING_MAX);
+        assert_eq!(taken.back(), Some(&message(WAITING_MAX as u64 - 1)));
+        assert!(gsi.take().is_empty());
+    }
+
+    #[test]
+    fn messages_leave_through_the_port() {
+        let (gsi, socket) = port();
+        let way = Addresses::new(socket.local_addr(), socket.local_addr()).expect("one version");
+        assert!(gsi.send(&way, b"hello"));
+        let mut batch = crate::sys::ReceiveBatch::new(1);
+        let came = (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            socket.receive(&mut batch, 1).is_ok_and(|count| count == 1)
+        });
+        assert!(came);
+        let (incoming, bytes) = batch.iter().next().expect("one came");
+        assert_eq!((incoming.source, bytes), (socket.local_addr(), &b"hello"[..]));
+    }
+}

@@ -1,0 +1,64 @@
+//! What leaves for real RoCEv2 peers over IPv4, whose ICRC covers the identification.
+//!
+//! A datagram by itself leaves with identification 0, for it must not be fragmented (ip(7): the kernel numbers only
+//! what may be). Of a train the kernel numbers the packets 0, 1, 2 and so on, and [`super::batch`] computes the ICRC of
+//! each for its number. What does not leave in the train that it was made for gets another ICRC here.
+
+use std::net::IpAddr;
+
+use rnic_base::Time;
+use rnic_engine::PeerId;
+use rnic_wire::{Addresses, ICRC_LEN, IcrcPrefix};
+
+use super::batch::{Batch, Train};
+use super::{Link, Ports};
+use crate::carry;
+
+impl Link {
+    /// Whether the ICRC of packets to `peer` covers what the kernel numbers.
+    #[inline]
+    pub(crate) fn is_numbered(&self, peer: PeerId) -> bool {
+        self.ports == Ports::RoceV2 && self.peers.get(peer).addresses.src().is_ipv4()
+    }
+
+    /// Whether the last four bytes of `datagram`, which came from `source`, are its ICRC.
+    #[inline]
+    pub(crate) fn is_whole(&mut self, now: Time, source: IpAddr, prefix: IcrcPrefix, datagram: &[u8]) -> bool {
+        match &mut self.identifications {
+            None => carry::verify(prefix, datagram),
+            Some(known) => known.verify(now, source, prefix, datagram),
+        }
+    }
+
+    /// The packets of a train, each as it is to leave by itself.
+    #[cold]
+    pub(super) fn apart(&self, batch: &Batch<'_>, train: &Train) -> Vec<Vec<u8>> {
+        let (is_numbered, addresses) = (self.is_numbered(train.peer), self.addresses_of(train.way()));
+        let whole = |(number, bytes): (usize, &[u8])| {
+            let mut bytes = bytes.to_vec();
+            if is_numbered && number > 0 {
+                seal(&addresses, &mut bytes);
+            }
+            bytes
+        };
+        batch.packets(train).enumerate().map(whole).collect()
+    }
+
+    /// The identification that `bytes` leave or came with, as far as their ICRC says.
+    pub(super) fn identification_of(&mut self, addresses: &Addresses, bytes: &[u8]) -> u16 {
+        match &mut self.identifications {
+            Some(known) if addresses.src().is_ipv4() => {
+                known.find(IcrcPrefix::new(addresses, bytes.len() as u32), bytes).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Writes the ICRC of a datagram with identification 0.
+fn seal(addresses: &Addresses, bytes: &mut [u8]) {
+    let prefix = IcrcPrefix::new(addresses, bytes.len() as u32);
+    if let Some((covered, icrc)) = bytes.split_last_chunk_mut::<ICRC_LEN>() {
+        *icrc = prefix.start(covered).finish();
+    }
+}

@@ -1,0 +1,73 @@
+//! The sockets of a NIC.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+
+use rnic_wire::net::UDP_PORT;
+
+use crate::bypass::Bypass;
+use crate::cm::GsiPort;
+use crate::config::NicConfig;
+use crate::error::NicError;
+use crate::link::lane::Lane;
+use crate::link::{Link, Ports};
+use crate::notice::Notice;
+use crate::secrets::Secrets;
+use crate::sys::{self, SocketOptions, UdpSocket};
+
+/// Opens the sockets that `config` asks for.
+pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, NicError> {
+    let ports = match (config.shared, config.real_roce_peers) {
+        (false, _) => Ports::OfPeer,
+        (true, false) => Ports::OfQueuePair,
+        (true, true) => Ports::RoceV2,
+    };
+    if ports == Ports::OfPeer {
+        let (receive, send) = (config.receive_buffer_bytes, config.send_buffer_bytes);
+        let options = SocketOptions::at(config.bind, receive, send, config.receive_offload);
+        let (socket, claim) = open_fixed(&options).map_err(|error| NicError::opening(config.bind, error))?;
+        let lanes = [Lane::new(socket, None, false)].into_iter().collect();
+        let mut link = Link::new(lanes, ports, config.segmentation);
+        link.claim = claim;
+        return Ok(link);
+    }
+    let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
+    let (lanes, refused) =
+        crate::ports::open(config, &mut secrets.stream("port")).map_err(|error| NicError::opening(roce, error))?;
+    let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
+    if let Some(error) = refused {
+        link.notices.push(Notice::SourcePortTaken(error.to_string()));
+    }
+    if config.real_roce_peers {
+        let gsi = GsiPort::new(link.lanes.iter().map(Lane::sender));
+        link.gsi = Some(Arc::new(gsi.map_err(|error| NicError::opening(roce, error))?));
+    }
+    if config.bypass && !config.real_roce_peers {
+        match Bypass::open(link.local_addr().port(), secrets.stream("bypass")) {
+            Ok(bypass) => link.bypass = Some(Box::new(bypass)),
+            Err(error) => link.notices.push(Notice::NoBypass(error.to_string())),
+        }
+    }
+    Ok(link)
+}
+
+/// Opens the socket of a NIC at one address.
+///
+/// Port 4791 of all addresses may belong to NICs that share it, to send from. They hear nothing there, so one address
+/// of it can still be had, by one: the claim is for those who come this way, whom the kernel would not tell apart.
+fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixDatagram>)> {
+    match UdpSocket::open(options) {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrInUse
+                && options.bind.port() == UDP_PORT
+                && !options.bind.ip().is_unspecified() =>
+        {
+            let claim = sys::unix::bind_letterbox(format!("rnic-at-{}", options.bind).as_bytes())?;
+            let socket = UdpSocket::open(&SocketOptions { shares_port: true, ..*options })?;
+            Ok((socket, Some(claim)))
+        }
+        opened => opened.map(|socket| (socket, None)),
+    }
+}
