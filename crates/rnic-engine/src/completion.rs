@@ -60,6 +60,10 @@ pub enum WcOpcode {
     BindWindow,
     /// A memory window was taken back.
     LocalInvalidate,
+    /// An atomic write.
+    AtomicWrite,
+    /// A flush.
+    Flush,
     /// A receive request, filled by a Send.
     Recv,
     /// A receive request, consumed by a Write with immediate.

@@ -2,7 +2,7 @@
 //!
 //! A queue pair's own methods get `&mut Core` beside themselves; the queue pair never sees another queue pair.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rnic_base::{Absence, Psn, Seq, Serial, Time};
 use rnic_wire::{Aeth, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Qpn, Syndrome};
@@ -18,6 +18,7 @@ use crate::falcon::Nic;
 use crate::fifo::Fifo;
 use crate::mr::MrTable;
 use crate::peer::Peers;
+use crate::qp::shared::Target;
 use crate::ready::Ready;
 use crate::srq::Srq;
 use crate::stats::{EngineStats, WaitReason};
@@ -109,6 +110,8 @@ pub(crate) struct Core {
     pub(crate) mrs: MrTable,
     pub(crate) cqs: Vec<Option<Cq>>,
     pub(crate) srqs: Vec<Option<Srq>>,
+    /// Targets of extended reliable connections, by number.
+    pub(crate) targets: BTreeMap<u32, Target>,
     pub(crate) control: Fifo<ControlPacket>,
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
@@ -140,6 +143,7 @@ impl Core {
             echoed: false,
             cqs: Vec::new(),
             srqs: Vec::new(),
+            targets: BTreeMap::new(),
             control: Fifo::new(ControlPacket::BLANK),
             ready: Ready::default(),
             timers: Timers::default(),

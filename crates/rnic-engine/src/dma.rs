@@ -64,7 +64,8 @@ pub trait Dma {
         false
     }
 
-    /// Stores the eight bytes of an atomic response, in the host's byte order.
+    /// Stores the eight bytes of an atomic response or an atomic write, in the host's byte order; as one step for other
+    /// threads when `local` is aligned.
     ///
     /// # Errors
     /// When they cannot be written.

@@ -98,6 +98,15 @@ impl SrqId {
     pub(crate) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
+
+    /// The number by which packets of extended reliable connections name it.
+    pub fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    pub(crate) fn numbered(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
 }
 
 /// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a

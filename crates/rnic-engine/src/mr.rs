@@ -233,6 +233,16 @@ impl MrTable {
         }
     }
 
+    /// The protection domain of what `key` grants something of.
+    pub(crate) fn domain_of(&self, key: u32) -> Option<PdId> {
+        self.get(key).or_else(|| self.windows.grant(key)).map(|region| region.pd)
+    }
+
+    /// First address and bytes of what `key` grants something of.
+    pub(crate) fn extent(&self, key: u32) -> Option<(u64, u64)> {
+        self.get(key).or_else(|| self.windows.grant(key)).map(|region| (region.addr, region.len))
+    }
+
     /// Makes a window of `pd`, which grants nothing yet; answers its first key. Its upper 24 bits are those of `key`,
     /// or are made here.
     pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind, key: Option<Key>) -> Result<Key, MemoryError> {

@@ -135,6 +135,12 @@ impl Windows {
         bound.ok_or(Refused)?.grant.resolve(pd, addr, len, access)
     }
 
+    /// What `key` grants, to whomever.
+    pub(crate) fn grant(&self, key: u32) -> Option<&MemoryRegion> {
+        let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key)?;
+        window.bound.as_ref().map(|bound| &bound.grant)
+    }
+
     /// Whether queue pair `qpn` of `pd`, or its peer, may take back what `key` grants.
     pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key && window.pd == pd);

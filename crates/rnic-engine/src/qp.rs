@@ -7,6 +7,8 @@
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
 //! * [`local`]: requests of which nothing travels;
+//! * [`placement`]: atomic writes and flushes;
+//! * [`shared`]: targets of extended reliable connections (XRC);
 //! * [`extra`]: what only some have, behind one pointer;
 //! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
 //! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state; [`fault`]: memory that a body
@@ -20,9 +22,11 @@ mod fault;
 pub(crate) mod fetch;
 pub(crate) mod gather;
 pub(crate) mod local;
+pub(crate) mod placement;
 pub(crate) mod regulator;
 pub(crate) mod requester;
 pub(crate) mod responder;
+pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod unreliable;
 
@@ -191,7 +195,9 @@ impl Qp {
     pub(crate) fn reset(&mut self) {
         let attributes = self.attributes();
         // Timers may still name this slot: a spurious wake-up does nothing.
+        let is_target = self.responder.is_target;
         *self = Self::new(self.number, self.slot, &attributes);
+        self.responder.is_target = is_target;
     }
 
     pub(crate) fn info(&self) -> QpInfo {
@@ -257,7 +263,10 @@ impl Qp {
             Headers::Send { .. }
             | Headers::Write { .. }
             | Headers::ReadRequest { .. }
-            | Headers::AtomicRequest { .. } => {
+            | Headers::AtomicRequest { .. }
+            | Headers::PlacementRequest { .. }
+            | Headers::SharedSend { .. }
+            | Headers::SharedWrite { .. } => {
                 if self.state.receives() {
                     self.receive_request(core, packet, dma)
                 } else {

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::PdId;
 use crate::engine::SrqInfo;
 use crate::wr::Sge;
+use crate::{CqId, PdId};
 
 /// Receives that any queue pair of the same domain may claim, in the order in which they were posted.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Srq {
     limit: u32,
     /// Queue pairs that take from here.
     pub(crate) users: u32,
+    /// Of a queue of extended reliable connections: its XRC domain, and where what it receives completes.
+    pub(crate) shared: Option<(u32, CqId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,7 @@ impl Srq {
             capacity: capacity as usize,
             limit: 0,
             users: 0,
+            shared: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum WqeOp {
     FetchAdd,
     BindWindow,
     LocalInvalidate,
+    AtomicWrite,
+    Flush,
 }
 
 impl WqeOp {
@@ -33,10 +35,22 @@ impl WqeOp {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Whether the responder answers with data.
+    /// Whether the responder answers with a response, and not with an acknowledgement alone.
     #[inline]
     pub(crate) const fn is_fetch(self) -> bool {
-        matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
+        matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd | Self::AtomicWrite | Self::Flush)
+    }
+
+    /// Whether the responder answers with Read responses.
+    #[inline]
+    pub(crate) const fn is_read_like(self) -> bool {
+        matches!(self, Self::Read | Self::AtomicWrite | Self::Flush)
+    }
+
+    /// Whether it is one of annex A19's, answered by a Read response without data.
+    #[inline]
+    pub(crate) const fn is_placement(self) -> bool {
+        matches!(self, Self::AtomicWrite | Self::Flush)
     }
 
     /// Whether it ends here: nothing of it travels.
@@ -51,7 +65,9 @@ impl WqeOp {
         let local = Self::BindWindow.bit() | Self::LocalInvalidate.bit();
         let answered = Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
         match service {
-            Service::ReliableConnection => unacknowledged | answered | local,
+            Service::ReliableConnection => {
+                unacknowledged | answered | local | Self::AtomicWrite.bit() | Self::Flush.bit()
+            }
             Service::UnreliableConnection => unacknowledged | local,
             Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
         }
@@ -100,7 +116,8 @@ pub(crate) struct SendWqe {
     pub(crate) remote: u64,
     /// Sequence number of the first packet, once it has been sent.
     pub(crate) first: Seq,
-    /// Compare operand, or summand; length of a binding.
+    /// Compare operand, or summand; length of a binding; bytes of an atomic write; length of a flush; of what
+    /// takes a receive of a shared receive queue at a target, the number of that.
     pub(crate) operand: u64,
     /// New value of a compare and swap; rights of a binding ([`crate::qp::local`]).
     pub(crate) swap: u64,
@@ -110,7 +127,7 @@ pub(crate) struct SendWqe {
     pub(crate) length: u32,
     /// Sequence numbers that it takes.
     pub(crate) packets: u32,
-    /// Immediate data, or the key to invalidate; key of the region of a binding.
+    /// Immediate data, or the key to invalidate; key of the region of a binding; what a flush means.
     pub(crate) word: u32,
     /// `recv_WQE_SN` or `read_WQE_SN`; queue pair that a datagram is for.
     pub(crate) sn: u32,

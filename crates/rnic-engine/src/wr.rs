@@ -79,6 +79,24 @@ pub enum SendOp {
         /// Summand.
         add: u64,
     },
+    /// Store eight bytes in remote memory, all at once and behind everything before (IBA annex A19).
+    AtomicWrite {
+        /// Where to; 8-byte aligned.
+        remote: RemoteMemory,
+        /// The bytes, in the order in which they lie in memory.
+        value: [u8; 8],
+    },
+    /// Complete when what this queue pair has written before is visible to everybody, or persistent (IBA annex A19).
+    Flush {
+        /// The beginning of the range.
+        remote: RemoteMemory,
+        /// Bytes.
+        len: u32,
+        /// As [`rnic_wire::PlacementOp::Flush`] has it.
+        placement: u8,
+        /// As [`rnic_wire::PlacementOp::Flush`] has it.
+        selectivity: u8,
+    },
     /// Make a memory window grant part of a region of this queue pair's protection domain. Requests behind it, of this
     /// queue pair and by completion of others, find it bound.
     Bind(Binding),

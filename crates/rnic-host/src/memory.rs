@@ -415,7 +415,7 @@ impl Dma for Placement<'_> {
     }
 
     fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
-        self.memory.place(Segment { local, len: size_of::<u64>() as u32 }, value.to_ne_bytes()[..].into())
+        self.memory.change_word(local, |_| Some(value)).map(drop)
     }
 
     fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {

@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
 use crate::fork::{self, Process};
 use crate::progress::{Descriptors, Driver, Guard, Machine};
-use crate::{cq, device as queries, domain, import, mw, odp, poll, post, qp, srq, watch, wire};
+use crate::{cq, device as queries, domain, import, mw, odp, poll, post, qp, srq, watch, wire, xrc};
 
 /// An opened device.
 #[repr(C)]
@@ -238,6 +238,8 @@ fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_conte
     let mut c: verbs_context = unsafe { std::mem::zeroed() };
     c.query_port = Some(queries::query_port);
     c.query_device_ex = Some(queries::query_device_ex);
+    c.open_xrcd = Some(xrc::open_xrcd);
+    c.close_xrcd = Some(xrc::close_xrcd);
     c.advise_mr = Some(odp::advise_mr);
     c.alloc_td = Some(domain::alloc_td);
     c.dealloc_td = Some(domain::dealloc_td);

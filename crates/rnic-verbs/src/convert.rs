@@ -75,6 +75,8 @@ fn opcode(opcode: WcOpcode) -> u32 {
         WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
         WcOpcode::BindWindow => IBV_WC_BIND_MW,
         WcOpcode::LocalInvalidate => IBV_WC_LOCAL_INV,
+        WcOpcode::AtomicWrite => IBV_WC_ATOMIC_WRITE,
+        WcOpcode::Flush => IBV_WC_FLUSH,
         WcOpcode::Recv => IBV_WC_RECV,
         WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }

@@ -14,6 +14,7 @@ use crate::event::EventQueue;
 use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 use crate::slab::Slab;
 use crate::watch;
+use crate::xrc::Xrcd;
 
 /// An asynchronous event that waits for `ibv_get_async_event`.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,8 @@ pub(crate) struct Srq {
     pub(crate) object: Ptr<SrqObject>,
     /// Scatter/gather entries of a receive, at most. It never changes.
     pub(crate) max_sge: u32,
+    /// Of one of extended reliable connections: the handle of its domain.
+    pub(crate) xrcd: Option<u32>,
 }
 
 /// An address handle: whom datagrams with it go to.
@@ -79,10 +82,20 @@ pub(crate) struct Qp {
     pub(crate) attr: ibv_qp_attr,
     /// Whom it is connected to.
     pub(crate) peer: Option<PeerId>,
+    /// Of the target of an extended reliable connection, which has no domain and no completion queue of its own.
+    pub(crate) target: Option<TargetParts>,
     /// Where inline data waits: one place for each entry of the send queue.
     pub(crate) inline: Option<Region>,
     /// Sends posted so far; entry `n` of the queue uses the place `n` modulo its size.
     pub(crate) posted: u64,
+}
+
+/// What the engine wants of every queue pair and a target has not; and its XRC domain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TargetParts {
+    pub(crate) pd: PdId,
+    pub(crate) cq: CqId,
+    pub(crate) xrcd: u32,
 }
 
 /// Everything behind the lock.
@@ -99,6 +112,7 @@ pub(crate) struct Core {
     pub(crate) mrs: Slab<Mr>,
     pub(crate) cqs: Slab<Cq>,
     pub(crate) srqs: Slab<Srq>,
+    pub(crate) xrcds: Slab<Xrcd>,
     pub(crate) ahs: Slab<Ah>,
     pub(crate) qps: Slab<Qp>,
     /// Peers of address handles that are gone, while datagrams may still wait.
@@ -127,6 +141,7 @@ impl Core {
             mrs: Slab::new(),
             cqs: Slab::new(),
             srqs: Slab::new(),
+            xrcds: Slab::new(),
             ahs: Slab::new(),
             qps: Slab::new(),
             retired: Vec::new(),

@@ -188,7 +188,8 @@ const CAPABILITIES: u32 = IBV_DEVICE_RC_RNR_NAK_GEN
     | IBV_DEVICE_CURR_QP_STATE_MOD
     | IBV_DEVICE_SRQ_RESIZE
     | IBV_DEVICE_MEM_WINDOW
-    | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+    | IBV_DEVICE_XRC;
 
 /// An identifier that nobody is assigned (its second bit says so): no vendor's code shall believe that this is its
 /// hardware.
@@ -356,7 +357,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     all.completion_timestamp_mask = u64::MAX;
     // Kilohertz: time stamps count nanoseconds.
     all.hca_core_clock = 1_000_000;
-    all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags);
+    all.xrc_odp_caps = odp::SHARED;
+    all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
     all.phys_port_cnt_ex = 1;
     // SAFETY: the caller's promise.
     unsafe { copy_prefix(&all, attr, len) };

@@ -18,13 +18,13 @@ use crate::object::{self, MrObject, PdObject};
 
 /// Which file a descriptor is of: every device has one of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct File {
+pub(crate) struct File {
     device: u64,
     inode: u64,
 }
 
 impl File {
-    fn of(fd: c_int) -> Option<Self> {
+    pub(crate) fn of(fd: c_int) -> Option<Self> {
         // SAFETY: zeros are a legal value, and `fstat` writes into it.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: as above; a descriptor that is none is refused.

@@ -48,6 +48,7 @@ mod tree;
 mod watch;
 mod wire;
 mod wr;
+mod xrc;
 
 #[cfg(feature = "shared-object")]
 #[global_allocator]

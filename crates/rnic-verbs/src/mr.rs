@@ -72,12 +72,19 @@ pub(crate) fn pd_id(core: &Core, handle: u32) -> Result<PdId> {
 /// # Errors
 /// When they contradict each other, or ask for what there is not.
 pub(crate) fn access(flags: u32) -> Result<Access> {
+    if flags & IBV_ACCESS_FLUSH_PERSISTENT != 0 {
+        // Nobody can say here of which memory that would be true.
+        return Err(Errno::UNSUPPORTED);
+    }
     if flags & !ACCESS_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
     let mut access = remote_rights(flags);
     if flags & IBV_ACCESS_LOCAL_WRITE != 0 {
         access |= Access::LOCAL_WRITE;
+    }
+    if flags & IBV_ACCESS_FLUSH_GLOBAL != 0 {
+        access |= Access::FLUSH_GLOBAL;
     }
     if flags & IBV_ACCESS_MW_BIND != 0 {
         access |= Access::BIND;
@@ -98,6 +105,7 @@ pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_ZERO_BASED
     | IBV_ACCESS_ON_DEMAND
     | IBV_ACCESS_HUGETLB
+    | IBV_ACCESS_FLUSH_GLOBAL
     // Hints: they may be ignored.
     | IBV_ACCESS_OPTIONAL_RANGE;
 

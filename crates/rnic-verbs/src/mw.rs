@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
         // SAFETY: as above.
         let op = unsafe { binding(mw, next, &bind.bind_info) }?;
         let flags = post::flags(bind.send_flags);
-        post::queue(&mut core, handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags })?;
+        post::queue(&mut core, handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags }, 0)?;
         core.leave();
         // SAFETY: as above; the program reads it when the call has come back.
         unsafe { ptr::write(&raw mut (*mw).rkey, next) };

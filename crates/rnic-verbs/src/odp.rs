@@ -15,6 +15,9 @@ pub(crate) const CAPABILITIES: ibv_odp_caps = ibv_odp_caps {
     per_transport_caps: [RELIABLE, UNRELIABLE, DATAGRAM],
 };
 
+/// The same for extended reliable connections.
+pub(crate) const SHARED: u32 = RELIABLE;
+
 const DATAGRAM: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
 const UNRELIABLE: u32 = DATAGRAM | IBV_ODP_SUPPORT_WRITE;
 const RELIABLE: u32 = UNRELIABLE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;

@@ -85,6 +85,7 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
             SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
         }
         IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
+        IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote, value: [0; 8] },
         IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
         // SAFETY: a request for a binding names a window and, unless it binds nothing, a region.
         IBV_WR_BIND_MW => unsafe { mw::binding(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
@@ -106,6 +107,36 @@ pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
         qp.inline = Some(nic.register(qp.pd, bytes, Access::empty())?);
     }
     Ok(())
+}
+
+/// An atomic write with its eight bytes, which are taken now: the program leaves them alone until it completes.
+///
+/// # Safety
+/// What the request leads to may be read.
+unsafe fn atomic_write(core: &Core, wr: &ibv_send_wr) -> Result<SendOp> {
+    if wr.num_sge != 1 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the caller's promise.
+    let sge = unsafe { &*wr.sg_list };
+    let holds = |mr: &crate::core::Mr| {
+        let offset = sge.addr.wrapping_sub(mr.region.addr());
+        mr.region.key().0 == sge.lkey && offset <= mr.region.len() as u64 && mr.region.len() as u64 - offset >= 8
+    };
+    let place = if wr.send_flags & IBV_SEND_INLINE != 0 {
+        sge.addr as usize
+    } else {
+        let mr = core.mrs.iter().find(|mr| holds(mr)).ok_or(Errno::INVALID)?;
+        mr.start + (sge.addr - mr.region.addr()) as usize
+    };
+    if sge.length != 8 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the caller's promise: inline, or as for every region, eight bytes can be read there.
+    let value = unsafe { std::ptr::read_unaligned(place as *const [u8; 8]) };
+    // SAFETY: every bit pattern is valid in the fields.
+    let rdma = unsafe { wr.wr.rdma };
+    Ok(SendOp::AtomicWrite { remote: RemoteMemory { addr: rdma.remote_addr, rkey: rdma.rkey }, value })
 }
 
 /// Copies inline data into its place; answers where that is.
@@ -152,6 +183,12 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let (limit, is_datagram) = (qp.cap.max_send_sge, qp.qp_type == IBV_QPT_UD);
     let mut op = operation(wr)?;
+    if wr.opcode == IBV_WR_ATOMIC_WRITE {
+        // SAFETY: the caller's promise.
+        let op = unsafe { atomic_write(core, wr) }?;
+        let request = SendRequest { wr_id: wr.wr_id, op, sges: &[], flags: flags(wr.send_flags) };
+        return queue(core, handle, &request, 0);
+    }
     if is_datagram {
         // SAFETY: every bit pattern is valid in the fields; a request for datagrams names an address handle.
         let to = unsafe {
@@ -177,7 +214,7 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
         unsafe { List::of(wr.sg_list, wr.num_sge, limit) }?
     };
     let request = SendRequest { wr_id: wr.wr_id, op, sges: list.as_slice(), flags: flags(wr.send_flags) };
-    queue(core, handle, &request)
+    queue(core, handle, &request, wr.remote_srqn)
 }
 
 /// Whom a datagram goes to.
@@ -202,11 +239,16 @@ pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>
     Ok(SendOp::Datagram { to, immediate })
 }
 
-/// Queues a request in the engine's form.
+/// Queues a request in the engine's form; of an extended reliable connection, `srqn` names the shared receive queue at
+/// the other end.
 #[inline]
-pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>) -> Result<()> {
+pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
     let qp = core.qps.get_mut(handle).ok_or(Errno::INVALID)?;
-    core.nic.post_send(qp.qpn, request)?;
+    match qp.qp_type {
+        IBV_QPT_XRC_SEND => core.nic.post_send_shared(qp.qpn, request, srqn)?,
+        IBV_QPT_XRC_RECV => return Err(Errno::INVALID),
+        _ => core.nic.post_send(qp.qpn, request)?,
+    }
     qp.posted += 1;
     Ok(())
 }
@@ -299,6 +341,10 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
+        if known.target.is_some() {
+            // Its receives are those of shared queues.
+            return Err(Errno::INVALID);
+        }
         let (qpn, limit) = (known.qpn, known.cap.max_recv_sge);
         // SAFETY: the caller's promise.
         let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_recv(qpn, request)?)) };

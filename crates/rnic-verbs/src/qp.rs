@@ -2,6 +2,7 @@
 
 mod modify;
 mod table;
+mod target;
 
 use std::ffi::c_int;
 use std::ptr;
@@ -19,12 +20,13 @@ use crate::object::{self, Ptr, QpObject};
 use crate::wr::{self, Builder};
 
 /// What an extended creation may name; the rest belongs to what is not supported.
-const CREATE_MASK: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+const CREATE_MASK: u32 =
+    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 
 /// What a type of queue pair promises.
 fn service(qp_type: u32) -> Result<Service> {
     match qp_type {
-        IBV_QPT_RC => Ok(Service::ReliableConnection),
+        IBV_QPT_RC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => Ok(Service::ReliableConnection),
         IBV_QPT_UC => Ok(Service::UnreliableConnection),
         IBV_QPT_UD => Ok(Service::UnreliableDatagram),
         _ => Err(Errno::UNSUPPORTED),
@@ -56,8 +58,16 @@ fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
 }
 
 fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObject> {
-    if pd.is_null() {
+    if pd.is_null() || init.qp_type == IBV_QPT_XRC_RECV {
         return Err(Errno::INVALID);
+    }
+    let is_initiator = init.qp_type == IBV_QPT_XRC_SEND;
+    if is_initiator {
+        // It receives nothing.
+        (init.cap.max_recv_wr, init.cap.max_recv_sge, init.srq) = (0, 0, ptr::null_mut());
+        if init.recv_cq.is_null() {
+            init.recv_cq = init.send_cq;
+        }
     }
     let cap = granted(init)?;
     // SAFETY: a program hands over objects that it has made.
@@ -77,6 +87,9 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         None => None,
     };
     let transport = core.transport.clone();
+    if is_initiator && transport.falcon().is_some() {
+        return Err(Errno::UNSUPPORTED);
+    }
     let qpn = core.nic.create_qp(&QpAttributes {
         pd: domain,
         send_cq,
@@ -101,6 +114,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         qp_type: init.qp_type,
         attr: ibv_qp_attr::default(),
         peer: None,
+        target: None,
         inline: None,
         posted: 0,
     });
@@ -160,14 +174,15 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_a
 ///
 /// # Safety
 /// `init` may be read and written, and names living objects.
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
-    init: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
     // SAFETY: the caller's promise.
     let init = unsafe { &mut *init };
     let has = |mask: u32| init.comp_mask & mask != 0;
-    if !has(IBV_QP_INIT_ATTR_PD) {
+    if init.qp_type == IBV_QPT_XRC_RECV && has(IBV_QP_INIT_ATTR_XRCD) {
+        // SAFETY: the caller's promise.
+        return pointer(unsafe { target::create(context, init) }.map(<*mut QpObject>::cast));
+    }
+    if !has(IBV_QP_INIT_ATTR_PD) || init.qp_type == IBV_QPT_XRC_RECV {
         return pointer(Err(Errno::INVALID));
     }
     let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags != 0;
@@ -304,6 +319,9 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         if let Some(inline) = known.inline {
             core.nic.deregister(inline);
+        }
+        if let Some(parts) = known.target {
+            target::release(&mut core, &parts);
         }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());

@@ -46,6 +46,11 @@ impl<T> Slab<T> {
         self.slots.get_mut(handle as usize)?.as_mut()
     }
 
+    /// The handle of the first that `is` says.
+    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<u32> {
+        self.slots.iter().position(|slot| slot.as_ref().is_some_and(&is)).map(|at| at as u32)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }

@@ -10,8 +10,14 @@ use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
 use crate::mr::pd_id;
 use crate::object::{self, Ptr, SrqObject};
+use crate::xrc;
 
-fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
+fn create(
+    pd: *mut ibv_pd,
+    srq_context: *mut std::ffi::c_void,
+    attr: &mut ibv_srq_attr,
+    shared: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+) -> Result<*mut ibv_srq> {
     if attr.max_wr == 0 || attr.max_wr > WORK_REQUESTS_MAX || attr.max_sge > SGE_MAX as u32 {
         return Err(Errno::INVALID);
     }
@@ -22,7 +28,17 @@ fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_sr
     let domain = pd_id(&core, pd_handle)?;
     // A queue without entries for data is legal in verbs, and takes one here.
     attr.max_sge = attr.max_sge.max(1);
-    let id = core.nic.create_srq(domain, attr.max_wr, attr.max_sge)?;
+    let (id, xrcd) = match shared {
+        None => (core.nic.create_srq(domain, attr.max_wr, attr.max_sge)?, None),
+        Some((xrcd, cq)) => {
+            // SAFETY: a program hands over objects that it has made.
+            let cq = core.cqs.get(unsafe { (*cq).handle }).ok_or(Errno::INVALID)?.id;
+            // SAFETY: as above.
+            let xrcd = unsafe { xrc::join(&mut core, xrcd) }?;
+            let made = core.nic.create_shared_srq(domain, (xrcd, cq), attr.max_wr, attr.max_sge);
+            (made.inspect_err(|_| xrc::part(&mut core, xrcd))?, Some(xrcd))
+        }
+    };
     let c = ibv_srq {
         context,
         srq_context,
@@ -33,7 +49,7 @@ fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_sr
         events_completed: 0,
     };
     let object = Box::into_raw(Box::new(SrqObject { c, events: Unacknowledged::default() }));
-    let handle = core.srqs.insert(Srq { id, object: Ptr(object), max_sge: attr.max_sge });
+    let handle = core.srqs.insert(Srq { id, object: Ptr(object), max_sge: attr.max_sge, xrcd });
     // SAFETY: the object is new.
     unsafe { (*object).c.handle = handle };
     Ok(object.cast())
@@ -47,7 +63,7 @@ fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_sr
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     // SAFETY: the caller's promise.
     let init = unsafe { &mut *init };
-    pointer(create(pd, init.srq_context, &mut init.attr))
+    pointer(create(pd, init.srq_context, &mut init.attr, None))
 }
 
 /// What `ibv_create_srq_ex` calls.
@@ -60,20 +76,38 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 ) -> *mut ibv_srq {
     // SAFETY: the caller's promise.
     let init = unsafe { &mut *init };
-    let is_basic = init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type == IBV_SRQT_BASIC;
-    if !is_basic || init.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0 {
+    let names = |bit: u32| init.comp_mask & bit != 0;
+    let of_xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    let (is_shared, known) = match init.srq_type {
+        IBV_SRQT_XRC if names(IBV_SRQ_INIT_ATTR_TYPE) => (true, of_xrc),
+        kind if kind == IBV_SRQT_BASIC || !names(IBV_SRQ_INIT_ATTR_TYPE) => (false, 0),
+        _ => return pointer(Err(Errno::UNSUPPORTED)),
+    };
+    if init.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | known) != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
-    if init.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || init.pd.is_null() {
+    let lacks = is_shared && (init.comp_mask & of_xrc != of_xrc || init.xrcd.is_null() || init.cq.is_null());
+    if !names(IBV_SRQ_INIT_ATTR_PD) || init.pd.is_null() || lacks {
         return pointer(Err(Errno::INVALID));
     }
-    pointer(create(init.pd, init.srq_context, &mut init.attr))
+    let shared = is_shared.then_some((init.xrcd, init.cq));
+    pointer(create(init.pd, init.srq_context, &mut init.attr, shared))
 }
 
 /// What `ibv_get_srq_num` calls: only those of XRC have numbers.
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
-pub(crate) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u32) -> c_int {
-    libc::EOPNOTSUPP
+///
+/// # Safety
+/// `srq` is a living shared receive queue, `into` may be written.
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, into: *mut u32) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    number(context.shared.enter().and_then(|core| {
+        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        known.xrcd.ok_or(Errno::UNSUPPORTED)?;
+        // SAFETY: the caller's promise.
+        unsafe { *into = known.id.number() };
+        Ok(())
+    }))
 }
 
 /// `ibv_modify_srq`: sets the size, the limit, or both.
@@ -140,9 +174,13 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
     let object = srq.cast::<SrqObject>();
     number(context.shared.enter().and_then(|mut core| {
-        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
+        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        let (id, xrcd) = (known.id, known.xrcd);
         core.nic.destroy_srq(id)?;
         core.srqs.remove(handle);
+        if let Some(xrcd) = xrcd {
+            xrc::part(&mut core, xrcd);
+        }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
         // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this

@@ -36,6 +36,8 @@ struct Request {
     data: Data,
     /// Whom a datagram goes to.
     to: Option<Target>,
+    /// The shared receive queue at the other end of an extended reliable connection.
+    srqn: u32,
 }
 
 enum Data {
@@ -86,6 +88,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
         flags: post::flags(flags),
         data: Data::List(Box::new(List::EMPTY)),
         to: None,
+        srqn: 0,
     });
 }
 
@@ -129,6 +132,36 @@ unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u
         Ok(op) => unsafe { begin(qp, op) },
         // SAFETY: as above.
         Err(errno) => unsafe { object::qp_ex(qp).builder.state() }.failed = Some(errno),
+    }
+}
+
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, value: *const c_void) {
+    // SAFETY: C hands over eight bytes.
+    let value = unsafe { std::ptr::read_unaligned(value.cast::<[u8; 8]>()) };
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::AtomicWrite { remote: RemoteMemory { addr, rkey }, value }) };
+}
+
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+unsafe extern "C" fn wr_flush(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, len: usize, placement: u8, selectivity: u8) {
+    match u32::try_from(len) {
+        // SAFETY: as above.
+        Ok(len) => unsafe {
+            begin(qp, SendOp::Flush { remote: RemoteMemory { addr, rkey }, len, placement, selectivity });
+        },
+        // SAFETY: as above.
+        Err(_) => unsafe { object::qp_ex(qp).builder.state() }.failed = Some(Errno::INVALID),
+    }
+}
+
+// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
+    // SAFETY: as above.
+    let state = unsafe { object::qp_ex(qp).builder.state() };
+    match state.requests.last_mut() {
+        Some(request) => request.srqn = srqn,
+        None => state.failed = Some(Errno::INVALID),
     }
 }
 
@@ -310,9 +343,9 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
             &placed
         }
     };
-    let Request { wr_id, op, flags, .. } = *request;
+    let Request { wr_id, op, flags, srqn, .. } = *request;
     let op = post::addressed(core, handle, op, request.to)?;
-    post::queue(core, handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags })
+    post::queue(core, handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags }, srqn)
 }
 
 const DATAGRAM: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
@@ -328,7 +361,8 @@ const RELIABLE: u64 =
 /// Whether a queue pair of this type can do all of `operations`.
 pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {
     let all = match qp_type {
-        IBV_QPT_RC => RELIABLE,
+        IBV_QPT_RC => RELIABLE | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
+        IBV_QPT_XRC_SEND => RELIABLE,
         IBV_QPT_UC => UNRELIABLE,
         IBV_QPT_UD => DATAGRAM,
         _ => 0,
@@ -347,6 +381,9 @@ pub(crate) fn fill(c: &mut ibv_qp_ex, operations: u64) {
     c.wr_rdma_read = asked(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
     c.wr_atomic_cmp_swp = asked(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
     c.wr_atomic_fetch_add = asked(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
+    c.wr_atomic_write = asked(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write as _);
+    c.wr_flush = asked(IBV_QP_EX_WITH_FLUSH).then_some(wr_flush as _);
+    c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     c.wr_bind_mw = asked(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw as _);
     c.wr_local_inv = asked(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv as _);
     c.wr_set_ud_addr = Some(wr_set_ud_addr);

@@ -13,7 +13,7 @@
 use core::ops::Range;
 
 use crate::error::{EncodeError, WireError};
-use crate::header::{bth, fasr, irn};
+use crate::header::{bth, fasr, irn, xrceth};
 use crate::icrc::IcrcPrefix;
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
@@ -81,8 +81,11 @@ pub fn decode_front(front: &[u8], len: usize) -> Result<Decoded, WireError> {
     if header.partition_key() != bth::DEFAULT_PARTITION_KEY {
         return Err(WireError::PartitionKey);
     }
-    let opcode = Opcode::from_byte(format, header.opcode()).ok_or(WireError::Opcode)?;
-    read::extended(&read::Start { datagram_len: len, beyond: len - front.len(), format, opcode, base: header, rest })
+    let is_shared = xrceth::is_shared(header.opcode());
+    let byte = if is_shared { header.opcode() & !xrceth::SERVICE } else { header.opcode() };
+    let opcode = Opcode::from_byte(format, byte).ok_or(WireError::Opcode)?;
+    let start = read::Start { datagram_len: len, beyond: len - front.len(), format, opcode, base: header, rest };
+    if is_shared { read::shared(&start) } else { read::extended(&start) }
 }
 
 /// Replaces the content of `out` by the whole datagram: headers, the gathered `payload`, padding, ICRC. For captures,

@@ -18,7 +18,7 @@ use crate::hello::Hello;
 use crate::icrc::{self, IcrcPrefix};
 use crate::length::ICRC_LEN;
 use crate::net::Addresses;
-use crate::packet::{AtomicOp, Format, Headers};
+use crate::packet::{AtomicOp, Format, Headers, PlacementOp};
 
 /// A parser and its promise.
 #[derive(Clone, Copy)]
@@ -121,7 +121,14 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
         Headers::Cnp => headers[extended..].fill(0),
         Headers::Datagram { .. } => headers[extended + 4] = 0,
         Headers::AtomicRequest { op: AtomicOp::FetchAdd { .. }, .. } => headers[extended + 20..extended + 28].fill(0),
+        Headers::PlacementRequest { op: PlacementOp::Flush { .. }, .. } => {
+            headers[extended..extended + 3].fill(0);
+            headers[extended + 3] &= 0x3f;
+        }
         _ => {}
+    }
+    if decoded.packet.headers.srqn().is_some() {
+        headers[extended] = 0;
     }
     let irn = decoded.format.places_alone();
     match decoded.packet.headers {
@@ -129,15 +136,19 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
             headers[end - fasr::ASKED_LEN] = 0;
             headers[end - fasr::ASKED_LEN - irn::WQE_SN_LEN] = 0;
         }
-        Headers::AtomicRequest { .. } if decoded.format == Format::Fasr => {
+        Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. } if decoded.format == Format::Fasr => {
             headers[end - fasr::EXPECTS_LEN] = 0;
             headers[end - fasr::EXPECTS_LEN - irn::WQE_SN_LEN] = 0;
         }
         Headers::ReadResponse { sink: Some(_), .. } | Headers::AtomicResponse { sink: Some(_), .. } => {
             headers[end - irn::WQE_SN_LEN] = 0;
         }
-        Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } if irn => headers[end - irn::WQE_SN_LEN] = 0,
-        Headers::Write { recv_sn: Some(_), .. } => headers[end - irn::WQE_SN_LEN] = 0,
+        Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. } if irn => {
+            headers[end - irn::WQE_SN_LEN] = 0;
+        }
+        Headers::Write { recv_sn: Some(_), .. } | Headers::SharedWrite { recv_sn: Some(_), .. } => {
+            headers[end - irn::WQE_SN_LEN] = 0
+        }
         Headers::Ack { sack: Some(_), .. } | Headers::ReadAck { sack: Some(_), .. } => {
             headers[end - irn::SACK_LEN] &= 0x80;
         }

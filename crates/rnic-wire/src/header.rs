@@ -14,4 +14,6 @@ pub mod fasr;
 pub mod ieth;
 pub mod immdt;
 pub mod irn;
+pub mod placement;
 pub mod reth;
+pub mod xrceth;

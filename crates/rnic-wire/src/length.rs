@@ -1,6 +1,8 @@
 //! How long a packet is on the wire, without encoding it: the fabric asks for every packet.
 
-use crate::header::{aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, reth};
+use crate::header::{
+    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, placement, reth, xrceth,
+};
 use crate::net::{self, IpVersion};
 use crate::packet::{Format, Headers, Packet, SendTail};
 
@@ -17,6 +19,7 @@ pub const DATA_HEADERS_MAX: usize = bth::LEN + reth::LEN + immdt::LEN + irn::WQE
 const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
 const _: () = assert!(DATA_HEADERS_MAX >= bth::LEN + aeth::LEN + fasr::ADDRESS_LEN && DATA_HEADERS_MAX <= HEADERS_MAX);
 const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
+const _: () = assert!(placement::LEN_MAX <= atomic_eth::LEN);
 const _: () = assert!(irn::SACK_LEN == fasr::NOTE_LEN);
 
 impl Packet {
@@ -25,7 +28,8 @@ impl Packet {
     #[inline]
     pub const fn headers_len(&self, format: Format) -> u32 {
         let extended = format.places_alone();
-        let extended = match &self.headers {
+        let shared = when(self.headers.srqn().is_some(), xrceth::LEN);
+        let extended = match &self.headers.unshared() {
             Headers::Send { tail, placement, .. } => {
                 let tail = match tail {
                     SendTail::Plain => 0,
@@ -50,6 +54,10 @@ impl Packet {
                 let expects = matches!(format, Format::Fasr);
                 atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(expects, fasr::EXPECTS_LEN)
             }
+            Headers::PlacementRequest { op, read_sn, .. } => {
+                let expects = matches!(format, Format::Fasr);
+                placement::len(op) + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(expects, fasr::EXPECTS_LEN)
+            }
             Headers::AtomicResponse { sink, .. } => {
                 aeth::LEN + atomic_ack_eth::LEN + when(sink.is_some(), fasr::ADDRESS_LEN)
             }
@@ -57,8 +65,9 @@ impl Packet {
             Headers::LossAck { .. } => aeth::LEN + fasr::NOTE_LEN,
             Headers::Datagram { immediate, .. } => deth::LEN + when(immediate.is_some(), immdt::LEN),
             Headers::Cnp => cnp::LEN,
+            Headers::SharedSend { .. } | Headers::SharedWrite { .. } => 0,
         };
-        (bth::LEN + extended) as u32
+        (bth::LEN + shared + extended) as u32
     }
 
     /// Bytes of padding that bring the payload to a multiple of four.

@@ -37,7 +37,7 @@ pub use length::{DATA_HEADERS_MAX, ICRC_LEN};
 pub use net::{AddressError, Addresses, IpFields, IpVersion};
 pub use opcode::Opcode;
 pub use packet::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
-    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, PlacementOp,
+    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 pub use rnr::RnrTimer;

@@ -3,7 +3,8 @@
 //! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode say what a
 //! packet does, the three high ones for which service: 000 reliable connections, 001 unreliable connections, 011
 //! unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service that the format is for.
-//! [`Opcode::ReadAck`] is ours, one of the eight values that the table leaves unused, for IRN (section 5.2).
+//! [`Opcode::ReadAck`] is ours, one of the values that the table leaves unused, for IRN (section 5.2). Flush and atomic
+//! write are annex A19's.
 
 use crate::packet::Format;
 
@@ -59,6 +60,10 @@ pub enum Opcode {
     SendOnlyInvalidate = 0x17,
     /// Acknowledgement of a Read or atomic response, positive or negative (IRN only).
     ReadAck = 0x18,
+    /// Flush (annex A19).
+    Flush = 0x1c,
+    /// Atomic write (annex A19).
+    AtomicWrite = 0x1d,
     /// Congestion notification.
     Cnp = 0x81,
 }
@@ -76,7 +81,7 @@ pub enum PayloadRule {
 
 impl Opcode {
     /// Every opcode, in numerical order.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::SendFirst,
         Self::SendMiddle,
         Self::SendLast,
@@ -101,6 +106,8 @@ impl Opcode {
         Self::SendLastInvalidate,
         Self::SendOnlyInvalidate,
         Self::ReadAck,
+        Self::Flush,
+        Self::AtomicWrite,
         Self::Cnp,
     ];
 
@@ -159,6 +166,9 @@ impl Opcode {
             | Self::CompareSwap
             | Self::FetchAdd
             | Self::ReadAck
+            | Self::Flush
+            // Its eight bytes count as a header: the engine compares and stores values, and never sees payload.
+            | Self::AtomicWrite
             | Self::Cnp => PayloadRule::Never,
         }
     }
@@ -249,8 +259,8 @@ mod tests {
     #[test]
     fn read_ack_takes_an_unused_value() {
         let used: Vec<u8> = (0..0x20).filter(|byte| Opcode::from_byte(Format::RoceV2, *byte).is_some()).collect();
-        let expected: Vec<u8> = (0..=0x14).chain([0x16, 0x17]).collect();
-        assert_eq!(used, expected, "table 38; 0x15 is reserved, 0x18 to 0x1f are the eight unused values");
+        let expected: Vec<u8> = (0..=0x14).chain([0x16, 0x17, 0x1c, 0x1d]).collect();
+        assert_eq!(used, expected, "table 38 and annex A19; 0x15 is reserved, six are unused");
         assert_eq!(Opcode::ReadAck.byte(Format::Irn), 0x18);
     }
 }

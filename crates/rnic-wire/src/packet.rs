@@ -295,6 +295,26 @@ pub enum AtomicOp {
     },
 }
 
+/// The operations of the memory placement extensions (InfiniBand Architecture volume 1, annex A19). Each is done once
+/// everything before it has been, and answered by a Read response without payload.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PlacementOp {
+    /// Store eight bytes, all at once.
+    AtomicWrite {
+        /// The bytes, in the order in which they lie in memory.
+        value: [u8; 8],
+    },
+    /// Make sure of what has been written before.
+    Flush {
+        /// Bytes, when a range is meant.
+        len: u32,
+        /// Four bits of what to make sure of: 1 visible to everybody, 2 persistent.
+        placement: u8,
+        /// Two bits of what is meant: 0 a range, 1 all that the key grants; others are reserved.
+        selectivity: u8,
+    },
+}
+
 /// The extended headers, by kind of packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Headers {
@@ -316,6 +336,31 @@ pub enum Headers {
         /// Four bytes for the receiver's completion; only where the message ends.
         immediate: Option<u32>,
         /// Which receive work request the immediate consumes; in [`Format::Irn`] and [`Format::Fasr`] together with it.
+        recv_sn: Option<WqeSn>,
+    },
+    /// As `Send`, to a queue pair that takes receives from the shared receive queue that the packet names: extended
+    /// reliable connections (XRC).
+    SharedSend {
+        /// The number of the queue.
+        srqn: Qpn,
+        /// As in `Send`.
+        position: Position,
+        /// As in `Send`.
+        tail: SendTail,
+        /// As in `Send`.
+        placement: Option<SendPlacement>,
+    },
+    /// As the end of a `Write` with immediate, in the same way.
+    SharedWrite {
+        /// The number of the queue.
+        srqn: Qpn,
+        /// As in `Write`: last or only.
+        position: Position,
+        /// As in `Write`.
+        reth: Option<Reth>,
+        /// As in `Write`.
+        immediate: u32,
+        /// As in `Write`.
         recv_sn: Option<WqeSn>,
     },
     /// Asks for remote memory.
@@ -347,6 +392,19 @@ pub enum Headers {
         /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
         read_sn: Option<WqeSn>,
         /// In [`Format::Fasr`] as in [`Asked`], else zero.
+        expects: PackedPsn,
+    },
+    /// Asks for an operation of the memory placement extensions.
+    PlacementRequest {
+        /// First address.
+        va: u64,
+        /// The key that grants access.
+        rkey: u32,
+        /// What to do.
+        op: PlacementOp,
+        /// As in `AtomicRequest`.
+        read_sn: Option<WqeSn>,
+        /// As in `AtomicRequest`.
         expects: PackedPsn,
     },
     /// The value from before an atomic operation.
@@ -392,6 +450,41 @@ pub enum Headers {
     },
     /// Congestion notification packet: the sender's data met congestion.
     Cnp,
+}
+
+impl Headers {
+    /// The shared receive queue that the packet names.
+    #[inline]
+    pub const fn srqn(&self) -> Option<Qpn> {
+        match self {
+            Self::SharedSend { srqn, .. } | Self::SharedWrite { srqn, .. } => Some(*srqn),
+            _ => None,
+        }
+    }
+
+    /// The same without that name, as it is between two queue pairs alone.
+    #[inline]
+    pub const fn unshared(self) -> Self {
+        match self {
+            Self::SharedSend { position, tail, placement, .. } => Self::Send { position, tail, placement },
+            Self::SharedWrite { position, reth, immediate, recv_sn, .. } => {
+                Self::Write { position, reth, immediate: Some(immediate), recv_sn }
+            }
+            plain => plain,
+        }
+    }
+
+    /// The same with the name of a shared receive queue; `None` of what takes no receive.
+    #[inline]
+    pub const fn shared(self, srqn: Qpn) -> Option<Self> {
+        match self {
+            Self::Send { position, tail, placement } => Some(Self::SharedSend { srqn, position, tail, placement }),
+            Self::Write { position, reth, immediate: Some(immediate), recv_sn } => {
+                Some(Self::SharedWrite { srqn, position, reth, immediate, recv_sn })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// One packet without its payload.

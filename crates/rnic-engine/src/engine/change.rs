@@ -7,12 +7,14 @@ use rnic_wire::Qpn;
 
 use super::Engine;
 use super::setup::size;
-use crate::error::{MemoryError, ModifyError, ResourceError};
+use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
 use crate::mr::{Key, MemoryRegion};
 use crate::mw::WindowKind;
 use crate::qp::QpState;
+use crate::qp::shared::Target;
 use crate::srq::Srq;
 use crate::transport::{Service, Transport};
+use crate::wr::SendRequest;
 use crate::{CqId, PdId, SrqId};
 
 /// What can be asked about a shared receive queue.
@@ -88,6 +90,55 @@ impl Engine {
     /// When no region has this key, or the range or the rights make no sense. Nothing has changed then.
     pub fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         self.core.mrs.reregister(key, region)
+    }
+
+    /// Makes a shared receive queue of the XRC domain `domain`: messages to targets of that domain name it by its
+    /// number, and complete in `cq`.
+    ///
+    /// # Errors
+    /// As [`Engine::create_srq`], and when the completion queue does not exist.
+    pub fn create_shared_srq(
+        &mut self,
+        pd: PdId,
+        (domain, cq): (u32, CqId),
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SrqId, ResourceError> {
+        if self.core.cqs.get(cq.0 as usize).is_none_or(Option::is_none) {
+            return Err(ResourceError::Unknown("completion queue"));
+        }
+        let id = self.create_srq(pd, max_wr, max_sge)?;
+        self.core.srq(id).shared = Some((domain, cq));
+        self.count_cq_user(cq, 1);
+        Ok(id)
+    }
+
+    /// Makes a new queue pair the target of an extended reliable connection: its messages take their receives from
+    /// shared receive queues of the XRC domain `domain`.
+    ///
+    /// # Errors
+    /// When it is not there, in another state than `Reset`, or not a reliable connection of the RoCE family.
+    pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
+        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        if qp.transport.service != Service::ReliableConnection || qp.transport.falcon().is_some() {
+            return Err(ModifyError::Service(qp.transport.service));
+        }
+        if qp.state != QpState::Reset {
+            return Err(ModifyError::Transition { from: qp.state, to: QpState::Reset });
+        }
+        qp.responder.is_target = true;
+        self.core.targets.insert(qpn.get(), Target::new(domain));
+        Ok(())
+    }
+
+    /// As [`Engine::post_send`], to the target of an extended reliable connection: what takes a receive there takes it
+    /// from the shared receive queue with the number `srqn`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
+        let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
+        qp.post_send_shared(&mut self.core, request, srqn)
     }
 
     /// Makes a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); answers its

@@ -183,7 +183,11 @@ impl Engine {
         if slot.as_ref().is_some_and(|srq| srq.users > 0) {
             return Err(ResourceError::Busy("shared receive queue"));
         }
+        let shared = slot.as_ref().and_then(|srq| srq.shared);
         *slot = None;
+        if let Some((_, cq)) = shared {
+            self.count_cq_user(cq, -1);
+        }
         // Its number may be the next one's, whom they are not about.
         self.core.events.retain(|event| *event != AsyncEvent::SrqLimitReached(srq));
         Ok(())
@@ -263,6 +267,7 @@ impl Engine {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
         qp.leave(&mut self.core);
         self.core.mrs.leave_qp(qpn);
+        self.core.targets.remove(&qpn.get());
         if let Some(nic) = self.core.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
             nic.part();
         }
@@ -273,9 +278,13 @@ impl Engine {
 
     fn count_cq_users(&mut self, send: CqId, recv: CqId, by: i32) {
         for cq in [send, recv] {
-            if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
-                cq.users = cq.users.saturating_add_signed(by);
-            }
+            self.count_cq_user(cq, by);
+        }
+    }
+
+    pub(super) fn count_cq_user(&mut self, cq: CqId, by: i32) {
+        if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
+            cq.users = cq.users.saturating_add_signed(by);
         }
     }
 

@@ -48,6 +48,7 @@ pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation
         WqeOp::CompareSwap => atomic(AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap }),
         WqeOp::FetchAdd => atomic(AtomicOp::FetchAdd { add: wqe.operand }),
         WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("nothing of it travels"),
+        WqeOp::AtomicWrite | WqeOp::Flush => unreachable!("refused when it was posted"),
         WqeOp::Datagram | WqeOp::DatagramImm => unreachable!("reliable connections have no datagrams"),
     }
 }

@@ -127,7 +127,8 @@ impl Qp {
         let service = self.transport.service;
         let shape = self.transport.profile.protocol.falcon().filter(|_| self.extra.falcon().is_some());
         let shape = shape.ok_or(PostError::Unsupported(service))?;
-        if WqeOp::allowed(service) & wqe.op.bit() == 0 {
+        // RDMA over Falcon (chapter 8) has no packets for annex A19's.
+        if WqeOp::allowed(service) & wqe.op.bit() == 0 || wqe.op.is_placement() {
             return Err(PostError::Unsupported(service));
         }
         let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();

@@ -33,6 +33,8 @@ impl WqeOp {
             Self::FetchAdd => WcOpcode::FetchAdd,
             Self::BindWindow => WcOpcode::BindWindow,
             Self::LocalInvalidate => WcOpcode::LocalInvalidate,
+            Self::AtomicWrite => WcOpcode::AtomicWrite,
+            Self::Flush => WcOpcode::Flush,
         }
     }
 }

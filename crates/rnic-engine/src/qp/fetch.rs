@@ -13,8 +13,11 @@ pub(crate) mod shared;
 pub(crate) mod split;
 
 use rnic_base::{Seq, Serial, Time};
-use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth, Sink, Syndrome, WqeSn};
+use rnic_wire::{
+    Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, PlacementOp, Position, Reth, Sink, Syndrome, WqeSn,
+};
 
+use crate::PdId;
 use crate::core::Core;
 use crate::dma::{self, Dma, Segment};
 use crate::engine::TransmitKind;
@@ -45,6 +48,15 @@ pub(crate) enum FetchRequest {
         /// The change.
         op: AtomicOp,
     },
+    /// One of annex A19's.
+    Placement {
+        /// First address.
+        va: u64,
+        /// By what right.
+        rkey: u32,
+        /// What to do.
+        op: PlacementOp,
+    },
 }
 
 /// A read or atomic in progress.
@@ -65,15 +77,17 @@ pub(crate) struct Fetch {
     original: u64,
     /// Asked for before (shared space only).
     again: bool,
+    /// The protection domain by whose leave it is served.
+    pd: PdId,
 }
 
 impl Fetch {
-    fn new(request: FetchRequest, seq: Seq, mtu: u32) -> Self {
+    fn new(request: FetchRequest, seq: Seq, mtu: u32, pd: PdId) -> Self {
         let packets = match request {
             FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
-            FetchRequest::Atomic { .. } => 1,
+            FetchRequest::Atomic { .. } | FetchRequest::Placement { .. } => 1,
         };
-        Self { request, seq, sn: 0, stamp: 0, first: Seq::UNSET, packets, original: 0, again: false }
+        Self { request, seq, sn: 0, stamp: 0, first: Seq::UNSET, packets, original: 0, again: false, pd }
     }
 
     fn end(&self) -> Seq {
@@ -142,7 +156,7 @@ impl Qp {
         read_sn: Option<u32>,
         stamp: u32,
     ) -> Result<(), NakCode> {
-        let fetch = Fetch { stamp, ..Fetch::new(request, seq, self.mtu()) };
+        let fetch = Fetch { stamp, ..Fetch::new(request, seq, self.mtu(), self.pd) };
         let in_order = seq == self.responder.window.expected;
         let turn = self.responder.next_read_sn;
         match self.fetches() {
@@ -155,7 +169,7 @@ impl Qp {
 
     /// Begins the fetch that `seq` asked for; answers how many numbers of a shared space it takes.
     pub(crate) fn begin_fetch<D: Dma>(&mut self, core: &mut Core, seq: Seq, dma: &mut D) -> Result<u32, NakCode> {
-        let (turn, granted) = (self.responder.next_read_sn, self.granted());
+        let (turn, number) = (self.responder.next_read_sn, self.number);
         let fetch = match self.fetches() {
             FetchServer::Shared(server) => server.newest(seq),
             FetchServer::Split(server) => server.buffer.at(turn),
@@ -164,7 +178,7 @@ impl Qp {
         let fetch = fetch.filter(|fetch| fetch.seq == seq).ok_or(NakCode::InvalidRequest)?;
         if let FetchRequest::Atomic { va, rkey, op } = fetch.request {
             // The key may have been taken back since the request came in early.
-            let resolved = core.mrs.resolve_remote(granted, rkey, va, 8, Access::REMOTE_ATOMIC);
+            let resolved = core.mrs.resolve_remote((fetch.pd, number), rkey, va, 8, Access::REMOTE_ATOMIC);
             let Some(original) = resolved.ok().and_then(|local| dma::execute(dma, op, local).ok()) else {
                 if let FetchServer::Shared(server) = self.fetches() {
                     server.withdraw_newest();
@@ -173,7 +187,22 @@ impl Qp {
             };
             fetch.original = original;
         }
-        let packets = fetch.packets;
+        let (packets, request) = (fetch.packets, fetch.request);
+        if let FetchRequest::Placement { va, rkey, op } = request {
+            // As above.
+            let done = self.resolve_placement(core, va, rkey, op).and_then(|local| match op {
+                PlacementOp::AtomicWrite { value } => {
+                    dma.store(local, u64::from_ne_bytes(value)).map_err(|_| NakCode::RemoteAccessError)
+                }
+                PlacementOp::Flush { .. } => Ok(()),
+            });
+            if let Err(code) = done {
+                if let FetchServer::Shared(server) = self.fetches() {
+                    server.withdraw_newest();
+                }
+                return Err(code);
+            }
+        }
         self.responder.msn = self.responder.msn.wrapping_add(1);
         self.responder.message_start = seq + 1;
         self.responder.next_read_sn = turn.wrapping_add(1);
@@ -201,7 +230,7 @@ impl Qp {
 
     /// A read (`reth`) or atomic that was served before is asked for again (shared space only).
     pub(crate) fn fetch_again(&mut self, core: &mut Core, seq: Seq, reth: Option<Reth>) {
-        let mtu = self.mtu();
+        let (mtu, pd) = (self.mtu(), self.pd);
         let expected = self.responder.window.expected;
         if self.responder.fetches_max == 0 {
             return;
@@ -210,7 +239,7 @@ impl Qp {
             let found = match reth {
                 Some(reth) => {
                     let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
-                    Some(Fetch { first: seq, again: true, ..Fetch::new(request, seq, mtu) })
+                    Some(Fetch { first: seq, again: true, ..Fetch::new(request, seq, mtu, pd) })
                 }
                 None => server.answered(seq),
             };
@@ -249,13 +278,16 @@ impl Qp {
         core.segments.clear();
         let (headers, payload_len) = match fetch.request {
             FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original, sink }, 0),
+            FetchRequest::Placement { .. } => {
+                (Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink }, 0)
+            }
             FetchRequest::Read { va, rkey, length } => {
                 let offset = index * self.mtu();
                 let len = (length - offset).min(self.mtu());
                 if len > 0 {
                     let va = va.wrapping_add(u64::from(offset));
                     let access = Access::REMOTE_READ;
-                    let local = self.resolve_fetch(core, va, rkey, len, access)?;
+                    let local = self.resolve_fetch_in(core, fetch.pd, va, rkey, len, access)?;
                     core.segments.push(Segment { local, len });
                 }
                 let position = Position::of(index, fetch.packets);

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::error::PostError;
 use crate::qp::Qp;
 use crate::qp::local::bind_entry;
+use crate::qp::placement::placement_entry;
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -134,6 +135,13 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
             wqe.operand = add;
         }
         SendOp::Bind(binding) => bind_entry(&mut wqe, &binding),
+        SendOp::AtomicWrite { remote, value } => {
+            placement_entry(&mut wqe, WqeOp::AtomicWrite, remote, u64::from_ne_bytes(value))
+        }
+        SendOp::Flush { remote, len, placement, selectivity } => {
+            placement_entry(&mut wqe, WqeOp::Flush, remote, u64::from(len));
+            wqe.word = u32::from(placement) | u32::from(selectivity) << 8;
+        }
         SendOp::LocalInvalidate { rkey } => {
             (wqe.op, wqe.rkey) = (WqeOp::LocalInvalidate, rkey);
             (wqe.length, wqe.packets) = (0, 0);
@@ -159,7 +167,30 @@ impl Qp {
     /// Queues a request.
     #[inline]
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let wqe = self.prepare_send(request)?;
+        self.post(core, request, 0)
+    }
+
+    /// Queues a request whose receive, if it takes one, is of the shared receive queue `srqn`.
+    #[cold]
+    pub(crate) fn post_send_shared(
+        &mut self,
+        core: &mut Core,
+        request: &SendRequest<'_>,
+        srqn: u32,
+    ) -> Result<(), PostError> {
+        if self.transport.falcon().is_some() {
+            return Err(PostError::Unsupported(self.transport.service));
+        }
+        self.post(core, request, srqn)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, core: &mut Core, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
+        let mut wqe = self.prepare_send(request)?;
+        if wqe.op.consumes_receive() && srqn != 0 {
+            // Nothing else uses it there.
+            wqe.operand = u64::from(srqn);
+        }
         self.requester.queue.push(wqe, request.sges);
         if !self.state.sends() {
             self.flush_sends(core);

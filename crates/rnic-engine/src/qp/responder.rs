@@ -54,6 +54,8 @@ pub(crate) struct Responder {
     pub(crate) queued: bool,
     /// A packet of the peer has come in.
     established: bool,
+    /// Whether it is the target of an extended reliable connection: see [`crate::qp::shared`].
+    pub(crate) is_target: bool,
 }
 
 /// How far the present message has come.
@@ -111,6 +113,7 @@ impl Responder {
             sr: SrPointer::NULL,
             owes: None,
             refused: None,
+            is_target: false,
             queued: false,
             established: false,
         }
@@ -125,6 +128,20 @@ impl Qp {
     /// A request packet (IRN's `receiveData`).
     #[inline]
     pub(crate) fn receive_request<D: Dma>(&mut self, core: &mut Core, packet: &Packet, dma: &mut D) -> RxOutcome {
+        if self.responder.is_target {
+            return self.receive_at_target(core, packet, dma);
+        }
+        self.receive_as_said(core, packet, dma)
+    }
+
+    /// A request packet, whatever the queue pair is.
+    #[inline]
+    pub(in crate::qp) fn receive_as_said<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
         let seq = packet.psn.extend(self.responder.window.expected);
         if self.responder.refused.is_some() {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
@@ -233,7 +250,7 @@ impl Qp {
 
     /// Tells the sender of a gap, if it listens for such news.
     #[inline(never)]
-    fn report_gap(&mut self, core: &mut Core, kind: AckKind) {
+    pub(in crate::qp) fn report_gap(&mut self, core: &mut Core, kind: AckKind) {
         if self.transport.reports_gaps {
             self.acknowledge(core, kind);
         }
@@ -242,7 +259,10 @@ impl Qp {
     /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is
     /// still to be reported is gone. Reads and atomics are answered by their responses, where those have their numbers.
     fn owes_for(&self, packet: &Packet) -> bool {
-        let fetches = matches!(packet.headers, Headers::ReadRequest { .. } | Headers::AtomicRequest { .. });
+        let fetches = matches!(
+            packet.headers,
+            Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. }
+        );
         let answered = fetches && !self.transport.split;
         (packet.flags.ack_request && !answered) || self.responder.owes.is_some_and(|owed| owed != AckKind::Ack)
     }
@@ -296,7 +316,7 @@ impl Qp {
         }
         match packet.headers {
             Headers::ReadRequest { reth, .. } => self.fetch_again(core, seq, Some(reth)),
-            Headers::AtomicRequest { .. } => self.fetch_again(core, seq, None),
+            Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. } => self.fetch_again(core, seq, None),
             _ => self.owe(core, AckKind::Ack),
         }
         RxOutcome::Duplicate

@@ -258,6 +258,11 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             0 => *said = aeth(random),
             _ => *note = loss_note(random, aim),
         },
-        Headers::AtomicResponse { .. } | Headers::Datagram { .. } | Headers::Cnp => {}
+        Headers::PlacementRequest { va: at, .. } => *at = va,
+        Headers::AtomicResponse { .. }
+        | Headers::Datagram { .. }
+        | Headers::Cnp
+        | Headers::SharedSend { .. }
+        | Headers::SharedWrite { .. } => {}
     }
 }

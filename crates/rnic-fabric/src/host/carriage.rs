@@ -189,5 +189,8 @@ fn kind(headers: &Headers) -> u64 {
         Headers::Cnp => 9,
         Headers::Datagram { .. } => 10,
         Headers::LossAck { .. } => 11,
+        Headers::PlacementRequest { .. } => 12,
+        Headers::SharedSend { .. } => 13,
+        Headers::SharedWrite { .. } => 14,
     }
 }

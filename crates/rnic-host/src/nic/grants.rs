@@ -1,6 +1,11 @@
-//! Regions that cover all memory of the process (implicit on-demand paging), and memory windows.
+//! Regions that cover all memory of the process (implicit on-demand paging), memory windows, and what extended reliable
+//! connections need.
 
-use rnic_engine::{Access, Key, MemoryError, MemoryRegion, PdId, WindowKind};
+use rnic_engine::{
+    Access, CqId, Key, MemoryError, MemoryRegion, ModifyError, PdId, PostError, ResourceError, SendRequest, SrqId,
+    WindowKind,
+};
+use rnic_wire::Qpn;
 
 use super::{Nic, NicError};
 use crate::memory::{EVERYTHING, Memory, Region};
@@ -52,6 +57,37 @@ impl Nic {
     /// When there is none.
     pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
         self.engine.free_window(key)
+    }
+
+    /// See [`rnic_engine::Engine::create_shared_srq`].
+    ///
+    /// # Errors
+    /// When a size is out of range, or something it refers to does not exist.
+    pub fn create_shared_srq(
+        &mut self,
+        pd: PdId,
+        in_domain: (u32, CqId),
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SrqId, ResourceError> {
+        self.engine.create_shared_srq(pd, in_domain, max_wr, max_sge)
+    }
+
+    /// See [`rnic_engine::Engine::make_target`].
+    ///
+    /// # Errors
+    /// When the queue pair cannot be one.
+    pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
+        self.engine.make_target(qpn, domain)
+    }
+
+    /// See [`rnic_engine::Engine::post_send_shared`].
+    ///
+    /// # Errors
+    /// As [`Nic::post_send`].
+    pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
+        self.has_posts = true;
+        self.engine.post_send_shared(qpn, request, srqn)
     }
 
     /// Whether memory windows are bound to a region.

@@ -25,7 +25,8 @@ numbers! {
     u32 {
         IBV_DEVICE_MEM_WINDOW = 1 << 17, IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
         IBV_DEVICE_RESIZE_MAX_WR = 1, IBV_DEVICE_CURR_QP_STATE_MOD = 1 << 7, IBV_DEVICE_SYS_IMAGE_GUID = 1 << 11,
-        IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12, IBV_DEVICE_SRQ_RESIZE = 1 << 13, IBV_DEVICE_N_NOTIFY_CQ = 1 << 14,
+        IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12, IBV_DEVICE_XRC = 1 << 20,
+        IBV_DEVICE_SRQ_RESIZE = 1 << 13, IBV_DEVICE_N_NOTIFY_CQ = 1 << 14,
         IBV_PORT_CM_SUP = 1 << 16, IBV_PORT_IP_BASED_GIDS = 1 << 26,
         IBV_MTU_256 = 1, IBV_MTU_512 = 2, IBV_MTU_1024 = 3, IBV_MTU_2048 = 4, IBV_MTU_4096 = 5,
         IBV_PORT_NOP = 0, IBV_PORT_DOWN = 1, IBV_PORT_INIT = 2, IBV_PORT_ARMED = 3, IBV_PORT_ACTIVE = 4,
@@ -52,6 +53,7 @@ numbers! {
         IBV_WC_TM_ERR = 22, IBV_WC_TM_RNDV_INCOMPLETE = 23,
         IBV_WC_SEND = 0, IBV_WC_RDMA_WRITE = 1, IBV_WC_RDMA_READ = 2, IBV_WC_COMP_SWAP = 3, IBV_WC_FETCH_ADD = 4,
         IBV_WC_BIND_MW = 5, IBV_WC_LOCAL_INV = 6,
+        IBV_WC_ATOMIC_WRITE = 9,
         IBV_WC_RECV = 128, IBV_WC_RECV_RDMA_WITH_IMM = 129,
         IBV_WC_GRH = 1, IBV_WC_WITH_IMM = 2, IBV_WC_WITH_INV = 8,
     }
@@ -86,6 +88,9 @@ numbers! {
     i32 {
         IBV_REREG_MR_ERR_INPUT = -1, IBV_REREG_MR_ERR_CMD = -4,
     }
+    u32 {
+        IBV_XRCD_INIT_ATTR_FD = 1, IBV_XRCD_INIT_ATTR_OFLAGS = 2,
+    }
     /// Shared receive queues.
     u32 {
         IBV_SRQ_MAX_WR = 1, IBV_SRQ_LIMIT = 2,
@@ -115,13 +120,14 @@ numbers! {
         IBV_QP_EX_WITH_RDMA_WRITE = 1, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM = 2, IBV_QP_EX_WITH_SEND = 4,
         IBV_QP_EX_WITH_SEND_WITH_IMM = 8, IBV_QP_EX_WITH_RDMA_READ = 16, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP = 32,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD = 64, IBV_QP_EX_WITH_LOCAL_INV = 128, IBV_QP_EX_WITH_BIND_MW = 256,
-        IBV_QP_EX_WITH_SEND_WITH_INV = 512, IBV_QP_EX_WITH_TSO = 1024,
+        IBV_QP_EX_WITH_SEND_WITH_INV = 512, IBV_QP_EX_WITH_TSO = 1024, IBV_QP_EX_WITH_ATOMIC_WRITE = 4096,
     }
     /// Work requests.
     u32 {
         IBV_WR_RDMA_WRITE = 0, IBV_WR_RDMA_WRITE_WITH_IMM = 1, IBV_WR_SEND = 2, IBV_WR_SEND_WITH_IMM = 3,
         IBV_WR_RDMA_READ = 4, IBV_WR_ATOMIC_CMP_AND_SWP = 5, IBV_WR_ATOMIC_FETCH_AND_ADD = 6, IBV_WR_LOCAL_INV = 7,
         IBV_WR_BIND_MW = 8, IBV_WR_SEND_WITH_INV = 9, IBV_WR_TSO = 10, IBV_WR_DRIVER1 = 11,
+        IBV_WR_ATOMIC_WRITE = 15,
         IBV_SEND_FENCE = 1, IBV_SEND_SIGNALED = 2, IBV_SEND_SOLICITED = 4, IBV_SEND_INLINE = 8,
         IBV_SEND_IP_CSUM = 16,
     }
@@ -132,3 +138,12 @@ numbers! {
         IBV_VALUES_MASK_RAW_CLOCK = 1,
     }
 }
+
+/// Numbers that the headers of release 44 do not have yet: flushes came with release 46.
+pub(crate) const IBV_WC_FLUSH: u32 = 8;
+pub(crate) const IBV_QP_EX_WITH_FLUSH: u64 = 1 << 11;
+pub(crate) const IBV_ACCESS_FLUSH_GLOBAL: u32 = 1 << 8;
+pub(crate) const IBV_ACCESS_FLUSH_PERSISTENT: u32 = 1 << 9;
+/// Of `device_cap_flags_ex`: what the kernel says of the memory placement extensions.
+pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
+pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;

@@ -12,6 +12,18 @@ pub(crate) struct ibv_pd {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_xrcd {
+    pub(crate) context: *mut ibv_context,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_xrcd_init_attr {
+    pub(crate) comp_mask: u32,
+    pub(crate) fd: c_int,
+    pub(crate) oflags: c_int,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_td {
     pub(crate) context: *mut ibv_context,
 }
@@ -135,7 +147,7 @@ pub(crate) struct ibv_srq_init_attr_ex {
     pub(crate) comp_mask: u32,
     pub(crate) srq_type: u32,
     pub(crate) pd: *mut ibv_pd,
-    pub(crate) xrcd: *mut c_void,
+    pub(crate) xrcd: *mut ibv_xrcd,
     pub(crate) cq: *mut ibv_cq,
     /// `struct ibv_tm_cap`: tags and operations.
     pub(crate) tm_cap: [u32; 2],
@@ -196,7 +208,7 @@ pub(crate) struct ibv_qp_init_attr_ex {
     pub(crate) sq_sig_all: c_int,
     pub(crate) comp_mask: u32,
     pub(crate) pd: *mut ibv_pd,
-    pub(crate) xrcd: *mut c_void,
+    pub(crate) xrcd: *mut ibv_xrcd,
     pub(crate) create_flags: u32,
     pub(crate) max_tso_header: u16,
     pub(crate) rwq_ind_tbl: *mut c_void,

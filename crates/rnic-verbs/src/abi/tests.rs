@@ -57,6 +57,8 @@ layouts! {
         ABI_placeholder1, open_qp, create_qp_ex, get_srq_num, create_srq_ex, open_xrcd, close_xrcd, _ABI_placeholder3,
         sz, context;
     ibv_pd: context, handle;
+    ibv_xrcd: context;
+    ibv_xrcd_init_attr: comp_mask, fd, oflags;
     ibv_td: context;
     ibv_td_init_attr: comp_mask;
     ibv_parent_domain_init_attr: pd, td, comp_mask, alloc, free, pd_context;

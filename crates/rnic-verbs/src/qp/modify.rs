@@ -1,7 +1,7 @@
 //! Changing queue pairs: checks what a program says, then tells the engine.
 
 use rnic_base::{Duration, Psn};
-use rnic_engine::{QpConnection, QpTiming, RnrTimer};
+use rnic_engine::{Access, QpConnection, QpTiming, RnrTimer};
 use rnic_wire::Qpn;
 
 use super::{state_of, table};
@@ -94,7 +94,9 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
         _ => return Err(Errno::INVALID),
     }
     if has(IBV_QP_ACCESS_FLAGS) {
-        core.nic.set_access(qpn, mr::remote_rights(merged.qp_access_flags))?;
+        // Queue pairs have no right of their own for these: keys do.
+        let flushes = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+        core.nic.set_access(qpn, mr::remote_rights(merged.qp_access_flags) | flushes)?;
     }
     if has(IBV_QP_QKEY) {
         core.nic.set_qkey(qpn, merged.qkey)?;
@@ -177,7 +179,12 @@ fn packet_bytes(path_mtu: u32, carried: u32) -> u32 {
 }
 
 fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
-    if qp_type != IBV_QPT_RC {
+    if qp_type == IBV_QPT_XRC_RECV {
+        // What it sends are answers, and how often those are repeated is nothing that a program says.
+        let retry_count = retries(attr.timeout, 7, core.timeout);
+        return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count, rnr_retry: None, max_rd_atomic: 0 };
+    }
+    if qp_type != IBV_QPT_RC && qp_type != IBV_QPT_XRC_SEND {
         // Nothing is sent again.
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
     }

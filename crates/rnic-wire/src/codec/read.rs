@@ -1,6 +1,7 @@
 //! Extended headers from bytes: one row for each opcode.
 
 use super::Decoded;
+use crate::bytes::split;
 use crate::error::WireError;
 use crate::header::aeth::AethView;
 use crate::header::atomic_ack_eth::AtomicAckEthView;
@@ -13,9 +14,12 @@ use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
 use crate::header::reth::RethView;
+use crate::header::{placement, xrceth};
 use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
-use crate::packet::{Aeth, Asked, AtomicOp, Format, Headers, PackedPsn, Packet, Position, SendTail, Sink, WqeSn};
+use crate::packet::{
+    Aeth, Asked, AtomicOp, Format, Headers, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail, Sink, WqeSn,
+};
 
 /// What was read, and the bytes that follow it.
 type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
@@ -104,10 +108,21 @@ pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
         Opcode::ReadResponseOnly => read_response(start, Only),
         Opcode::CompareSwap => atomic_request(start, AtomicEthView::compare_swap),
         Opcode::FetchAdd => atomic_request(start, AtomicEthView::fetch_add),
+        Opcode::AtomicWrite => atomic_write(start),
+        Opcode::Flush => flush(start),
         Opcode::AtomicAcknowledge => atomic_response(start),
         Opcode::Acknowledge | Opcode::ReadAck => acknowledgement(start),
         Opcode::Cnp => start.finish(Headers::Cnp, cnp::split_reserved(start.rest)?),
     }
+}
+
+/// A packet that names a shared receive queue: what follows the name is as without.
+#[cold]
+pub(super) fn shared(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (srqn, rest) = xrceth::split_off(start.rest)?;
+    let mut decoded = extended(&Start { rest, ..*start })?;
+    decoded.packet.headers = decoded.packet.headers.shared(srqn).ok_or(WireError::Opcode)?;
+    Ok(decoded)
 }
 
 /// The table has let in two opcodes: with immediate and without.
@@ -187,14 +202,50 @@ fn read_response(start: &Start<'_>, position: Position) -> Result<Decoded, WireE
     start.finish(Headers::ReadResponse { position, aeth: Some(view.to_repr()?), sink }, rest)
 }
 
+fn atomic_write(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (view, rest) = RethView::split(start.rest)?;
+    let (value, rest) = split::<8>(rest)?;
+    let Reth { va, rkey, dma_len } = view.to_repr();
+    if dma_len as usize != value.len() {
+        return Err(WireError::PayloadLength);
+    }
+    placement_request(start, va, rkey, PlacementOp::AtomicWrite { value: *value }, rest)
+}
+
+fn flush(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (feth, rest) = split::<{ placement::FETH_LEN }>(start.rest)?;
+    let (view, rest) = RethView::split(rest)?;
+    let Reth { va, rkey, dma_len: len } = view.to_repr();
+    let (placement, selectivity) = placement::read_feth(*feth);
+    placement_request(start, va, rkey, PlacementOp::Flush { len, placement, selectivity }, rest)
+}
+
+fn placement_request(
+    start: &Start<'_>,
+    va: u64,
+    rkey: u32,
+    op: PlacementOp,
+    rest: &[u8],
+) -> Result<Decoded, WireError> {
+    let (read_sn, rest) = wqe_sn(start.format, rest)?;
+    let (expects, rest) = expects(start.format, rest)?;
+    start.finish(Headers::PlacementRequest { va, rkey, op, read_sn, expects }, rest)
+}
+
+#[inline]
+fn expects(format: Format, rest: &[u8]) -> Read<'_, PackedPsn> {
+    if format != Format::Fasr {
+        return Ok((PackedPsn::default(), rest));
+    }
+    let (view, rest) = ExpectsView::split(rest)?;
+    Ok((view.psn().into(), rest))
+}
+
 #[inline]
 fn atomic_request<'a>(start: &Start<'a>, op: fn(AtomicEthView<'a>) -> AtomicOp) -> Result<Decoded, WireError> {
     let (view, rest) = AtomicEthView::split(start.rest)?;
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    let (expects, rest) = match start.format {
-        Format::Fasr => ExpectsView::split(rest).map(|(view, rest)| (view.psn().into(), rest))?,
-        _ => (PackedPsn::default(), rest),
-    };
+    let (expects, rest) = expects(start.format, rest)?;
     start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn, expects }, rest)
 }
 

@@ -1,12 +1,12 @@
 //! Extended headers to bytes: the opcode that fits them, and every rule about which field may stand where.
 
 use crate::error::EncodeError;
-use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn};
+use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, placement, xrceth};
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossNote, PackedPsn, Packet, Position, Reth, SendPlacement, SendTail, Sink,
-    WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossNote, PackedPsn, Packet, PlacementOp, Position, Reth, SendPlacement,
+    SendTail, Sink, WqeSn,
 };
 use rnic_base::Psn;
 
@@ -21,7 +21,10 @@ pub(super) fn extended(
     if matches!(format, Format::UnreliableConnection | Format::UnreliableDatagram) {
         writer.check_service(headers)?;
     }
-    let opcode = match *headers {
+    if let Some(srqn) = headers.srqn() {
+        xrceth::emit(srqn, writer.next());
+    }
+    let opcode = match headers.unshared() {
         Headers::Send { position, tail, placement } => writer.send(position, tail, placement),
         Headers::Write { position, reth, immediate, recv_sn } => writer.write(position, reth, immediate, recv_sn),
         Headers::ReadRequest { reth, read_sn, asked } => {
@@ -38,6 +41,15 @@ pub(super) fn extended(
             Ok(match op {
                 AtomicOp::CompareSwap { .. } => Opcode::CompareSwap,
                 AtomicOp::FetchAdd { .. } => Opcode::FetchAdd,
+            })
+        }
+        Headers::PlacementRequest { va, rkey, op, read_sn, expects } => {
+            writer.placement(va, rkey, &op);
+            writer.read_sn(read_sn)?;
+            writer.expects(expects)?;
+            Ok(match op {
+                PlacementOp::AtomicWrite { .. } => Opcode::AtomicWrite,
+                PlacementOp::Flush { .. } => Opcode::Flush,
             })
         }
         Headers::AtomicResponse { aeth, original, sink } => {
@@ -66,6 +78,7 @@ pub(super) fn extended(
             cnp::emit(writer.next());
             Ok(Opcode::Cnp)
         }
+        Headers::SharedSend { .. } | Headers::SharedWrite { .. } => unreachable!("the name has been taken off"),
     }?;
     Ok((opcode, writer.len))
 }
@@ -74,7 +87,7 @@ pub(super) fn extended(
 #[inline]
 pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u8; HEADERS_MAX]) {
     let header = bth::Bth {
-        opcode: opcode.byte(format),
+        opcode: opcode.byte(format) | if packet.headers.srqn().is_some() { xrceth::SERVICE } else { 0 },
         // A connection without path migration is "migrated" for good; hardware sends it so. A CNP has no connection.
         migrated: !matches!(opcode, Opcode::Cnp) && format != Format::UnreliableDatagram,
         pad: packet.pad_len() as u8,
@@ -129,6 +142,20 @@ impl Writer<'_> {
             _ => "anything but a Send or a Write",
         };
         Err(EncodeError::Unexpected { format: self.format, field })
+    }
+
+    /// Writes the headers of an operation of annex A19.
+    fn placement(&mut self, va: u64, rkey: u32, op: &PlacementOp) {
+        match *op {
+            PlacementOp::AtomicWrite { value } => {
+                Reth { va, rkey, dma_len: value.len() as u32 }.emit(self.next());
+                *self.next() = value;
+            }
+            PlacementOp::Flush { len, placement: level, selectivity } => {
+                *self.next() = placement::feth(level, selectivity);
+                Reth { va, rkey, dma_len: len }.emit(self.next());
+            }
+        }
     }
 
     #[inline]

@@ -2,8 +2,8 @@
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
-    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, PlacementOp,
+    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// A packet and its headers' bytes.
@@ -76,6 +76,8 @@ const SINK: Sink = Sink { read_sn: SN, offset: 0x5051_5253_5455_5657 };
 const SN: WqeSn = WqeSn::new(0x0a_0b0c);
 const ACK: Aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(0x00_0102) };
 const COMPARE_SWAP: AtomicOp = AtomicOp::CompareSwap { compare: 0x1011_1213_1415_1617, swap: 0x2021_2223_2425_2627 };
+const FLUSH: PlacementOp = PlacementOp::Flush { len: RETH.dma_len, placement: 2, selectivity: 1 };
+const ATOMIC_WRITE: PlacementOp = PlacementOp::AtomicWrite { value: [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17] };
 const FETCH_ADD: AtomicOp = AtomicOp::FetchAdd { add: 0x3031_3233_3435_3637 };
 
 type Named = (&'static str, Packet);
@@ -176,11 +178,14 @@ fn atomics(format: Format) -> Vec<Named> {
     let fasr = format == Format::Fasr;
     let expects = if fasr { ASKED.expects.into() } else { PackedPsn::default() };
     let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn, expects };
+    let placement = |va, op| Headers::PlacementRequest { va, rkey: KEY, op, read_sn, expects };
     let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647, sink: fasr.then_some(SINK) };
     vec![
         ("ATOMIC acknowledge", packet(0, response)),
         ("COMPARE SWAP", packet(0, request(COMPARE_SWAP))),
         ("FETCH ADD", packet(0, request(FETCH_ADD))),
+        ("FLUSH", packet(0, placement(RETH.va, FLUSH))),
+        ("ATOMIC WRITE", packet(0, placement(ATOMIC_VA, ATOMIC_WRITE))),
     ]
 }
 

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, Position,
-    Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
+    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, PlacementOp,
+    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// Any format.
@@ -50,9 +50,20 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
                 read_sn,
                 expects: PackedPsn::default(),
             }),
+        1 => (any::<u64>(), any::<u32>(), placement_op(), serial(irn))
+            .prop_map(|(va, rkey, op, read_sn)| Headers::PlacementRequest {
+                va,
+                rkey,
+                op,
+                read_sn,
+                expects: PackedPsn::default(),
+            }),
         1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original, sink: None }),
         3 => acknowledgement(irn),
         1 => Just(Headers::Cnp),
+        2 => (prop_oneof![send(irn, true), write(irn)], any::<u32>()).prop_map(|(headers, srqn)| {
+            headers.shared(Qpn::new(srqn)).unwrap_or(headers)
+        }),
     ]
 }
 
@@ -65,6 +76,9 @@ fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> He
         Headers::ReadRequest { reth, read_sn, .. } => Headers::ReadRequest { reth, read_sn, asked },
         Headers::AtomicRequest { va, rkey, op, read_sn, .. } => {
             Headers::AtomicRequest { va, rkey, op, read_sn, expects: Psn::new(number).into() }
+        }
+        Headers::PlacementRequest { va, rkey, op, read_sn, .. } => {
+            Headers::PlacementRequest { va, rkey, op, read_sn, expects: Psn::new(number).into() }
         }
         Headers::ReadResponse { position, aeth, .. } => Headers::ReadResponse { position, aeth, sink },
         Headers::AtomicResponse { aeth, original, .. } => Headers::AtomicResponse { aeth, original, sink },
@@ -99,7 +113,7 @@ fn datagram() -> impl Strategy<Value = Headers> {
 
 /// A length that the kind of packet may have; short ones often, so that every padding is seen.
 fn payload_len(headers: &Headers, index: prop::sample::Index) -> u32 {
-    let least = match headers {
+    let least = match &headers.unshared() {
         Headers::Send { position: Position::Only, .. }
         | Headers::Write { position: Position::Only, .. }
         | Headers::ReadResponse { position: Position::Only, .. }
@@ -185,6 +199,15 @@ fn atomic_op() -> impl Strategy<Value = AtomicOp> {
     any::<(bool, u64, u64)>().prop_map(|(swaps, compare, value)| match swaps {
         true => AtomicOp::CompareSwap { compare, swap: value },
         false => AtomicOp::FetchAdd { add: value },
+    })
+}
+
+fn placement_op() -> impl Strategy<Value = PlacementOp> {
+    (any::<(bool, [u8; 8], u32)>(), 0..16u8, 0..4u8).prop_map(|((writes, value, len), placement, selectivity)| {
+        match writes {
+            true => PlacementOp::AtomicWrite { value },
+            false => PlacementOp::Flush { len, placement, selectivity },
+        }
     })
 }
 

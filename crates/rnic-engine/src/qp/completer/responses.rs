@@ -15,7 +15,7 @@ use crate::qp::fetch::gone;
 use crate::qp::gather::for_each_segment;
 use crate::timer::Deadline;
 use crate::window::{Arrival, Bits, ReceiveWindow};
-use crate::wq::{SendQueue, WqeOp, WqeState};
+use crate::wq::{SendQueue, WqeState};
 
 /// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
 #[derive(Debug)]
@@ -281,7 +281,7 @@ impl Qp {
         let (mrs, access) = (&core.mrs, Access::LOCAL_WRITE);
         let protection = |_| WcStatus::LocalProtection;
         match packet.headers {
-            Headers::ReadResponse { .. } if wqe.op == WqeOp::Read && packet.payload_len == due => {
+            Headers::ReadResponse { .. } if wqe.op.is_read_like() && packet.payload_len == due => {
                 let place = |at, segment| dma.place(at, segment);
                 for_each_segment(mrs, self.pd, sges, offset as u32, due, access, place).map_err(protection)
             }

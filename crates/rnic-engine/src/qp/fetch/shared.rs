@@ -62,7 +62,7 @@ impl SharedServer {
     pub(super) fn begin(&mut self, seq: Seq) {
         let fetch = *self.jobs.back().expect("just admitted");
         assert!(fetch.seq == seq, "fetches begin in order");
-        if matches!(fetch.request, FetchRequest::Atomic { .. }) {
+        if matches!(fetch.request, FetchRequest::Atomic { .. } | FetchRequest::Placement { .. }) {
             if self.atomics.len() == self.limit {
                 self.atomics.pop_front();
             }

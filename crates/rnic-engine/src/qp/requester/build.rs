@@ -2,7 +2,9 @@
 
 use rnic_base::{Psn, Serial, Time};
 use rnic_wire::header::fasr::is_short;
-use rnic_wire::{Asked, AtomicOp, Headers, PackedPsn, PacketFlags, Position, Reth, SendPlacement, SendTail, WqeSn};
+use rnic_wire::{
+    Asked, AtomicOp, Headers, PackedPsn, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, WqeSn,
+};
 
 use crate::completion::WcStatus;
 use crate::core::Core;
@@ -11,6 +13,7 @@ use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::fetch::scheduled::stamp;
 use crate::qp::gather::for_each_segment;
+use crate::qp::placement::placement_of;
 use crate::qp::requester::Piece;
 use crate::wq::{SendWqe, WqeOp};
 use crate::wr::SendFlags;
@@ -35,6 +38,9 @@ impl Qp {
         out.packet.psn = (wqe.first + u64::from(piece.index)).wire();
         out.packet.payload_len = payload_len;
         self.write_headers(wqe, position, piece, &mut out.packet.headers);
+        if wqe.op.consumes_receive() && wqe.operand != 0 {
+            name_queue(wqe.operand as u32, &mut out.packet.headers);
+        }
         if wqe.op.is_fetch() && self.transport.scheduled {
             self.sign_request(now, &mut out.packet.headers);
         }
@@ -52,7 +58,9 @@ impl Qp {
         let next: Psn = self.responder.window.expected.wire();
         match headers {
             Headers::ReadRequest { asked, .. } => *asked = Some(Asked { expects: next, stamp: stamp(now) }),
-            Headers::AtomicRequest { expects, .. } => *expects = next.into(),
+            Headers::AtomicRequest { expects, .. } | Headers::PlacementRequest { expects, .. } => {
+                *expects = next.into()
+            }
             _ => {}
         }
     }
@@ -129,6 +137,13 @@ impl Qp {
                 let op = AtomicOp::FetchAdd { add: wqe.operand };
                 Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
             }
+            WqeOp::AtomicWrite | WqeOp::Flush => Headers::PlacementRequest {
+                va,
+                rkey: wqe.rkey,
+                op: placement_of(wqe),
+                read_sn: sn,
+                expects: PackedPsn::default(),
+            },
             WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("nothing of it travels"),
             WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
                 queue_key: self.queue_key_for(wqe.rkey),
@@ -157,5 +172,13 @@ impl Qp {
         if self.regulator.is_some() {
             self.regulate_sent(core, now, core.out.packet.payload_len);
         }
+    }
+}
+
+/// Names the shared receive queue at a target in what takes a receive of it.
+#[cold]
+fn name_queue(srqn: u32, headers: &mut Headers) {
+    if let Some(shared) = headers.shared(Qpn::new(srqn)) {
+        *headers = shared;
     }
 }

@@ -4,6 +4,7 @@ use rnic_base::{Psn, Seq};
 use rnic_wire::{Asked, Headers, NakCode, Packet, Position, Reth, SendPlacement, SendTail};
 
 use super::{Message, Refusal};
+use crate::PdId;
 use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
 use crate::dma::{Dma, Segment};
@@ -50,6 +51,11 @@ impl Qp {
             }
             Headers::AtomicRequest { va, rkey, op, read_sn, expects } => {
                 let request = FetchRequest::Atomic { va, rkey, op };
+                let asked = Asked { expects: expects.into(), stamp: 0 };
+                self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()), asked)
+            }
+            Headers::PlacementRequest { va, rkey, op, read_sn, expects } => {
+                let request = FetchRequest::Placement { va, rkey, op };
                 let asked = Asked { expects: expects.into(), stamp: 0 };
                 self.accept_fetch(core, seq, request, read_sn.map(|sn| sn.value()), asked)
             }
@@ -294,6 +300,19 @@ impl Qp {
         length: u32,
         access: Access,
     ) -> Result<u64, NakCode> {
+        self.resolve_fetch_in(core, self.pd, va, rkey, length, access)
+    }
+
+    /// The same by leave of the protection domain `pd`: a target's differs from request to request.
+    pub(crate) fn resolve_fetch_in(
+        &self,
+        core: &Core,
+        pd: PdId,
+        va: u64,
+        rkey: u32,
+        length: u32,
+        access: Access,
+    ) -> Result<u64, NakCode> {
         if access == Access::REMOTE_ATOMIC && !va.is_multiple_of(8) {
             return Err(NakCode::InvalidRequest);
         }
@@ -302,7 +321,7 @@ impl Qp {
             return Ok(0);
         }
         core.mrs
-            .resolve_remote(self.granted(), rkey, va, u64::from(length), access)
+            .resolve_remote((pd, self.number), rkey, va, u64::from(length), access)
             .map_err(|_| NakCode::RemoteAccessError)
     }
 
@@ -315,14 +334,18 @@ impl Qp {
         read_sn: Option<u32>,
         asked: Asked,
     ) -> Result<(), Refusal> {
-        let (va, rkey, length, access) = match request {
-            FetchRequest::Read { va, rkey, length } => (va, rkey, length, Access::REMOTE_READ),
-            FetchRequest::Atomic { va, rkey, .. } => (va, rkey, 8, Access::REMOTE_ATOMIC),
+        let granted = match request {
+            FetchRequest::Read { length, .. } if u64::from(length) > rnic_base::limits::MESSAGE_BYTES_MAX => {
+                return Err(INVALID);
+            }
+            FetchRequest::Read { va, rkey, length } => self.resolve_fetch(core, va, rkey, length, Access::REMOTE_READ),
+            FetchRequest::Atomic { va, rkey, .. } => self.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC),
+            FetchRequest::Placement { va, rkey, op } => self.resolve_placement(core, va, rkey, op),
         };
-        if u64::from(length) > rnic_base::limits::MESSAGE_BYTES_MAX || self.responder.fetches_max == 0 {
+        if self.responder.fetches_max == 0 {
             return Err(INVALID);
         }
-        self.resolve_fetch(core, va, rkey, length, access).map_err(Refusal::Nak)?;
+        granted.map_err(Refusal::Nak)?;
         if !self.transport.places_early && self.responder.message != Message::None {
             return Err(INVALID);
         }

@@ -52,8 +52,10 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
         Opcode::CompareSwap => reader.atomic_request(AtomicEthView::compare_swap, rest),
         Opcode::FetchAdd => reader.atomic_request(AtomicEthView::fetch_add, rest),
         Opcode::AtomicAcknowledge => reader.atomic_response(rest),
-        // Falcon's own layers do what these do.
-        Opcode::Acknowledge | Opcode::ReadAck | Opcode::Cnp => Err(WireError::Opcode),
+        // Falcon's own layers do what these do, or RDMA over Falcon has none of them.
+        Opcode::Acknowledge | Opcode::ReadAck | Opcode::Cnp | Opcode::Flush | Opcode::AtomicWrite => {
+            Err(WireError::Opcode)
+        }
     }
 }
 

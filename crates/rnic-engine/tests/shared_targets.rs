@@ -1,0 +1,188 @@
+//! Extended reliable connections (XRC): messages say which shared receive queue they take their receives from.
+
+mod common;
+
+use common::*;
+use rnic_base::Time;
+use rnic_engine::*;
+use rnic_wire::Qpn;
+
+const TRANSPORTS: [&str; 4] = ["roce-gbn", "roce-sr", "irn", "fasr"];
+const DOMAIN: u32 = 3;
+
+/// A shared receive queue of the right side, with a completion queue and a protection domain of its own, and the key of
+/// all memory there.
+struct Queue {
+    srq: SrqId,
+    cq: CqId,
+    key: u32,
+}
+
+impl Queue {
+    fn new(pair: &mut Pair, domain: u32) -> Self {
+        let engine = &mut pair.right.engine;
+        let pd = engine.create_pd().expect("room");
+        let cq = engine.create_cq(1_024).expect("legal");
+        let srq = engine.create_shared_srq(pd, (domain, cq), 256, 2).expect("legal");
+        let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
+        Self { srq, cq, key: engine.register(region).expect("legal").0 }
+    }
+
+    fn post(&self, pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
+        let sge = Sge { addr: BASE + offset, len, lkey: self.key };
+        let posted = pair.right.engine.post_srq_recv(self.srq, &RecvRequest { wr_id, sges: &[sge] });
+        posted.expect("room");
+    }
+
+    fn take(&self, pair: &mut Pair) -> Vec<(u64, WcStatus, u32)> {
+        std::iter::from_fn(|| pair.right.engine.poll_cq_one(self.cq))
+            .map(|done| (done.wr_id, done.status, done.byte_len))
+            .collect()
+    }
+}
+
+/// An initiator on the left and its target on the right.
+fn connect(pair: &mut Pair, setup: &Setup) -> (Qpn, Qpn) {
+    let [left, right] = [&mut pair.left, &mut pair.right]
+        .map(|side| side.engine.create_qp(&default_attributes(setup, side.pd, side.cq)).expect("legal attributes"));
+    pair.right.engine.make_target(right, DOMAIN).expect("a new queue pair");
+    pair.left.connect_qp(left, setup, right);
+    pair.right.connect_qp(right, setup, left);
+    (left, right)
+}
+
+fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, op: SendOp, (offset, len): (u64, u32), srqn: u32) {
+    let sges = [pair.left.sge(offset, len)];
+    let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
+    pair.left.engine.post_send_shared(qpn, &request, srqn).expect("room");
+}
+
+const SEND: SendOp = SendOp::Send { immediate: None };
+
+#[test]
+fn messages_go_to_the_queues_that_they_name() {
+    for transport in TRANSPORTS {
+        for loses in [false, true] {
+            let setup = Setup::new(transport, &[]);
+            let mut pair = Pair::new(&setup);
+            if loses {
+                let mut nth = 0u32;
+                pair.wire(move |_| {
+                    nth += 1;
+                    if nth.is_multiple_of(5) { Fate::Drop } else { Fate::Deliver }
+                });
+            }
+            let queues = [Queue::new(&mut pair, DOMAIN), Queue::new(&mut pair, DOMAIN)];
+            let (left, _) = connect(&mut pair, &setup);
+            for round in 0..60u64 {
+                queues[(round % 2) as usize].post(&mut pair, 100 + round, 500_000 + round * 4_096, 4_096);
+            }
+            for round in 0..60u64 {
+                let srqn = queues[(round % 2) as usize].srq.number();
+                send(&mut pair, left, round, SEND, (round * 7, 3_000 + round as u32), srqn);
+            }
+            pair.run();
+            let done = pair.left.statuses();
+            assert_eq!(done, (0..60).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>(), "{transport} {loses}");
+            for (which, queue) in queues.iter().enumerate() {
+                let expected: Vec<_> = (0..60u64)
+                    .filter(|round| *round as usize % 2 == which)
+                    .map(|round| (100 + round, WcStatus::Success, 3_000 + round as u32))
+                    .collect();
+                assert_eq!(queue.take(&mut pair), expected, "{transport} {loses}");
+            }
+            for round in 0..60usize {
+                let at = 500_000 + round * 4_096;
+                assert_eq!(pair.right.memory[at..at + 3_000], pair.left.memory[round * 7..round * 7 + 3_000]);
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_reads_and_atomics_touch_what_queues_of_the_domain_may() {
+    for transport in TRANSPORTS {
+        let setup = Setup::new(transport, &[]);
+        let mut pair = Pair::new(&setup);
+        let (queue, other) = (Queue::new(&mut pair, DOMAIN), Queue::new(&mut pair, DOMAIN + 1));
+        let (left, _) = connect(&mut pair, &setup);
+        let remote = RemoteMemory { addr: BASE + 4_096, rkey: queue.key };
+        queue.post(&mut pair, 9, 500_000, 64);
+        let srqn = queue.srq.number();
+        send(&mut pair, left, 1, SendOp::Write { remote, immediate: None }, (0, 5_000), 0);
+        send(&mut pair, left, 2, SendOp::Write { remote, immediate: Some(77) }, (0, 5_000), srqn);
+        send(&mut pair, left, 3, SendOp::FetchAdd { remote, add: 1 }, (700_000, 8), 0);
+        send(&mut pair, left, 4, SendOp::Read { remote }, (710_000, 5_000), 0);
+        pair.run();
+        let ok = WcStatus::Success;
+        assert_eq!(pair.left.statuses(), [(1, ok), (2, ok), (3, ok), (4, ok)], "{transport}");
+        assert_eq!(queue.take(&mut pair), [(9, ok, 5_000)]);
+        assert_eq!(pair.left.memory[710_008..715_000], pair.left.memory[8..5_000]);
+        let foreign = RemoteMemory { addr: BASE, rkey: other.key };
+        send(&mut pair, left, 5, SendOp::Read { remote: foreign }, (710_000, 8), 0);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(5, WcStatus::RemoteAccess)], "{transport}: another domain's");
+    }
+}
+
+#[test]
+fn a_queue_that_a_message_may_not_take_from_refuses_it() {
+    for transport in TRANSPORTS {
+        let setup = Setup::new(transport, &[]);
+        let cases: [fn(&mut Pair) -> u32; 4] = [
+            |_| 0,
+            |_| 60_000,
+            |pair| Queue::new(pair, DOMAIN + 1).srq.number(),
+            |pair| pair.right.engine.create_srq(pair.right.pd, 16, 1).expect("legal").number(),
+        ];
+        for (index, case) in cases.iter().enumerate() {
+            let mut pair = Pair::new(&setup);
+            let (left, right) = connect(&mut pair, &setup);
+            let srqn = case(&mut pair);
+            send(&mut pair, left, 1, SEND, (0, 8), srqn);
+            pair.run();
+            assert_eq!(pair.left.statuses(), [(1, WcStatus::RemoteInvalidRequest)], "{transport} case {index}");
+            let info = pair.right.engine.query_qp(right).expect("it is there");
+            assert_eq!(info.state, QpState::Error);
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_queue_pair_takes_no_message_that_names_a_queue() {
+    for transport in TRANSPORTS {
+        let setup = Setup::new(transport, &[]);
+        let mut pair = Pair::new(&setup);
+        let queue = Queue::new(&mut pair, DOMAIN);
+        let left = pair.left.qpn;
+        send(&mut pair, left, 1, SEND, (0, 8), queue.srq.number());
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::RemoteInvalidRequest)], "{transport}");
+    }
+}
+
+#[test]
+fn an_empty_queue_is_waited_for_and_one_that_is_gone_is_refused() {
+    for transport in TRANSPORTS {
+        let setup = Setup::new(transport, &[]);
+        let mut pair = Pair::new(&setup);
+        let queue = Queue::new(&mut pair, DOMAIN);
+        let (left, right) = connect(&mut pair, &setup);
+        send(&mut pair, left, 1, SEND, (0, 2_000), queue.srq.number());
+        pair.run_until(Time::from_ps(2_000_000_000));
+        assert!(pair.left.statuses().is_empty(), "{transport}");
+        queue.post(&mut pair, 9, 500_000, 4_096);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
+        assert_eq!(queue.take(&mut pair), [(9, WcStatus::Success, 2_000)]);
+        assert!(pair.right.engine.destroy_cq(queue.cq).is_err(), "the queue completes there");
+        pair.right.engine.destroy_srq(queue.srq).expect("nobody holds it between messages");
+        pair.right.engine.destroy_cq(queue.cq).expect("nobody uses it any more");
+        send(&mut pair, left, 2, SEND, (0, 8), queue.srq.number());
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(2, WcStatus::RemoteInvalidRequest)], "{transport}");
+        pair.right.engine.modify_to_reset(right).expect("from error");
+        assert_eq!(pair.right.engine.query_qp(right).map(|info| info.state), Some(QpState::Reset));
+        pair.right.engine.destroy_qp(right).expect("it is there");
+    }
+}

@@ -1,0 +1,93 @@
+//! Targets of extended reliable connections: queue pairs that are made in an XRC domain, and receive by the shared
+//! receive queues that messages name.
+
+use std::ptr;
+
+use rnic_base::limits::SGE_MAX;
+use rnic_engine::{QpAttributes, Service};
+
+use super::object_of;
+use crate::abi::*;
+use crate::core::{Core, Qp, TargetParts};
+use crate::errno::Result;
+use crate::object::{self, Ptr, QpObject};
+use crate::xrc;
+
+/// Makes a target.
+///
+/// # Safety
+/// `context` is open, and the domain that `init` names is living.
+pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObject> {
+    // SAFETY: the caller's promise.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    // SAFETY: as above.
+    let xrcd = unsafe { xrc::join(&mut core, init.xrcd) }?;
+    let parts = match parts(&mut core, xrcd) {
+        Ok(parts) => parts,
+        Err(errno) => {
+            xrc::part(&mut core, xrcd);
+            return Err(errno);
+        }
+    };
+    let transport = core.transport.clone();
+    let made = core.nic.create_qp(&QpAttributes {
+        pd: parts.pd,
+        send_cq: parts.cq,
+        recv_cq: parts.cq,
+        srq: None,
+        max_send_wr: 0,
+        // Of one message at a time.
+        max_recv_wr: 1,
+        max_send_sge: 0,
+        max_recv_sge: SGE_MAX as u32,
+        signal_all: false,
+        service: Service::ReliableConnection,
+        transport,
+        number: None,
+    });
+    let qpn = made.inspect_err(|_| release(&mut core, &parts))?;
+    core.nic.make_target(qpn, xrcd)?;
+    init.cap = ibv_qp_cap::default();
+    (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    let object = Box::into_raw(Box::new(object_of(context, ptr::null_mut(), init, qpn.get())));
+    let handle = core.qps.insert(Qp {
+        qpn,
+        object: Ptr(object),
+        pd: parts.pd,
+        cap: init.cap,
+        signal_all: false,
+        qp_type: init.qp_type,
+        attr: ibv_qp_attr::default(),
+        peer: None,
+        target: Some(parts),
+        inline: None,
+        posted: 0,
+    });
+    core.by_qpn.insert(qpn, handle);
+    // SAFETY: the object is new.
+    unsafe { (*object).c.qp_base.handle = handle };
+    Ok(object)
+}
+
+/// What the engine wants of it: nothing is ever registered in the one, and only flushed receives come to the other.
+fn parts(core: &mut Core, xrcd: u32) -> Result<TargetParts> {
+    let pd = core.nic.create_pd()?;
+    match core.nic.create_cq(FLUSHED_MAX) {
+        Ok(cq) => Ok(TargetParts { pd, cq, xrcd }),
+        Err(error) => {
+            core.nic.destroy_pd(pd)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Gives back what a target had.
+pub(super) fn release(core: &mut Core, parts: &TargetParts) {
+    // Both were made for it alone.
+    let _ = core.nic.destroy_cq(parts.cq);
+    let _ = core.nic.destroy_pd(parts.pd);
+    xrc::part(core, parts.xrcd);
+}
+
+/// A message under way is flushed when the connection fails: one each time, and a reset takes it out again.
+const FLUSHED_MAX: u32 = 16;

@@ -1,0 +1,103 @@
+//! Domains of extended reliable connections (XRC).
+//!
+//! A domain is shared by whoever opens it with a descriptor of the same file. With an adapter that works between
+//! processes; here each process has a device of its own, so a domain is shared within one opened device.
+
+use std::ffi::c_int;
+
+use crate::abi::*;
+use crate::core::Core;
+use crate::errno::{Errno, Result, number, pointer};
+use crate::import::File;
+use crate::object;
+
+/// A domain, for the program.
+#[repr(C)]
+pub(crate) struct XrcdObject {
+    c: ibv_xrcd,
+    handle: u32,
+}
+
+/// A domain.
+#[derive(Debug)]
+pub(crate) struct Xrcd {
+    /// Of which file it is; none of one that is not shared.
+    file: Option<File>,
+    /// How often it is open.
+    opened: u32,
+    /// Queue pairs and shared receive queues in it.
+    pub(crate) users: u32,
+}
+
+/// The handle of the domain behind a pointer of the program's; it counts one user more.
+///
+/// # Safety
+/// `xrcd` is null or a living domain.
+pub(crate) unsafe fn join(core: &mut Core, xrcd: *mut ibv_xrcd) -> Result<u32> {
+    if core.transport.falcon().is_some() {
+        rnic_host::complain("extended reliable connections (XRC) need a transport of the RoCE family: --transport irn");
+        return Err(Errno::UNSUPPORTED);
+    }
+    // SAFETY: the caller's promise.
+    let handle = unsafe { xrcd.cast::<XrcdObject>().as_ref() }.ok_or(Errno::INVALID)?.handle;
+    core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?.users += 1;
+    Ok(handle)
+}
+
+/// A queue pair or shared receive queue of the domain is gone.
+pub(crate) fn part(core: &mut Core, handle: u32) {
+    if let Some(domain) = core.xrcds.get_mut(handle) {
+        domain.users -= 1;
+    }
+}
+
+fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv_xrcd> {
+    if init.comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
+        return Err(Errno::INVALID);
+    }
+    let has = |flag: c_int| init.oflags & flag != 0;
+    // SAFETY: a program hands over contexts that it has opened.
+    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let file = if init.fd < 0 { None } else { Some(File::of(init.fd).ok_or(Errno(libc::EBADF))?) };
+    let found = file.and_then(|file| core.xrcds.find(|known| known.file == Some(file)));
+    let handle = match found {
+        Some(_) if has(libc::O_EXCL) => return Err(Errno::INVALID),
+        Some(handle) => handle,
+        None if !has(libc::O_CREAT) => return Err(if file.is_none() { Errno::INVALID } else { Errno(libc::EAGAIN) }),
+        None => core.xrcds.insert(Xrcd { file, opened: 0, users: 0 }),
+    };
+    core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?.opened += 1;
+    Ok(Box::into_raw(Box::new(XrcdObject { c: ibv_xrcd { context }, handle })).cast())
+}
+
+/// What `ibv_open_xrcd` calls.
+///
+/// # Safety
+/// `context` is open, `init` may be read.
+pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, init: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
+    // SAFETY: the caller's promise.
+    pointer(open(context, unsafe { &*init }))
+}
+
+/// What `ibv_close_xrcd` calls.
+///
+/// # Safety
+/// `xrcd` is a living domain, and not used again if this succeeds.
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    let object = xrcd.cast::<XrcdObject>();
+    // SAFETY: the caller's promise.
+    let (context, handle) = unsafe { (object::context((*object).c.context), (*object).handle) };
+    number(context.shared.enter().and_then(|mut core| {
+        let known = core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?;
+        if known.opened == 1 && known.users > 0 {
+            return Err(Errno::BUSY);
+        }
+        known.opened -= 1;
+        if known.opened == 0 {
+            core.xrcds.remove(handle);
+        }
+        // SAFETY: `open` made a box of it, and the caller gives it up.
+        drop(unsafe { Box::from_raw(object) });
+        Ok(())
+    }))
+}
