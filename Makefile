@@ -13,10 +13,10 @@ FILE ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the rnic command, and the libraries that stand under unmodified programs
 	@scripts/setup build
@@ -59,6 +59,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-
 
 fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets, through memory
 	cargo test --release --package rnic-conformance --test long --locked -- --ignored --test-threads=2 falcon
+
+test-pyverbs: ## rdma-core's own tests, each against what a table says of it
+	@scripts/setup test
+	cargo test --package rnic-verbs --test pyverbs --locked -- --nocapture
 
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]
 	@scripts/setup apps
