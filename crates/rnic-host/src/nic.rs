@@ -11,20 +11,18 @@ mod hello;
 mod liveness;
 mod open;
 mod receive;
+mod regions;
 mod shared;
 mod verbs;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Engine, EngineConfig, EngineStats, Key, MemoryFault, MemoryRegion, PdId, PeerId, Segment,
-    Transmit, TransmitKind, Transport,
+    AsyncEvent, Engine, EngineConfig, EngineStats, MemoryFault, PeerId, Segment, Transmit, TransmitKind, Transport,
 };
 use rnic_wire::codec::encode_headers;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn};
@@ -42,7 +40,7 @@ use crate::impair::{Impairment, PeerImpairment};
 use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, write_packet};
 use crate::link::lane::Lane;
 use crate::link::{Link, Unreachable};
-use crate::memory::{Memory, Pieces, REGION_BYTES_MAX, Region};
+use crate::memory::{Memory, Pieces};
 use crate::notice::Notice;
 use crate::presence::{Presence, Return};
 use crate::secrets::{SecretStream, Secrets};
@@ -222,148 +220,6 @@ impl Nic {
     /// Ends the capture and gives its output back, if there is one.
     pub fn stop_capture(&mut self) -> Option<Box<dyn Write + Send>> {
         self.link.capture.take().map(CaptureTo::into_output)
-    }
-
-    /// Makes a buffer of zeros that begins on a page, and registers it.
-    ///
-    /// # Errors
-    /// When there is no memory, or the rights make no sense.
-    pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
-        let slot =
-            self.memory.allocate(len).map_err(|error| NicError::Memory { bytes: len, reason: error.to_string() })?;
-        let addr = self.memory.address(slot);
-        self.register_slot(pd, slot, addr, len, access)
-    }
-
-    /// Registers memory that belongs to somebody else, under the virtual address `addr`.
-    ///
-    /// # Errors
-    /// As [`Nic::register`].
-    ///
-    /// # Safety
-    /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
-    /// written from the NIC's thread, as far as they are mapped: an access to what has been unmapped, shortened or
-    /// protected meanwhile fails, and the program goes on; one to what has been mapped in its place, by whomever, is
-    /// this region's. For that, the process gets a handler of `SIGSEGV` and `SIGBUS`, which passes on what is not about
-    /// registered memory. Whoever changes the bytes meanwhile from another thread does so as with any RDMA NIC:
-    /// bytes under way may be the old ones, the new ones or some of each, and a request's buffer must be left alone
-    /// until it completes.
-    pub unsafe fn register_raw(
-        &mut self,
-        pd: PdId,
-        start: NonNull<u8>,
-        len: usize,
-        addr: u64,
-        access: Access,
-    ) -> Result<Region, NicError> {
-        check_region_len(len)?;
-        // SAFETY: the caller's promise, and the length has been checked.
-        let slot = unsafe { self.memory.adopt(start, len) };
-        self.register_slot(pd, slot, addr, len, access)
-    }
-
-    /// Puts other memory, another domain or other rights behind the key of a region: `ibv_rereg_mr`. Requests under way
-    /// see the change. Memory that the NIC has made for the region is given back.
-    ///
-    /// # Errors
-    /// As [`Nic::register`], and when the key has been taken back; the region is then as it was.
-    ///
-    /// # Safety
-    /// As [`Nic::register_raw`].
-    pub unsafe fn reregister_raw(
-        &mut self,
-        region: &mut Region,
-        pd: PdId,
-        (start, len): (NonNull<u8>, usize),
-        addr: u64,
-        access: Access,
-    ) -> Result<(), NicError> {
-        check_region_len(len)?;
-        // SAFETY: the caller's promise, and the length has been checked.
-        let slot = unsafe { self.memory.adopt(start, len) };
-        let wanted = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
-        if let Err(error) = self.engine.reregister(region.key, wanted) {
-            self.memory.release(slot);
-            return Err(error.into());
-        }
-        self.memory.release(region.slot);
-        (region.slot, region.addr, region.len) = (slot, addr, len);
-        Ok(())
-    }
-
-    fn register_slot(
-        &mut self,
-        pd: PdId,
-        slot: u32,
-        addr: u64,
-        len: usize,
-        access: Access,
-    ) -> Result<Region, NicError> {
-        let region = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
-        match self.register_in_engine(region) {
-            Ok(key) => Ok(Region { slot, key, addr, len }),
-            Err(error) => {
-                self.memory.release(slot);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
-    pub fn deregister(&mut self, region: Region) {
-        // The key may have been taken back already, by a peer that was allowed to.
-        let _ = self.engine.deregister(region.key);
-        self.memory.release(region.slot);
-    }
-
-    /// Registers the bytes `range` of a region once more, under a key and with rights of their own: they are as long
-    /// lived as the region, and the key may be taken back before.
-    ///
-    /// # Errors
-    /// As [`Nic::register`].
-    ///
-    /// # Panics
-    /// When the region is another NIC's, or the range is not inside of it.
-    pub fn register_part(
-        &mut self,
-        pd: PdId,
-        region: &Region,
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<Key, NicError> {
-        self.check_owner(region);
-        assert!(range.start <= range.end && range.end <= region.len(), "a part of {} bytes: {range:?}", region.len());
-        let start = range.start as u64;
-        let (addr, local) = (region.addr() + start, Memory::local(region.slot) + start);
-        Ok(self.engine.register(MemoryRegion { pd, addr, len: range.len() as u64, local, access })?)
-    }
-
-    /// Takes the key of a part back, if no peer has done so.
-    pub fn deregister_part(&mut self, key: Key) {
-        let _ = self.engine.deregister(key);
-    }
-
-    /// The bytes of a region.
-    ///
-    /// # Panics
-    /// When the region is another NIC's.
-    pub fn bytes(&self, region: &Region) -> &[u8] {
-        self.check_owner(region);
-        self.memory.bytes(region.slot)
-    }
-
-    /// The bytes of a region, to be changed.
-    ///
-    /// # Panics
-    /// When the region is another NIC's.
-    pub fn bytes_mut(&mut self, region: &Region) -> &mut [u8] {
-        self.check_owner(region);
-        self.memory.bytes_mut(region.slot)
-    }
-
-    fn check_owner(&self, region: &Region) {
-        let len = self.memory.len_of(region.slot);
-        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
     }
 
     /// The number of the peer at `address`, for queue pairs that are connected without the connection manager. It stays
@@ -724,14 +580,6 @@ impl Drop for Nic {
 fn make_impairment(config: &NicConfig, number: u64) -> Option<Box<PeerImpairment>> {
     let impairment = &config.impairment;
     (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number))
-}
-
-/// Checks the size of a region.
-fn check_region_len(len: usize) -> Result<(), NicError> {
-    if len == 0 || len as u64 > REGION_BYTES_MAX {
-        return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
-    }
-    Ok(())
 }
 
 /// A packet in one piece.

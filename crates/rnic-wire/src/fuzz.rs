@@ -147,7 +147,7 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
             headers[end - irn::WQE_SN_LEN] = 0;
         }
         Headers::Write { recv_sn: Some(_), .. } | Headers::SharedWrite { recv_sn: Some(_), .. } => {
-            headers[end - irn::WQE_SN_LEN] = 0
+            headers[end - irn::WQE_SN_LEN] = 0;
         }
         Headers::Ack { sack: Some(_), .. } | Headers::ReadAck { sack: Some(_), .. } => {
             headers[end - irn::SACK_LEN] &= 0x80;

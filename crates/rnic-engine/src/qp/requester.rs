@@ -136,7 +136,7 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
         }
         SendOp::Bind(binding) => bind_entry(&mut wqe, &binding),
         SendOp::AtomicWrite { remote, value } => {
-            placement_entry(&mut wqe, WqeOp::AtomicWrite, remote, u64::from_ne_bytes(value))
+            placement_entry(&mut wqe, WqeOp::AtomicWrite, remote, u64::from_ne_bytes(value));
         }
         SendOp::Flush { remote, len, placement, selectivity } => {
             placement_entry(&mut wqe, WqeOp::Flush, remote, u64::from(len));

@@ -1,5 +1,7 @@
 //! Changing states: every pair of states through the calls that programs make, and the bounds of attributes.
 
+use rnic_wire::Qpn;
+
 use super::*;
 
 const STATES: [QpState; 6] = [

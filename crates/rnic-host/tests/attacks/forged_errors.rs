@@ -176,7 +176,7 @@ struct End {
 impl End {
     fn bind() -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let endpoint = Endpoint::bind(&Binding { address, only_v6: false }).expect("a free port");
+        let endpoint = Endpoint::bind(&Binding { address, only_v6: false }, None).expect("a free port");
         Self { endpoint, inbox: Inbox::default(), events: Vec::new() }
     }
 

@@ -59,7 +59,7 @@ impl Qp {
         match headers {
             Headers::ReadRequest { asked, .. } => *asked = Some(Asked { expects: next, stamp: stamp(now) }),
             Headers::AtomicRequest { expects, .. } | Headers::PlacementRequest { expects, .. } => {
-                *expects = next.into()
+                *expects = next.into();
             }
             _ => {}
         }

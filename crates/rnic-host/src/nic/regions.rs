@@ -1,0 +1,161 @@
+//! Registered memory: buffers that the NIC makes, memory of its program, and parts of either under keys of their own.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use rnic_engine::{Access, Key, MemoryRegion, PdId};
+
+use super::{Nic, NicError};
+use crate::memory::{Memory, REGION_BYTES_MAX, Region};
+
+impl Nic {
+    /// Makes a buffer of zeros that begins on a page, and registers it.
+    ///
+    /// # Errors
+    /// When there is no memory, or the rights make no sense.
+    pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
+        let slot =
+            self.memory.allocate(len).map_err(|error| NicError::Memory { bytes: len, reason: error.to_string() })?;
+        let addr = self.memory.address(slot);
+        self.register_slot(pd, slot, addr, len, access)
+    }
+
+    /// Registers memory that belongs to somebody else, under the virtual address `addr`.
+    ///
+    /// # Errors
+    /// As [`Nic::register`].
+    ///
+    /// # Safety
+    /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
+    /// written from the NIC's thread, as far as they are mapped: an access to what has been unmapped, shortened or
+    /// protected meanwhile fails, and the program goes on; one to what has been mapped in its place, by whomever, is
+    /// this region's. For that, the process gets a handler of `SIGSEGV` and `SIGBUS`, which passes on what is not about
+    /// registered memory. Whoever changes the bytes meanwhile from another thread does so as with any RDMA NIC:
+    /// bytes under way may be the old ones, the new ones or some of each, and a request's buffer must be left alone
+    /// until it completes.
+    pub unsafe fn register_raw(
+        &mut self,
+        pd: PdId,
+        start: NonNull<u8>,
+        len: usize,
+        addr: u64,
+        access: Access,
+    ) -> Result<Region, NicError> {
+        check_region_len(len)?;
+        // SAFETY: the caller's promise, and the length has been checked.
+        let slot = unsafe { self.memory.adopt(start, len) };
+        self.register_slot(pd, slot, addr, len, access)
+    }
+
+    /// Puts other memory, another domain or other rights behind the key of a region: `ibv_rereg_mr`. Requests under way
+    /// see the change. Memory that the NIC has made for the region is given back.
+    ///
+    /// # Errors
+    /// As [`Nic::register`], and when the key has been taken back; the region is then as it was.
+    ///
+    /// # Safety
+    /// As [`Nic::register_raw`].
+    pub unsafe fn reregister_raw(
+        &mut self,
+        region: &mut Region,
+        pd: PdId,
+        (start, len): (NonNull<u8>, usize),
+        addr: u64,
+        access: Access,
+    ) -> Result<(), NicError> {
+        check_region_len(len)?;
+        // SAFETY: the caller's promise, and the length has been checked.
+        let slot = unsafe { self.memory.adopt(start, len) };
+        let wanted = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
+        if let Err(error) = self.engine.reregister(region.key, wanted) {
+            self.memory.release(slot);
+            return Err(error.into());
+        }
+        self.memory.release(region.slot);
+        (region.slot, region.addr, region.len) = (slot, addr, len);
+        Ok(())
+    }
+
+    fn register_slot(
+        &mut self,
+        pd: PdId,
+        slot: u32,
+        addr: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<Region, NicError> {
+        let region = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
+        match self.register_in_engine(region) {
+            Ok(key) => Ok(Region { slot, key, addr, len }),
+            Err(error) => {
+                self.memory.release(slot);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
+    pub fn deregister(&mut self, region: Region) {
+        // The key may have been taken back already, by a peer that was allowed to.
+        let _ = self.engine.deregister(region.key);
+        self.memory.release(region.slot);
+    }
+
+    /// Registers the bytes `range` of a region once more, under a key and with rights of their own: they are as long
+    /// lived as the region, and the key may be taken back before.
+    ///
+    /// # Errors
+    /// As [`Nic::register`].
+    ///
+    /// # Panics
+    /// When the region is another NIC's, or the range is not inside of it.
+    pub fn register_part(
+        &mut self,
+        pd: PdId,
+        region: &Region,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Key, NicError> {
+        self.check_owner(region);
+        assert!(range.start <= range.end && range.end <= region.len(), "a part of {} bytes: {range:?}", region.len());
+        let start = range.start as u64;
+        let (addr, local) = (region.addr() + start, Memory::local(region.slot) + start);
+        Ok(self.register_in_engine(MemoryRegion { pd, addr, len: range.len() as u64, local, access })?)
+    }
+
+    /// Takes the key of a part back, if no peer has done so.
+    pub fn deregister_part(&mut self, key: Key) {
+        let _ = self.engine.deregister(key);
+    }
+
+    /// The bytes of a region.
+    ///
+    /// # Panics
+    /// When the region is another NIC's.
+    pub fn bytes(&self, region: &Region) -> &[u8] {
+        self.check_owner(region);
+        self.memory.bytes(region.slot)
+    }
+
+    /// The bytes of a region, to be changed.
+    ///
+    /// # Panics
+    /// When the region is another NIC's.
+    pub fn bytes_mut(&mut self, region: &Region) -> &mut [u8] {
+        self.check_owner(region);
+        self.memory.bytes_mut(region.slot)
+    }
+
+    fn check_owner(&self, region: &Region) {
+        let len = self.memory.len_of(region.slot);
+        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
+    }
+}
+
+/// Checks the size of a region.
+fn check_region_len(len: usize) -> Result<(), NicError> {
+    if len == 0 || len as u64 > REGION_BYTES_MAX {
+        return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
+    }
+    Ok(())
+}
