@@ -15,7 +15,7 @@ fn people_see_transports_with_options_and_policies_by_kind() {
     for shown in ["roce-gbn", "irn", "cap_packets", "320 us", "go-back-n", "dcqcn", "ecmp", "round-robin"] {
         assert!(said.out.contains(shown), "{shown} is not shown");
     }
-    assert!(said.out.contains("over UDP, for software: rto 8 ms"), "{}", said.out);
+    assert!(said.out.contains("over UDP, for software: measured_timeouts true, rto 8 ms"), "{}", said.out);
     assert!(said.out.lines().all(|line| line.chars().count() <= 120), "lines fit a terminal");
 }
 
