@@ -68,7 +68,8 @@ impl Qp {
         let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
         // A Read in a shared space is asked for as a whole: that is no probe.
         let may_probe = self.transport.split || self.requester.fetches == 0;
-        let mut circumstances = self.requester.circumstances(&self.transport, core.absence, may_probe);
+        let mut circumstances =
+            self.requester.circumstances(&self.transport, core.absence, core.peers.room(self.peer), may_probe);
         if owes_answers_alone {
             circumstances.patience = Duration::MAX;
         }
@@ -101,7 +102,8 @@ impl Qp {
         let responder_refused = self.responder.refused;
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
         let bits = Bits::in_rings(&mut self.responder.sr);
-        let mut circumstances = self.requester.circumstances(&self.transport, core.absence, true);
+        let mut circumstances =
+            self.requester.circumstances(&self.transport, core.absence, core.peers.room(self.peer), true);
         circumstances.patience = Duration::MAX;
         match server.window.check_timeout(now, &self.transport, &bits, &circumstances) {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::GaveUp => return,

@@ -85,9 +85,17 @@ impl Requester {
         }
     }
 
-    /// What counts for a timer of this queue pair that has run out.
-    pub(crate) fn circumstances(&self, transport: &Transport, absence: Absence, may_probe: bool) -> Circumstances {
-        Circumstances { absence, patience: transport.patience(self.retry_count), may_probe }
+    /// Returns what counts for a timer of this queue pair that has run out. So many packets more as `credit` says may be
+    /// in flight to its peer.
+    pub(crate) fn circumstances(
+        &self,
+        transport: &Transport,
+        absence: Absence,
+        credit: u64,
+        may_probe: bool,
+    ) -> Circumstances {
+        let patience = transport.patience(self.retry_count);
+        Circumstances { absence, patience, may_probe: may_probe && credit > 0, is_crowded: credit == 0 }
     }
 
     /// Whether there is something to send, gates aside.

@@ -507,7 +507,7 @@ impl SendWindow {
         bits: &Bits<'_>,
         circumstances: &Circumstances,
     ) -> TimeoutVerdict {
-        let Circumstances { absence, patience, may_probe } = *circumstances;
+        let Circumstances { absence, patience, may_probe, is_crowded } = *circumstances;
         let (una, last, heard) = (self.una, self.next - 1, self.heard);
         let (limit, in_flight) = (self.limit, self.in_flight());
         let (first, due) = (self.rto, self.deadline.time().unwrap_or(now));
@@ -521,7 +521,7 @@ impl SendWindow {
         // What should be answered has not even left.
         let expiry = match excused.or_else(|| (leaves == Some(una)).then(|| timing.wait())) {
             Some(wait) => Expiry::Wait(wait),
-            None => timing.expire(may_probe && leaves.is_none()),
+            None => timing.expire(may_probe && leaves.is_none(), is_crowded),
         };
         match expiry {
             Expiry::Wait(wait) => self.extend_timer(now, wait),

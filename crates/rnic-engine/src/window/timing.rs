@@ -33,6 +33,9 @@ pub(crate) struct Circumstances {
     pub(crate) patience: Duration,
     /// A packet may be sent to hear from the peer.
     pub(crate) may_probe: bool,
+    /// Queue pairs have as much in flight to the peer as it can receive. Probes count against no credit and would fill
+    /// its buffer, and packets of others lie before ours: there are no probes, and no timeout too soon.
+    pub(crate) is_crowded: bool,
 }
 
 /// What a wait that is over leads to.
@@ -173,12 +176,14 @@ impl Timing {
     }
 
     /// The wait is over: what now.
-    pub(super) fn expire(&mut self, may_probe: bool) -> Expiry {
+    pub(super) fn expire(&mut self, may_probe: bool, is_crowded: bool) -> Expiry {
         self.waited += self.wait;
-        if self.waited >= self.timeout {
+        let least = if is_crowded { CROWDED_TIMEOUT } else { Duration::ZERO };
+        let timeout = self.timeout.max(least);
+        if self.waited >= timeout {
             return Expiry::TimedOut;
         }
-        let left = self.timeout.saturating_sub(self.waited);
+        let left = timeout.saturating_sub(self.waited);
         let wait = if may_probe { self.wait.saturating_mul(2).min(left) } else { left };
         self.wait = wait;
         if may_probe { Expiry::Probe(wait) } else { Expiry::Wait(wait) }
@@ -229,6 +234,10 @@ impl Timing {
         self.probes == [Seq::UNSET; 2]
     }
 }
+
+/// Least timeout while the peer's buffer is full: a tick of its scheduler (4 ms at 250 Hz), after which it has read
+/// what lies before ours.
+const CROWDED_TIMEOUT: Duration = Duration::from_ms(4);
 
 /// Timeouts without an answer before a peer can be given up, however short its patience: on a lossy path one or two may
 /// be lost.

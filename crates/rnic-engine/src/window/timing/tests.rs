@@ -24,7 +24,7 @@ fn waits(timing: &mut Timing, may_probe: bool) -> Vec<(u64, Expiry)> {
     let (mut passed, mut seen) = (Duration::ZERO, Vec::new());
     loop {
         passed += wait;
-        let expiry = timing.expire(may_probe);
+        let expiry = timing.expire(may_probe, false);
         seen.push((passed.as_ns() / 1_000, expiry));
         match expiry {
             Expiry::Wait(next) | Expiry::Probe(next) => wait = next,
@@ -47,6 +47,15 @@ fn probes_come_after_two_round_trips_and_double_until_the_timeout() {
     assert!(matches!(probes[..], [(_, Expiry::Probe(_)), (_, Expiry::Probe(_)), (_, Expiry::TimedOut)]));
     let silent = waits(&mut timing, false);
     assert!(matches!(silent[..], [(200, Expiry::Wait(_)), (1_100, Expiry::TimedOut)]), "{silent:?}");
+}
+
+/// While the peer's buffer is full nothing is sent again for four milliseconds.
+#[test]
+fn at_a_peer_whose_buffer_is_full_timeouts_take_their_time() {
+    let mut timing = steady(100);
+    timing.begin(us(1_100));
+    assert_eq!(timing.expire(false, true), Expiry::Wait(us(2_900)));
+    assert_eq!(timing.expire(false, true), Expiry::TimedOut);
 }
 
 /// Timeouts of `timing` from `at(0)` on, of a peer that says nothing or `heard`.
@@ -94,7 +103,7 @@ fn only_silence_counts_against_a_peer() {
     let (first, second) = (Seq::UNSET + 1, Seq::UNSET + 2);
     let mut timing = steady(100);
     timing.begin(us(1_000));
-    let _ = timing.expire(false);
+    let _ = timing.expire(false, false);
     let ends = |timing: &mut Timing, at_us, una, heard| timing.time_out(at(at_us), una, heard, patience);
     assert!(!ends(&mut timing, 10_000, first, false));
     assert!(!ends(&mut timing, 20_000, first, false));
