@@ -85,7 +85,7 @@ impl Requester {
         }
     }
 
-    /// Returns what counts for a timer of this queue pair that has run out. So many packets more as `credit` says may be
+    /// Returns what counts for a timer of this queue pair that has run out. `credit` says how many packets more may be
     /// in flight to its peer.
     pub(crate) fn circumstances(
         &self,
