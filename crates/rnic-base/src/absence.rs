@@ -21,7 +21,7 @@ impl Absence {
         self.ended
     }
 
-    /// What of a wait since `start` it may have taken; zero when it was over before.
+    /// Returns the part of a wait since `start` that it may have taken; zero when it was over before.
     pub fn part_since(self, start: Time) -> Duration {
         if self.ended <= start { Duration::ZERO } else { self.length.min(self.ended.since(start)) }
     }

@@ -1,4 +1,4 @@
-//! Attacks on the command: whoever reaches its endpoint for scrapers, and files that never end.
+//! Attacks on the command: clients of its endpoint for scrapers, and files that never end.
 
 mod common;
 
@@ -101,7 +101,7 @@ fn what_has_no_end_or_is_no_file_is_refused_in_one_line() {
     ] {
         rnic(arguments).refused(2, expected);
     }
-    // What a plan names is bounded too.
+    // Files that a plan names are bounded too.
     let plan = folder.path().join("plan.toml");
     let text = include_str!("../../../plans/incast.toml");
     let (network, _) = text.split_once("[workload]").expect("it has one");

@@ -132,7 +132,7 @@ impl Engine {
         qp.post_send(&mut self.core, request)
     }
 
-    /// Whether [`Engine::post_send`] would take `request` now. Nothing is changed.
+    /// Returns whether [`Engine::post_send`] would take `request` now. Nothing is changed.
     ///
     /// # Errors
     /// As [`Engine::post_send`].

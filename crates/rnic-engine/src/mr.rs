@@ -157,7 +157,7 @@ impl MrTable {
         }
     }
 
-    /// Whether a region has the key, or a window has it among its own.
+    /// Returns whether a region has the key, or a window has it among its own.
     fn is_taken(&self, key: u32) -> bool {
         self.slot_of(key).is_some() || self.windows.has(key)
     }
@@ -191,7 +191,7 @@ impl MrTable {
         self.version
     }
 
-    /// Whether the key may be taken back because the peer of queue pair `qpn` asks for it.
+    /// Returns whether the key may be taken back because the peer of queue pair `qpn` asks for it.
     pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         let Some(region) = self.get(key) else { return self.windows.check_invalidate(pd, qpn, key) };
         if region.pd == pd && region.access.contains(Access::REMOTE_INVALIDATE) { Ok(()) } else { Err(Refused) }
@@ -270,7 +270,7 @@ impl MrTable {
         }
     }
 
-    /// Whether no key that begins so is anybody's.
+    /// Returns whether no key that begins so is anybody's.
     fn is_free_prefix(&self, key: u32) -> bool {
         !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none())
     }

@@ -73,7 +73,7 @@ const fn prefix(key: u32) -> u32 {
 }
 
 impl Windows {
-    /// Whether keys that begin as `key` does are a window's.
+    /// Returns whether keys that begin as `key` does are a window's.
     pub(crate) fn has(&self, key: u32) -> bool {
         self.by_prefix.contains_key(&prefix(key))
     }
@@ -141,7 +141,7 @@ impl Windows {
         window.bound.as_ref().map(|bound| &bound.grant)
     }
 
-    /// Whether queue pair `qpn` of `pd`, or its peer, may take back what `key` grants.
+    /// Returns whether queue pair `qpn` of `pd`, or its peer, may take back what `key` grants.
     pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key && window.pd == pd);
         let window = window.filter(|window| window.kind == WindowKind::Two).ok_or(Refused)?;
@@ -155,7 +155,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Whether a window is bound to the region with `key`.
+    /// Returns whether a window is bound to the region with `key`.
     pub(crate) fn hold(&self, key: u32) -> bool {
         self.by_prefix.values().any(|window| window.bound.as_ref().is_some_and(|bound| bound.region == key))
     }
@@ -178,7 +178,7 @@ impl Windows {
         }
     }
 
-    /// Whether a window belongs to `pd`.
+    /// Returns whether a window belongs to `pd`.
     pub(crate) fn use_domain(&self, pd: PdId) -> bool {
         self.by_prefix.values().any(|window| window.pd == pd)
     }

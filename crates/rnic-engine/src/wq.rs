@@ -35,25 +35,25 @@ impl WqeOp {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Whether the responder answers with a response, and not with an acknowledgement alone.
+    /// Returns whether the responder answers with a response, and not with an acknowledgement alone.
     #[inline]
     pub(crate) const fn is_fetch(self) -> bool {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Whether the responder answers with Read responses.
+    /// Returns whether the responder answers with Read responses.
     #[inline]
     pub(crate) const fn is_read_like(self) -> bool {
         matches!(self, Self::Read | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Whether it is one of annex A19's, answered by a Read response without data.
+    /// Returns whether it is one of annex A19's, answered by a Read response without data.
     #[inline]
     pub(crate) const fn is_placement(self) -> bool {
         matches!(self, Self::AtomicWrite | Self::Flush)
     }
 
-    /// Whether it ends here: nothing of it travels.
+    /// Returns whether it ends here: nothing of it travels.
     #[inline]
     pub(crate) const fn is_local(self) -> bool {
         matches!(self, Self::BindWindow | Self::LocalInvalidate)

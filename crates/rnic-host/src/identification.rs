@@ -97,7 +97,7 @@ impl Identifications {
 }
 
 impl Host {
-    /// Whether a packet with this number is one to expect; notes where it was.
+    /// Returns whether a packet with this number is one to expect; notes where it was.
     fn expects(&mut self, now: Time, identification: u16) -> bool {
         let here = Stream { last: identification, heard: now };
         if let Some(index) = self.streams.iter().position(|stream| stream.leads_to(now, identification)) {
@@ -126,7 +126,7 @@ impl Host {
 }
 
 impl Stream {
-    /// Whether `identification` may come next, or is one of those that were overtaken.
+    /// Returns whether `identification` may come next, or is one of those that were overtaken.
     fn leads_to(&self, now: Time, identification: u16) -> bool {
         let ticks = now.since(self.heard).as_ps() / TICK.as_ps();
         let ahead = NEAR.saturating_add(u16::try_from(ticks).unwrap_or(u16::MAX)).min(AHEAD_MAX);

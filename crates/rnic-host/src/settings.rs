@@ -291,7 +291,7 @@ impl Settings {
         self.transport_choice().is_ok_and(|choice| choice.profile.protocol.falcon().is_some())
     }
 
-    /// Whether reliable connections send, and heed, notifications of congestion.
+    /// Returns whether reliable connections send, and heed, notifications of congestion.
     fn heeds_marks(&self) -> bool {
         let heeds = |choice: TransportChoice| {
             let control = &choice.profile.control;

@@ -10,12 +10,12 @@ use std::io::Read;
 
 use crate::sys::unix::own_uid;
 
-/// Whether `uid`, as the kernel tells it of another process, is the user that this process acts as.
+/// Returns whether `uid`, as the kernel tells it of another process, is the user that this process acts as.
 pub(crate) fn is_own_user(uid: u32) -> bool {
     uid == own_uid() && is_one_user(uid)
 }
 
-/// Whether `uid` stands for one user in this user namespace. A signal handler asks too: nothing is allocated.
+/// Returns whether `uid` stands for one user in this user namespace. A signal handler asks too: nothing is allocated.
 pub(crate) fn is_one_user(uid: u32) -> bool {
     let (mut map, mut overflow) = ([0; MAP_BYTES], [0; NUMBER_BYTES]);
     let overflow = read("/proc/sys/kernel/overflowuid", &mut overflow).and_then(|text| text.trim().parse().ok());

@@ -22,7 +22,7 @@ const DATAGRAM: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPP
 const UNRELIABLE: u32 = DATAGRAM | IBV_ODP_SUPPORT_WRITE;
 const RELIABLE: u32 = UNRELIABLE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 
-/// Whether a registration asks for all memory of the process.
+/// Returns whether a registration asks for all memory of the process.
 ///
 /// # Errors
 /// When it does, without paging on demand.

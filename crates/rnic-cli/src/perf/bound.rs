@@ -7,7 +7,7 @@ use crate::args::PerfArgs;
 use crate::args::values::Op;
 use crate::number;
 
-/// What limited the run of `plan`, in words for people: the first of these that holds.
+/// Names what limited the run of `plan`, in words for people: the first of these that holds.
 pub fn limited_by(args: &PerfArgs, plan: &Plan, report: &Report) -> String {
     let link = plan.host_links;
     let round_trip = link.delay * 2 + link.rate.serialize(u64::from(plan.mtu));

@@ -71,7 +71,7 @@ pub struct Outcome {
     /// Fingerprint of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
-    /// What kept it from more, where that is known: on `sim`.
+    /// The limit that the run met, where it is known: on `sim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
     /// What the NIC had to tell meanwhile: a path that became too narrow, a capture that ended; nothing on `sim`.

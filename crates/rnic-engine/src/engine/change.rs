@@ -174,7 +174,7 @@ impl Engine {
         self.core.mrs.windows().kind(key.0)
     }
 
-    /// Whether memory windows are bound to the region with `key`.
+    /// Returns whether memory windows are bound to the region with `key`.
     pub fn has_windows(&self, key: Key) -> bool {
         self.core.mrs.windows().hold(key.0)
     }

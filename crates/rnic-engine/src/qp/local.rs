@@ -43,7 +43,7 @@ impl Qp {
         (self.pd, self.number)
     }
 
-    /// Whether the next request to begin is one of which nothing travels.
+    /// Returns whether the next request to begin is one of which nothing travels.
     #[inline]
     pub(super) fn local_is_next(&self) -> bool {
         let requester = &self.requester;

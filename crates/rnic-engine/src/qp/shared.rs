@@ -111,7 +111,7 @@ impl Core {
         queue.shared.filter(|(known, _)| *known == domain).map(|_| id)
     }
 
-    /// Whether a shared receive queue of the XRC domain belongs to `pd`.
+    /// Returns whether a shared receive queue of the XRC domain belongs to `pd`.
     fn shares_domain(&self, domain: u32, pd: PdId) -> bool {
         self.srqs.iter().flatten().any(|srq| srq.pd == pd && srq.shared.is_some_and(|(known, _)| known == domain))
     }

@@ -151,7 +151,7 @@ impl Timing {
         }
     }
 
-    /// Whether the last timeout was the first since there was progress.
+    /// Returns whether the last timeout was the first since there was progress.
     pub(super) fn is_first_timeout(&self) -> bool {
         self.backoff == 1
     }

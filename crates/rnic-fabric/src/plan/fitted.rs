@@ -65,7 +65,7 @@ pub(super) fn timeouts(profile: &Profile) -> impl Iterator<Item = (&'static Para
     profile.options().filter(|(spec, _)| spec.is_timeout() && spec.name != FLOOR)
 }
 
-/// Whether no packet can be lost: PFC has all the bytes that it needs, and no fault loses any.
+/// Returns whether no packet can be lost: PFC has all the bytes that it needs, and no fault loses any.
 pub(super) fn is_lossless(plan: &Plan) -> bool {
     let Some(switch) = &plan.switch else { return false };
     let loses = |fault: &FaultPlan| match fault.kind {

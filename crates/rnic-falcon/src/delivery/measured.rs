@@ -135,7 +135,7 @@ impl Delivery {
         }
     }
 
-    /// Whether a packet that timed out for the `timeouts`-th time was one time too many.
+    /// Returns whether a packet that timed out for the `timeouts`-th time was one time too many.
     pub(super) fn is_exhausted(&self, now: Time, timeouts: u16) -> bool {
         let attempts = self.config.attempts_max;
         match &self.measured {

@@ -131,7 +131,7 @@ impl Endpoint {
         self.sockets.iter().filter(|_| self.gsi.is_none()).map(AsRawFd::as_raw_fd)
     }
 
-    /// Whether a message on `way`, from the general services interface, is for this endpoint.
+    /// Returns whether a message on `way`, from the general services interface, is for this endpoint.
     #[must_use]
     pub fn knows(&self, way: &Addresses, mad: &Mad) -> bool {
         let to = way.dst().ip();

@@ -60,7 +60,7 @@ impl GsiPort {
         self.is_managed.store(true, Relaxed);
     }
 
-    /// Whether somebody takes what comes.
+    /// Returns whether somebody takes what comes.
     pub(crate) fn is_managed(&self) -> bool {
         self.is_managed.load(Relaxed)
     }

@@ -15,13 +15,13 @@ use super::{Link, Ports};
 use crate::carry;
 
 impl Link {
-    /// Whether the ICRC of packets to `peer` covers what the kernel numbers.
+    /// Returns whether the ICRC of packets to `peer` covers what the kernel numbers.
     #[inline]
     pub(crate) fn is_numbered(&self, peer: PeerId) -> bool {
         self.ports == Ports::RoceV2 && self.peers.get(peer).addresses.src().is_ipv4()
     }
 
-    /// Whether the last four bytes of `datagram`, which came from `source`, are its ICRC.
+    /// Returns whether the last four bytes of `datagram`, which came from `source`, are its ICRC.
     #[inline]
     pub(crate) fn is_whole(&mut self, now: Time, source: IpAddr, prefix: IcrcPrefix, datagram: &[u8]) -> bool {
         match &mut self.identifications {

@@ -90,7 +90,7 @@ impl Nic {
         self.engine.post_send_shared(qpn, request, srqn)
     }
 
-    /// Whether memory windows are bound to a region.
+    /// Returns whether memory windows are bound to a region.
     pub fn has_windows(&self, region: &Region) -> bool {
         self.engine.has_windows(region.key)
     }

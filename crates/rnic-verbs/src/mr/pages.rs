@@ -36,7 +36,7 @@ pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
     }
 }
 
-/// Whether the kernel can bring pages in: Linux 5.14 can.
+/// Returns whether the kernel can bring pages in: Linux 5.14 can.
 fn can_populate() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {

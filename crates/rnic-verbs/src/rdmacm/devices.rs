@@ -52,7 +52,7 @@ pub(super) fn prepare_peers() -> Result<()> {
     Cm::lock()?.manage(&gsi)
 }
 
-/// Whether peers are adapters of other makes.
+/// Returns whether peers are adapters of other makes.
 pub(super) fn has_real_roce_peers() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let later = || Settings::from_environment().is_ok_and(|settings| settings.real_roce_peers);

@@ -20,7 +20,7 @@ pub const LEN: usize = 4;
 /// The service's part of an opcode.
 pub const SERVICE: u8 = 0xa0;
 
-/// Whether an opcode says XRC.
+/// Returns whether an opcode says XRC.
 #[inline]
 pub const fn is_shared(opcode: u8) -> bool {
     opcode & 0xe0 == SERVICE

@@ -83,7 +83,7 @@ impl SharedServer {
         }
     }
 
-    /// Whether the response that was made last was asked for before.
+    /// Returns whether the response that was made last was asked for before.
     pub(super) fn last_again(&self) -> bool {
         self.last_again
     }
