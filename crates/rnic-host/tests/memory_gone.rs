@@ -7,8 +7,9 @@ mod common;
 
 use std::ffi::c_void;
 use std::net::IpAddr;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{HALF, Side, drive};
 use rnic_base::{Duration, Psn};
@@ -44,13 +45,18 @@ struct Theirs {
 }
 
 impl Theirs {
+    /// Maps pages at an address of the test's choice, far below those that the kernel chooses, each used once: a hole
+    /// among the kernel's is soon filled by a mapping of another thread.
     fn register(side: &mut Side) -> Self {
-        // SAFETY: a new file and a new mapping touch nothing that exists.
+        static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+        let wanted = std::ptr::without_provenance_mut(NEXT.fetch_add(PAGES * PAGE, Ordering::Relaxed));
+        // SAFETY: a new file, and a new mapping that replaces nothing, touch nothing that exists.
         let (file, start) = unsafe {
             let file = libc::memfd_create(c"rnic-gone".as_ptr(), 0);
             assert_eq!(libc::ftruncate(file, (PAGES * PAGE) as i64), 0);
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            (file, libc::mmap(null_mut(), PAGES * PAGE, rights, libc::MAP_SHARED, file, 0))
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
+            (file, libc::mmap(wanted, PAGES * PAGE, rights, flags, file, 0))
         };
         let start = NonNull::new(start.cast::<u8>()).filter(|start| start.as_ptr().cast() != libc::MAP_FAILED);
         let start = start.expect("a mapping");

@@ -1,6 +1,7 @@
 //! Accesses that fault, one by one: every kind of memory that is gone, every way to touch it.
 
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::memory::{look_after, look_after_once, started};
@@ -44,11 +45,16 @@ const KINDS: [Kind; 4] = [
 ];
 
 impl Torn {
+    /// Addresses are the test's choice, far below those that the kernel chooses, and each is used once: a hole that
+    /// `munmap` leaves among the kernel's is soon filled by a mapping of another thread, which the copy would read and
+    /// [`Drop`] would remove.
     fn new(tear: fn(*mut u8)) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping touches nothing that exists.
-        let start = unsafe { libc::mmap(null_mut(), 2 * PAGE, rights, flags, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED);
+        let wanted = ptr::without_provenance_mut(NEXT.fetch_add(2 * PAGE, Ordering::Relaxed));
+        // SAFETY: a new mapping that replaces nothing touches nothing that exists.
+        let start = unsafe { libc::mmap(wanted, 2 * PAGE, rights, flags | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+        assert_eq!(start, wanted);
         let torn = Self { start: start.cast() };
         // SAFETY: both pages are there by now.
         unsafe { torn.start.write_bytes(7, 2 * PAGE) };

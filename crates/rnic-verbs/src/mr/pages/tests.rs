@@ -2,14 +2,19 @@
 
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Maps `pages` pages with these rights and flags, of `file` or none; they stay.
+/// Maps `pages` pages with these rights and flags, of `file` or none; they stay. Addresses are the test's choice, far
+/// below those that the kernel chooses, and each is used once: a hole among the kernel's is soon filled by a mapping of
+/// another thread.
 fn map(pages: usize, rights: c_int, flags: c_int, file: c_int) -> usize {
-    // SAFETY: a new mapping touches nothing that exists.
-    let start = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, rights, flags, file, 0) };
-    assert_ne!(start, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+    let wanted = ptr::without_provenance_mut(NEXT.fetch_add(pages * PAGE, Ordering::Relaxed));
+    // SAFETY: a new mapping that replaces nothing touches nothing that exists.
+    let start = unsafe { libc::mmap(wanted, pages * PAGE, rights, flags | libc::MAP_FIXED_NOREPLACE, file, 0) };
+    assert_eq!(start, wanted, "{}", io::Error::last_os_error());
     start as usize
 }
 
@@ -57,7 +62,6 @@ fn pages_are_refused_where_the_kernel_could_not_pin_them() {
         ("around the end", usize::MAX - PAGE, 2 * PAGE, libc::EINVAL, libc::EINVAL),
         ("into the last page", usize::MAX - PAGE, PAGE, libc::EINVAL, libc::EINVAL),
     ];
-    // Last, or another mapping would fill it.
     // SAFETY: the page in the middle is the test's own, and nobody uses it.
     assert_eq!(unsafe { libc::munmap((hole + PAGE) as *mut c_void, PAGE) }, 0);
     for (what, start, len, read, written) in rows {
