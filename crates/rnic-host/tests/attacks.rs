@@ -7,6 +7,8 @@ mod common;
 
 #[path = "attacks/another_user.rs"]
 mod another_user;
+#[path = "attacks/fields.rs"]
+mod fields;
 #[path = "attacks/forged_errors.rs"]
 mod forged_errors;
 #[path = "attacks/guesses.rs"]

@@ -4,15 +4,12 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{HALF, Side, drive, drive_for};
+use common::{HALF, Side, connect_qps, drive, drive_for, new_qp, start};
 use rnic_base::{Probability, Psn};
-use rnic_engine::{
-    DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus,
-};
-use rnic_host::{Impairment, Nic, NicConfig, RxDrop, TransportChoice};
+use rnic_engine::{DatagramAddress, PeerId, SendOp, Service, WcStatus};
+use rnic_host::{Impairment, Nic, NicConfig, RxDrop};
 use rnic_wire::credit::Credit;
 use rnic_wire::gsi::{self, GsiPacket};
 use rnic_wire::{Addresses, Qpn};
@@ -31,57 +28,19 @@ fn small() -> NicConfig {
     NicConfig { bypass: false, receive_buffer_bytes: BUFFER_BYTES, ..NicConfig::shared() }
 }
 
-fn new_qp(side: &mut Side, service: Service) -> Qpn {
-    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
-    let attributes = QpAttributes {
-        pd: side.pd,
-        send_cq: side.cq,
-        recv_cq: side.cq,
-        srq: None,
-        max_send_wr: 4_096,
-        max_recv_wr: 4_096,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        signal_all: false,
-        service,
-        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
-        number: None,
-    };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("fresh");
-    qpn
-}
-
-fn start(side: &mut Side, qpn: Qpn) {
-    let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 0 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal");
-}
-
 fn datagram_qp(side: &mut Side) -> Qpn {
-    let qpn = new_qp(side, Service::UnreliableDatagram);
+    let qpn = new_qp(side, Service::UnreliableDatagram, "irn", 4_096);
     side.nic.set_qkey(qpn, QKEY).expect("datagrams have one");
     side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
-    start(side, qpn);
+    start(side, qpn, 77, 0);
     qpn
 }
 
 /// An unreliable connection between both sides.
 fn connect(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
-    let ends = [&mut *left, &mut *right].map(|side| new_qp(side, Service::UnreliableConnection));
-    for (side, qpn, dest_qpn) in [(&mut *left, ends[0], ends[1]), (right, ends[1], ends[0])] {
-        let peer = side.nic.acquire_host(host(), None).expect("loopback");
-        let connection = QpConnection {
-            peer,
-            dest_qpn,
-            rq_psn: Psn::new(77),
-            mtu: side.nic.wire_mtu_to(peer),
-            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
-            max_dest_rd_atomic: 0,
-        };
-        side.nic.modify_to_rtr(qpn, &connection).expect("legal");
-        start(side, qpn);
-    }
-    (ends[0], ends[1])
+    let ends = [&mut *left, &mut *right].map(|side| new_qp(side, Service::UnreliableConnection, "irn", 4_096));
+    connect_qps(left, right, ends.into(), 77);
+    ends.into()
 }
 
 fn send(side: &mut Side, from: Qpn, peer: PeerId, to: Qpn, len: u32) {

@@ -1,15 +1,13 @@
 //! Whoever does not see a connection's packets and guesses what is in them: how often it is right.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_base::Psn;
-use rnic_engine::{QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, SendOp, Service, Transport, WcStatus};
-use rnic_host::{NicConfig, NicStats, RxDrop, TransportChoice};
+use rnic_engine::{QpState, SendOp, Service, WcStatus};
+use rnic_host::{NicConfig, NicStats, RxDrop};
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
 
-use crate::common::{HALF, Side, drive, drive_for};
+use crate::common::{HALF, Side, connect_qps, drive, drive_for, new_qp};
 
 const PAYLOAD: [u8; 16] = [0x55; 16];
 
@@ -22,51 +20,15 @@ fn host() -> IpAddr {
     HOST.parse().expect("an address")
 }
 
-fn udp() -> NicConfig {
+pub fn udp() -> NicConfig {
     NicConfig { bypass: false, ..NicConfig::shared() }
-}
-
-fn new_qp(side: &mut Side, service: Service) -> Qpn {
-    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
-    let attributes = QpAttributes {
-        pd: side.pd,
-        send_cq: side.cq,
-        recv_cq: side.cq,
-        srq: None,
-        max_send_wr: 64,
-        max_recv_wr: 64,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        signal_all: false,
-        service,
-        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
-        number: None,
-    };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("fresh");
-    qpn
 }
 
 /// A connection between two NICs that share this machine.
 pub fn connected(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
-    let service = Service::ReliableConnection;
-    let (from, to) = (new_qp(left, service), new_qp(right, service));
-    for (side, qpn, dest_qpn) in [(left, from, to), (right, to, from)] {
-        let peer = side.nic.acquire_host(host(), None).expect("loopback");
-        let connection = QpConnection {
-            peer,
-            dest_qpn,
-            rq_psn: Psn::new(77),
-            mtu: side.nic.wire_mtu_to(peer),
-            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
-            max_dest_rd_atomic: 16,
-        };
-        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
-        // Patient enough for a busy machine.
-        let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 5_000, rnr_retry: None, max_rd_atomic: 16 };
-        side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
-    }
-    (from, to)
+    let ends = [&mut *left, &mut *right].map(|side| new_qp(side, Service::ReliableConnection, "irn", 64));
+    connect_qps(left, right, ends.into(), 77);
+    ends.into()
 }
 
 /// Writes `len` bytes from `left` to `right`, and looks whether they are there.
@@ -82,7 +44,7 @@ pub fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: u32) {
 }
 
 /// A packet with these bytes, as `source` would send it: with its ICRC.
-fn packet(bytes: &[u8], source: SocketAddr, target: SocketAddr) -> Vec<u8> {
+pub fn packet(bytes: &[u8], source: SocketAddr, target: SocketAddr) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let way = Addresses::new(source, target).expect("one version");
     let icrc = IcrcPrefix::new(&way, bytes.len() as u32 + 4).start(&bytes).finish();
@@ -135,7 +97,7 @@ fn one_in_4096_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_wher
     let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
     for (key, expected) in [(WELL_KNOWN, 1), (0x5e3d_91c7, 0)] {
         let mut side = Side::open(udp());
-        let qpn = new_qp(&mut side, Service::UnreliableDatagram);
+        let qpn = new_qp(&mut side, Service::UnreliableDatagram, "irn", 64);
         side.nic.set_qkey(qpn, key).expect("datagrams have one");
         side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
         for wr_id in 0..8 {

@@ -2,12 +2,16 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pcap_file::pcap::PcapReader;
-use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, SendFlags, SendOp, SendRequest, Sge, WcStatus};
+use rnic_base::Psn;
+use rnic_engine::{
+    Access, Completion, CqId, PdId, QpAttributes, QpConnection, QpTiming, RecvRequest, RnrTimer, SendFlags, SendOp,
+    SendRequest, Service, Sge, Transport, WcStatus,
+};
 use rnic_host::{
     Connection, ConnectionConfig, ConnectionEvent, ConnectionId, Impairment, Nic, NicConfig, Region, TransportChoice,
 };
@@ -158,6 +162,53 @@ impl Pair {
         let completions = self.left_completions(count);
         assert!(completions.iter().all(|completion| completion.status == WcStatus::Success), "{completions:?}");
     }
+}
+
+/// A queue pair that its program connects itself, with room for `depth` requests each way.
+pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) -> Qpn {
+    let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
+    let attributes = QpAttributes {
+        pd: side.pd,
+        send_cq: side.cq,
+        recv_cq: side.cq,
+        srq: None,
+        max_send_wr: depth,
+        max_recv_wr: depth,
+        max_send_sge: 2,
+        max_recv_sge: 2,
+        signal_all: false,
+        service,
+        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        number: None,
+    };
+    let qpn = side.nic.create_qp(&attributes).expect("a free number");
+    side.nic.modify_to_init(qpn).expect("fresh");
+    qpn
+}
+
+/// Connects queue pairs of two NICs that share this machine; both number their packets from `psn` on.
+pub fn connect_qps(left: &mut Side, right: &mut Side, (from, to): (Qpn, Qpn), psn: u32) {
+    for (side, qpn, dest_qpn) in [(left, from, to), (right, to, from)] {
+        let peer = side.nic.acquire_host(Ipv4Addr::LOCALHOST.into(), None).expect("loopback");
+        let is_reliable = side.nic.query_qp(qpn).expect("it is there").service == Service::ReliableConnection;
+        let connection = QpConnection {
+            peer,
+            dest_qpn,
+            rq_psn: Psn::new(psn),
+            mtu: side.nic.wire_mtu_to(peer),
+            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+            max_dest_rd_atomic: if is_reliable { 16 } else { 0 },
+        };
+        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+        start(side, qpn, psn, if is_reliable { 16 } else { 0 });
+    }
+}
+
+/// Lets a queue pair send, from `psn` on.
+pub fn start(side: &mut Side, qpn: Qpn, psn: u32, max_rd_atomic: u32) {
+    // Patient enough for a busy machine.
+    let timing = QpTiming { sq_psn: Psn::new(psn), retry_count: 5_000, rnr_retry: None, max_rd_atomic };
+    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Another connection from `left` to `right`, who listens.
