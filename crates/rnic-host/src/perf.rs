@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod seen;
 mod serve;
+mod waiting;
 
 use std::net::SocketAddr;
 

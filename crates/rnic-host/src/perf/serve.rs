@@ -1,4 +1,5 @@
-//! The end that serves: answers measurements and takes files in, one session at a time.
+//! The end that serves: answers measurements and takes files in, one session at a time. Those who have not said what
+//! they want wait beside it (`waiting.rs`).
 
 use std::net::SocketAddr;
 
@@ -13,6 +14,7 @@ use super::pattern::Pattern;
 use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
 use super::run::{ANSWERS, send_back};
 use super::seen::Seen;
+use super::waiting::{BUSY, Entrant, FIRST_ORDER_WITHIN, Waiting};
 use super::{Op, PERF_PORT, PerfError, order, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
@@ -59,6 +61,21 @@ pub struct Served {
     pub packets_retransmitted: u64,
 }
 
+impl Served {
+    /// One in which nothing was done for `peer`.
+    fn nothing(peer: SocketAddr, problem: String) -> Self {
+        Self {
+            peer,
+            task: String::new(),
+            problem: Some(problem),
+            verified: 0,
+            wrong: 0,
+            packets_sent: 0,
+            packets_retransmitted: 0,
+        }
+    }
+}
+
 /// Serves sessions for as long as `go_on` says yes, which is asked about a hundred times a second while nothing
 /// happens; tells `on_session` about each that is over.
 ///
@@ -71,79 +88,94 @@ pub fn serve(
     mut on_session: impl FnMut(&Served),
 ) -> Result<(), PerfError> {
     let service = nic.listen(config.port, BACKLOG)?;
+    let mut waiting = Waiting::default();
     while go_on() {
-        let moved = nic.progress();
-        let Some(event) = nic.poll_connection_event() else {
-            if !moved {
-                nic.wait(IDLE_WAIT)?;
-            }
-            continue;
-        };
-        let ConnectionEvent::Requested(request) = event else { continue };
-        match Role::parse(&request.private_data) {
-            Some(Role::Control { session }) => {
-                let served = serve_session(nic, config, &request, session, &mut go_on);
-                on_session(&served);
-                if config.once {
-                    break;
+        let mut moved = nic.progress();
+        let mut served = None;
+        if let Some(event) = nic.poll_connection_event() {
+            moved = true;
+            served = receive(nic, config, event, &mut waiting);
+        }
+        if let Some((entrant, said)) = waiting.next(nic, config) {
+            moved = true;
+            served = match said {
+                Ok(order) => Some(serve_session(nic, config, entrant, order, &mut waiting, &mut go_on)),
+                Err(error) => {
+                    let ended = entrant.is_news().then(|| Served::nothing(entrant.control.peer, error.to_string()));
+                    entrant.control.close(nic);
+                    // A client that says nothing is no session.
+                    if matches!(error, PerfError::Silent { .. }) {
+                        ended.iter().for_each(&mut on_session);
+                        continue;
+                    }
+                    ended
                 }
+            };
+        }
+        if let Some(served) = served {
+            on_session(&served);
+            if config.once {
+                break;
             }
-            _ => turn_away(nic, request.id, "this service wants a control connection first"),
+        } else if !moved {
+            nic.wait(IDLE_WAIT)?;
         }
     }
+    waiting.close(nic);
     nic.unlisten(service);
     Ok(())
 }
 
-fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
+/// Heeds what the connection manager says while no session is served; answers with what went wrong with one.
+fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting: &mut Waiting) -> Option<Served> {
+    match event {
+        ConnectionEvent::Requested(request) => match Role::parse(&request.private_data) {
+            Some(Role::Control { session }) => {
+                let admitted = waiting.admit(nic, config, &request, session);
+                return admitted.err().map(|problem| Served::nothing(request.from, problem));
+            }
+            _ => turn_away(nic, request.id, "this service wants a control connection first"),
+        },
+        ConnectionEvent::Disconnected(id) | ConnectionEvent::Failed { id, .. } => waiting.end(id),
+        ConnectionEvent::Established(_) => {}
+    }
+    None
+}
+
+pub(super) fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
     // It may have been taken back meanwhile.
     let _ = nic.reject(id, why);
 }
 
-/// One session from its control connection on.
+/// One session from its first order on.
 fn serve_session(
     nic: &mut Nic,
     config: &ServeConfig,
-    request: &ConnectionRequest,
-    number: u64,
+    entrant: Entrant,
+    order: Order,
+    waiting: &mut Waiting,
     go_on: &mut impl FnMut() -> bool,
 ) -> Served {
     let before = sent(nic);
-    let mut served = Served {
-        peer: request.from,
-        task: String::new(),
-        problem: None,
-        verified: 0,
-        wrong: 0,
-        packets_sent: 0,
-        packets_retransmitted: 0,
-    };
-    if let Err([there, here]) = protection::check_request(nic, request) {
-        turn_away(nic, request.id, there);
-        served.problem = Some(here.to_owned());
-        return served;
-    }
-    match Control::open(nic, config.patience, |nic, config| nic.accept(request.id, &config)) {
-        Ok(control) => {
-            let pd = match nic.create_pd() {
-                Ok(pd) => pd,
-                Err(error) => {
-                    control.close(nic);
-                    served.problem = Some(error.to_string());
-                    return served;
-                }
-            };
-            let mut session = Session { pd, control, number, before, job: None, finished: false };
-            let result = session.run(nic, config, go_on);
-            served.problem = result.err().map(|error| error.to_string());
-            if let Some(job) = &session.job {
-                served.task = job.name();
-                (served.verified, served.wrong) = (job.verified, job.wrong);
-            }
-            session.close(nic);
+    let Entrant { control, session: number, .. } = entrant;
+    let mut served = Served::nothing(control.peer, String::new());
+    served.problem = None;
+    let pd = match nic.create_pd() {
+        Ok(pd) => pd,
+        Err(error) => {
+            control.close(nic);
+            served.problem = Some(error.to_string());
+            return served;
         }
-        Err(error) => served.problem = Some(error.to_string()),
+    };
+    let mut session = Session { pd, control, number, before, job: None, finished: false };
+    let result = session.obey(nic, config, order).and_then(|()| session.run(nic, config, waiting, go_on));
+    served.problem = result.err().map(|error| error.to_string());
+    if let Some(job) = &session.job {
+        served.task = job.name();
+        (served.verified, served.wrong) = (job.verified, job.wrong);
     }
+    session.close(nic);
     let after = sent(nic);
     (served.packets_sent, served.packets_retransmitted) = (after.0 - before.0, after.1 - before.1);
     served
@@ -163,7 +195,13 @@ struct Session {
 
 impl Session {
     /// Serves until the other end goes.
-    fn run(&mut self, nic: &mut Nic, config: &ServeConfig, go_on: &mut impl FnMut() -> bool) -> Result<(), PerfError> {
+    fn run(
+        &mut self,
+        nic: &mut Nic,
+        config: &ServeConfig,
+        waiting: &mut Waiting,
+        go_on: &mut impl FnMut() -> bool,
+    ) -> Result<(), PerfError> {
         let mut restless = Restless::new(nic.now());
         // Writes and Reads pass this program by, but their packets do not; and requests of others are no sign of life.
         let (mut received, mut alive_at) = (0, nic.now());
@@ -174,7 +212,11 @@ impl Session {
             }
             if let Some(event) = nic.poll_connection_event() {
                 moved = true;
-                self.heed(nic, event)?;
+                let silent_for = nic.now().since(alive_at);
+                self.heed(nic, config, event, (waiting, silent_for))?;
+            }
+            if !waiting.is_empty() {
+                waiting.refuse(nic);
             }
             match self.control.poll::<Order>(nic) {
                 Ok(Some(order)) => self.obey(nic, config, order)?,
@@ -195,14 +237,27 @@ impl Session {
         }
     }
 
-    fn heed(&mut self, nic: &mut Nic, event: ConnectionEvent) -> Result<(), PerfError> {
+    /// Heeds what the connection manager says, when nothing has come for this session for `silent_for`.
+    fn heed(
+        &mut self,
+        nic: &mut Nic,
+        config: &ServeConfig,
+        event: ConnectionEvent,
+        (waiting, silent_for): (&mut Waiting, Duration),
+    ) -> Result<(), PerfError> {
         match event {
             ConnectionEvent::Requested(request) => match (Role::parse(&request.private_data), &mut self.job) {
                 (Some(Role::Data { session, index }), Some(job)) if session == self.number => {
                     job.accept(nic, self.pd, &request, index)
                 }
+                // One that has fallen silent keeps nobody out.
+                (Some(Role::Control { session }), _) if silent_for > FIRST_ORDER_WITHIN => {
+                    // Who is not admitted has been told.
+                    let _ = waiting.admit(nic, config, &request, session);
+                    Err(PerfError::Silent { peer: self.control.peer, after: silent_for })
+                }
                 _ => {
-                    turn_away(nic, request.id, "busy with another session");
+                    turn_away(nic, request.id, BUSY);
                     Ok(())
                 }
             },
@@ -210,11 +265,13 @@ impl Session {
                 if id == self.control.id {
                     self.control.end();
                 }
+                waiting.end(id);
                 Ok(())
             }
             ConnectionEvent::Established(_) => Ok(()),
             ConnectionEvent::Failed { id, error } => {
                 let ours = id == self.control.id || self.job.as_ref().is_some_and(|job| job.has(id));
+                waiting.end(id);
                 if ours { Err(error.into()) } else { Ok(()) }
             }
         }
