@@ -58,8 +58,8 @@ fn check_key(args: &PerfArgs) -> Result<(), Failure> {
 /// # Errors
 /// When there is none in that file.
 fn protection(args: &PerfArgs) -> Result<Option<Protection>, Failure> {
-    let Some(path) = &args.key else { return Ok(None) };
-    Protection::from_file(path).map(Some).map_err(|reason| Failure::file(path, reason))
+    let Some(option) = &args.key else { return Ok(None) };
+    Protection::from_option(option).map(Some).map_err(|reason| Failure::file(Protection::split(option).1, reason))
 }
 
 /// Bytes of each operation when nobody says.

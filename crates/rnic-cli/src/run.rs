@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rnic_host::Settings;
+use rnic_host::{Protection, Settings};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -47,7 +47,11 @@ fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     for (variable, value) in args.settings.given() {
         let value = match variable.option {
             // The program may change its folder before it opens the device.
-            "pcap" | "key" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
+            "pcap" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
+            "key" if !value.is_empty() => {
+                let option = Path::new(value);
+                Protection::absolute(option).map_err(|error| Failure::file(option, error))?.into_os_string()
+            }
             _ => value.into(),
         };
         variables.push((variable.name, value));

@@ -211,9 +211,24 @@ fn a_capture_that_ends_early_is_said_with_its_reason_and_the_figures_stand() {
     assert_eq!(report["notices"], Value::Array(Vec::new()), "nothing to tell: {report}");
 }
 
+/// Within PSP and within ESP, with keys of both lengths.
+#[test]
+fn f42_what_is_sealed_is_measured_and_right() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("secret");
+    std::fs::write(&file, [7; 32]).expect("a file can be written");
+    let file = file.to_str().expect("text");
+    for form in ["", "psp256:", "esp:", "esp256:"] {
+        let key = format!("{form}{file}");
+        let report = rnic(&["perf", "--transport", "falcon", "--key", &key, "--count", "200", "--json"]).json();
+        assert_whole(&report);
+        assert_eq!(report["ops_wrong"], 0, "{form}: {report}");
+    }
+}
+
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 30] = [
+    let cases: [(&[&str], &[&str]); 32] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -229,7 +244,9 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--loss", "-1%"], &["--loss -1%", "below zero"]),
         (&["--seed", "-1"], &["--seed -1", "below zero"]),
         (&["--transport", "falcon", "--key", "/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
-        (&["--transport", "falcon", "--key", ""], &["a value is required for '--key <FILE>'"]),
+        (&["--transport", "falcon", "--key", "esp:/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
+        (&["--transport", "falcon", "--key", "esp512:/nowhere"], &["rnic: esp512:/nowhere: cannot read the secret"]),
+        (&["--transport", "falcon", "--key", ""], &["a value is required for '--key <[esp:]FILE>'"]),
         (&["--transport", "falcon", "--set", "ordering=weakly"], &["one of ordered, weak, unordered"]),
         (&["--rate", "0"], &["above zero"]),
         (&["--rate", "5us"], &["5us"]),

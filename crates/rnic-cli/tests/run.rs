@@ -111,10 +111,12 @@ fn what_it_sets_can_be_shown_and_used() {
 fn a_key_is_found_from_any_folder() {
     let libraries = libraries();
     std::fs::write(libraries.path().join("secret"), [7; 32]).expect("a file can be written");
-    let mut shown = command(&["run", "--transport", "falcon", "--key", "secret", "--show"]);
-    shown.current_dir(libraries.path()).env("RNIC_LIBRARY_DIR", libraries.path());
-    let said = finish(shown.spawn().expect("the command starts")).ok();
-    assert!(said.out.lines().any(|line| line.starts_with("RNIC_KEY=/") && line.ends_with("/secret")), "{said:#?}");
+    for (given, found) in [("secret", "RNIC_KEY=/"), ("esp:secret", "RNIC_KEY=esp:/")] {
+        let mut shown = command(&["run", "--transport", "falcon", "--key", given, "--show"]);
+        shown.current_dir(libraries.path()).env("RNIC_LIBRARY_DIR", libraries.path());
+        let said = finish(shown.spawn().expect("the command starts")).ok();
+        assert!(said.out.lines().any(|line| line.starts_with(found) && line.ends_with("/secret")), "{said:#?}");
+    }
 }
 
 #[test]

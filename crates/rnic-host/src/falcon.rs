@@ -1,15 +1,15 @@
 //! Falcon's packets on sockets: what is around them, where they come from, who may send them.
 //!
-//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP over UDP) and 9.2.2 (what a receiver checks);
+//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP or ESP over UDP) and 9.2.2 (checks of a receiver);
 //! Falcon (SIGCOMM'25) section 4.3 (paths). Deviations, because this is a process and not an adapter:
 //!
 //! - Packets go to the NIC's own UDP port, where those of the RoCE family go too, and not to PSP's port 1000, which
 //!   needs privileges and which one process of a machine could have. Their first byte tells them apart: 252, PSP's next
-//!   header, is an opcode that no packet of the RoCE family has.
+//!   header, is an opcode that no packet of the RoCE family has; none begins with two ones, as our indices of ESP do.
 //! - Without a secret, packets name no key, and their check value is a CRC-32 of all before it in its last four bytes:
 //!   the ICRC's place. UDP's own checksum is too weak, and loopback has none.
 //! - The paths of a connection with several flows are source ports, over IPv6 too, where asking the kernel for a flow
-//!   label is as dear as a socket. The low bits of the label travel in PSP's vector ([`rnic_psp::Vector`]), so what a
+//!   label is as dear as a socket. The low bits of the label travel in the vector ([`rnic_psp::Vector`]), so what a
 //!   network does to ports does not matter.
 //! - A packet must come from its peer's address, from whatever port; with a secret it must be authentic. Without one,
 //!   any process at the peer's address could forge one.
@@ -17,115 +17,32 @@
 mod guard;
 mod kept;
 mod number;
+mod protection;
 mod repair;
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
 use std::net::IpAddr;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Once;
 
 use rnic_base::Time;
 use rnic_engine::{FalconTransmit, MemoryFault, PeerId, QpConnection, Segment, Transport};
-use rnic_psp::{MASTER_KEY_BYTES, Secret, Vector, Vectors};
+use rnic_psp::{Form, Vector, Vectors};
 use rnic_wire::falcon::codec::{self, Decoded};
-use rnic_wire::falcon::psp::{self, Cipher, Header};
-use rnic_wire::falcon::{Encapsulation, FlowLabel, HEADERS_MAX, Packet};
+use rnic_wire::falcon::psp::{self, Header};
+use rnic_wire::falcon::{self as wire, Encapsulation, FlowLabel, HEADERS_MAX, Packet, Timestamp, esp};
 use rnic_wire::{Addresses, IpVersion, Qpn};
-use zeroize::Zeroizing;
 
 use crate::background;
 use crate::carry::{self, Carrier};
 use crate::memory::{Arrived, Foreign, Memory, Pieces};
 use crate::stats::RxDrop;
-use crate::sys::{self, unix::own_uid};
+use crate::sys;
 
 use guard::Guard;
 pub(crate) use kept::Kept;
 use number::ByNumber;
+pub use protection::Protection;
 pub(crate) use repair::Repairs;
-
-/// What Falcon's packets are protected with; both ends need the same.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Protection {
-    /// What keys are made of.
-    pub secret: Secret,
-    /// How packets are protected.
-    pub cipher: Cipher,
-    /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
-    /// [`rnic_psp::PACKETS_PER_KEY`]. Few are for tests: a connection does not survive an outage in which one end seals
-    /// 32 times as many, and packets that more than one rotation overtakes are lost.
-    pub packets_per_key: u64,
-}
-
-impl Protection {
-    /// With as many packets to a key as it may seal.
-    pub const fn new(secret: Secret, cipher: Cipher) -> Self {
-        Self { secret, cipher, packets_per_key: rnic_psp::PACKETS_PER_KEY }
-    }
-
-    /// AES-GCM with keys of 128 bits, made from the secret in the file at `path`: 32 random bytes, or 64 hexadecimal
-    /// digits. Where others may use the file as well, standard error is told, once a process.
-    ///
-    /// # Errors
-    /// What is wrong with the file, and what would do.
-    pub fn from_file(path: &Path) -> Result<Self, String> {
-        let (bytes, file) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
-        let secret = secret_of(&bytes)
-            .map(Zeroizing::new)
-            .ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
-        if let Some(warning) = exposure(path, file.mode(), file.uid()) {
-            static TOLD: Once = Once::new();
-            TOLD.call_once(|| background::complain(warning));
-        }
-        Ok(Self::new(Secret::new(*secret), Cipher::Gcm128))
-    }
-}
-
-/// What is in a file, as far as it can be a secret, and who may do what with it.
-fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    // One more shows that it is too long. There is room for it from the start: what grows leaves a copy behind.
-    let most = SECRET_TEXT_MAX + 1;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
-    file.take(most as u64).read_to_end(&mut bytes)?;
-    Ok((bytes, metadata))
-}
-
-/// What is to be said of a secret that others have: whoever reads it reads, and forges, every packet.
-fn exposure(path: &Path, mode: u32, owner: u32) -> Option<String> {
-    let (others, path) = (mode & 0o077, path.display());
-    if owner != 0 && owner != own_uid() {
-        return Some(format!(
-            "{path}: user {owner} owns this secret, and may read and change it: copy it to a file of yours"
-        ));
-    }
-    (others != 0).then(|| {
-        format!("{path}: other users of this machine may use this secret (mode {:03o}): chmod 600 {path}", mode & 0o777)
-    })
-}
-
-fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
-    if let Ok(raw) = bytes.try_into() {
-        return Some(raw);
-    }
-    let digits = bytes.trim_ascii();
-    let mut secret = [0; MASTER_KEY_BYTES];
-    if bytes.len() > SECRET_TEXT_MAX || digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(secret)
-}
-
-/// Digits of a secret with space around them, at most.
-const SECRET_TEXT_MAX: usize = 4 * MASTER_KEY_BYTES;
 
 /// What a NIC knows of its Falcon queue pairs, beside what the engine knows.
 #[derive(Debug)]
@@ -151,11 +68,14 @@ pub(crate) struct Admitted {
     pub(crate) label: FlowLabel,
 }
 
-/// Whether a datagram can be one of Falcon's, and of nobody else.
+/// Whether a datagram can be one of Falcon's, and of nobody else: 252, PSP's next header, is a byte with which an index
+/// of ESP may begin too, and no packet of the RoCE family.
 #[inline]
 pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
-    datagram.first() == Some(&psp::NEXT_HEADER)
+    datagram.first().is_some_and(|first| esp::is_index(*first))
 }
+
+const _: () = assert!(esp::is_index(psp::NEXT_HEADER));
 
 impl Falcon {
     pub(crate) fn new(protection: Option<Protection>) -> Self {
@@ -201,7 +121,18 @@ impl Falcon {
     /// Bytes of the datagram that `packet` travels in.
     #[inline]
     pub(crate) fn datagram_len(&self, packet: &Packet, ip: IpVersion) -> u32 {
-        packet.udp_payload_len(Encapsulation { ip, cookie: self.protection.is_some() })
+        let form = match self.form() {
+            None => wire::Form::Psp,
+            Some(Form::Psp) => wire::Form::PspCookie,
+            Some(Form::Esp) => wire::Form::Esp,
+        };
+        packet.udp_payload_len(Encapsulation { ip, form })
+    }
+
+    /// What lies around packets that are protected.
+    #[inline]
+    fn form(&self) -> Option<Form> {
+        self.protection.as_ref().map(|protection| protection.form)
     }
 
     /// Which of the peer's paths a packet takes: 0 from the NIC's port, others from ports of their own.
@@ -232,16 +163,20 @@ impl Falcon {
         memory: &Memory,
         out: &mut [u8],
     ) -> Result<(), MemoryFault> {
-        if !self.protects() {
+        let Some(form) = self.form() else {
             let mut front = [0; FRONT_MAX];
             let front = self.front_in_clear(now, transmit, &mut front);
             let pieces = payload.iter().map(|segment| memory.gather(*segment));
             return write_in_clear(front, pieces, pad_of(transmit), out);
-        }
+        };
         let mut headers = [0; HEADERS_MAX];
         let len = codec::encode_headers(&transmit.packet, &mut headers).expect(KEPT_FORMAT);
         let guard = self.guards.get_mut(&transmit.from).expect("asked before");
-        let mut at = psp::LEN_MAX;
+        let start = match form {
+            Form::Psp => psp::LEN_MAX,
+            Form::Esp => esp::LEN,
+        };
+        let mut at = start;
         out[at..at + len].copy_from_slice(&headers[..len]);
         at += len;
         for segment in payload {
@@ -251,7 +186,8 @@ impl Falcon {
         }
         let pad = pad_of(transmit);
         out[at..at + pad.len()].copy_from_slice(pad);
-        self.key_changes += u64::from(guard.seal(now, transmit.label, out));
+        let message = start..at + pad.len();
+        self.key_changes += u64::from(guard.seal(now, transmit.label, message, out));
         Ok(())
     }
 
@@ -290,18 +226,32 @@ impl Falcon {
     /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.
     #[inline]
     pub(crate) fn admit(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
+        if self.form() == Some(Form::Esp) {
+            return self.admit_esp(source, datagram);
+        }
         let (header, layout) = psp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
         let message = layout.message();
         let is_protected = self.protects();
         let (guard, peer) = self.guard_of(source, &datagram[message.clone()])?;
-        let vector = if is_protected {
+        let label = if is_protected {
             guard.open(&header, layout, datagram)?
         } else {
             check_in_clear(&header, datagram)?;
-            Vector::read(header.iv)
+            Vector::read(header.iv).label
         };
-        let decoded = codec::decode(&datagram[message.clone()], header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
-        Ok(Admitted::new(decoded, message.start, peer, &vector))
+        Admitted::read(datagram, message, header.iv.timestamp, peer, label)
+    }
+
+    /// As [`Self::admit`], within ESP: which connection it is for, the index says.
+    #[inline]
+    fn admit_esp(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
+        let (header, layout) = esp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
+        let (guard, peer) = self.guard_at(source, Qpn::new(header.spi))?;
+        let label = guard.open_esp(&header, layout, datagram)?;
+        let message = layout.message(datagram).map_err(|_| RxDrop::Malformed)?;
+        let admitted = Admitted::read(datagram, message, header.iv.timestamp, peer, label)?;
+        // What it says inside is another connection's business only if its sender says so too.
+        if admitted.packet.cid.get() == header.spi & Qpn::MAX.get() { Ok(admitted) } else { Err(RxDrop::Malformed) }
     }
 
     /// Reads the headers of what came through memory from `source`: a datagram without a key and without its check
@@ -319,14 +269,18 @@ impl Falcon {
         let given = &front[message.start..];
         let (_, peer) = self.guard_of(source, given)?;
         let decoded = codec::decode_front(given, message.len(), header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
-        Ok(Admitted::new(decoded, message.start, peer, &Vector::read(header.iv)))
+        Ok(Admitted::new(decoded, message.start, peer, Vector::read(header.iv).label))
     }
 
     /// What is known of the queue pair that `message` is for, and its peer, if that is who sends from `source`.
     #[inline]
     fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, PeerId), RxDrop> {
         let [_, high, middle, low] = *message.first_chunk().ok_or(RxDrop::Malformed)?;
-        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        self.guard_at(source, Qpn::new(u32::from_be_bytes([0, high, middle, low])))
+    }
+
+    #[inline]
+    fn guard_at(&mut self, source: IpAddr, qpn: Qpn) -> Result<(&mut Guard, PeerId), RxDrop> {
         let guard = self.guards.get_mut(&qpn).ok_or(RxDrop::UnknownPeer)?;
         let peer = guard.peer_at(source).ok_or(RxDrop::UnknownPeer)?;
         Ok((guard, peer))
@@ -334,11 +288,25 @@ impl Falcon {
 }
 
 impl Admitted {
+    /// Reads the headers of the packet at `message` of a datagram.
+    #[inline]
+    fn read(
+        datagram: &[u8],
+        message: Range<usize>,
+        timestamp: Timestamp,
+        peer: PeerId,
+        label: u8,
+    ) -> Result<Self, RxDrop> {
+        let start = message.start;
+        let decoded = codec::decode(&datagram[message], timestamp).map_err(|_| RxDrop::Malformed)?;
+        Ok(Self::new(decoded, start, peer, label))
+    }
+
     /// What was decoded from byte `start` of a datagram on.
     #[inline]
-    fn new(decoded: Decoded, start: usize, peer: PeerId, vector: &Vector) -> Self {
+    fn new(decoded: Decoded, start: usize, peer: PeerId, label: u8) -> Self {
         let payload = decoded.payload.start + start..decoded.payload.end + start;
-        Self { packet: decoded.packet, payload, peer, label: FlowLabel::new(vector.label.into()) }
+        Self { packet: decoded.packet, payload, peer, label: FlowLabel::new(label.into()) }
     }
 }
 

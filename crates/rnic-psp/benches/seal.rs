@@ -5,7 +5,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use rnic_base::{Duration, Time};
-use rnic_psp::{Context, Opener, Sealer, Secret};
+use rnic_psp::{Context, Opener, Sealer, Secret, esp};
+use rnic_wire::falcon as wire;
 use rnic_wire::falcon::psp::{self, Cipher, ICV_LEN, LEN_MAX};
 use rnic_wire::falcon::{Cid, FlowLabel};
 
@@ -44,10 +45,40 @@ fn packets(criterion: &mut Criterion) {
     }
 }
 
+/// As [`packets`], within ESP.
+fn packets_esp(criterion: &mut Criterion) {
+    for cipher in [Cipher::Gcm128, Cipher::Gcm256, Cipher::Gmac128] {
+        let mut group = criterion.benchmark_group(format!("esp/{cipher:?}"));
+        for len in [64, 1_024, 4_096] {
+            group.throughput(Throughput::Bytes(len as u64));
+            let (secret, context) = (Secret::new([9; 32]), Context::new(b"this way"));
+            let mut sealer = esp::Sealer::new(&secret, cipher, &context, CID, 1);
+            let mut datagram = vec![7; wire::esp::around_len(len) + len];
+            let mut now = Time::ZERO;
+            group.bench_function(format!("seal/{len}"), |bencher| {
+                bencher.iter(|| {
+                    now += Duration::from_ns(50);
+                    black_box(sealer.seal(now, FlowLabel::new(0), len, black_box(&mut datagram)))
+                });
+            });
+            // Nothing opens twice, so each is sealed before it is opened.
+            let mut opener = esp::Opener::new(&secret, cipher, &context, CID);
+            let mut sealer = esp::Sealer::new(&secret, cipher, &context, CID, 1);
+            group.bench_function(format!("both/{len}"), |bencher| {
+                bencher.iter(|| {
+                    sealer.seal(now, FlowLabel::new(0), len, &mut datagram);
+                    let (header, layout) = wire::esp::parse(black_box(&datagram)).expect("a datagram of ours");
+                    opener.open(&header, layout, &mut datagram).expect("authentic")
+                });
+            });
+        }
+    }
+}
+
 fn rotation(criterion: &mut Criterion) {
     let (mut sealer, _) = ends(Cipher::Gcm128);
     criterion.bench_function("rotate", |bencher| bencher.iter(|| sealer.rotate()));
 }
 
-criterion_group!(benches, packets, rotation);
+criterion_group!(benches, packets, packets_esp, rotation);
 criterion_main!(benches);

@@ -3,15 +3,15 @@
 //! Sources: PSP Architecture Specification, section on key derivation: CMAC with AES-256 in the counter mode of NIST SP
 //! 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. What stands above
 //! it, from a secret to a direction to a generation's master key, is our choice and has the same shape with labels of
-//! its own.
+//! its own. So are ESP's keys, which elsewhere come from IKE.
 
 use core::fmt;
 
 use aes::Aes256;
 use cmac::{Cmac, KeyInit, Mac};
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use rnic_wire::falcon::Cid;
 use rnic_wire::falcon::psp::{Cipher, Header, ICV_LEN, Layout};
+use rnic_wire::falcon::{Cid, esp};
 use zeroize::Zeroizing;
 
 /// Bytes of a secret and of a master key.
@@ -76,16 +76,67 @@ impl Context {
     }
 }
 
+/// What lies around the packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Form {
+    /// PSP.
+    #[default]
+    Psp,
+    /// IPsec's ESP.
+    Esp,
+}
+
+impl Form {
+    /// Bits of a generation that an index has.
+    pub(crate) const fn generation_mask(self) -> u8 {
+        match self {
+            Self::Psp => 0xff,
+            Self::Esp => 0x3f,
+        }
+    }
+
+    /// The index of `generation`, for packets to `cid`.
+    pub(crate) const fn index(self, generation: u32, cid: Cid) -> u32 {
+        match self {
+            Self::Psp => Spi::new(generation, cid).value(),
+            Self::Esp => esp::SPI_MARK | (generation & 0x3f) << 24 | cid.get(),
+        }
+    }
+
+    /// The bits of a generation that the index `spi` has.
+    pub(crate) const fn generation_of(self, spi: u32) -> u8 {
+        match self {
+            Self::Psp => Spi::from_value(spi).generation(),
+            Self::Esp => (spi >> 24) as u8 & self.generation_mask(),
+        }
+    }
+}
+
+/// What a key is for: packets in which form, with which cipher, to which connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Role {
+    /// What lies around the packets.
+    pub form: Form,
+    /// How they are protected.
+    pub cipher: Cipher,
+    /// The receiver's connection.
+    pub cid: Cid,
+}
+
 /// The secret of one direction of one connection. Wiped when it is dropped.
 #[derive(Clone)]
 pub struct Direction(Hidden);
 
 impl Direction {
-    /// The key of `generation`, for packets to `cid`.
-    pub fn key(&self, cipher: Cipher, generation: u32, cid: Cid) -> Key {
+    /// The key of `generation`.
+    pub fn key(&self, role: Role, generation: u32) -> Key {
         #[cfg(test)]
         tests::DERIVED.with(|count| count.set(count.get() + 1));
-        self.master_key(generation).derive(cipher, Spi::new(generation, cid))
+        let (master, Role { form, cipher, cid }) = (self.master_key(generation), role);
+        match form {
+            Form::Psp => master.derive(cipher, Spi::new(generation, cid)),
+            Form::Esp => master.derive_esp(cipher, form.index(generation, cid)),
+        }
     }
 
     /// The master key of `generation`.
@@ -113,6 +164,16 @@ impl MasterKey {
     /// The key of the index `spi`.
     pub fn derive(&self, cipher: Cipher, spi: Spi) -> Key {
         Key::new(cipher, &self.derive_bytes(cipher, spi)[..key_bytes(cipher)])
+    }
+
+    /// The key of the index `spi` of ESP, and the four bytes that stand before its vectors (RFC 4106, section 8.1).
+    pub(crate) fn derive_esp(&self, cipher: Cipher, spi: u32) -> Key {
+        let input = [&spi.to_be_bytes()[..], &[cipher as u8]];
+        let bytes = expand(&self.0, b"EspK", input);
+        let salt = expand(&self.0, b"EspS", input);
+        let mut key = Key::new(cipher, &bytes[..key_bytes(cipher)]);
+        key.salt.copy_from_slice(&salt[..SALT_BYTES]);
+        key
     }
 
     /// The bytes of that key; of a short one, the first half.
@@ -177,8 +238,13 @@ impl Spi {
 /// The key of one index.
 pub struct Key {
     cipher: Cipher,
+    /// With ESP, what stands before the vector; with PSP that is the index, and here is nothing.
+    salt: [u8; SALT_BYTES],
     key: LessSafeKey,
 }
+
+/// Bytes of what stands before the vector.
+const SALT_BYTES: usize = 4;
 
 impl Key {
     /// The key with these bytes.
@@ -191,7 +257,7 @@ impl Key {
             Cipher::Gcm256 | Cipher::Gmac256 => &AES_256_GCM,
         };
         let key = UnboundKey::new(algorithm, bytes).expect("the length is the cipher's");
-        Self { cipher, key: LessSafeKey::new(key) }
+        Self { cipher, salt: [0; SALT_BYTES], key: LessSafeKey::new(key) }
     }
 
     /// Encrypts and authenticates `datagram` in place; its check value is written to its end.
@@ -200,12 +266,7 @@ impl Key {
     /// When it is not as long as `layout` says.
     #[inline]
     pub fn seal(&self, header: &Header, layout: Layout, datagram: &mut [u8]) {
-        let (covered, icv) = datagram.split_at_mut(layout.icv().start);
-        let (associated, sealed) = covered.split_at_mut(self.associated_len(layout));
-        let nonce = Nonce::assume_unique_for_key(header.nonce());
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(&*associated), sealed);
-        let tag = tag.expect("a datagram is shorter than AES-GCM can take");
-        icv.copy_from_slice(tag.as_ref());
+        self.seal_parts(header.nonce(), self.parts(layout), datagram);
     }
 
     /// Checks `datagram` and decrypts it in place; answers whether it is authentic. If not, its bytes mean nothing any
@@ -216,19 +277,66 @@ impl Key {
     #[inline]
     #[must_use]
     pub fn open(&self, header: &Header, layout: Layout, datagram: &mut [u8]) -> bool {
-        assert_eq!(datagram.len(), layout.icv().end, "the layout is that of the datagram");
-        let (associated, rest) = datagram.split_at_mut(self.associated_len(layout));
-        let (sealed, icv) = rest.split_at_mut(rest.len() - ICV_LEN);
-        let nonce = Nonce::assume_unique_for_key(header.nonce());
-        let tag = (&*icv).try_into().expect("a check value has the length of a tag");
-        self.key.open_in_place_separate_tag(nonce, Aad::from(&*associated), tag, sealed, 0..).is_ok()
+        self.open_parts(header.nonce(), self.parts(layout), datagram)
     }
 
-    /// Bytes at the front that are authenticated and stay in clear: with GMAC, all.
+    /// As [`Key::seal`], within ESP.
     #[inline]
-    fn associated_len(&self, layout: Layout) -> usize {
-        if self.cipher.encrypts() { layout.associated().end } else { layout.sealed().end }
+    pub fn seal_esp(&self, header: &esp::Header, layout: esp::Layout, datagram: &mut [u8]) {
+        self.seal_parts(header.nonce(self.salt), self.parts_esp(layout), datagram);
     }
+
+    /// As [`Key::open`], within ESP.
+    #[inline]
+    #[must_use]
+    pub fn open_esp(&self, header: &esp::Header, layout: esp::Layout, datagram: &mut [u8]) -> bool {
+        self.open_parts(header.nonce(self.salt), self.parts_esp(layout), datagram)
+    }
+
+    #[inline]
+    fn seal_parts(&self, nonce: [u8; 12], parts: Parts, datagram: &mut [u8]) {
+        let (covered, icv) = datagram.split_at_mut(parts.icv);
+        let (front, sealed) = covered.split_at_mut(parts.sealed);
+        let associated = Aad::from(&front[..parts.associated]);
+        let tag = self.key.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), associated, sealed);
+        let tag = tag.expect("a datagram is shorter than AES-GCM can take");
+        icv.copy_from_slice(tag.as_ref());
+    }
+
+    #[inline]
+    fn open_parts(&self, nonce: [u8; 12], parts: Parts, datagram: &mut [u8]) -> bool {
+        assert_eq!(datagram.len(), parts.icv + ICV_LEN, "the layout is that of the datagram");
+        let (covered, icv) = datagram.split_at_mut(parts.icv);
+        let (front, sealed) = covered.split_at_mut(parts.sealed);
+        let associated = Aad::from(&front[..parts.associated]);
+        let tag = (&*icv).try_into().expect("a check value has the length of a tag");
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key.open_in_place_separate_tag(nonce, associated, tag, sealed, 0..).is_ok()
+    }
+
+    /// With GMAC, all is authenticated and stays in clear.
+    #[inline]
+    fn parts(&self, layout: Layout) -> Parts {
+        let clear = if self.cipher.encrypts() { layout.associated().end } else { layout.sealed().end };
+        Parts { associated: clear, sealed: clear, icv: layout.icv().start }
+    }
+
+    #[inline]
+    fn parts_esp(&self, layout: esp::Layout) -> Parts {
+        let (associated, sealed) = (layout.associated(self.cipher).end, layout.sealed(self.cipher).start);
+        Parts { associated, sealed, icv: layout.icv().start }
+    }
+}
+
+/// Where parts of a datagram begin and end.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// Bytes at the front that are authenticated.
+    associated: usize,
+    /// Where what is encrypted begins.
+    sealed: usize,
+    /// Where it ends, and the check value begins.
+    icv: usize,
 }
 
 impl fmt::Debug for Key {

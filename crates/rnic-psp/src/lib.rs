@@ -1,18 +1,18 @@
-//! What protects Falcon packets on a network: PSP with keys, AES-GCM, a replay check and key rotation.
+//! What protects Falcon packets on a network: PSP or IPsec's ESP, with keys, AES-GCM, a replay check and key rotation.
 //!
 //! ```text
 //! ROOM     rnic-psp (red: quote PSP's or Falcon's specification)
 //! Purpose  keys from a secret, vectors that never repeat, sealing and opening datagrams, replays, rotation
 //! May use  rnic-base, rnic-wire
 //! Must not allocate or loop per packet, draw random bits, read a clock, believe a byte before it is authenticated
-//! Add here a cipher of PSP's, another way to agree on keys
-//! Not here the header's layout (rnic-wire), where secrets come from and datagrams go to (rnic-host)
+//! Add here a cipher, another way to agree on keys
+//! Not here the headers' layouts (rnic-wire), where secrets come from and datagrams go to (rnic-host)
 //! Proved by PSP's and NIST's vectors, vectors of another implementation, every bit flipped, random histories
 //! ```
 //!
 //! Sources: "PSP Architecture Specification" (Google, 2022): header, key derivation, AES-GCM; "OCP Falcon Transport
 //! Protocol, Rev 0.9", section 9.2.2 for what a receiver checks and for rotation; NIST SP 800-38D (GCM), SP 800-38B
-//! (CMAC), SP 800-108 (key derivation in counter mode).
+//! (CMAC), SP 800-108 (key derivation in counter mode); RFC 4303, RFC 4106 and RFC 4543 for ESP.
 //!
 //! ```text
 //!   secret, both ends have it
@@ -41,6 +41,11 @@
 //!   earlier connection is taken for the peer's, who is shut out.
 //! - There is no forward secrecy: who learns the secret reads what was recorded before.
 //!
+//! # ESP
+//!
+//! [`esp`] is the same within IPsec's ESP: the same secret, directions, generations and rotation, with ESP's index,
+//! sequence number, anti-replay window and trailer in place of PSP's header and margin. What differs is said there.
+//!
 //! # Rotation
 //!
 //! Falcon's specification has the receiving adapter begin a generation, and a flag that allows the previous one for a
@@ -57,13 +62,16 @@
 //! bits: 119, 400, 1241. It has no CMAC, so keys are derived with `cmac` and `aes`, which nothing per packet needs.
 //! `cargo bench -p rnic-psp` measures what is used.
 
+pub mod esp;
+
+mod generations;
 mod key;
 mod open;
 mod replay;
 mod seal;
 mod vector;
 
-pub use key::{CONTEXT_BYTES_MAX, Context, Direction, Key, MASTER_KEY_BYTES, MasterKey, Secret, Spi};
+pub use key::{CONTEXT_BYTES_MAX, Context, Direction, Form, Key, MASTER_KEY_BYTES, MasterKey, Role, Secret, Spi};
 pub use open::{Opened, Opener, Refusal};
 pub use replay::{REPLAY_MARGIN, Replay};
 pub use seal::{PACKETS_PER_KEY, Sealer};

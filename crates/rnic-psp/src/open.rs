@@ -9,7 +9,8 @@ use rnic_base::Duration;
 use rnic_wire::falcon::Cid;
 use rnic_wire::falcon::psp::{Cipher, Header, Layout};
 
-use crate::key::{Context, Direction, Key, Secret, Spi};
+use crate::generations::{GENERATIONS_AHEAD, Generations, Which};
+use crate::key::{Context, Form, Role, Secret, Spi};
 use crate::replay::{REPLAY_MARGIN, Replay};
 use crate::vector::Vector;
 
@@ -29,39 +30,16 @@ pub struct Opener {
 
 /// Earlier connections of a receiver whose senders are known again. What is still under way is of the last one, and of
 /// those before only what somebody has recorded.
-const PAST: usize = 4;
+pub(crate) const PAST: usize = 4;
 
 /// What the first authentic packet has begun.
 #[derive(Debug)]
 struct Session {
     cookie: u64,
-    direction: Direction,
-    generation: u32,
-    current: Key,
-    /// An earlier generation's, while it may open something.
-    previous: Option<Previous>,
-    later: Later,
-    replay: Replay,
-}
-
-/// Keys of later generations. Each is made when its index is first seen, and kept until its generation has come or is
-/// past: so whoever forges indices, in whatever order, has each key made once, and no more of them than there are
-/// generations that may be next.
-#[derive(Debug, Default)]
-struct Later {
-    /// Of the next generation: nearly always there is no other.
-    next: Option<Key>,
-    /// Of those behind it, by generation modulo their number; made when the first is seen, gone with the last.
-    further: Option<Box<[Option<Key>; GENERATIONS_AHEAD as usize]>>,
-}
-
-/// A key that has been replaced.
-#[derive(Debug)]
-struct Previous {
-    generation: u32,
-    key: Key,
-    /// When the earliest packet left that has come under the current key: nobody seals with this one any more.
+    keys: Generations<()>,
+    /// When the earliest packet left that has come under the current key: nobody seals with the one before any more.
     until: u64,
+    replay: Replay,
 }
 
 /// What an authentic packet's header has said.
@@ -141,9 +119,7 @@ impl Opener {
         }
         let vector = Vector::read(header.iv);
         match &mut self.session {
-            Some(session) if session.cookie == cookie => {
-                session.open(self.cipher, self.cid, (header, vector), layout, datagram)
-            }
+            Some(session) if session.cookie == cookie => session.open((header, vector), layout, datagram),
             Some(_) => Err(Refusal::Index),
             None if self.past.contains(&Some(cookie)) => Err(Refusal::Index),
             None => self.open_first(cookie, (header, vector), layout, datagram),
@@ -152,7 +128,7 @@ impl Opener {
 
     /// How often the key has been changed.
     pub fn generation(&self) -> u32 {
-        self.session.as_ref().map_or(0, |session| session.generation)
+        self.session.as_ref().map_or(0, |session| session.keys.number())
     }
 
     /// Whether anything authentic has come.
@@ -182,20 +158,15 @@ impl Opener {
             return Err(Refusal::Index);
         }
         let direction = self.secret.direction(&self.context, cookie);
-        let current = direction.key(self.cipher, generation, self.cid);
+        let role = Role { form: Form::Psp, cipher: self.cipher, cid: self.cid };
+        let current = direction.key(role, generation);
         if !current.open(header, layout, datagram) {
             return Err(Refusal::Forged);
         }
         let mut replay = Replay::new(self.margin);
         replay.note(vector.units);
-        let until = vector.units;
-        let previous = generation.checked_sub(1);
-        let previous = previous.map(|generation| {
-            let key = direction.key(self.cipher, generation, self.cid);
-            Previous { generation, key, until }
-        });
-        self.session =
-            Some(Session { cookie, direction, generation, current, previous, later: Later::default(), replay });
+        let keys = Generations::begin(direction, role, generation, current);
+        self.session = Some(Session { cookie, keys, until: vector.units, replay });
         Ok(Opened { vector, rotated: false })
     }
 }
@@ -204,8 +175,6 @@ impl Session {
     #[inline]
     fn open(
         &mut self,
-        cipher: Cipher,
-        cid: Cid,
         (header, vector): (&Header, Vector),
         layout: Layout,
         datagram: &mut [u8],
@@ -213,94 +182,30 @@ impl Session {
         if !self.replay.accepts(vector.units) {
             return Err(Refusal::Replay);
         }
-        let generation = Spi::from_value(header.spi).generation();
-        let ahead = generation.wrapping_sub(self.generation as u8);
-        let key = match (ahead, &self.previous) {
-            (0, _) => &self.current,
-            (1..=AHEAD, _) => self.later_key(cipher, cid, u32::from(ahead)),
-            (_, Some(previous)) if previous.generation as u8 == generation && vector.units <= previous.until => {
-                &previous.key
-            }
-            _ => return Err(Refusal::Index),
-        };
-        if !key.open(header, layout, datagram) {
+        let which = self.keys.which(header.spi).ok_or(Refusal::Index)?;
+        if which == Which::Previous && vector.units > self.until {
+            return Err(Refusal::Index);
+        }
+        if !self.keys.key(which).open(header, layout, datagram) {
             return Err(Refusal::Forged);
         }
         self.replay.note(vector.units);
-        let rotated = (1..=AHEAD).contains(&ahead);
-        if rotated {
-            self.turn(cipher, cid, u32::from(ahead), vector.units);
-        } else if ahead == 0
-            && let Some(previous) = &mut self.previous
-        {
-            previous.until = previous.until.min(vector.units);
-            if !self.replay.accepts(previous.until) {
-                self.previous = None;
+        match which {
+            Which::Later(ahead) => {
+                self.keys.turn(ahead);
+                self.until = vector.units;
             }
+            Which::Current if self.keys.has_previous() => {
+                self.until = self.until.min(vector.units);
+                if !self.replay.accepts(self.until) {
+                    self.keys.drop_previous();
+                }
+            }
+            Which::Current | Which::Previous => {}
         }
-        Ok(Opened { vector, rotated })
-    }
-
-    /// The key of a generation that is so many ahead.
-    #[cold]
-    fn later_key(&mut self, cipher: Cipher, cid: Cid, ahead: u32) -> &Key {
-        let generation = self.generation.wrapping_add(ahead);
-        let made = || self.direction.key(cipher, generation, cid);
-        self.later.slot(generation, ahead).get_or_insert_with(made)
-    }
-
-    /// Takes the key of a generation that is so many ahead for the current one. The one before it is the previous one,
-    /// even if it is new here too.
-    #[cold]
-    fn turn(&mut self, cipher: Cipher, cid: Cid, ahead: u32, until: u64) {
-        let [before, generation] = [ahead - 1, ahead].map(|ahead| self.generation.wrapping_add(ahead));
-        let mut take = |generation: u32, ahead: u32| {
-            let known = self.later.slot(generation, ahead).take();
-            known.unwrap_or_else(|| self.direction.key(cipher, generation, cid))
-        };
-        let current = take(generation, ahead);
-        let skipped = (ahead > 1).then(|| take(before, ahead - 1));
-        let replaced = core::mem::replace(&mut self.current, current);
-        self.previous = Some(Previous { generation: before, key: skipped.unwrap_or(replaced), until });
-        self.later.advance(self.generation, ahead);
-        self.generation = generation;
+        Ok(Opened { vector, rotated: matches!(which, Which::Later(_)) })
     }
 }
-
-impl Later {
-    /// The place of the key of `generation`, which is so many ahead.
-    fn slot(&mut self, generation: u32, ahead: u32) -> &mut Option<Key> {
-        match ahead {
-            1 => &mut self.next,
-            _ => &mut self.further.get_or_insert_with(|| Box::new([const { None }; _]))[place(generation)],
-        }
-    }
-
-    /// The generation is no longer `from` but so many further.
-    fn advance(&mut self, from: u32, ahead: u32) {
-        self.next = None;
-        let Some(further) = &mut self.further else { return };
-        let place_of = |ahead: u32| place(from.wrapping_add(ahead));
-        (2..=ahead).for_each(|past| further[place_of(past)] = None);
-        self.next = further[place_of(ahead + 1)].take();
-        if further.iter().all(Option::is_none) {
-            self.further = None;
-        }
-    }
-}
-
-/// Where the key of a generation lies among the later ones.
-const fn place(generation: u32) -> usize {
-    (generation % GENERATIONS_AHEAD) as usize
-}
-
-/// Rotations of which all packets may be lost. A key of the default length lasts for longer than a silent peer is
-/// waited for; who rotates after a few packets loses the connection in an outage of this many times as many. A stranger
-/// who sees the connection's cookie can have that many keys derived, two microseconds each, and one more with every
-/// rotation; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
-const GENERATIONS_AHEAD: u32 = AHEAD as u32;
-const AHEAD: u8 = 32;
-const _: () = assert!(AHEAD.is_power_of_two());
 
 #[cfg(test)]
 #[path = "open/tests.rs"]

@@ -5,7 +5,8 @@
 //! - "OCP Falcon Transport Protocol, Rev 0.9" (Open Compute Project, 14 February 2024), section 7: packets;
 //! - "OCP RDMA over Falcon Transport, Rev 0.9" (14 February 2024), section 8: [`rdma`];
 //! - "OCP NVMe over Falcon Transport, Rev 0.9" (29 February 2024), section 8: [`nvme`];
-//! - "PSP Architecture Specification" (Google, 2022) for what lies around a packet: [`psp`];
+//! - "PSP Architecture Specification" (Google, 2022) for what lies around a packet: [`psp`]; RFC 4303 and RFC 4106 for
+//!   what may lie there instead: [`esp`];
 //! - the SIGCOMM'25 paper for flows (section 4.3) and for timestamps in the initialization vector (section 5.1).
 //!
 //! A [`Packet`] holds what travels, no more, so that a simulation that never encodes one cannot know more than one that
@@ -34,6 +35,7 @@
 //! - *Timestamps in the vector* (7.7.1, 10.1): no place given. The low half, see [`psp`].
 
 pub mod codec;
+pub mod esp;
 pub mod header;
 pub mod nvme;
 pub mod psp;
@@ -51,6 +53,6 @@ pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow};
 pub use code::{CompletionCode, NackCode, PacketType, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};
-pub use length::{Encapsulation, HEADERS_MAX};
+pub use length::{Encapsulation, Form, HEADERS_MAX};
 pub use packet::{Body, Cid, FlowLabel, Packet, Rsn, Ulp, UlpProtocol, Window, WindowBases};
 pub use timestamp::Timestamp;

@@ -30,12 +30,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
     Target { name: "fasr", check: fasr },
     Target { name: "falcon", check: falcon },
     Target { name: "falcon_datagram", check: falcon_datagram },
+    Target { name: "falcon_esp", check: falcon_esp },
     Target { name: "icrc", check: icrc },
     Target { name: "ip_packet", check: ip_packet },
     Target { name: "gsi", check: gsi },
@@ -203,6 +204,30 @@ pub fn falcon_datagram(data: &[u8]) -> bool {
             false
         }
     }
+}
+
+/// Falcon inside ESP, in clear.
+///
+/// # Panics
+/// When header, message, trailer and check value do not make the whole, or do not come back as they were.
+pub fn falcon_esp(data: &[u8]) -> bool {
+    use falcon::{esp, psp::Cipher};
+    let Ok((header, layout)) = esp::parse(data) else { return false };
+    let mut written = [0; esp::LEN];
+    header.emit(&mut written);
+    assert_eq!(data[..esp::LEN], written);
+    assert_eq!(header.nonce([0; 4])[4..], data[8..16]);
+    let (sealed, plain) = (layout.sealed(Cipher::Gcm128), layout.associated(Cipher::Gmac128));
+    assert_eq!((sealed.start, sealed.end, plain.end), (esp::LEN, layout.icv().start, layout.icv().start));
+    assert_eq!(layout.icv().end, data.len());
+    let Ok(message) = layout.message(data) else { return false };
+    assert!(message.start == esp::LEN && message.end + 2 <= layout.icv().start);
+    let trailer_len = layout.icv().start - message.end;
+    let mut again = data.to_vec();
+    again[message.end..layout.icv().start].fill(0xee);
+    layout.close(&mut again, trailer_len);
+    assert_eq!(again, data, "a trailer is written as it was read");
+    falcon::codec::decode(&data[message], header.iv.timestamp).is_ok()
 }
 
 /// The front of a datagram, as long as all headers can be, says what the whole does.

@@ -11,8 +11,9 @@ use proptest::prelude::*;
 use rnic_base::{Duration, Psn32, Time};
 use rnic_wire::falcon::rdma::Operation;
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, CompletionCode, Encapsulation, EncodeError, FlowLabel, HEADERS_MAX, Nack, NackCode,
-    Packet, PacketType, ResyncCode, RnrTimer, Timestamp, Ulp, UlpProtocol, Window, WireError, codec, nvme, psp,
+    Acknowledgement, Bitmaps, Body, CompletionCode, Encapsulation, EncodeError, FlowLabel, Form, HEADERS_MAX, Nack,
+    NackCode, Packet, PacketType, ResyncCode, RnrTimer, Timestamp, Ulp, UlpProtocol, Window, WireError, codec, nvme,
+    psp,
 };
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{AtomicOp, IpFields, IpVersion, SendTail};
@@ -379,15 +380,18 @@ fn versions_are_checked() {
 #[test]
 fn lengths_add_up_to_frames() {
     let write = of("RDMA WRITE first").packet;
-    let tunnel = Encapsulation { ip: IpVersion::V6, cookie: true };
+    let tunnel = Encapsulation { ip: IpVersion::V6, form: Form::PspCookie };
     assert_eq!(write.frame_len(tunnel), 14 + 40 + 8 + 24 + 28 + 28 + 4096 + 16 + 4);
     assert_eq!(write.link_len(tunnel), write.frame_len(tunnel) + 20);
     assert_eq!(write.frame_len(Encapsulation::IPV6), write.frame_len(tunnel) - 8);
+    // ESP: 16, and a trailer that fills a word.
+    let esp = Encapsulation { ip: IpVersion::V6, form: Form::Esp };
+    assert_eq!(write.frame_len(esp), 14 + 40 + 8 + 16 + 28 + 28 + 4096 + 4 + 16 + 4);
     let back = of("BACK").packet;
     assert_eq!(back.udp_payload_len(Encapsulation::IPV6), 16 + 32 + 16);
     for golden in all() {
         for header in around() {
-            let encapsulation = Encapsulation { ip: IpVersion::V6, cookie: header.cookie.is_some() };
+            let encapsulation = Encapsulation { ip: IpVersion::V6, form: Form::psp(header.cookie.is_some()) };
             let (mut datagram, mut frame) = (Vec::new(), Vec::new());
             let payload = common::payload(golden.packet.payload_len);
             let layout = codec::assemble(&header, &golden.packet, &[&payload], &mut datagram).expect("legal");
@@ -493,7 +497,7 @@ proptest! {
         let payload = common::payload(packet.payload_len);
         let mut datagram = Vec::new();
         codec::assemble(&header, &packet, &[&payload], &mut datagram).expect("a legal packet");
-        let encapsulation = Encapsulation { ip: IpVersion::V6, cookie: header.cookie.is_some() };
+        let encapsulation = Encapsulation { ip: IpVersion::V6, form: Form::psp(header.cookie.is_some()) };
         prop_assert_eq!(datagram.len(), packet.udp_payload_len(encapsulation) as usize);
         let decoded = codec::decode_datagram(&datagram);
         let (around, decoded) = decoded.map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::{falcon, golden, messages};
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_wire::credit::Credit;
-use rnic_wire::falcon::psp;
+use rnic_wire::falcon::{Timestamp, esp, psp};
 use rnic_wire::fuzz::{TARGETS, Target};
 use rnic_wire::hello::{Hello, Terms, TransportName};
 use rnic_wire::pcap::write_frame;
@@ -133,6 +133,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "fasr" => datagrams(Format::Fasr),
         "falcon" => falcon_datagrams().into_iter().map(|(layout, bytes)| bytes[layout.message()].to_vec()).collect(),
         "falcon_datagram" => falcon_datagrams().into_iter().map(|(_, bytes)| bytes).collect(),
+        "falcon_esp" => {
+            falcon_datagrams().into_iter().map(|(layout, bytes)| within_esp(&bytes[layout.message()])).collect()
+        }
         "icrc" => datagrams(Format::Irn)
             .into_iter()
             .enumerate()
@@ -167,6 +170,16 @@ fn falcon_datagrams() -> Vec<(psp::Layout, Vec<u8>)> {
         })
     };
     short.flat_map(assemble).collect()
+}
+
+/// A message within ESP, in clear.
+fn within_esp(message: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; esp::around_len(message.len()) + message.len()];
+    let iv = psp::Iv { salt: 3, timestamp: Timestamp::new(7) };
+    esp::Header { spi: esp::SPI_MARK | 5, sequence: 9, iv }.emit(out.first_chunk_mut().expect("there is room"));
+    out[esp::LEN..esp::LEN + message.len()].copy_from_slice(message);
+    esp::Layout::new(out.len()).close(&mut out, esp::trailer_len(message.len()));
+    out
 }
 
 fn ip_packets(way: rnic_wire::Addresses) -> Vec<Vec<u8>> {

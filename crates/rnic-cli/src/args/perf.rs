@@ -26,8 +26,9 @@ pub struct PerfArgs {
     pub transport: String,
 
     /// On udp with transport falcon, encrypt and authenticate packets with keys made from the secret in FILE: 32 random
-    /// bytes, or 64 hexadecimal digits; both ends need the same
-    #[arg(long, value_name = "FILE")]
+    /// bytes, or 64 hexadecimal digits; within PSP, or with esp: within IPsec's ESP (psp256:, esp256: for keys of 256
+    /// bits); both ends need the same
+    #[arg(long, value_name = "[esp:]FILE")]
     pub key: Option<PathBuf>,
 
     /// Operation to repeat

@@ -1,10 +1,11 @@
 //! What both ends of a Falcon connection must have alike, in one word that they exchange when they connect.
 //!
 //! ```text
-//!   28 version   26 ordering   25 errors   24 has a key   22 cipher   16 flows   0 fingerprint of the key
+//!   28 version   26 ordering   25 errors   24 has a key   22 cipher   21 ESP   16 flows   0 fingerprint of the key
 //! ```
 
 use rnic_policy::Profile;
+use rnic_psp::Form;
 use rnic_wire::falcon::psp::Cipher;
 
 use crate::falcon::Protection;
@@ -15,8 +16,10 @@ pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
     let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
     let fingerprint = protection.map_or(0, |protection| protection.secret.fingerprint());
     let [high, low] = fingerprint.to_be_bytes();
-    let cipher = protection.map_or(0, |protection| protection.cipher as u8);
-    u32::from_be_bytes([head, cipher << FLOWS_BITS | shape.flows, high, low])
+    let kind = protection.map_or(0, |protection| {
+        (protection.cipher as u8) << CIPHER_SHIFT | u8::from(protection.form == Form::Esp) << FLOWS_BITS
+    });
+    u32::from_be_bytes([head, kind | shape.flows, high, low])
 }
 
 /// What a word of [`falcon_word`] says, for people.
@@ -30,8 +33,10 @@ pub fn falcon_text(word: u32) -> String {
     let errors = name(&["verbs", "complete-in-error"], head >> 1 & 1);
     let fingerprint = u16::from_be_bytes([high, low]);
     // Two bits, four ciphers.
-    let (flows, cipher) = (body & ((1 << FLOWS_BITS) - 1), Cipher::ALL[usize::from(body >> FLOWS_BITS)]);
-    let protection = if head & 1 == 1 { format!("key {fingerprint:04x}, {cipher:?}") } else { "no key".to_owned() };
+    let (flows, cipher) = (body & ((1 << FLOWS_BITS) - 1), Cipher::ALL[usize::from(body >> CIPHER_SHIFT)]);
+    let form = if body >> FLOWS_BITS & 1 == 1 { " in ESP" } else { "" };
+    let protection =
+        if head & 1 == 1 { format!("key {fingerprint:04x}{form}, {cipher:?}") } else { "no key".to_owned() };
     format!("falcon with ordering={ordering}, errors={errors}, flows={flows}, {protection}")
 }
 
@@ -45,8 +50,9 @@ pub fn falcon_key_hint(ours: u32, theirs: u32) -> &'static str {
 
 /// Of this word.
 const VERSION: u8 = 3;
-/// Of the flows, at most eight; the cipher is above them.
-const FLOWS_BITS: u32 = 6;
+/// Of the flows, at most eight; whether it is ESP is above them, then the cipher.
+const FLOWS_BITS: u32 = 5;
+const CIPHER_SHIFT: u32 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -78,6 +84,8 @@ mod tests {
             let protection = Protection::new(Secret::new([1; 32]), cipher);
             let text = falcon_text(falcon_word(&profile, Some(&protection)));
             assert!(text.contains("flows=1, key ") && text.ends_with(&format!("{cipher:?}")), "{text}");
+            let within = falcon_text(falcon_word(&profile, Some(&protection.within(Form::Esp))));
+            assert_eq!(within, text.replace(", Gm", " in ESP, Gm").replace(", Gcm", " in ESP, Gcm"));
         }
         assert_eq!(word(&[("coalesce_count", "3")], None), plain, "what each end may choose for itself");
         assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), None), 0);

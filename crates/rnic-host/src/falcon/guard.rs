@@ -1,12 +1,13 @@
 //! What stands before one Falcon queue pair: whose packets it takes, and their keys.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use rnic_base::Time;
 use rnic_engine::PeerId;
-use rnic_psp::{Context, Opener, Refusal, Sealer, Vector};
+use rnic_psp::{Context, Form, Opener, Refusal, Sealer, esp};
 use rnic_wire::falcon::psp::{Header, Layout};
-use rnic_wire::falcon::{Cid, FlowLabel};
+use rnic_wire::falcon::{self, Cid, FlowLabel};
 use rnic_wire::{Addresses, Qpn};
 
 use super::Protection;
@@ -22,11 +23,22 @@ pub(crate) struct Guard {
     keys: Option<Box<Keys>>,
 }
 
+/// Keys of both directions. Where no random bits were to be had there is no sealer: then nothing leaves and nothing is
+/// opened.
 #[derive(Debug)]
-struct Keys {
-    /// None where no random bits were to be had: then nothing leaves and nothing is opened.
-    sealer: Option<Sealer>,
-    opener: Opener,
+#[expect(clippy::large_enum_variant, reason = "it is boxed whole; another pointer would be in the way of each packet")]
+enum Keys {
+    Psp { sealer: Option<Sealer>, opener: Opener },
+    Esp { sealer: Option<esp::Sealer>, opener: esp::Opener },
+}
+
+impl Keys {
+    fn can_seal(&self) -> bool {
+        match self {
+            Self::Psp { sealer, .. } => sealer.is_some(),
+            Self::Esp { sealer, .. } => sealer.is_some(),
+        }
+    }
 }
 
 impl Guard {
@@ -58,16 +70,29 @@ impl Guard {
         let [local, remote] = [local, remote].map(|qpn| Cid::new(qpn.get()));
         let here = (addresses.src().ip(), local);
         let there = (addresses.dst().ip(), remote);
-        let Protection { secret, cipher, packets_per_key } = protection;
-        let sealer = cookie.map(|cookie| {
-            let sealer = Sealer::new(secret, *cipher, &context(here, there), remote, cookie);
-            sealer.rotating_after(*packets_per_key)
-        });
-        let mut opener = Opener::new(secret, *cipher, &context(there, here), local);
-        if let Some(earlier) = &self.keys {
-            opener = opener.after(&earlier.opener);
-        }
-        self.keys = Some(Box::new(Keys { sealer, opener }));
+        let Protection { secret, form, cipher, packets_per_key } = protection;
+        let [outward, inward] = [context(here, there), context(there, here)];
+        let keys = match form {
+            Form::Psp => {
+                let sealer = cookie.map(|cookie| Sealer::new(secret, *cipher, &outward, remote, cookie));
+                let sealer = sealer.map(|sealer| sealer.rotating_after(*packets_per_key));
+                let mut opener = Opener::new(secret, *cipher, &inward, local);
+                if let Some(Keys::Psp { opener: earlier, .. }) = self.keys.as_deref() {
+                    opener = opener.after(earlier);
+                }
+                Keys::Psp { sealer, opener }
+            }
+            Form::Esp => {
+                let sealer = cookie.map(|cookie| esp::Sealer::new(secret, *cipher, &outward, remote, cookie));
+                let sealer = sealer.map(|sealer| sealer.rotating_after(*packets_per_key));
+                let mut opener = esp::Opener::new(secret, *cipher, &inward, local);
+                if let Some(Keys::Esp { opener: earlier, .. }) = self.keys.as_deref() {
+                    opener = opener.after(earlier);
+                }
+                Keys::Esp { sealer, opener }
+            }
+        };
+        self.keys = Some(Box::new(keys));
     }
 
     /// The peer, if packets from `source` can be its.
@@ -79,31 +104,63 @@ impl Guard {
     /// Whether there is a key to seal with.
     #[inline]
     pub(super) fn has_keys(&self) -> bool {
-        self.keys.as_ref().is_some_and(|keys| keys.sealer.is_some())
+        self.keys.as_ref().is_some_and(|keys| keys.can_seal())
     }
 
-    /// Seals a datagram; whether it is the first of another key.
+    /// Seals a datagram around the packet at `message`; whether it is the first of another key.
     ///
     /// # Panics
     /// When there is no key ([`Self::has_keys`]).
     #[inline]
-    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) -> bool {
-        let sealer = self.keys.as_mut().and_then(|keys| keys.sealer.as_mut()).expect("asked before");
-        let generation = sealer.generation();
-        sealer.seal(now, label, datagram);
-        sealer.generation() != generation
+    pub(super) fn seal(&mut self, now: Time, label: FlowLabel, message: Range<usize>, datagram: &mut [u8]) -> bool {
+        match self.keys.as_deref_mut() {
+            Some(Keys::Psp { sealer: Some(sealer), .. }) => {
+                let generation = sealer.generation();
+                sealer.seal(now, label, datagram);
+                sealer.generation() != generation
+            }
+            Some(Keys::Esp { sealer: Some(sealer), .. }) => {
+                let generation = sealer.generation();
+                sealer.seal(now, label, message.len(), datagram);
+                sealer.generation() != generation
+            }
+            _ => unreachable!("asked before"),
+        }
     }
 
-    /// Opens a datagram.
+    /// Opens a datagram of PSP; answers the low bits of its flow label.
     #[inline]
-    pub(super) fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<Vector, RxDrop> {
-        let keys = self.keys.as_mut().filter(|keys| keys.sealer.is_some()).ok_or(RxDrop::Protection)?;
-        let opened = keys.opener.open(header, layout, datagram).map_err(|refusal| match refusal {
-            Refusal::Unprotected | Refusal::Index => RxDrop::Protection,
-            Refusal::Replay => RxDrop::Replay,
-            Refusal::Forged => RxDrop::Forged,
-        })?;
-        Ok(opened.vector)
+    pub(super) fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<u8, RxDrop> {
+        match self.keys.as_deref_mut() {
+            Some(Keys::Psp { sealer: Some(_), opener }) => {
+                opener.open(header, layout, datagram).map(|opened| opened.vector.label).map_err(drop_of)
+            }
+            _ => Err(RxDrop::Protection),
+        }
+    }
+
+    /// The same of ESP.
+    #[inline]
+    pub(super) fn open_esp(
+        &mut self,
+        header: &falcon::esp::Header,
+        layout: falcon::esp::Layout,
+        datagram: &mut [u8],
+    ) -> Result<u8, RxDrop> {
+        match self.keys.as_deref_mut() {
+            Some(Keys::Esp { sealer: Some(_), opener }) => {
+                opener.open(header, layout, datagram).map(|opened| opened.label).map_err(drop_of)
+            }
+            _ => Err(RxDrop::Protection),
+        }
+    }
+}
+
+fn drop_of(refusal: Refusal) -> RxDrop {
+    match refusal {
+        Refusal::Unprotected | Refusal::Index => RxDrop::Protection,
+        Refusal::Replay => RxDrop::Replay,
+        Refusal::Forged => RxDrop::Forged,
     }
 }
 

@@ -1,20 +1,30 @@
 //! Datagrams of two NICs that know each other, without engines.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rnic_base::{Psn, Psn32, RandomStreams, Serial};
 use rnic_engine::{RnrTimer, TransmitKind};
+use rnic_psp::Secret;
+use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::falcon::rdma::{self, Operation};
 use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
 use rnic_wire::{Position, Reth};
 
+use super::protection::{SECRET_TEXT_MAX, exposure, secret_of};
 use super::*;
+use crate::sys::unix::own_uid;
 
 const LEFT: (&str, u32) = ("10.0.0.1:4791", 0x11);
 const RIGHT: (&str, u32) = ("10.0.0.2:4791", 0x22);
 
 fn protection(cipher: Cipher) -> Option<Protection> {
     Some(Protection::new(Secret::new([3; 32]), cipher))
+}
+
+/// The same within ESP.
+fn esp(cipher: Cipher) -> Option<Protection> {
+    protection(cipher).map(|protection| protection.within(Form::Esp))
 }
 
 /// The Falcon of one end, connected to the other.
@@ -104,7 +114,7 @@ const NOW: Time = Time::from_ps(77_000_000_000);
 
 #[test]
 fn f42_what_is_written_is_admitted_in_clear_and_under_every_cipher() {
-    let protections = [None].into_iter().chain(Cipher::ALL.map(protection));
+    let protections = [None].into_iter().chain(Cipher::ALL.map(protection)).chain(Cipher::ALL.map(esp));
     for protection in protections {
         let (mut left, mut right) = ends(protection.clone());
         for len in [0, 1, 5, 64, 1_024, 4_096] {
@@ -123,7 +133,7 @@ fn f42_what_is_written_is_admitted_in_clear_and_under_every_cipher() {
 /// What the left still sends as it was before is not taken for what it says once it is connected anew.
 #[test]
 fn f42_ends_that_are_connected_anew_hear_each_other_whoever_is_first() {
-    for protection in [None, protection(Cipher::Gcm128)] {
+    for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection.clone());
         for _ in 0..10 {
             assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_ok());
@@ -178,7 +188,7 @@ fn f42_cookies_never_come_again_whatever_else_does() {
 
 #[test]
 fn every_flipped_bit_is_found() {
-    for protection in [None, protection(Cipher::Gcm128)] {
+    for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection);
         let good = datagram(&mut left, NOW, 40);
         for bit in 0..good.len() * 8 {
@@ -203,6 +213,12 @@ fn who_is_not_the_peer_or_has_no_key_is_refused() {
     assert_eq!(refusal(&secret, &protection(Cipher::Gmac128)), Some(RxDrop::Protection));
     assert_eq!(refusal(&other, &secret), Some(RxDrop::Forged));
     assert_eq!(refusal(&secret, &secret), None);
+    let within = esp(Cipher::Gcm128);
+    assert_eq!(refusal(&secret, &within), Some(RxDrop::UnknownPeer), "no index of a queue pair");
+    assert_eq!(refusal(&within, &secret), Some(RxDrop::Malformed));
+    assert_eq!(refusal(&None, &within), Some(RxDrop::UnknownPeer));
+    assert_eq!(refusal(&within, &esp(Cipher::Gcm256)), Some(RxDrop::Forged));
+    assert_eq!(refusal(&within, &within), None);
     let (mut left, mut right) = ends(secret);
     let mut good = datagram(&mut left, NOW, 40);
     let elsewhere = "10.0.0.3".parse().expect("an address");
@@ -241,7 +257,7 @@ fn flows_take_paths_of_their_own() {
 #[test]
 fn hostile_datagrams_are_refused() {
     let mut random = RandomStreams::new(5).stream("hostile");
-    for protection in [None, protection(Cipher::Gcm128)] {
+    for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection);
         for _ in 0..50_000 {
             let good = datagram(&mut left, NOW, random.below(50) as usize);
@@ -317,7 +333,7 @@ fn a_secret_that_others_may_use_is_told_of() {
 
 #[test]
 fn a_file_without_an_end_is_no_secret() {
-    let error = Protection::from_file(Path::new("/dev/zero")).expect_err("it is longer than any secret");
+    let error = Protection::from_option(Path::new("/dev/zero")).expect_err("it is longer than any secret");
     assert!(error.contains("64 hexadecimal digits"), "{error}");
     let long = format!("{}{}", "00ff".repeat(16), " ".repeat(SECRET_TEXT_MAX));
     assert_eq!(secret_of(long.as_bytes()), None);

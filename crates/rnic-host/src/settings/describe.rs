@@ -1,6 +1,7 @@
 //! The one line that says what the device is: nobody shall take it for hardware, or not know of a bad network.
 
 use rnic_base::Duration;
+use rnic_psp::Form;
 
 use super::Settings;
 use crate::impair::Impairment;
@@ -57,7 +58,10 @@ impl Settings {
     /// What is otherwise than by default.
     fn other_parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
-        parts.extend(self.protection.is_some().then(|| "encrypted".to_owned()));
+        parts.extend(self.protection.as_ref().map(|protection| match protection.form {
+            Form::Psp => "encrypted".to_owned(),
+            Form::Esp => "encrypted, in ESP".to_owned(),
+        }));
         parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
         parts.extend(self.real_roce_peers.then(|| "peers of other makes".to_owned()));
         parts.extend(self.lids_are_loopback.then(|| "addresses without GID lead to this host".to_owned()));

@@ -74,15 +74,16 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "RNIC_KEY",
         option: "key",
-        value: "FILE",
+        value: "[esp:]FILE",
         default: "in clear",
         meaning: "Encrypt and authenticate packets of transport falcon with keys made from the secret in FILE: 32 \
-                  random bytes, or 64 hexadecimal digits. Both ends need the same",
+                  random bytes, or 64 hexadecimal digits. Within PSP, or with esp: within IPsec's ESP; psp256: and \
+                  esp256: make keys of 256 bits. Both ends need the same",
         read: |settings, text| {
             if text.trim().is_empty() {
                 return Err("names no file with a secret; to send in clear, unset it".to_owned());
             }
-            settings.protection = Some(Protection::from_file(Path::new(text.trim()))?);
+            settings.protection = Some(Protection::from_option(Path::new(text.trim()))?);
             Ok(())
         },
     },

@@ -165,7 +165,7 @@ fn keys_of_different_things_differ() {
 fn nothing_secret_is_printed() {
     let secret = Secret::new([0x5a; 32]);
     let direction = secret.direction(&Context::new(b"way"), 7);
-    let key = direction.key(Cipher::Gcm128, 0, Cid::new(2));
+    let key = direction.key(Role { form: Form::Psp, cipher: Cipher::Gcm128, cid: Cid::new(2) }, 0);
     let text = format!("{secret:?} {direction:?} {:?} {key:?}", direction.master_key(0));
     assert_eq!(text, "Secret Direction MasterKey Key(Gcm128)");
 }

@@ -1,6 +1,7 @@
 //! Both halves of a direction: what opens, what does not, and what happens over time.
 
 use super::*;
+use crate::key::Key;
 use crate::key::tests::DERIVED;
 use crate::seal::Sealer;
 use rnic_base::{RandomStreams, Time};

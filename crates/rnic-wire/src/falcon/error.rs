@@ -9,12 +9,15 @@ pub enum WireError {
     /// The datagram ends inside its headers, or inside the check value at its end.
     #[error("the datagram ends inside its headers")]
     Short,
-    /// PSP carries something else than Falcon.
-    #[error("not Falcon inside PSP")]
+    /// PSP or ESP carries something else than Falcon.
+    #[error("not Falcon inside PSP or ESP")]
     NextHeader,
     /// A PSP header that PSP does not have: its fixed bit, version or length.
     #[error("malformed PSP header")]
     Psp,
+    /// An ESP datagram with another index than ours have, or a trailer that ESP does not have.
+    #[error("malformed ESP header or trailer")]
+    Esp,
     /// Something else than the connection identifier travels in clear.
     #[error("not Falcon's PSP crypt offset")]
     CryptOffset,
@@ -55,10 +58,11 @@ pub enum WireError {
 
 impl WireError {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Short,
         Self::NextHeader,
         Self::Psp,
+        Self::Esp,
         Self::CryptOffset,
         Self::Version,
         Self::PacketType,

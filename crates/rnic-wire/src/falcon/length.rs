@@ -3,7 +3,7 @@
 use crate::falcon::header::{
     acknowledgement, base, bitmaps, nbth, nvme_command, nvme_status, rbth, refusal, request_length, resync, sink_tag,
 };
-use crate::falcon::{Body, Packet, PacketType, Ulp, UlpProtocol, nvme, psp, rdma};
+use crate::falcon::{Body, Packet, PacketType, Ulp, UlpProtocol, esp, nvme, psp, rdma};
 use crate::header::{atomic_ack_eth, atomic_eth, deth, ieth, immdt, reth};
 use crate::net::{self, IpVersion};
 use crate::packet::SendTail;
@@ -178,18 +178,42 @@ impl Ulp {
 pub struct Encapsulation {
     /// The version of IP. The paper's flows need version 6, whose label they are.
     pub ip: IpVersion,
-    /// Whether the PSP header has a virtualization cookie.
-    pub cookie: bool,
+    /// What is between UDP and the packet.
+    pub form: Form,
+}
+
+/// What is between UDP and a packet, as far as it has to do with length.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// PSP without a virtualization cookie.
+    Psp,
+    /// PSP with one.
+    PspCookie,
+    /// ESP.
+    Esp,
+}
+
+impl Form {
+    /// PSP, with a cookie or without.
+    #[inline]
+    pub const fn psp(has_cookie: bool) -> Self {
+        if has_cookie { Self::PspCookie } else { Self::Psp }
+    }
 }
 
 impl Encapsulation {
-    /// IPv6, without a cookie.
-    pub const IPV6: Self = Self { ip: IpVersion::V6, cookie: false };
+    /// IPv6, PSP without a cookie.
+    pub const IPV6: Self = Self { ip: IpVersion::V6, form: Form::Psp };
 
-    /// Bytes of the UDP payload that are not the packet's own: PSP header and check value.
+    /// Bytes of the UDP payload around a packet of `message_len` bytes: header, ESP's trailer, check value.
     #[inline]
-    pub const fn psp_len(self) -> u32 {
-        (psp::header_len(self.cookie) + psp::ICV_LEN) as u32
+    pub const fn around_len(self, message_len: u32) -> u32 {
+        let len = match self.form {
+            Form::Psp => psp::header_len(false) + psp::ICV_LEN,
+            Form::PspCookie => psp::header_len(true) + psp::ICV_LEN,
+            Form::Esp => esp::around_len(message_len as usize),
+        };
+        len as u32
     }
 }
 
@@ -219,10 +243,11 @@ impl Packet {
         self.headers_len() + self.payload_len + self.pad_len()
     }
 
-    /// Bytes of the UDP payload: PSP header through check value.
+    /// Bytes of the UDP payload: PSP's or ESP's header through check value.
     #[inline]
     pub const fn udp_payload_len(&self, around: Encapsulation) -> u32 {
-        around.psp_len() + self.message_len()
+        let message_len = self.message_len();
+        around.around_len(message_len) + message_len
     }
 
     /// Bytes of the Ethernet frame, header to frame check sequence; see [`net::frame_len`].

@@ -13,8 +13,7 @@
 //!  5 |                                                               |
 //! ```
 //!
-//! - *Next header* is 252. Tunnels (next header IPv4 or IPv6, an inner packet with Falcon in it) and ESP in place of
-//!   PSP are not read.
+//! - *Next header* is 252. Tunnels (next header IPv4 or IPv6, an inner packet with Falcon in it) are not read.
 //! - *More words* counts words of 8 bytes after the first: 1, or 2 with a cookie.
 //! - The *crypt offset* counts words of 4 bytes from the end of the vector to what is encrypted. Falcon leaves its
 //!   first word in clear, version and connection: 1, or 3 with a cookie. All before it is authenticated.

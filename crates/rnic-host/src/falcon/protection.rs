@@ -1,0 +1,142 @@
+//! What a NIC's secret is, and what `--key` says.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use rnic_psp::{Form, MASTER_KEY_BYTES, Secret};
+use rnic_wire::falcon::psp::Cipher;
+use zeroize::Zeroizing;
+
+use crate::background;
+use crate::sys::unix::own_uid;
+
+/// What Falcon's packets are protected with; both ends need the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Protection {
+    /// What keys are made of.
+    pub secret: Secret,
+    /// What lies around packets: PSP or ESP.
+    pub form: Form,
+    /// How packets are protected.
+    pub cipher: Cipher,
+    /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
+    /// [`rnic_psp::PACKETS_PER_KEY`], within ESP [`rnic_psp::esp::PACKETS_PER_KEY`]. Few are for tests: a connection
+    /// does not survive an outage in which one end seals 32 times as many, and packets that more than one rotation
+    /// overtakes are lost.
+    pub packets_per_key: u64,
+}
+
+impl Protection {
+    /// PSP, with as many packets to a key as it may seal.
+    pub const fn new(secret: Secret, cipher: Cipher) -> Self {
+        Self { secret, form: Form::Psp, cipher, packets_per_key: rnic_psp::PACKETS_PER_KEY }
+    }
+
+    /// The same within `form`.
+    #[must_use]
+    pub const fn within(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// What `--key` says, `FILE` or `esp:FILE`: keys made from the secret in the file, which has 32 random bytes, or 64
+    /// hexadecimal digits. Where others may use it as well, standard error is told, once a process.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and what would do.
+    pub fn from_option(option: &Path) -> Result<Self, String> {
+        let ((form, cipher), path) = Self::split(option);
+        Ok(Self { form, cipher, ..Self::from_file(path)? })
+    }
+
+    /// What `--key` names, and the file: before a colon there may be `psp`, `psp256`, `esp` or `esp256`. A file whose
+    /// name begins so is named with its folder.
+    pub fn split(option: &Path) -> ((Form, Cipher), &Path) {
+        let bytes = option.as_os_str().as_bytes();
+        for (word, form, cipher) in WORDS {
+            if let Some(path) = bytes.strip_prefix(word.as_bytes()).and_then(|rest| rest.strip_prefix(b":")) {
+                return ((form, cipher), Path::new(OsStr::from_bytes(path)));
+            }
+        }
+        ((Form::Psp, Cipher::Gcm128), option)
+    }
+
+    /// The same option, with the whole path of its file.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    pub fn absolute(option: &Path) -> io::Result<PathBuf> {
+        let path = Self::split(option).1;
+        let bytes = option.as_os_str().as_bytes();
+        let mut whole = OsStr::from_bytes(&bytes[..bytes.len() - path.as_os_str().len()]).to_owned();
+        whole.push(std::path::absolute(path)?);
+        Ok(whole.into())
+    }
+
+    fn from_file(path: &Path) -> Result<Self, String> {
+        let (bytes, file) = read_secret(path).map_err(|error| format!("cannot read the secret: {error}"))?;
+        let secret = secret_of(&bytes)
+            .map(Zeroizing::new)
+            .ok_or("expected a file with 32 random bytes, or 64 hexadecimal digits")?;
+        if let Some(warning) = exposure(path, file.mode(), file.uid()) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| background::complain(warning));
+        }
+        Ok(Self::new(Secret::new(*secret), Cipher::Gcm128))
+    }
+}
+
+/// What `--key` may say of packets: AES-GCM with keys of 128 or 256 bits, within PSP or ESP.
+const WORDS: [(&str, Form, Cipher); 4] = [
+    ("psp", Form::Psp, Cipher::Gcm128),
+    ("psp256", Form::Psp, Cipher::Gcm256),
+    ("esp", Form::Esp, Cipher::Gcm128),
+    ("esp256", Form::Esp, Cipher::Gcm256),
+];
+
+/// What is in a file, as far as it can be a secret, and who may do what with it.
+fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    // One more shows that it is too long. There is room for it from the start: what grows leaves a copy behind.
+    let most = SECRET_TEXT_MAX + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
+    file.take(most as u64).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata))
+}
+
+/// What is to be said of a secret that others have: whoever reads it reads, and forges, every packet.
+pub(super) fn exposure(path: &Path, mode: u32, owner: u32) -> Option<String> {
+    let (others, path) = (mode & 0o077, path.display());
+    if owner != 0 && owner != own_uid() {
+        return Some(format!(
+            "{path}: user {owner} owns this secret, and may read and change it: copy it to a file of yours"
+        ));
+    }
+    (others != 0).then(|| {
+        format!("{path}: other users of this machine may use this secret (mode {:03o}): chmod 600 {path}", mode & 0o777)
+    })
+}
+
+pub(super) fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
+    if let Ok(raw) = bytes.try_into() {
+        return Some(raw);
+    }
+    let digits = bytes.trim_ascii();
+    let mut secret = [0; MASTER_KEY_BYTES];
+    if bytes.len() > SECRET_TEXT_MAX || digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(secret)
+}
+
+/// Digits of a secret with space around them, at most.
+pub(super) const SECRET_TEXT_MAX: usize = 4 * MASTER_KEY_BYTES;

@@ -1,0 +1,245 @@
+//! What may lie around a Falcon packet in place of PSP: IPsec's ESP over UDP, in transport mode, with AES-GCM (RFC
+//! 4303; RFC 3948 for UDP; RFC 4106 and, without encryption, RFC 4543; OCP Falcon Transport Protocol, Rev 0.9, section
+//! 7.1), with Falcon's timestamp in the initialization vector.
+//!
+//! ```text
+//!     Ethernet | IP | UDP | ESP, 16 | Falcon, upper layer, payload, padding | ESP's trailer, 2 to 5 | ICV, 16
+//!
+//!     0               1               2               3
+//!  0 |                 security parameters index                     | authenticated
+//!  1 |                 sequence number                               | authenticated
+//!  2 |                 initialization vector: salt                   |
+//!  3 |                 initialization vector: timestamp              |
+//!    |                 the packet                                    | encrypted
+//!    |   padding: 1, 2, 3            |   how much    |  next header  | encrypted
+//! ```
+//!
+//! - ESP has nothing in clear behind its vector: the connection is found by the index.
+//! - *Next header* is 252 as in PSP. The padding fills words, as RFC 4303 wants, and is checked once it is authentic.
+//! - The *timestamp* lies in the vector where it does with PSP.
+//! - Sequence numbers have 32 bits; a sender takes another key long before they wrap.
+//! - An index is its receiver's choice (RFC 4303, section 2.1). Here its two highest bits are ones, which no first byte
+//!   of the RoCE family's packets has: both come to one UDP port.
+
+use core::ops::Range;
+
+use crate::bytes::{be32, put};
+use crate::falcon::psp::{Cipher, ICV_LEN, Iv, NEXT_HEADER};
+use crate::falcon::{Timestamp, WireError};
+
+/// Bytes of the header: index, sequence number, vector.
+pub const LEN: usize = 16;
+/// Most bytes of the trailer: padding, how much of it, next header.
+pub const TRAILER_LEN_MAX: usize = 5;
+/// Bits that every index has.
+pub const SPI_MARK: u32 = 0xc000_0000;
+
+/// Bytes of the trailer behind a packet of `message_len` bytes.
+#[inline]
+pub const fn trailer_len(message_len: usize) -> usize {
+    2 + pad_len(message_len)
+}
+
+/// Bytes of padding, so that the trailer ends a word.
+#[inline]
+const fn pad_len(message_len: usize) -> usize {
+    (message_len + 2).wrapping_neg() & 3
+}
+
+/// Bytes of the datagram around a packet of `message_len` bytes.
+#[inline]
+pub const fn around_len(message_len: usize) -> usize {
+    LEN + trailer_len(message_len) + ICV_LEN
+}
+
+/// An ESP header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Header {
+    /// Which key: security parameters index.
+    pub spi: u32,
+    /// Which packet of this key, from 1 on.
+    pub sequence: u32,
+    /// Initialization vector.
+    pub iv: Iv,
+}
+
+impl Header {
+    /// Writes the header.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; LEN]) {
+        put(out, 0, self.spi.to_be_bytes());
+        put(out, 4, self.sequence.to_be_bytes());
+        put(out, 8, self.iv.salt.to_be_bytes());
+        put(out, 12, self.iv.timestamp.value().to_be_bytes());
+    }
+
+    /// What the cipher takes beside the key: four bytes that both ends know, and the vector.
+    #[inline]
+    pub fn nonce(&self, salt: [u8; 4]) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        put(&mut nonce, 0, salt);
+        put(&mut nonce, 4, self.iv.salt.to_be_bytes());
+        put(&mut nonce, 8, self.iv.timestamp.value().to_be_bytes());
+        nonce
+    }
+}
+
+/// Where everything is in a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    datagram_len: usize,
+}
+
+impl Layout {
+    /// Of a datagram of `datagram_len` bytes.
+    ///
+    /// # Panics
+    /// When that is less than header, trailer and check value.
+    #[inline]
+    pub const fn new(datagram_len: usize) -> Self {
+        assert!(datagram_len >= LEN + 2 + ICV_LEN);
+        Self { datagram_len }
+    }
+
+    /// What is authenticated but not encrypted: with GMAC, which encrypts nothing, all.
+    #[inline]
+    pub const fn associated(self, cipher: Cipher) -> Range<usize> {
+        if cipher.encrypts() { 0..LEN - size_of::<Iv>() } else { 0..self.icv().start }
+    }
+
+    /// What is encrypted.
+    #[inline]
+    pub const fn sealed(self, cipher: Cipher) -> Range<usize> {
+        if cipher.encrypts() { LEN..self.icv().start } else { self.icv().start..self.icv().start }
+    }
+
+    /// The check value.
+    #[inline]
+    pub const fn icv(self) -> Range<usize> {
+        self.datagram_len - ICV_LEN..self.datagram_len
+    }
+
+    /// Writes the trailer behind the packet in `datagram`, which ends `trailer_len` bytes before the check value.
+    ///
+    /// # Panics
+    /// When `datagram` is not as long as this says, or there is no room.
+    #[inline]
+    pub fn close(self, datagram: &mut [u8], trailer_len: usize) {
+        let end = self.icv().start;
+        let trailer = &mut datagram[end - trailer_len..end];
+        let pad = trailer.len() - 2;
+        (1..).zip(&mut *trailer).for_each(|(value, byte)| *byte = value);
+        trailer[pad..].copy_from_slice(&[pad as u8, NEXT_HEADER]);
+    }
+
+    /// The packet in `datagram`, once that is authentic and in clear.
+    ///
+    /// # Errors
+    /// [`WireError`] when its trailer is not ESP's, or behind something else than Falcon.
+    ///
+    /// # Panics
+    /// When `datagram` is not as long as this says.
+    #[inline]
+    pub fn message(self, datagram: &[u8]) -> Result<Range<usize>, WireError> {
+        assert_eq!(datagram.len(), self.datagram_len, "the layout is that of the datagram");
+        let [rest @ .., pad, next_header] = &datagram[LEN..self.icv().start] else { return Err(WireError::Short) };
+        if *next_header != NEXT_HEADER {
+            return Err(WireError::NextHeader);
+        }
+        let len = rest.len().checked_sub(usize::from(*pad)).ok_or(WireError::Esp)?;
+        let is_counted = rest[len..].iter().zip(1..=u8::MAX).all(|(byte, value)| *byte == value);
+        if is_counted { Ok(LEN..LEN + len) } else { Err(WireError::Esp) }
+    }
+}
+
+/// Whether a datagram that begins with `first` can have such an index.
+#[inline]
+pub const fn is_index(first: u8) -> bool {
+    first >= (SPI_MARK >> 24) as u8
+}
+
+/// Reads the header of a datagram, and where the rest of it is.
+///
+/// # Errors
+/// [`WireError`] when it cannot be ESP with one of our indices.
+#[inline]
+pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
+    let header: &[u8; LEN] = datagram.first_chunk().ok_or(WireError::Short)?;
+    if !is_index(header[0]) {
+        return Err(WireError::Esp);
+    }
+    if datagram.len() < LEN + 2 + ICV_LEN {
+        return Err(WireError::Short);
+    }
+    if !datagram.len().is_multiple_of(4) {
+        return Err(WireError::Esp);
+    }
+    let iv = Iv { salt: be32(header, 8), timestamp: Timestamp::new(be32(header, 12)) };
+    Ok((Header { spi: be32(header, 0), sequence: be32(header, 4), iv }, Layout::new(datagram.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        spi: 0xc765_4321,
+        sequence: 0x0a0b_0c0d,
+        iv: Iv { salt: 0x0102_0304, timestamp: Timestamp::new(0x0506_0708) },
+    };
+
+    /// A datagram around a packet of so many bytes, in clear.
+    fn datagram(message_len: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; message_len + around_len(message_len)];
+        HEADER.emit(bytes.first_chunk_mut().expect("there is room"));
+        Layout::new(bytes.len()).close(&mut bytes, trailer_len(message_len));
+        bytes
+    }
+
+    #[test]
+    fn golden() {
+        let mut expected = vec![0xc7, 0x65, 0x43, 0x21, 10, 11, 12, 13, 1, 2, 3, 4, 5, 6, 7, 8];
+        expected.extend_from_slice(&[0xee, 0xee, 0xee, 1, 2, 3, 3, 252]);
+        let bytes = datagram(3);
+        assert_eq!(bytes[..24], expected);
+        assert_eq!(bytes.len(), 24 + 16);
+        assert_eq!(datagram(4)[20..24], [1, 2, 2, 252]);
+        assert_eq!(datagram(5)[21..24], [1, 1, 252]);
+        assert_eq!(datagram(6)[22..24], [0, 252]);
+        assert_eq!(HEADER.nonce([9, 8, 7, 6]), [9, 8, 7, 6, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn f42_the_timestamp_is_in_the_vector_of_esp() {
+        for len in 0..70 {
+            let bytes = datagram(len);
+            let (header, layout) = parse(&bytes).expect("a datagram of ours");
+            assert_eq!((header, header.iv.timestamp), (HEADER, Timestamp::new(0x0506_0708)));
+            assert_eq!(layout.message(&bytes), Ok(LEN..LEN + len));
+        }
+        let (_, layout) = parse(&datagram(4)).expect("a datagram of ours");
+        assert_eq!((layout.associated(Cipher::Gcm128), layout.sealed(Cipher::Gcm128)), (0..8, 16..24));
+        assert_eq!((layout.associated(Cipher::Gmac256), layout.sealed(Cipher::Gmac256)), (0..24, 24..24));
+    }
+
+    #[test]
+    fn what_is_not_falcon_in_esp_is_refused() {
+        let good = datagram(4);
+        let changed = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            parse(&bytes).and_then(|(_, layout)| layout.message(&bytes))
+        };
+        assert_eq!(changed(0, 0xbf), Err(WireError::Esp), "not one of our indices");
+        assert_eq!(changed(23, 4), Err(WireError::NextHeader), "a tunnel");
+        assert_eq!(changed(22, 7), Err(WireError::Esp), "more padding than there is");
+        assert_eq!(changed(22, 3), Err(WireError::Esp), "padding that does not count");
+        assert_eq!(changed(21, 1), Err(WireError::Esp));
+        assert_eq!(changed(22, 0), Ok(LEN..LEN + 6), "less padding than there could be");
+        let cut = |len: usize| parse(&good[..len]).err();
+        assert_eq!(
+            [cut(0), cut(15), cut(33), cut(39)],
+            [Some(WireError::Short), Some(WireError::Short), Some(WireError::Short), Some(WireError::Esp)]
+        );
+    }
+}
