@@ -19,3 +19,5 @@ mod namespaces;
 mod predictions;
 #[path = "attacks/rings.rs"]
 mod rings;
+#[path = "attacks/third_host.rs"]
+mod third_host;

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 /// Nobody's number in particular.
 const UID: u32 = 64_321;
 
-/// A process of another user.
+/// A process of another user, or of another host.
 pub struct Other {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// Where the binary lies that it runs: this one's folder may be closed to it.
-    _folder: TempDir,
+    /// Where the binary lies that it runs, of another user: this one's folder may be closed to it.
+    _folder: Option<TempDir>,
 }
 
 impl Other {
@@ -53,7 +53,18 @@ impl Other {
             }
         };
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        Some(Self { child, output, _folder: folder })
+        Some(Self { child, output, _folder: Some(folder) })
+    }
+
+    /// Starts `role`, by its whole path, as the same user, in the network namespace `namespace`.
+    pub fn start_in(namespace: &str, role: &str, variables: &[(&str, String)]) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(std::env::current_exe().expect("a test has a file"));
+        command.args([role, "--exact", "--ignored", "--nocapture"]);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("ip runs it");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, output, _folder: None }
     }
 
     /// What it says about `word`.
@@ -88,7 +99,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-fn told(name: &str) -> Option<String> {
+pub fn told(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

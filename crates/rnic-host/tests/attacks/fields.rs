@@ -49,9 +49,9 @@ struct Bed {
 
 /// A connection to attack.
 #[derive(Clone, Copy)]
-struct Ends {
-    from: Qpn,
-    to: Qpn,
+pub struct Ends {
+    pub from: Qpn,
+    pub to: Qpn,
 }
 
 /// What one end must be like for a forgery to have worked.
@@ -166,9 +166,9 @@ impl Bed {
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECRET_QUEUE_KEY: u32 = 0x5e3d_91c7;
 /// Keys of no region.
-const NO_GRANT: Reth = Reth { va: 0, rkey: 7, dma_len: LOOT.len() as u32 };
+pub const NO_GRANT: Reth = Reth { va: 0, rkey: 7, dma_len: LOOT.len() as u32 };
 /// What needs none.
-const NOTHING: Reth = Reth { va: 0, rkey: 0, dma_len: 0 };
+pub const NOTHING: Reth = Reth { va: 0, rkey: 0, dma_len: 0 };
 
 /// A socket at port 4791 of `host`, beside those of our own user's NICs.
 fn forger_at(host: Ipv4Addr) -> std::io::Result<UdpSocket> {
@@ -186,7 +186,7 @@ fn forger_at(host: Ipv4Addr) -> std::io::Result<UdpSocket> {
 }
 
 /// The bytes of a packet, without ICRC.
-fn bytes_of(format: Format, dest_qpn: Qpn, psn: u32, headers: Headers, payload: &[u8]) -> Vec<u8> {
+pub fn bytes_of(format: Format, dest_qpn: Qpn, psn: u32, headers: Headers, payload: &[u8]) -> Vec<u8> {
     let flags = PacketFlags { ack_request: true, ..PacketFlags::default() };
     let packet = Packet { dest_qpn, psn: Psn::new(psn), flags, headers, payload_len: payload.len() as u32 };
     // Whatever they are, the ICRC is made anew.
@@ -197,12 +197,12 @@ fn bytes_of(format: Format, dest_qpn: Qpn, psn: u32, headers: Headers, payload: 
     bytes
 }
 
-fn write(format: Format, to: Qpn, psn: u32, reth: Reth) -> Vec<u8> {
+pub fn write(format: Format, to: Qpn, psn: u32, reth: Reth) -> Vec<u8> {
     let headers = Headers::Write { position: Position::Only, reth: Some(reth), immediate: None, recv_sn: None };
     bytes_of(format, to, psn, headers, &LOOT[..reth.dma_len as usize])
 }
 
-fn format_of(transport: &str) -> Format {
+pub fn format_of(transport: &str) -> Format {
     if transport == "irn" { Format::Irn } else { Format::RoceV2 }
 }
 
@@ -410,7 +410,7 @@ const RBTH_QPN: Range<usize> = 384..408;
 const FALCON_KEY: Range<usize> = 512..544;
 
 /// A Write in a Push: what a new connection expects first.
-fn push(ends: Ends, to: Qpn, reth: Reth) -> falcon::Packet {
+pub fn push(ends: Ends, to: Qpn, reth: Reth) -> falcon::Packet {
     let operation = Operation::Write { position: Position::Only, reth, tail: None };
     // Of upper-layer requests, the first is 1.
     let header =
@@ -429,7 +429,7 @@ fn push(ends: Ends, to: Qpn, reth: Reth) -> falcon::Packet {
     }
 }
 
-fn falcon_bytes(packet: &falcon::Packet) -> Vec<u8> {
+pub fn falcon_bytes(packet: &falcon::Packet) -> Vec<u8> {
     let mut bytes = Vec::new();
     let payload = &LOOT[..packet.payload_len as usize];
     falcon::codec::assemble(&psp::Header::default(), packet, &[payload], &mut bytes).expect("legal headers");

@@ -188,20 +188,25 @@ pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) ->
 
 /// Connects queue pairs of two NICs that share this machine; both number their packets from `psn` on.
 pub fn connect_qps(left: &mut Side, right: &mut Side, (from, to): (Qpn, Qpn), psn: u32) {
-    for (side, qpn, dest_qpn) in [(left, from, to), (right, to, from)] {
-        let peer = side.nic.acquire_host(Ipv4Addr::LOCALHOST.into(), None).expect("loopback");
-        let is_reliable = side.nic.query_qp(qpn).expect("it is there").service == Service::ReliableConnection;
-        let connection = QpConnection {
-            peer,
-            dest_qpn,
-            rq_psn: Psn::new(psn),
-            mtu: side.nic.wire_mtu_to(peer),
-            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
-            max_dest_rd_atomic: if is_reliable { 16 } else { 0 },
-        };
-        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
-        start(side, qpn, psn, if is_reliable { 16 } else { 0 });
-    }
+    connect_qp(left, from, (Ipv4Addr::LOCALHOST, to), psn);
+    connect_qp(right, to, (Ipv4Addr::LOCALHOST, from), psn);
+}
+
+/// One end of that, with the other at a host with this address.
+pub fn connect_qp(side: &mut Side, qpn: Qpn, (host, dest_qpn): (Ipv4Addr, Qpn), psn: u32) {
+    let peer = side.nic.acquire_host(host.into(), None).expect("a way there");
+    let is_reliable = side.nic.query_qp(qpn).expect("it is there").service == Service::ReliableConnection;
+    let reads = if is_reliable { 16 } else { 0 };
+    let connection = QpConnection {
+        peer,
+        dest_qpn,
+        rq_psn: Psn::new(psn),
+        mtu: side.nic.wire_mtu_to(peer),
+        min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
+        max_dest_rd_atomic: reads,
+    };
+    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    start(side, qpn, psn, reads);
 }
 
 /// Lets a queue pair send, from `psn` on.
