@@ -228,7 +228,7 @@ impl MrTable {
         access: Access,
     ) -> Result<u64, Refused> {
         match self.resolve(pd, key, addr, len, access) {
-            Err(Refused) => self.windows.resolve((pd, qpn), key, addr, len, access),
+            Err(Refused) => self.windows.granted_to(qpn, key)?.resolve(pd, addr, len, access),
             granted => granted,
         }
     }

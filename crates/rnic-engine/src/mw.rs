@@ -119,20 +119,12 @@ impl Windows {
         Ok(())
     }
 
-    /// The local address of `addr`, when a window with `key` grants `access` to `len` bytes there to queue pair `qpn`
-    /// of `pd`.
+    /// What a window with `key` grants to queue pair `qpn`, if that is of its protection domain.
     #[cold]
-    pub(crate) fn resolve(
-        &self,
-        (pd, qpn): (PdId, Qpn),
-        key: u32,
-        addr: u64,
-        len: u64,
-        access: Access,
-    ) -> Result<u64, Refused> {
+    pub(crate) fn granted_to(&self, qpn: Qpn, key: u32) -> Result<&MemoryRegion, Refused> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key).ok_or(Refused)?;
         let bound = window.bound.as_ref().filter(|bound| window.kind == WindowKind::One || bound.qpn == qpn);
-        bound.ok_or(Refused)?.grant.resolve(pd, addr, len, access)
+        bound.map(|bound| &bound.grant).ok_or(Refused)
     }
 
     /// What `key` grants, to whomever.
@@ -230,7 +222,7 @@ mod tests {
     fn a_window_grants_its_part_and_no_more() {
         let mut windows = windows(WindowKind::Two);
         assert_eq!(windows.bind(PD, QPN, &BINDING, Some(&REGION)), Ok(()));
-        let may = |at: (PdId, Qpn), key, addr, len, access| windows.resolve(at, key, addr, len, access);
+        let may = |(pd, qpn), key, addr, len, access| windows.granted_to(qpn, key)?.resolve(pd, addr, len, access);
         let write = Access::REMOTE_WRITE;
         assert_eq!(may((PD, QPN), KEY + 1, 0x1010, 16, write), Ok(0x9010));
         assert_eq!(may((PD, QPN), KEY + 1, 0x101f, 1, write), Ok(0x901f));
@@ -270,16 +262,19 @@ mod tests {
         }
         assert_eq!(one.bind(PD, QPN, &Binding { zero_based: true, ..BINDING }, region), Err(Refused));
         assert_eq!(two.bind(PD, QPN, &Binding { zero_based: true, ..BINDING }, region), Ok(()));
-        assert_eq!(two.resolve((PD, QPN), KEY + 1, 3, 13, Access::REMOTE_WRITE), Ok(0x9013));
+        let may = |windows: &Windows, qpn, key, addr, len| {
+            windows.granted_to(qpn, key)?.resolve(PD, addr, len, Access::REMOTE_WRITE)
+        };
+        assert_eq!(may(&two, QPN, KEY + 1, 3, 13), Ok(0x9013));
         assert_eq!(two.bind(PD, QPN, &BINDING, region), Err(Refused), "it is bound");
         assert_eq!(one.bind(PD, QPN, &BINDING, region), Ok(()));
         let again = Binding { key: KEY + 2, ..BINDING };
         assert_eq!(one.bind(PD, QPN, &again, region), Ok(()), "type 1 is bound anew");
-        let at = (PD, Qpn::new(99));
-        assert_eq!(one.resolve(at, KEY + 1, 0x1010, 1, Access::REMOTE_WRITE), Err(Refused), "the old key");
-        assert_eq!(one.resolve(at, KEY + 2, 0x1010, 1, Access::REMOTE_WRITE), Ok(0x9010), "any queue pair");
+        let other = Qpn::new(99);
+        assert_eq!(may(&one, other, KEY + 1, 0x1010, 1), Err(Refused), "the old key");
+        assert_eq!(may(&one, other, KEY + 2, 0x1010, 1), Ok(0x9010), "any queue pair");
         assert_eq!(one.bind(PD, QPN, &Binding { len: 0, key: KEY + 3, ..BINDING }, None), Ok(()));
-        assert_eq!(one.resolve(at, KEY + 3, 0x1010, 1, Access::REMOTE_WRITE), Err(Refused), "taken back");
+        assert_eq!(may(&one, other, KEY + 3, 0x1010, 1), Err(Refused), "taken back");
     }
 
     #[test]

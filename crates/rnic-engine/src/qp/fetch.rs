@@ -273,8 +273,7 @@ impl Qp {
         again: bool,
     ) -> Result<(), NakCode> {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
-        let offset = u64::from(index) * u64::from(self.mtu());
-        let sink = self.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(fetch.sn), offset });
+        let sink = self.sink_of(fetch, index);
         core.segments.clear();
         let (headers, payload_len) = match fetch.request {
             FetchRequest::Atomic { .. } => (Headers::AtomicResponse { aeth, original: fetch.original, sink }, 0),
@@ -295,10 +294,30 @@ impl Qp {
                 (Headers::ReadResponse { position, aeth, sink }, len)
             }
         };
+        self.send_response(core, now, fetch, (index, again), (headers, payload_len));
+        Ok(())
+    }
+
+    /// Where packet `index` of `fetch` belongs, where that is said.
+    #[inline(always)]
+    fn sink_of(&self, fetch: &Fetch, index: u32) -> Option<Sink> {
+        let offset = u64::from(index) * u64::from(self.mtu());
+        self.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(fetch.sn), offset })
+    }
+
+    /// Hands out packet `index` of `fetch`, perhaps once more.
+    #[inline(always)]
+    fn send_response(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        fetch: &Fetch,
+        (index, again): (u32, bool),
+        (headers, payload_len): (Headers, u32),
+    ) {
         let psn = (fetch.first + u64::from(index)).wire();
         core.out.packet = Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len, headers };
         core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
         self.send_data(core, now, again);
-        Ok(())
     }
 }

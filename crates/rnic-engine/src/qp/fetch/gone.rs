@@ -32,12 +32,11 @@
 //! request that is refused; one that is asked for again does not, for nobody says what became of the refusal.
 
 use rnic_base::{Psn, Seq, Serial, Time};
-use rnic_wire::{Aeth, Headers, NakCode, Packet, PacketFlags, Position, Sink, Syndrome, WqeSn};
+use rnic_wire::{Aeth, Headers, NakCode, Packet, Position, Syndrome};
 
 use super::{Fetch, FetchServer};
 use crate::completion::WcStatus;
 use crate::core::{AckKind, Core, write_ack};
-use crate::engine::TransmitKind;
 use crate::error::{DropReason, RxOutcome};
 use crate::qp::Qp;
 
@@ -70,15 +69,9 @@ impl Qp {
     ) {
         let syndrome = Syndrome::Nak(code);
         let aeth = Some(Aeth { syndrome, msn: Serial::new(self.responder.msn) });
-        let offset = u64::from(index) * u64::from(self.mtu());
-        let sink = self.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(fetch.sn), offset });
-        let headers = Headers::ReadResponse { position: Position::Only, aeth, sink };
-        let psn = (fetch.first + u64::from(index)).wire();
+        let headers = Headers::ReadResponse { position: Position::Only, aeth, sink: self.sink_of(fetch, index) };
         core.segments.clear();
-        core.out.packet =
-            Packet { dest_qpn: self.dest_qpn, psn, flags: PacketFlags::default(), payload_len: 0, headers };
-        core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
-        self.send_data(core, now, again);
+        self.send_response(core, now, fetch, (index, again), (headers, 0));
     }
 
     /// The response `psn` in `core.out`, just made, has no data after all: makes it the refusal that stands for it,
