@@ -8,12 +8,27 @@ pub struct Absence {
     /// When it was over.
     ended: Time,
     length: Duration,
+    /// Packets that arrived during it are still being taken in.
+    is_behind: bool,
 }
 
 impl Absence {
     /// An absence of `length` that ends at `now`.
     pub fn until(now: Time, length: Duration) -> Self {
-        Self { ended: now, length }
+        Self { ended: now, length, is_behind: true }
+    }
+
+    /// Returns the same after all packets that arrived during it have been taken in.
+    #[must_use]
+    pub fn caught_up(self) -> Self {
+        Self { is_behind: false, ..self }
+    }
+
+    /// Returns how long before `now` a packet that is taken in at `now` may have arrived: the length of the absence
+    /// while its backlog is taken in, which takes no longer than the absence did; zero otherwise.
+    #[inline]
+    pub fn backlog(self, now: Time) -> Duration {
+        if self.is_behind && now.since(self.ended) <= self.length { self.length } else { Duration::ZERO }
     }
 
     /// When it was over.
@@ -37,5 +52,14 @@ mod tests {
         let absence = Absence::until(at(100), us(30));
         assert_eq!([90, 50, 100, 200].map(|start| absence.part_since(at(start))), [us(10), us(30), us(0), us(0)]);
         assert_eq!(Absence::default().part_since(Time::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_backlog_is_as_old_as_the_absence_and_taken_in_as_fast() {
+        let (at, us) = (Time::from_us, Duration::from_us);
+        let absence = Absence::until(at(100), us(30));
+        assert_eq!([100, 130, 131].map(|now| absence.backlog(at(now))), [us(30), us(30), us(0)]);
+        assert_eq!(absence.caught_up().backlog(at(100)), us(0));
+        assert_eq!(Absence::default().backlog(at(0)), us(0));
     }
 }

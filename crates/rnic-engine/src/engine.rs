@@ -262,6 +262,12 @@ impl Engine {
         self.core.absence = Absence::until(now, length);
     }
 
+    /// Says that all packets that arrived during the last absence have been handed in.
+    #[inline]
+    pub fn note_caught_up(&mut self) {
+        self.core.absence = self.core.absence.caught_up();
+    }
+
     /// Lets everything act that is due.
     pub fn tick(&mut self, now: Time) {
         self.core.now = now;

@@ -316,6 +316,8 @@ impl Nic {
         let Return { gap, absence } = self.presence.come_back(now);
         if absence > Duration::ZERO {
             self.engine.note_absence(now, absence);
+            // What arrived meanwhile is old wherever it is.
+            self.link.lanes.iter_mut().for_each(Lane::wake);
         }
         if self.engine.next_timeout().is_some_and(|due| due <= now) {
             if gap > LOOKED_LATELY {
@@ -338,6 +340,9 @@ impl Nic {
         let sent = waits || self.flush(now);
         let before = self.engine.stats().packets_received;
         let received = self.receive_while_busy(now);
+        if !received {
+            self.engine.note_caught_up();
+        }
         let few = self.engine.stats().packets_received - before <= FEW_PACKETS;
         self.acks_may_wait = received && few && !waits;
         if std::mem::take(&mut self.link.has_answers) {

@@ -115,3 +115,42 @@ fn a_path_that_is_longer_than_the_first_timeout_is_learned() {
     assert_eq!(again(&pair), learned, "of {learned} before");
     assert!(pair.now > Time::ZERO);
 }
+
+/// Packets of a burst that leaves while `absent` is off its core for 5 ms, the last of several; its driver says so, or
+/// does not. The target delay is 50 us.
+fn burst_during_absence(absent: usize, says_so: bool) -> usize {
+    let options = [("measured_timeouts", "true"), ("rto", "100ms"), ("rto_min", "100ms"), ("base_target", "50us")];
+    let mut pair = Pair::new(&Setup::new(&options), |_| DELIVERED);
+    let away = Duration::from_ms(5);
+    let mut leaves_at = pair.now;
+    for round in 0..20 {
+        for wr_id in 0..8 {
+            write(&mut pair, 8 * round + wr_id);
+        }
+        leaves_at = pair.now;
+        let comes_back = leaves_at + away;
+        pair.set_fate(move |sent| {
+            let waits = if sent.from == absent { DELAY } else { (comes_back + DELAY).since(sent.at) };
+            [Some(waits.max(DELAY)), None]
+        });
+        pair.run_for(away);
+        if says_so {
+            pair.ends[absent].engine.note_absence(comes_back, away);
+        }
+        pair.run_for(Duration::from_us(10));
+        pair.ends[absent].engine.note_caught_up();
+        pair.set_fate(|_| DELIVERED);
+        pair.run_for(Duration::from_ms(1));
+    }
+    let end = leaves_at + away;
+    pair.log.iter().filter(|sent| sent.from == 0 && sent.at >= leaves_at && sent.at < end).count()
+}
+
+/// F-17: delays are the network's, whichever end is off its core.
+#[test]
+fn what_waits_for_a_process_is_no_delay_of_the_network() {
+    for absent in [0, 1] {
+        let [told, untold] = [true, false].map(|says_so| burst_during_absence(absent, says_so));
+        assert!(told >= 3 * untold, "end {absent}: {told} packets, and {untold} when nobody says why");
+    }
+}

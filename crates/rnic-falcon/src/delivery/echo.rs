@@ -71,13 +71,13 @@ impl Echo {
         self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER)
     }
 
-    /// A packet came on `flow`.
+    /// A packet that left at `t1` came on `flow` at `t2`.
     #[inline]
-    pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, now: Time, hops: u8, label: FlowLabel, marked: bool) {
+    pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, t2: Timestamp, hops: u8, label: FlowLabel, marked: bool) {
         let Flow { latest, is_heard, .. } = &mut self.flows[flow];
         *is_heard = true;
         let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
-        *latest = Latest { t1, t2: Timestamp::at(now), hops, label, ecn };
+        *latest = Latest { t1, t2, hops, label, ecn };
     }
 
     /// The packet of `flow` that came last.

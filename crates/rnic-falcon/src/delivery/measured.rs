@@ -71,10 +71,18 @@ impl Delivery {
         if let Some(measured) = &mut self.measured
             && measured.absence != absence
         {
-            let away = absence.part_since(measured.heard_at);
-            measured.heard_at += away;
+            if measured.absence.ended() != absence.ended() {
+                measured.heard_at += absence.part_since(measured.heard_at);
+            }
             measured.absence = absence;
         }
+    }
+
+    /// Returns how long before `now` a packet that is taken in at `now` may have arrived: an adapter notes when packets
+    /// arrive, and what they waited for a process is no delay of the network.
+    #[inline]
+    pub(super) fn backlog(&self, now: Time) -> Duration {
+        self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.absence.backlog(now))
     }
 
     /// When a wait of `wait` that began at `start` is over.

@@ -15,7 +15,7 @@
 //! beyond the window): the notification it is; there is no code for such a NACK.
 
 use rnic_base::{Seq, Time};
-use rnic_wire::falcon::{Body, FlowLabel, NackCode, Packet};
+use rnic_wire::falcon::{Body, FlowLabel, NackCode, Packet, Timestamp};
 
 use crate::delivery::Delivery;
 use crate::delivery::rx_window::{Arrived, Place};
@@ -69,7 +69,8 @@ impl Delivery {
             Body::PullRequest { .. } | Body::PullData { .. } | Body::PushData { .. } | Body::Resync { .. } => {
                 self.take_bases(now, &packet.bases, upper);
                 let (hops, marked) = (arrival.hops, arrival.marked);
-                self.echo.note(flow, packet.timestamp, now, hops, arrival.label, marked);
+                let came = Timestamp::at(now - self.backlog(now));
+                self.echo.note(flow, packet.timestamp, came, hops, arrival.label, marked);
                 self.take_packet(now, flow, packet, upper)
             }
         }

@@ -147,6 +147,18 @@ fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timesta
     (Timestamp::new(t1.value().wrapping_add(excess)), Timestamp::new(t2.value().wrapping_add(waited)))
 }
 
+/// T1 of an answer that is taken in at `now` and waited for that up to `backlog`: as if the packet had left later by so
+/// much, but for what the receiver has waited. T4 stays, for it is the time that the adaptive engine goes by.
+fn came_earlier(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog: Duration) -> Timestamp {
+    let t4 = Timestamp::at(now);
+    if backlog == Duration::ZERO || t4.is_before(t1) {
+        return t1;
+    }
+    let waited = Timestamp::at(now).units_since(Timestamp::at(now - backlog));
+    let most = t4.units_since(t1).saturating_sub(t3.units_since(t2));
+    Timestamp::new(t1.value().wrapping_add(waited.min(most)))
+}
+
 /// 1.1 s.
 const ROUND_TRIP_MAX: u32 = Ticks::MAX.get() / 2;
 
@@ -233,6 +245,7 @@ impl Delivery {
             return;
         }
         let (fcwnd, ncwnd) = self.windows(flow);
+        let backlog = self.backlog(now);
         let told = self.flows.get_mut(flow);
         let acked = told.acknowledged.min(ACKED_MAX) as u16;
         told.acknowledged = 0;
@@ -250,7 +263,12 @@ impl Delivery {
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
         let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
-        let (t1, t2) = if is_answer { within_half_a_circle(t1, t2, path.t3, Timestamp::at(now)) } else { (t1, t2) };
+        let (t1, t2) = if is_answer {
+            let t1 = came_earlier(t1, t2, path.t3, now, backlog);
+            within_half_a_circle(t1, t2, path.t3, Timestamp::at(now))
+        } else {
+            (t1, t2)
+        };
         self.signals.push(FlowReport {
             kind,
             flow,
