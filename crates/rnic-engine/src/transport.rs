@@ -72,10 +72,8 @@ pub struct Transport {
     pub(crate) response_patience: Duration,
     /// The same of a responder whose timeouts have grown as far as they do.
     response_patience_max: Duration,
-    /// Timeouts follow what is measured.
+    /// Timeouts follow what is measured, and what a path takes is found out from what is lost on it.
     pub(crate) measured: bool,
-    /// What a path takes is found out from what is lost on it: receivers say what has arrived.
-    pub(crate) finds_limits: bool,
     /// The longest timeout of the transport's own, which a peer's patience is counted in.
     nominal_timeout: Duration,
     pub(crate) recovery_interest: Interest,
@@ -138,9 +136,6 @@ impl Transport {
             response_patience: many((recovery.policy.initial_rto)(&recovery.params)),
             response_patience_max: many((recovery.policy.longest_rto)(&recovery.params)),
             measured: profile.measured_timeouts,
-            finds_limits: profile.measured_timeouts
-                && profile.placement() == Placement::PlaceOutOfOrder
-                && !matches!(profile.store, Store::Pool(_)),
             nominal_timeout: profile.patience_timeout().unwrap_or(Duration::MAX),
             recovery_interest,
             control_interest,

@@ -256,7 +256,7 @@ impl Qp {
     pub(crate) fn window_holds_repeat(&self, window: &SendWindow, seq: Seq) -> bool {
         let limit = self.regulator.as_ref().and_then(|regulator| regulator.window);
         let is_held = |limit: Cwnd| window.pipe() >= limit.whole_packets();
-        seq != window.una && (limit.is_some_and(is_held) || window.room_on_path() == Some(0))
+        seq != window.una && (limit.is_some_and(is_held) || window.is_path_full())
     }
 
     /// The peer says that our packets met congestion.

@@ -358,7 +358,9 @@ impl Qp {
         let sent = if counter == requester.queue.next { requester.sent_of_next } else { wqe.packets };
         let takes = if wqe.op == WqeOp::Read && !self.transport.split { sent - index } else { 1 };
         let end = seq + u64::from(takes);
-        let asks = end == requester.window.next;
+        // Nothing else leaves before an acknowledgement of the last one.
+        let fills = requester.window.room_on_path().is_some_and(|room| room <= u64::from(takes));
+        let asks = fills || end == requester.window.next;
         let made = self.build_request(core, now, counter, Piece { index, takes, asks, again: true });
         // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
         let drawn = made && core.out.packet.flags.ack_request;

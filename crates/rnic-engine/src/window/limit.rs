@@ -3,12 +3,13 @@
 //! IRN has no congestion control of its own and a cap that is made for its network (section 3.2). On a path that is
 //! slower than its end, most of a full window is lost, and so is most of what is then sent again at the sender's rate.
 //! A window of which a quarter is lost in a round trip is limited to what arrived of it, or what was acknowledged since
-//! the last round trip but one was measured, and grows by an eighth with each that is: a queue that overflows by less
-//! costs a few repairs, and losses at random, of which there are fewer, cost nothing. A timeout halves it (RFC 5681,
+//! the last round trip but one was measured, and grows by an eighth with each window that is acknowledged, sent again
+//! or not: a queue that overflows by less costs a few repairs, and losses at random, of which there are fewer, cost nothing. A timeout halves it (RFC 5681,
 //! section 3.1), once until there is progress; if it was too early, for the acknowledgement came sooner than any answer
 //! could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
 //!
-//! What counts is what is in the network (RFC 6675's pipe), so this needs receivers that say what has arrived.
+//! What counts is what is in the network (RFC 6675's pipe) as far as is known: behind a loss, receivers that keep
+//! nothing have lost everything (go-back-N), so the limit is what was acknowledged of late.
 
 use rnic_base::Seq;
 
@@ -25,21 +26,15 @@ impl Limit {
         (self != Self::NONE).then_some(self.0.into())
     }
 
-    fn lower_to(&mut self, packets: u64) {
-        self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(LEAST);
-    }
-
-    /// A round trip was measured.
-    #[inline]
-    pub(super) fn grow(&mut self) {
-        if *self != Self::NONE {
-            self.0 = self.0.saturating_add((self.0 / GROWTH_PART).max(1));
-        }
+    /// Lowers it to `packets`, and not below what a receiver that keeps early packets, or none, needs.
+    fn lower_to(&mut self, packets: u64, keeps_early: bool) {
+        let least = if keeps_early { LEAST } else { LEAST_IN_ORDER };
+        self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(least);
     }
 
     /// A timeout, with so many packets in flight.
-    pub(super) fn halve(&mut self, in_flight: u64) {
-        self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2);
+    pub(super) fn halve(&mut self, in_flight: u64, keeps_early: bool) {
+        self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2, keeps_early);
     }
 }
 
@@ -53,18 +48,31 @@ pub(super) struct Losses {
     lost: u64,
     /// The oldest packet outstanding when the last round trip but one was measured, and the last.
     acknowledged: [Seq; 2],
+    /// Packets acknowledged since the limit has grown.
+    since_growth: u64,
 }
 
 impl Losses {
-    pub(super) const NONE: Self = Self { end: Seq::UNSET, in_flight: 0, lost: 0, acknowledged: [Seq::UNSET; 2] };
+    pub(super) const NONE: Self =
+        Self { end: Seq::UNSET, in_flight: 0, lost: 0, acknowledged: [Seq::UNSET; 2], since_growth: 0 };
 
     /// A round trip was measured, and all before `una` is acknowledged.
     pub(super) fn note_round_trip(&mut self, una: Seq) {
         self.acknowledged = [self.acknowledged[1], una];
     }
 
-    /// Of the packets from `una` to `next`, `lost` more are lost. Lowers `limit` when that is too many.
-    pub(super) fn note(&mut self, una: Seq, next: Seq, lost: u32, limit: &mut Limit) {
+    /// Notes that `packets` were acknowledged under `limit`, which grows when that makes a window.
+    pub(super) fn note_acknowledged(&mut self, packets: u64, limit: &mut Limit) {
+        self.since_growth += packets;
+        if limit.packets().is_some_and(|limit| self.since_growth >= limit) {
+            self.since_growth = 0;
+            limit.0 = limit.0.saturating_add((limit.0 / GROWTH_PART).max(1));
+        }
+    }
+
+    /// Of the packets from `una` to `next`, `lost` more are lost, at a receiver that keeps early packets, or none. Lowers
+    /// `limit` when that is too many.
+    pub(super) fn note(&mut self, [una, next]: [Seq; 2], lost: u32, keeps_early: bool, limit: &mut Limit) {
         if una >= self.end {
             *self = Self { end: next, in_flight: next.since(una), lost: 0, ..*self };
         }
@@ -72,7 +80,7 @@ impl Losses {
         if self.lost >= LOST_MIN && self.lost * LOST_PART >= self.in_flight {
             let [before, _] = self.acknowledged;
             let acknowledged = if before == Seq::UNSET { 0 } else { una.since(before) };
-            limit.lower_to(self.in_flight.saturating_sub(self.lost).max(acknowledged));
+            limit.lower_to(self.in_flight.saturating_sub(self.lost).max(acknowledged), keeps_early);
         }
     }
 }
@@ -80,7 +88,10 @@ impl Losses {
 /// The oldest packet and one whose acknowledgement says that it is missing.
 const LEAST: u16 = 2;
 
-/// Growth with each round trip that was measured: this part.
+/// Behind a loss a receiver that keeps nothing says so once, when the next packet comes: one of these does.
+const LEAST_IN_ORDER: u16 = 16;
+
+/// Growth with each window that was acknowledged: this part.
 const GROWTH_PART: u16 = 8;
 
 /// One in so many packets of a round trip is what a limit is lowered for.
@@ -100,10 +111,21 @@ mod tests {
     #[test]
     fn a_path_that_takes_little_limits_the_window_to_that() {
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
-        losses.note(seq(26), seq(282), 230, &mut limit);
+        losses.note([seq(26), seq(282)], 230, true, &mut limit);
         assert_eq!(limit.packets(), Some(26));
-        (0..3).for_each(|_| limit.grow());
+        [26, 28, 1, 32].into_iter().for_each(|packets| losses.note_acknowledged(packets, &mut limit));
         assert_eq!(limit.packets(), Some(36), "29, 32, 36");
+    }
+
+    /// Go-back-N: of 256 packets the 31st is lost, so all behind it are.
+    #[test]
+    fn a_receiver_that_keeps_nothing_limits_the_window_to_what_is_acknowledged() {
+        let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
+        [0, 20].into_iter().for_each(|una| losses.note_round_trip(seq(una)));
+        losses.note([seq(50), seq(276)], 226, false, &mut limit);
+        assert_eq!(limit.packets(), Some(50));
+        (0..9).for_each(|_| limit.halve(100, false));
+        assert_eq!(limit.packets(), Some(16));
     }
 
     /// Half of a message, at its end: the other half has just arrived.
@@ -111,7 +133,7 @@ mod tests {
     fn a_lost_tail_is_no_narrow_path() {
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
         [10, 40].into_iter().for_each(|una| losses.note_round_trip(seq(una)));
-        losses.note(seq(60), seq(80), 19, &mut limit);
+        losses.note([seq(60), seq(80)], 19, true, &mut limit);
         assert_eq!(limit.packets(), Some(50));
     }
 
@@ -121,25 +143,26 @@ mod tests {
         for lost in [3, 50] {
             let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
             for round in 0..100 {
-                (0..lost).for_each(|_| losses.note(seq(round * 256), seq(round * 256 + 256), 1, &mut limit));
+                (0..lost).for_each(|_| losses.note([seq(round * 256), seq(round * 256 + 256)], 1, true, &mut limit));
             }
             assert_eq!(limit.packets(), None, "{lost} of 256");
         }
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
-        (0..50).for_each(|packet| losses.note(seq(packet), seq(packet + 3), 1, &mut limit));
+        (0..50).for_each(|packet| losses.note([seq(packet), seq(packet + 3)], 1, true, &mut limit));
         assert!(limit.packets().is_none_or(|limit| limit >= 2), "a short window has few packets to lose");
     }
 
     #[test]
     fn timeouts_halve_what_was_in_flight_and_growth_ends_the_limit() {
         let mut limit = Limit::NONE;
-        limit.halve(256);
+        limit.halve(256, true);
         assert_eq!(limit.packets(), Some(128));
-        limit.halve(100);
+        limit.halve(100, true);
         assert_eq!(limit.packets(), Some(50));
-        (0..20).for_each(|_| limit.halve(100));
+        (0..20).for_each(|_| limit.halve(100, true));
         assert_eq!(limit.packets(), Some(2));
-        (0..200).for_each(|_| limit.grow());
+        let mut losses = Losses::NONE;
+        (0..200).for_each(|_| losses.note_acknowledged(1_000_000, &mut limit));
         assert_eq!(limit.packets(), None);
     }
 }

@@ -115,6 +115,12 @@ impl SendWindow {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
+    /// Whether packets that are sent again have to wait, for what the path takes; probes do not.
+    #[inline]
+    pub(crate) fn is_path_full(&self) -> bool {
+        !self.probing && self.room_on_path() == Some(0)
+    }
+
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.next.since(self.una)
@@ -269,6 +275,9 @@ impl SendWindow {
         self.una = una;
         self.cursor = self.cursor.max(una);
         self.probing = false;
+        if self.limit != Limit::NONE {
+            self.widen_limit(packets);
+        }
         if self.backs_off {
             self.end_backoff(now);
         }
@@ -304,7 +313,16 @@ impl SendWindow {
         timing.losses.note_round_trip(una);
         let wait = timing.first_wait();
         (self.rto, self.backs_off) = (wait, false);
-        self.limit.grow();
+    }
+
+    /// Packets were acknowledged on a path that takes few.
+    #[cold]
+    fn widen_limit(&mut self, packets: u64) {
+        let mut limit = self.limit;
+        if let Some(timing) = self.timing() {
+            timing.losses.note_acknowledged(packets, &mut limit);
+            self.limit = limit;
+        }
     }
 
     /// There was progress after a timeout.
@@ -381,23 +399,22 @@ impl SendWindow {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    /// Has `range` sent again, but for what has arrived of it; answers how many packets that is news of, where it is
-    /// known what has.
+    /// Has `range` sent again, but for what has arrived of it as far as is known; answers how many packets that were not
+    /// to be sent again before.
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
         if !transport.places_early {
-            self.cursor = range.start.min(self.cursor);
-            return 0;
+            let before = self.cursor;
+            self.cursor = range.start.min(before);
+            return u32::try_from(before.since(self.cursor)).unwrap_or(u32::MAX);
         }
         let (una, marks) = (self.una, self.marks.get_or_insert_with(|| Marks::new(transport)));
-        let Some(sacked) = &marks.sacked else {
-            bits.each_unacknowledged(una, range, |seq| {
-                marks.marked.set(seq.since(una) as u32);
-            });
-            return 0;
-        };
         let mut fresh = 0;
+        let Some(sacked) = &marks.sacked else {
+            bits.each_unacknowledged(una, range, |seq| fresh += u32::from(marks.marked.set(seq.since(una) as u32)));
+            return fresh;
+        };
         for offset in range.start.since(una)..range.end.since(una) {
             let offset = offset as u32;
             if !sacked.test(offset) {
@@ -435,8 +452,8 @@ impl SendWindow {
                 self.fetch(range, now, transport);
             }
             let lost = self.mark(range, transport, bits);
-            if transport.finds_limits && matches!(event, RecoveryEvent::Nacked { .. }) {
-                self.limit_to_what_arrives(lost);
+            if transport.measured && matches!(event, RecoveryEvent::Nacked { .. }) {
+                self.limit_to_what_arrives(lost, transport.places_early);
             }
         }
         match actions.timer {
@@ -452,10 +469,10 @@ impl SendWindow {
     }
 
     /// A receiver's report has shown that `lost` packets are lost.
-    fn limit_to_what_arrives(&mut self, lost: u32) {
+    fn limit_to_what_arrives(&mut self, lost: u32, keeps_early: bool) {
         let (una, next, mut limit) = (self.una, self.next, self.limit);
         if let Some(timing) = self.timing() {
-            timing.losses.note(una, next, lost, &mut limit);
+            timing.losses.note([una, next], lost, keeps_early, &mut limit);
             self.limit = limit;
         }
     }
@@ -538,8 +555,8 @@ impl SendWindow {
                 }
                 let is_first = timing.is_first_timeout();
                 self.rto = timing.first_wait();
-                if transport.finds_limits && is_first {
-                    self.limit.halve(in_flight);
+                if is_first {
+                    self.limit.halve(in_flight, transport.places_early);
                 }
                 (self.heard, self.backs_off) = (false, true);
                 self.restart_timer(now);

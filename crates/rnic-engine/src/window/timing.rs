@@ -204,8 +204,12 @@ impl Timing {
         }
         self.unheard += 1;
         // A path that answers, if late, is learned in the end.
-        let is_late = is_answered || self.rtt.smoothed().is_none();
-        let most = if is_late { BACKOFF_MAX } else { BACKOFF_MAX.min(patience / PATIENCE_PARTS) };
+        let is_measured = self.rtt.smoothed().is_some();
+        let most = match (is_answered, is_measured) {
+            (true, false) => UNMEASURED_MAX,
+            (true, true) | (false, false) => BACKOFF_MAX,
+            (false, true) => BACKOFF_MAX.min(patience / PATIENCE_PARTS),
+        };
         let base = self.base();
         let most = most.max(base);
         self.backoff = (self.backoff + 1).min(DOUBLINGS_MAX);
@@ -248,6 +252,10 @@ const PATIENCE_PARTS: u64 = 8;
 
 /// And no longer, unless round trips are.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// And no longer than any path takes, while the peer makes progress and every packet has been sent twice: so many are
+/// lost that none can be timed (Karn), and the timeout would stay doubled.
+const UNMEASURED_MAX: Duration = Duration::from_ms(250);
 
 /// More would take a timeout of a microsecond beyond [`BACKOFF_MAX`].
 const DOUBLINGS_MAX: u32 = 20;
