@@ -4,9 +4,9 @@
 //! slower than its end, most of a full window is lost, and so is most of what is then sent again at the sender's rate.
 //! A window of which a quarter is lost in a round trip is limited to what arrived of it, or what was acknowledged since
 //! the last round trip but one was measured, and grows by an eighth with each window that is acknowledged, sent again
-//! or not: a queue that overflows by less costs a few repairs, and losses at random, of which there are fewer, cost nothing. A timeout halves it (RFC 5681,
-//! section 3.1), once until there is progress; if it was too early, for the acknowledgement came sooner than any answer
-//! could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
+//! or not: a queue that overflows by less costs a few repairs, and losses at random, of which there are fewer, cost
+//! nothing. A timeout halves it (RFC 5681, section 3.1), once until there is progress; if it was too early, for the
+//! acknowledgement came sooner than any answer could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
 //!
 //! What counts is what is in the network (RFC 6675's pipe) as far as is known: behind a loss, receivers that keep
 //! nothing have lost everything (go-back-N), so the limit is what was acknowledged of late.
@@ -70,8 +70,8 @@ impl Losses {
         }
     }
 
-    /// Of the packets from `una` to `next`, `lost` more are lost, at a receiver that keeps early packets, or none. Lowers
-    /// `limit` when that is too many.
+    /// Of the packets from `una` to `next`, `lost` more are lost, at a receiver that keeps early packets, or none.
+    /// Lowers `limit` when that is too many.
     pub(super) fn note(&mut self, [una, next]: [Seq; 2], lost: u32, keeps_early: bool, limit: &mut Limit) {
         if una >= self.end {
             *self = Self { end: next, in_flight: next.since(una), lost: 0, ..*self };

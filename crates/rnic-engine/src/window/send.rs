@@ -399,8 +399,8 @@ impl SendWindow {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    /// Has `range` sent again, but for what has arrived of it as far as is known; answers how many packets that were not
-    /// to be sent again before.
+    /// Has `range` sent again, but for what has arrived of it as far as is known; answers how many packets that were
+    /// not to be sent again before.
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
