@@ -6,6 +6,7 @@
 //! * [`fetch`]: the peer's reads and atomics, and the responses to them; FaSR's are sent by the requester;
 //! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
 //! * [`clock`]: the deadlines of all of these;
+//! * [`credits`]: receives that are posted at the other end, where that is told;
 //! * [`local`]: requests of which nothing travels;
 //! * [`placement`]: atomic writes and flushes;
 //! * [`shared`]: targets of extended reliable connections (XRC);
@@ -16,6 +17,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod completer;
+pub(crate) mod credits;
 pub(crate) mod extra;
 pub(crate) mod fail;
 mod fault;

@@ -20,14 +20,24 @@ pub enum WaitReason {
     Fence,
     /// The receiver said that it is not ready.
     ReceiverNotReady,
+    /// As many messages under way as receives are posted at the other end.
+    Credits,
 }
 
 impl WaitReason {
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Cap, Self::Window, Self::Rate, Self::PeerWindow, Self::ReadLimit, Self::Fence, Self::ReceiverNotReady];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Cap,
+        Self::Window,
+        Self::Rate,
+        Self::PeerWindow,
+        Self::ReadLimit,
+        Self::Fence,
+        Self::ReceiverNotReady,
+        Self::Credits,
+    ];
 }
 
 /// Counters of one queue pair.

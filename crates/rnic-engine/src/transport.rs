@@ -50,6 +50,8 @@ pub struct Transport {
     pub(crate) places_writes_only: bool,
     /// A Write waits for earlier ones that overlap it: off where packets are placed in order, and so are bytes.
     pub(crate) fences_overlaps: bool,
+    /// Acknowledgements say how many receives are posted, and requesters keep to it.
+    pub(crate) credits: bool,
     /// Receivers report gaps.
     pub(crate) reports_gaps: bool,
     /// What is sent again leaves so long after that was found, at the earliest.
@@ -122,6 +124,7 @@ impl Transport {
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,
             fences_overlaps: profile.fence_overlaps && places_early,
+            credits: profile.end_to_end_credits,
             reports_gaps: recovery.policy.reports_gaps,
             times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
             early_reach: if places_early { window_bits } else { 1 },
@@ -177,6 +180,7 @@ impl Transport {
             scheduled: false,
             places_early: false,
             fences_overlaps: false,
+            credits: false,
             early_reach: 1,
             pool: None,
             acks_every_packet: false,

@@ -11,6 +11,8 @@ mod common;
 
 #[path = "irn_mechanisms/congestion.rs"]
 mod congestion;
+#[path = "irn_mechanisms/credits.rs"]
+mod credits;
 #[path = "irn_mechanisms/delivery.rs"]
 mod delivery;
 #[path = "irn_mechanisms/order.rs"]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{HALF, Pair, Side};
 use rnic_engine::{SendOp, WcFlags, WcOpcode, WcStatus};
-use rnic_host::NicConfig;
+use rnic_host::{NicConfig, TransportChoice};
 
 const BOTH: [&str; 2] = ["irn", "roce-gbn"];
 
@@ -139,4 +139,49 @@ fn memory_that_is_taken_back_is_out_of_reach() {
     let sge = pair.left.sge(0, 64);
     pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
     assert_eq!(pair.left_completions(1)[0].status, WcStatus::RemoteAccess);
+}
+
+/// A receiver with two receives, each posted again when it has completed, and a sender with 60 Sends at once. With
+/// end-to-end credits (I-20, IBA 9.7.7.2) none of them finds the receiver not ready; without, many do. Data is compared
+/// either way.
+#[test]
+fn i20_senders_keep_to_the_receives_at_the_other_end() {
+    for transport in BOTH {
+        let refused = |credits: &str| {
+            let choice = TransportChoice::named(transport, &[("end_to_end_credits", credits)]).expect("legal options");
+            let sides = [Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0")];
+            let [from, to] = [0, 1].map(|end: usize| {
+                rnic_host::ConnectionConfig::new(sides[end].pd, sides[end].cq).with_transports(vec![choice.clone()])
+            });
+            let [left, right] = sides;
+            let mut pair = Pair::connected_with(left, right, &from, &to);
+            let (qpn, receiving) = (pair.from.qpn, pair.to.qpn);
+            let slot = |index: u64| HALF + index as usize * 3_000;
+            (0..2).for_each(|index| pair.right.post_recv(receiving, index, &[pair.right.sge(slot(index), 3_000)]));
+            // The first acknowledgement says how many receives there are.
+            pair.left.post(qpn, 0, SendOp::Send { immediate: None }, &[pair.left.sge(0, 3_000)]);
+            pair.succeed(1);
+            for index in 1..61_u64 {
+                let sge = pair.left.sge(index as usize * 3_000, 3_000);
+                pair.left.post(qpn, index, SendOp::Send { immediate: None }, &[sge]);
+            }
+            let (mut sent, mut received) = (0, Vec::new());
+            pair.drive(|left, right| {
+                sent += left.completions().iter().filter(|one| one.status == WcStatus::Success).count();
+                for completion in right.completions() {
+                    received.push(completion.wr_id);
+                    let next = completion.wr_id + 2;
+                    right.post_recv(receiving, next, &[right.sge(slot(next), 3_000)]);
+                }
+                (sent == 60 && received.len() == 61).then_some(())
+            });
+            assert_eq!(received, (0..61).collect::<Vec<_>>());
+            let all = 61 * 3_000;
+            let came = &pair.right.nic.bytes(&pair.right.region)[HALF..HALF + all];
+            assert!(*came == pair.left.nic.bytes(&pair.left.region)[..all], "{transport}: data differs");
+            pair.right.nic.engine_stats().rnr_naks_sent
+        };
+        let (without, with) = (refused("false"), refused("true"));
+        assert!(without > 0 && with == 0, "{transport}: {without} times not ready without credits, {with} with");
+    }
 }

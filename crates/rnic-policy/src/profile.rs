@@ -153,6 +153,9 @@ pub struct Profile {
     /// A Write waits until earlier Writes of its queue pair to the same remote addresses have arrived, so that none of
     /// their packets, sent again, is placed over it (IRN section 5.3.4). It matters where early packets are placed.
     pub fence_overlaps: bool,
+    /// Acknowledgements say how many receives are posted, and a requester keeps to that (InfiniBand Architecture volume
+    /// 1, section 9.7.7.2; IRN section 5.4).
+    pub end_to_end_credits: bool,
     /// See [`MEASURED_TIMEOUTS`].
     pub measured_timeouts: bool,
     /// Loss recovery.
@@ -184,6 +187,7 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ParamSpec::duration("retransmit_fetch", Duration::ZERO, "fetch of a packet that is sent again (IRN 6.3: 2us)"),
     ParamSpec::bytes("extra_header", 0, 0, 256, "bytes added to every simulated frame (IRN 6.3: 16B)"),
     ParamSpec::switch("fence_overlaps", false, "a Write waits for earlier ones to the same addresses (IRN 5.3.4)"),
+    ParamSpec::switch("end_to_end_credits", false, "receivers count their receives, senders keep to it (IBA 9.7.7.2)"),
 ];
 
 /// The option of all profiles that puts what is measured in the place of fixed times, where nobody knows the network.
@@ -266,6 +270,9 @@ pub enum ProfileError {
     /// What makes a response a packet of the responder's own is in FaSR's headers only.
     #[error("transport `{0}`: responses in the responder's own sequence space and FaSR's headers need each other")]
     ScheduledNeedsFasr(&'static str),
+    /// FaSR says nothing of credits, and much of what it answers with has no room for them.
+    #[error("transport `{0}`: FaSR has no end-to-end credits: leave end_to_end_credits out")]
+    NoCredits(&'static str),
     /// Every packet is acknowledged, asked or not.
     #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
     AcksNeedNoAsking(&'static str, u32),
@@ -313,6 +320,7 @@ impl Profile {
                 "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
                 "extra_header" => self.extra_header = value as u32,
                 "fence_overlaps" => self.fence_overlaps = value != 0,
+                "end_to_end_credits" => self.end_to_end_credits = value != 0,
                 "ack_every_packets" => self.ack_every_packets = value as u32,
                 _ => unreachable!("`{name}` is declared in PROFILE_PARAMS and not set here"),
             }
@@ -394,6 +402,7 @@ impl Profile {
             self.retransmit_fetch.as_ps(),
             u64::from(self.extra_header),
             u64::from(self.fence_overlaps),
+            u64::from(self.end_to_end_credits),
         ];
         let pool = match self.store {
             Store::Pool(PoolShape { units, blocks, block_bits }) => [units, blocks, block_bits].map(u64::from).into(),
@@ -447,6 +456,9 @@ impl Profile {
         }
         if (self.spaces == SequenceSpaces::Scheduled) != (self.protocol == Protocol::Fasr) {
             return Err(ProfileError::ScheduledNeedsFasr(self.name));
+        }
+        if self.end_to_end_credits && self.protocol == Protocol::Fasr {
+            return Err(ProfileError::NoCredits(self.name));
         }
         let recovery = &self.recovery;
         if let Some(shape) = self.protocol.falcon() {

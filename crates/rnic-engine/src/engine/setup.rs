@@ -446,6 +446,9 @@ impl Engine {
             if qp.extra.falcon().is_none() {
                 qp.start_paths(now);
                 qp.start_regulator(core, now);
+                if qp.transport.credits {
+                    qp.extra.add_credits();
+                }
             }
         }
         if qp.extra.falcon().is_some() {

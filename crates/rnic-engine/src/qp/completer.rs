@@ -58,8 +58,12 @@ impl Qp {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         }
         if is_ack {
+            let is_freer = self.transport.credits && self.heed_credits(aeth);
             if cumulative <= una {
                 self.requester.window.note_heard();
+                if is_freer {
+                    self.wake_requester(core);
+                }
                 return RxOutcome::Duplicate;
             }
             self.acknowledge_requests(core, now, cumulative);

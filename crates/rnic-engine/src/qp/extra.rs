@@ -1,14 +1,15 @@
 //! What only some queue pairs have, behind one pointer, which is empty in all others.
 //!
-//! A queue pair has at most one of them: Falcon's flows are labelled by its own layers, which ask no path policy of the
-//! queue pair's.
+//! Falcon's flows are labelled by its own layers, which ask no path policy of the queue pair's, and it has no credits.
 
 use rnic_base::near_whole;
 use rnic_policy::PolicyState;
 
 use crate::falcon::FalconQp;
+use crate::qp::credits::Credits;
 
-/// State of a queue pair that most have not: a path policy's, or Falcon's part.
+/// State of a queue pair that most have not: a path policy's, what is known of receives at the other end, or Falcon's
+/// part.
 #[derive(Debug, Default)]
 pub(crate) struct Extra(Option<Box<Kind>>);
 
@@ -16,6 +17,8 @@ pub(crate) struct Extra(Option<Box<Kind>>);
 enum Kind {
     /// What the path policy remembers; boxed, since it is larger than Falcon's part, which idle connections have.
     Path(Box<PolicyState>),
+    /// Receives at the other end; and the same, where there is such a policy too.
+    Credits(Credits, Option<Box<PolicyState>>),
     /// Falcon's part.
     Falcon(FalconQp),
 }
@@ -35,7 +38,32 @@ impl Extra {
     #[inline]
     pub(crate) fn path_mut(&mut self) -> Option<&mut PolicyState> {
         match self.0.as_deref_mut() {
+            Some(Kind::Path(state) | Kind::Credits(_, Some(state))) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Begins to count receives at the other end.
+    pub(crate) fn add_credits(&mut self) {
+        let path = match self.0.take().map(|kind| *kind) {
             Some(Kind::Path(state)) => Some(state),
+            _ => None,
+        };
+        self.0 = Some(Box::new(Kind::Credits(Credits::default(), path)));
+    }
+
+    /// What is known of receives at the other end, where the transport keeps to them.
+    pub(crate) fn credits(&self) -> Option<&Credits> {
+        match self.0.as_deref() {
+            Some(Kind::Credits(credits, _)) => Some(credits),
+            _ => None,
+        }
+    }
+
+    /// As [`Extra::credits`].
+    pub(crate) fn credits_mut(&mut self) -> Option<&mut Credits> {
+        match self.0.as_deref_mut() {
+            Some(Kind::Credits(credits, _)) => Some(credits),
             _ => None,
         }
     }

@@ -13,9 +13,7 @@ pub(crate) mod shared;
 pub(crate) mod split;
 
 use rnic_base::{Seq, Serial, Time};
-use rnic_wire::{
-    Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, PlacementOp, Position, Reth, Sink, Syndrome, WqeSn,
-};
+use rnic_wire::{Aeth, AtomicOp, Headers, NakCode, Packet, PacketFlags, PlacementOp, Position, Reth, Sink, WqeSn};
 
 use crate::PdId;
 use crate::core::Core;
@@ -272,7 +270,7 @@ impl Qp {
         index: u32,
         again: bool,
     ) -> Result<(), NakCode> {
-        let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(self.responder.msn) };
+        let aeth = Aeth { syndrome: self.ack_syndrome(), msn: Serial::new(self.responder.msn) };
         let sink = self.sink_of(fetch, index);
         core.segments.clear();
         let (headers, payload_len) = match fetch.request {

@@ -393,7 +393,8 @@ impl Qp {
             self.start_entry(core, now, counter);
         }
         let index = self.requester.sent_of_next;
-        let asks = room == u64::from(takes);
+        let is_beyond = self.transport.credits && self.count_message();
+        let asks = is_beyond || room == u64::from(takes);
         if !self.build_request(core, now, counter, Piece { index, takes, asks, again: false }) {
             return false;
         }
@@ -432,6 +433,9 @@ impl Qp {
         }
         if starts {
             self.may_begin()?;
+        }
+        if self.transport.credits && !self.has_credit() {
+            return Err(Some(WaitReason::Credits));
         }
         let wqe = requester.queue.get(requester.queue.next);
         let (room, reason) = self.gate_room(core);

@@ -437,6 +437,9 @@ impl Qp {
         core.stats.acks_sent += 1;
         core.segments.clear();
         let out = &mut core.out;
+        if self.transport.credits {
+            self.advertise(&mut out.packet);
+        }
         out.packet.dest_qpn = self.dest_qpn;
         out.format = self.transport.format;
         out.peer = self.peer;

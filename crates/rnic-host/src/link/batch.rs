@@ -334,7 +334,7 @@ fn plain_ack(packet: &Packet) -> Option<bool> {
         Headers::ReadAck { aeth, sack } => (true, aeth, sack),
         _ => return None,
     };
-    (sack.is_none() && aeth.syndrome == Syndrome::ACK).then_some(of_responses)
+    (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(of_responses)
 }
 
 /// Acknowledgements of a batch, at most: one full train.

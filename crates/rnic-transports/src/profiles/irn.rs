@@ -42,6 +42,7 @@ pub(super) fn profile() -> Profile {
         retransmit_fetch: Duration::ZERO,
         extra_header: 0,
         fence_overlaps: false,
+        end_to_end_credits: false,
         measured_timeouts: false,
         recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
         control: Configured { policy: control, params: Params::defaults(control.params) },

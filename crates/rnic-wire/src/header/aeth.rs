@@ -88,6 +88,18 @@ impl Aeth {
     }
 }
 
+/// Returns the code of as many of `posted` receives as have a code: never of more.
+#[inline]
+pub fn credit_code(posted: u32) -> u8 {
+    RECEIVES_OF.partition_point(|receives| *receives <= posted) as u8 - 1
+}
+
+/// Returns the receives that the credit code `code` stands for; `None` where none are counted.
+#[inline]
+pub fn receives_of(code: u8) -> Option<u32> {
+    RECEIVES_OF.get(usize::from(code)).copied()
+}
+
 const fn nak_code(code: NakCode) -> u8 {
     match code {
         NakCode::PsnSequenceError => 0,
@@ -96,6 +108,13 @@ const fn nak_code(code: NakCode) -> u8 {
         NakCode::RemoteOperationalError => 3,
     }
 }
+
+/// Receives that each credit code stands for (InfiniBand Architecture volume 1, section 9.7.7.2): from 2 on, two codes
+/// a doubling. The code behind the last one counts none.
+const RECEIVES_OF: [u32; VALUE_MAX as usize] = [
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096,
+    6_144, 8_192, 12_288, 16_384, 24_576, 32_768,
+];
 
 const VALUE_BITS: u32 = 5;
 const VALUE_MAX: u8 = 31;
@@ -138,6 +157,22 @@ mod tests {
             let (view, _) = AethView::split(&bytes).expect("four bytes");
             assert_eq!(view.to_repr(), Err(WireError::Syndrome), "{byte:#x}");
         }
+    }
+
+    /// Every number of receives gets the largest code that does not promise more; codes and receives agree.
+    #[test]
+    fn credits_are_rounded_down_to_a_code() {
+        let stated = [(0, 0), (1, 1), (4, 4), (5, 4), (6, 5), (7, 5), (8, 6), (100, 13), (128, 14), (4_095, 23)];
+        let beyond = [(32_767, 29), (32_768, 30), (u32::MAX, 30)];
+        for (posted, code) in stated.into_iter().chain(beyond) {
+            assert_eq!(credit_code(posted), code, "{posted} receives");
+        }
+        for code in 0..31 {
+            let receives = receives_of(code).expect("it counts");
+            assert_eq!(credit_code(receives), code);
+            assert!(code < 4 || receives == 2 * receives_of(code - 2).expect("it counts"), "code {code}");
+        }
+        assert_eq!([31, 32, 255].map(receives_of), [None; 3]);
     }
 
     #[test]

@@ -157,6 +157,12 @@ impl Qp {
         let index = seq.since(self.requester.queue.get(counter).first) as u32;
         match self.place_response(core, counter, index, packet, dma) {
             Ok(()) => {
+                if let Headers::ReadResponse { aeth: Some(aeth), .. } | Headers::AtomicResponse { aeth, .. } =
+                    packet.headers
+                {
+                    // What it allows is looked at below, when the request is acknowledged.
+                    self.heed_credits(aeth);
+                }
                 self.advance_requests(core, now, seq + 1);
                 RxOutcome::Accepted
             }
