@@ -44,6 +44,16 @@ impl TransportChoice {
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
     }
 
+    /// What peers of other makes speak, [`ROCE_TRANSPORT`], with what they count on unless `options` say otherwise.
+    ///
+    /// # Errors
+    /// When a value is illegal.
+    pub fn for_roce_peers(options: &[(&str, &str)]) -> Result<Self, SelectError> {
+        let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
+        let own = ROCE_OPTIONS.iter().filter(|(option, _)| !is_given(option));
+        Self::named(ROCE_TRANSPORT, &own.chain(options).copied().collect::<Vec<_>>())
+    }
+
     /// The same for a path whose round trip is `round_trip`: with timeouts of some of them, and a target delay above,
     /// if they may be adapted.
     pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
@@ -63,6 +73,12 @@ impl TransportChoice {
             }
         }
         choice
+    }
+
+    /// Returns whether it sends, and heeds, notifications of congestion (CNP).
+    pub fn heeds_marks(&self) -> bool {
+        let control = &self.profile.control;
+        (control.policy.interest)(&control.params).cnp_interval.is_some()
     }
 
     /// What a give-up time is counted in, if there is anything.
@@ -149,6 +165,12 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     // for it, 50 us later than it was set to.
     ("coalesce_timeout", "0"),
 ];
+
+/// What adapters of other makes speak.
+pub const ROCE_TRANSPORT: &str = "roce-gbn";
+
+/// What [`ROCE_TRANSPORT`] has among adapters: they count receives in their acknowledgements.
+const ROCE_OPTIONS: &[(&str, &str)] = &[("end_to_end_credits", "true")];
 
 /// Options that say something of simulated packets alone.
 const SIMULATED: [&str; 1] = ["extra_header"];

@@ -123,7 +123,7 @@ pub use background::{PanicEnds, complain, lock_at_exit};
 pub use cm::ConnectionId;
 pub use config::NicConfig;
 pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};
-pub use defaults::{TransportChoice, default_transports, host_defaults};
+pub use defaults::{ROCE_TRANSPORT, TransportChoice, default_transports, host_defaults};
 pub use error::{ConnectError, ListenError, NicError};
 pub use falcon::Protection;
 pub use hello::Differs;

@@ -17,7 +17,7 @@ pub use capture::CaptureFile;
 pub use variables::{VARIABLES, Variable};
 
 use crate::config::NicConfig;
-use crate::defaults::TransportChoice;
+use crate::defaults::{ROCE_TRANSPORT, TransportChoice};
 use crate::falcon::Protection;
 use crate::impair::Impairment;
 use crate::sys;
@@ -262,7 +262,11 @@ impl Settings {
     pub fn transport_choice(&self) -> Result<TransportChoice, SettingsError> {
         let options: Vec<(&str, &str)> =
             self.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        TransportChoice::named(&self.transport, &options).map_err(|error| SettingsError::Transport {
+        let choice = match self.real_roce_peers && self.transport == ROCE_TRANSPORT {
+            true => TransportChoice::for_roce_peers(&options),
+            false => TransportChoice::named(&self.transport, &options),
+        };
+        choice.map_err(|error| SettingsError::Transport {
             transport: self.transport.clone(),
             options: self.options_text(),
             reason: error.to_string(),
@@ -293,11 +297,7 @@ impl Settings {
 
     /// Returns whether reliable connections send, and heed, notifications of congestion.
     fn heeds_marks(&self) -> bool {
-        let heeds = |choice: TransportChoice| {
-            let control = &choice.profile.control;
-            (control.policy.interest)(&control.params).cnp_interval.is_some()
-        };
-        self.transport_choice().is_ok_and(heeds)
+        self.transport_choice().is_ok_and(|choice| choice.heeds_marks())
     }
 
     /// Whether processes on one host may go past UDP: not when packets shall be impaired or seen.
@@ -324,9 +324,6 @@ impl Settings {
             || jitter > rnic_base::Duration::ZERO
     }
 }
-
-/// What adapters of other makes speak.
-const ROCE_TRANSPORT: &str = "roce-gbn";
 
 /// What unmodified programs get when nobody says anything else.
 const DEFAULT_TRANSPORT: &str = "irn";

@@ -54,6 +54,19 @@ fn every_variable_is_read() {
     );
 }
 
+/// Adapters count receives in their acknowledgements, and so do we among them; our own processes do not.
+#[test]
+fn credits_are_for_adapters_unless_somebody_says_otherwise() {
+    let has_credits = |variables: &[(&str, &str)]| {
+        let settings = Settings::from_variables(variables.iter().copied()).expect("all are legal");
+        settings.transport_choice().expect("it exists").profile.end_to_end_credits
+    };
+    let (roce, gbn) = (("RNIC_PEERS", "roce"), ("RNIC_TRANSPORT", "roce-gbn"));
+    let set = |value| ("RNIC_SET", value);
+    assert!(has_credits(&[roce]) && has_credits(&[gbn, set("end_to_end_credits=true")]));
+    assert!(!has_credits(&[gbn]) && !has_credits(&[roce, set("end_to_end_credits=false")]));
+}
+
 /// None was forgotten: each of them differs from the default.
 #[test]
 fn every_variable_sets_something() {
