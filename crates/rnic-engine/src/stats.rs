@@ -82,6 +82,12 @@ pub struct EngineStats {
     pub nacks: u64,
     /// Receiver-not-ready NAKs sent.
     pub rnr_naks_sent: u64,
+    /// Packets of reliable connections that came with the mark of congestion.
+    pub marks_received: u64,
+    /// Congestion notifications (CNP) sent.
+    pub cnps_sent: u64,
+    /// Congestion notifications taken.
+    pub cnps_received: u64,
     /// Acknowledgements folded into later ones because the control queue was full.
     pub acks_folded: u64,
     /// Times a queue pair had to wait, by [`WaitReason`].

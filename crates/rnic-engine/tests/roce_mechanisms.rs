@@ -11,6 +11,8 @@ mod common;
 
 #[path = "roce_mechanisms/acknowledgements.rs"]
 mod acknowledgements;
+#[path = "roce_mechanisms/congestion.rs"]
+mod congestion;
 #[path = "roce_mechanisms/lost_again.rs"]
 mod lost_again;
 #[path = "roce_mechanisms/responses.rs"]

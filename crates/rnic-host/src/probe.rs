@@ -80,6 +80,7 @@ fn options(bind: SocketAddr, shares_port: bool) -> SocketOptions {
         shares_port,
         takes_no_checksum: false,
         marks_congestion: false,
+        hears_marks: false,
         is_deaf: true,
     }
 }

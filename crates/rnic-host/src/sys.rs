@@ -46,8 +46,10 @@ pub struct SocketOptions {
     pub shares_port: bool,
     /// Take IPv6 datagrams without a checksum, which RoCEv2 adapters send: the ICRC is theirs.
     pub takes_no_checksum: bool,
-    /// Say of what is sent that it may be marked instead of dropped (RFC 3168), and of what comes whether it was.
+    /// Say of what is sent that it may be marked instead of dropped (RFC 3168).
     pub marks_congestion: bool,
+    /// Say of what comes whether it was marked.
+    pub hears_marks: bool,
     /// Receive nothing: the kernel drops what comes in. Reported errors still do.
     pub is_deaf: bool,
 }
@@ -63,6 +65,7 @@ impl SocketOptions {
             shares_port: false,
             takes_no_checksum: false,
             marks_congestion: false,
+            hears_marks: false,
             is_deaf: false,
         }
     }
@@ -161,6 +164,8 @@ impl UdpSocket {
         }
         if options.marks_congestion {
             raw.set(level, if options.bind.is_ipv4() { libc::IP_TOS } else { libc::IPV6_TCLASS }, ECT_0)?;
+        }
+        if options.hears_marks {
             raw.set(level, if options.bind.is_ipv4() { libc::IP_RECVTOS } else { libc::IPV6_RECVTCLASS }, 1)?;
         }
         if options.is_deaf {

@@ -220,6 +220,7 @@ impl Qp {
     /// A packet of the peer met congestion: tell it, if its transport wants to know. By a packet of our own, but not
     /// too often; or by the acknowledgement of the packet. Answers whether the latter is to be made now.
     pub(crate) fn notify_congestion(&mut self, core: &mut Core, now: Time) -> bool {
+        core.stats.marks_received += 1;
         let interest = self.transport.control_interest;
         if interest.cnp_interval.is_none() && !interest.echo {
             return false;
@@ -231,7 +232,7 @@ impl Qp {
             regulator.last_cnp = Some(now);
             let (expected, says) = (self.responder.window.expected, Control::Cnp);
             let control = ControlPacket { slot: self.slot, from: self.number, expected, msn: 0, says };
-            core.push_control(control);
+            core.stats.cnps_sent += u64::from(core.push_control(control));
         }
         if interest.echo && !self.transport.acks_every_packet {
             self.owe_echo(true);
@@ -261,6 +262,7 @@ impl Qp {
 
     /// The peer says that our packets met congestion.
     pub(crate) fn heed_congestion(&mut self, core: &mut Core, now: Time) {
+        core.stats.cnps_received += 1;
         self.regulate(core, now, &ControlEvent::Cnp);
     }
 }

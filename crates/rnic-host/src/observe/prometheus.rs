@@ -118,6 +118,11 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_rnr_naks_sent_total", Kind::Counter, "Times a peer was told that no receive is posted.", |of| {
         count(of.rnr_naks_sent)
     }),
+    ("rnic_marks_received_total", Kind::Counter, "Packets that a network has marked where it was congested.", |of| {
+        count(of.marks_received)
+    }),
+    ("rnic_cnps_sent_total", Kind::Counter, "Congestion notifications sent.", |of| count(of.cnps_sent)),
+    ("rnic_cnps_received_total", Kind::Counter, "Congestion notifications that came in.", |of| count(of.cnps_received)),
     ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel refused for good.", |of| {
         count(of.datagrams_refused)
     }),

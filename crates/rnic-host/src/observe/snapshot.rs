@@ -65,6 +65,12 @@ pub struct DeviceCounters {
     pub nacks: u64,
     /// Times a peer was told that no receive is posted.
     pub rnr_naks_sent: u64,
+    /// Packets that a network has marked where it was congested.
+    pub marks_received: u64,
+    /// Congestion notifications (CNP) sent to peers.
+    pub cnps_sent: u64,
+    /// Congestion notifications that came in.
+    pub cnps_received: u64,
     /// Datagrams that the kernel refused for good: to peers they are lost.
     pub datagrams_refused: u64,
     /// Packets that impairment has lost.
@@ -103,6 +109,9 @@ impl DeviceCounters {
             timeouts,
             nacks,
             rnr_naks_sent,
+            marks_received,
+            cnps_sent,
+            cnps_received,
             datagrams_refused,
             impairment_lost,
             impairment_reordered,

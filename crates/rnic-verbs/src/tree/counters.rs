@@ -102,4 +102,7 @@ const COUNTERS: &[(&str, Value)] = &[
     ("hw_counters/packet_seq_err", |of| of.nacks),
     ("hw_counters/local_ack_timeout_err", |of| of.timeouts),
     ("hw_counters/out_of_buffer", |of| of.rnr_naks_sent),
+    ("hw_counters/np_ecn_marked_roce_packets", |of| of.marks_received),
+    ("hw_counters/np_cnp_sent", |of| of.cnps_sent),
+    ("hw_counters/rp_cnp_handled", |of| of.cnps_received),
 ];
