@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
 use rnic_engine::{MemoryFault, PeerId, Transmit};
 use rnic_wire::net::UDP_PORT;
-use rnic_wire::{Addresses, IpFields, Qpn};
+use rnic_wire::{Addresses, IpFields, IpVersion, Qpn};
 
 use crate::bypass::{Bypass, Taken};
 use crate::capture::{CaptureTo, record};
@@ -376,6 +376,10 @@ impl Link {
 
     /// Keeps a packet for a peer whose path is too narrow for it.
     pub(crate) fn send_fragmentable(&mut self, now: Time, addresses: &Addresses, bytes: Vec<u8>) {
+        if !self.may_fragment(addresses) {
+            self.stats.datagrams_refused += 1;
+            return;
+        }
         self.capture(now, addresses, &bytes);
         self.wide.push_back(Datagram { addresses: *addresses, bytes });
     }
@@ -544,21 +548,33 @@ impl Link {
         self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
     }
 
+    /// Whether packets that do not fit the path may be cut on it. Adapters never do so, and the ICRC of RoCEv2 covers
+    /// the identification, which the kernel chooses for an IPv4 packet that may be cut: no peer would take it.
+    fn may_fragment(&self, addresses: &Addresses) -> bool {
+        self.ports != Ports::RoceV2 || addresses.ip_version() == IpVersion::V6
+    }
+
     /// The packets of a train do not fit the path: they are sent in a way that lets the network cut them.
     #[cold]
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
         let addresses = self.addresses_of(train.way());
+        if !self.may_fragment(&addresses) {
+            self.stats.datagrams_refused += u64::from(train.count);
+            return;
+        }
         let packets = self.apart(batch, train);
         self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
     }
 
     /// Notes that the path to `peer` is too narrow.
     fn mark_narrow(&mut self, now: Time, peer: PeerId) {
+        let may_fragment = self.may_fragment(&self.peers.get(peer).addresses);
         let peer = self.peers.get_mut(peer);
         if peer.fragmenting.replace(now).is_none() {
             self.stats.path_mtu_reductions += 1;
-            self.notices.push(Notice::PathTooNarrow(peer.addresses.dst()));
+            let to = peer.addresses.dst();
+            self.notices.push(if may_fragment { Notice::PathTooNarrow(to) } else { Notice::PathRefuses(to.ip()) });
         }
     }
 
@@ -612,7 +628,11 @@ impl Link {
                     if let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip()) {
                         self.mark_narrow(now, peer);
                     }
-                    self.wide.push_back(datagram);
+                    if self.may_fragment(&way) {
+                        self.wide.push_back(datagram);
+                    } else {
+                        self.stats.datagrams_refused += 1;
+                    }
                 }
                 _ => self.stats.datagrams_refused += 1,
             }

@@ -13,6 +13,8 @@ pub enum Notice {
     /// Packets to this peer no longer fit the path: from now on they may be fragmented on the way, which is slow. A new
     /// connection would agree on a smaller MTU.
     PathTooNarrow(SocketAddr),
+    /// Packets to this peer no longer fit the path, and are lost: those of RoCEv2 over IPv4 are not fragmented.
+    PathRefuses(IpAddr),
     /// Packets to this peer fit again.
     PathWideAgain(SocketAddr),
     /// The kernel refuses to cut trains into packets for the way they take: from now on each is sent by itself.
@@ -36,6 +38,11 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::PathTooNarrow(peer) => write!(f, "packets to {peer} are larger than the path carries: fragmenting"),
+            Self::PathRefuses(peer) => write!(
+                f,
+                "packets to {peer} are larger than the path carries, and RoCEv2's over IPv4 are not fragmented: they \
+                 are lost, unless both ends take a smaller MTU"
+            ),
             Self::PathWideAgain(peer) => write!(f, "packets to {peer} fit the path again"),
             Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
             Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),

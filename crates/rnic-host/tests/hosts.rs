@@ -158,6 +158,26 @@ fn peers_of_other_makes_are_met_on_port_4791() {
     assert_eq!(active.said("VERIFIED"), "300");
 }
 
+/// The cable becomes narrower than packets are. Adapters' packets are not fragmented, and ours to them are not either:
+/// they are lost, which is said, and the connection ends.
+#[test]
+fn packets_for_peers_of_other_makes_are_not_fragmented() {
+    let names = ["e", "f"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
+    let Some(_gone) = joined(&names) else { return };
+    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let environment = [("RNIC_TEST_ROCE", "yes"), ("RNIC_TEST_FOREVER", "yes")];
+    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &environment);
+    active.said("BEGUN");
+    std::thread::sleep(Duration::from_millis(200));
+    for name in &names {
+        run(&format!("ip -n {name} link set cable mtu 700")).expect("it may be changed");
+    }
+    assert_eq!(active.said("FAILED"), "RetryExceeded");
+    let notice = active.said("NOTICE");
+    assert!(notice.contains("10.98.0.2") && notice.contains("not fragmented"), "{notice}");
+    assert_eq!(active.said("FRAGMENTABLE"), "0");
+}
+
 /// Takes the namespaces away.
 struct Gone<'a>(&'a [String; 2]);
 
@@ -261,6 +281,8 @@ fn role() {
     if let Err(status) = (0..rounds).try_for_each(|round| go_round(&mut nic, cq, qpn, &region, remote, round)) {
         println!("FAILED {status:?}");
         println!("RINGS {}", nic.bypass_rings());
+        std::iter::from_fn(|| nic.poll_notice()).for_each(|notice| println!("NOTICE {notice}"));
+        println!("FRAGMENTABLE {}", nic.stats().datagrams_fragmentable);
         return;
     }
     println!("VERIFIED {rounds}");
