@@ -8,10 +8,10 @@ mod outcome;
 mod simulated;
 mod udp;
 
-use rnic_host::Protection;
+use rnic_host::{Protection, ROCE_TRANSPORT};
 
 use crate::args::PerfArgs;
-use crate::args::values::{Op, Wire};
+use crate::args::values::{Op, Peers, Wire};
 use crate::console;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -24,6 +24,9 @@ pub use udp::near_side_of;
 /// # Errors
 /// Bad input, a far end that does not play along, or data that arrived wrong.
 pub fn run(args: &PerfArgs) -> Result<(), Failure> {
+    if args.peers == Peers::Roce {
+        check_roce(args)?;
+    }
     if let Some(bind) = &args.listen {
         return listen::run(bind, args);
     }
@@ -40,6 +43,36 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     };
     console::result(&outcome.text(), args.json.then_some(&outcome));
     outcome.check()
+}
+
+/// Packets as adapters have them go to and come from one port of each machine, which one process of it has.
+fn check_roce(args: &PerfArgs) -> Result<(), Failure> {
+    let wrong = |why: String| Err(Failure::input(format!("--peers roce: {why}")));
+    if args.wire == Wire::Sim {
+        return wrong("a simulation (--wire sim) has no peers of other makes".to_owned());
+    }
+    if args.key.is_some() {
+        return wrong("adapters of other makes know no --key".to_owned());
+    }
+    if let Some(bind) = &args.listen {
+        let bind = address::resolve(bind)?;
+        return match bind.ip().is_unspecified() && bind.port() == address::PORT {
+            true => Ok(()),
+            false => {
+                wrong(format!("{bind}: it listens at port {} of all addresses; leave ADDR:PORT out", address::PORT))
+            }
+        };
+    }
+    if args.transport != ROCE_TRANSPORT {
+        return wrong(format!("adapters of other makes speak {ROCE_TRANSPORT}, not {}", args.transport));
+    }
+    let Some(host) = &args.host else {
+        return wrong("both ends need port 4791, so they are two machines: name the one that listens".to_owned());
+    };
+    match address::resolve(host)?.port() {
+        address::PORT => Ok(()),
+        other => wrong(format!("{host}: packets go to port {}, not {other}", address::PORT)),
+    }
 }
 
 /// A key that protects nothing is a mistake.

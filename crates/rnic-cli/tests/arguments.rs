@@ -56,6 +56,19 @@ fn a_result_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
+fn peers_of_other_makes_are_on_other_machines_and_speak_rocev2() {
+    let with = |words: &[&str], says: &str| {
+        rnic(&[&["perf", "--peers", "roce"], words].concat()).refused(2, &["--peers roce", says]);
+    };
+    with(&[], "name the one that listens");
+    with(&["10.0.0.1", "--transport", "irn"], "roce-gbn, not irn");
+    with(&["10.0.0.1:99"], "port 4791, not 99");
+    with(&["--wire", "sim"], "simulation");
+    with(&["10.0.0.1", "--key", "/dev/null"], "--key");
+    with(&["--listen", "127.0.0.1:4791"], "leave ADDR:PORT out");
+}
+
+#[test]
 fn all_packets_lost_is_not_what_anybody_means() {
     for all in ["1", "100%"] {
         rnic(&["perf", "--wire", "sim", "--loss", all]).refused(2, &["--loss", "1%"]);

@@ -12,9 +12,9 @@ struct Cable {
 }
 
 impl Cable {
-    /// Lays the cable, or says why that cannot be done here.
-    fn lay() -> Result<Self, String> {
-        let names = ["a", "b"].map(|end| format!("rnic-{}-{end}", std::process::id()));
+    /// Lays a cable of this name, or says why that cannot be done here.
+    fn lay(name: &str) -> Result<Self, String> {
+        let names = ["a", "b"].map(|end| format!("rnic-{}-{name}-{end}", std::process::id()));
         let [a, b] = names.clone();
         let cable = Self { names };
         ip(&["netns", "add", &a])?;
@@ -55,7 +55,7 @@ fn ip(words: &[&str]) -> Result<(), String> {
 
 #[test]
 fn two_machines_measure_over_a_link_of_1500_bytes() {
-    let cable = match Cable::lay() {
+    let cable = match Cable::lay("ours") {
         Ok(cable) => cable,
         Err(why) => {
             eprintln!("skipped: network namespaces cannot be made here ({why})");
@@ -77,6 +77,30 @@ fn two_machines_measure_over_a_link_of_1500_bytes() {
     }
     finish(cable.spawn(1, &["perf", "10.77.0.9"])).refused(2, &["10.77.0.9:4791"]);
     finish(cable.spawn(1, &["perf", "10.78.0.1"])).refused(2, &["10.78.0.1:4791"]);
+    listener.kill().expect("it is still there");
+    listener.wait().expect("it ends");
+}
+
+/// Packets as adapters have them: port 4791 at both ends, MTUs of InfiniBand, receives that are counted.
+#[test]
+fn two_machines_measure_as_adapters_would() {
+    let cable = match Cable::lay("roce") {
+        Ok(cable) => cable,
+        Err(why) => {
+            eprintln!("skipped: network namespaces cannot be made here ({why})");
+            return;
+        }
+    };
+    let mut listener = cable.spawn(0, &["perf", "--listen", "--peers", "roce"]);
+    let line = first_line(listener.stderr.as_mut().expect("it is captured"));
+    assert!(line.contains("0.0.0.0:4791"), "{line}");
+    for op in ["write", "send", "read", "atomic"] {
+        let words = ["perf", "10.77.0.1", "--peers", "roce", "--op", op, "--count", "100", "--loss", "1%", "--json"];
+        let report = finish(cable.spawn(1, &words)).json();
+        assert_eq!((&report["verified"], &report["ops"]), (&true.into(), &100.into()), "{report}");
+        assert_eq!((&report["transport"], &report["mtu_bytes"]), (&"roce-gbn".into(), &1_024.into()), "{report}");
+    }
+    finish(cable.spawn(1, &["perf", "10.77.0.9", "--peers", "roce"])).refused(2, &["10.77.0.9:4791"]);
     listener.kill().expect("it is still there");
     listener.wait().expect("it ends");
 }

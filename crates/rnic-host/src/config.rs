@@ -17,15 +17,16 @@ pub struct NicConfig {
     /// Every queue pair's number says which UDP port it lives on, so that any number of NICs share a machine's
     /// addresses and peers need to know addresses only ([`crate::Nic::acquire_host`]). `bind` is ignored then: the NIC
     /// takes a free port, on all addresses of both IP versions, and packets leave from port 4791. Connections are not
-    /// made by this NIC's connection manager.
+    /// made by this NIC's connection manager, unless peers are adapters of other makes.
     pub shared: bool,
     /// With `shared`: peers are adapters of other makes, or Linux's `rdma_rxe`. Packets go to port 4791 and are
     /// received there, which one NIC of a machine can do; the wire MTU is one of InfiniBand's.
     pub real_roce_peers: bool,
     /// With `shared`: NICs of this user on this machine exchange packets through memory that they share.
     pub bypass: bool,
-    /// With `real_roce_peers`: packets may be marked where a network is congested, and marks are told to whoever sent
-    /// the packets (CNP), for transports that control their rate by it.
+    /// With `real_roce_peers`: packets may be marked where a network is congested, for transports that control their
+    /// rate by what a peer says of marks (CNP). Marks of the peer's packets are told to it by such transports in either
+    /// case.
     pub marks_congestion: bool,
     /// Own address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
     /// know it.

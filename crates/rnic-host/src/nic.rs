@@ -283,13 +283,14 @@ impl Nic {
 
     /// The way to `address`: our and its address, and what the kernel knows of the path.
     pub(crate) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
-        if self.config.shared {
+        if self.config.shared && !self.config.real_roce_peers {
             return Err(NicError::Mode(
                 "shares its machine has hosts as peers (acquire_host) and no connection manager; one that has \
                  an address of its own (NicConfig::at) has both",
             ));
         }
-        let local = self.local_addr();
+        let address = self.link.peer_at(address);
+        let local = self.link.lanes[self.link.lane_of(address.ip())].sender().local_addr();
         if local.is_ipv4() != address.is_ipv4() {
             return Err(NicError::IpVersion(address));
         }

@@ -3,7 +3,7 @@
 //! One end [serves](serve()), the other [measures](measure()). They agree on a plan over a connection of their own
 //! (JSON in Sends), then make as many queue pairs as the plan says. What is counted at both ends comes together in one
 //! [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) talk and measure over Falcon with that secret
-//! alone.
+//! alone; those with real RoCEv2 peers ([`crate::NicConfig::real_roce_peers`]) over RoCEv2 as it is.
 //!
 //! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all of a queue pair's
 //! operations use one buffer, as perftest has it; with it each operation in flight has its own, is filled with a
@@ -19,6 +19,7 @@ mod control;
 mod latency;
 mod order;
 mod pattern;
+mod peers;
 mod plan;
 mod protection;
 mod report;
@@ -33,6 +34,7 @@ use rnic_base::Duration;
 use rnic_engine::{PostError, WcStatus};
 use serde::{Deserialize, Serialize};
 
+use crate::defaults::ROCE_TRANSPORT;
 use crate::error::{ConnectError, ListenError, NicError};
 use crate::impair::Impairment;
 
@@ -166,6 +168,12 @@ pub enum PerfError {
     Unprotected {
         /// What was asked for.
         transport: &'static str,
+    },
+    /// Adapters of other makes would not understand it.
+    #[error("adapters of other makes speak {ROCE_TRANSPORT}, not {transport}")]
+    Foreign {
+        /// What was asked for.
+        transport: String,
     },
     /// The plan makes no sense.
     #[error("{what} is {given}, expected {expected}")]

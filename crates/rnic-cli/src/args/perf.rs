@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rnic_base::{BitRate, Duration, Probability};
 
-use super::values::{Op, Setting, Wire, less_than_all, message_bytes, mtu_bytes, positive_rate, positive_time};
+use super::values::{Op, Peers, Setting, Wire, less_than_all, message_bytes, mtu_bytes, positive_rate, positive_time};
 
 /// Arguments of `rnic perf`.
 #[derive(Args, Clone, Debug)]
@@ -21,9 +21,15 @@ pub struct PerfArgs {
     #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json"])]
     pub listen: Option<String>,
 
-    /// Transport; see `rnic list`
-    #[arg(long, value_name = "NAME", default_value = "irn")]
+    /// Transport; see `rnic list` [default: irn, with `--peers roce` roce-gbn]
+    #[arg(long, value_name = "NAME", default_value = "irn", hide_default_value = true)]
+    #[arg(default_value_if("peers", "roce", "roce-gbn"))]
     pub transport: String,
+
+    /// Whose packets these are. With roce they are what adapters of other makes send and take, transport roce-gbn, at
+    /// port 4791 of both machines, which each end needs for itself; both ends need the same
+    #[arg(long, value_enum, default_value = "rnic")]
+    pub peers: Peers,
 
     /// On udp with transport falcon, encrypt and authenticate packets with keys made from the secret in FILE: 32 random
     /// bytes, or 64 hexadecimal digits; within PSP, or with esp: within IPsec's ESP (psp256:, esp256: for keys of 256
@@ -122,6 +128,8 @@ Examples:
   rnic perf --wire sim --loss 1% --json         the same operations on a simulated 100 Gbit/s link
   rnic perf --listen 10.0.0.1:4791              on one machine, and on another:
   rnic perf 10.0.0.1 --op read --qps 4
+  rnic perf --listen --peers roce               the same with packets as adapters have them, and on another:
+  rnic perf 10.0.0.1 --peers roce --op send
 
 Timeouts and caps that nobody sets fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's).
 Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are

@@ -75,6 +75,15 @@ impl Wire {
     }
 }
 
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Peers {
+    /// A process like this one
+    Rnic,
+    /// Packets are RoCEv2's alone, as adapters of other makes have them
+    Roce,
+}
+
 /// A share of packets, of which some must be left.
 pub fn less_than_all(text: &str) -> Result<Probability, String> {
     let share = text.parse::<Probability>().map_err(|error| error.to_string())?;

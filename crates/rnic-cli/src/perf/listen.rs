@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use rnic_host::perf::{ServeConfig, Served, serve};
-use rnic_host::{Nic, NicConfig};
+use rnic_host::{Nic, NicConfig, TransportChoice};
 
 use super::{address, neighbour};
 use crate::args::PerfArgs;
+use crate::args::values::Peers;
 use crate::failure::Failure;
 use crate::{console, output};
 
@@ -15,12 +16,14 @@ use crate::{console, output};
 /// # Errors
 /// When nobody can listen at `bind`.
 pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
-    let mut nic = open("perf-listen", address::resolve(bind)?, args)?;
+    let bind = address::resolve(bind)?;
+    let mut nic = open("perf-listen", bind, args)?;
+    let at = if args.peers == Peers::Roce { bind } else { nic.local_addr() };
     if args.attached {
-        console::print(&format!("{}\n", nic.local_addr()));
+        console::print(&format!("{at}\n"));
         neighbour::end_with_parent();
     } else {
-        console::line(&format!("listening on {}; end with ctrl-c", nic.local_addr()));
+        console::line(&format!("listening on {at}; end with ctrl-c"));
     }
     let quiet = args.attached;
     serve(&mut nic, &ServeConfig::default(), || true, |served| report(served, quiet)).map_err(Failure::input)
@@ -39,13 +42,23 @@ fn report(served: &Served, quiet: bool) {
     });
 }
 
-/// A NIC at `bind`, capturing if that is asked for.
+/// Whether the transport that is measured slows down where a network marks packets; who listens names none.
+fn heeds_marks(args: &PerfArgs) -> Result<bool, Failure> {
+    let options: Vec<(&str, &str)> = args.settings.iter().map(|setting| (&*setting.key, &*setting.value)).collect();
+    Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.heeds_marks())
+}
+
+/// A NIC at `bind`, or at the port of RoCEv2 where its peers are of other makes, capturing if that is asked for.
 ///
 /// # Errors
 /// When the address cannot be used or the capture not be written.
 pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failure> {
     let protection = super::protection(args)?;
-    let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..NicConfig::at(bind) };
+    let base = match args.peers {
+        Peers::Rnic => NicConfig::at(bind),
+        Peers::Roce => NicConfig { real_roce_peers: true, marks_congestion: heeds_marks(args)?, ..NicConfig::shared() },
+    };
+    let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
     let config = config.with_environment().map_err(Failure::input)?;
     let mut nic = Nic::open(config).map_err(Failure::input)?;
     if let Some(path) = &args.pcap {

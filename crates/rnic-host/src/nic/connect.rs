@@ -18,7 +18,7 @@ use crate::cm::{ConnectionId, ServiceKind, falcon_key_hint, falcon_text, falcon_
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
-use crate::mtu::{falcon_wire_mtu, wire_mtu};
+use crate::mtu::{falcon_wire_mtu, ib_mtu, wire_mtu};
 use crate::window;
 
 use messages::{
@@ -371,7 +371,7 @@ impl Nic {
         let mtu_of = if offers_falcon { falcon_wire_mtu } else { wire_mtu };
         let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
         let mtu = mtu.ok_or(ConnectError::PathTooNarrow { to, mtu_bytes: route.mtu_bytes })?;
-        Ok((addresses, mtu))
+        Ok((addresses, if self.config.real_roce_peers { ib_mtu(mtu) } else { mtu }))
     }
 
     /// `profile`, prepared; queue pairs with equal profiles share one.

@@ -10,7 +10,7 @@ use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{FlowReport, LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
-use super::{Op, PerfConfig, PerfError, order, protection};
+use super::{Op, PerfConfig, PerfError, order, peers, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::memory::Region;
@@ -21,7 +21,7 @@ use crate::nic::Nic;
 /// # Errors
 /// When there is no session, an operation fails, or the far end falls silent.
 pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
-    let terms = Terms::of(config)?;
+    let terms = Terms { choice: choice_of(nic, config)?, ..Terms::of(config)? };
     check_against(config, &terms.choice, nic.config().mtu_max_bytes)?;
     let task = Task::Perf {
         op: config.op,
@@ -58,6 +58,11 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     let (measured, outcome) = finished?;
     let report = report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed);
     Ok(PerfReport { flows, ..report })
+}
+
+fn choice_of(nic: &Nic, config: &PerfConfig) -> Result<TransportChoice, PerfError> {
+    let options: Vec<(&str, &str)> = config.options.iter().map(|(name, value)| (&**name, &**value)).collect();
+    peers::choice(nic, &config.transport, &options)
 }
 
 /// What the flows of `connections` have sent.

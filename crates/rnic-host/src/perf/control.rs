@@ -109,6 +109,8 @@ impl Control {
         let mut config = ConnectionConfig { timeout, ..ConnectionConfig::new(pd, cq) };
         if protection::has_key(nic) {
             config.transports = vec![TransportChoice::named(protection::TRANSPORT, &[])?];
+        } else if nic.config().real_roce_peers {
+            config.transports = vec![TransportChoice::for_roce_peers(&[])?];
         }
         (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (SLOTS as u32, SLOTS as u32, 1);
         Ok(config)

@@ -15,7 +15,7 @@ use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, 
 use super::run::{ANSWERS, send_back};
 use super::seen::Seen;
 use super::waiting::{BUSY, Entrant, FIRST_ORDER_WITHIN, Waiting};
-use super::{Op, PERF_PORT, PerfError, order, protection};
+use super::{Op, PERF_PORT, PerfError, order, peers, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
@@ -371,7 +371,7 @@ impl Job {
         transport: &TransportOrder,
     ) -> Result<Self, String> {
         let options: Vec<(&str, &str)> = transport.options.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let choice = TransportChoice::named(&transport.name, &options).map_err(|error| error.to_string())?;
+        let choice = peers::choice(nic, &transport.name, &options).map_err(|error| error.to_string())?;
         protection::check_choice(nic, &choice).map_err(|error| error.to_string())?;
         let (layout, qps, bytes, completions) = match &task {
             Task::Perf { op, size_bytes, qps, depth, verify, .. } => {
