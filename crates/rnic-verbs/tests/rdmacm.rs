@@ -206,6 +206,75 @@ fn both_ends_must_speak_one_transport() {
     drop(server);
 }
 
+/// Who offers several transports gets the first that the other end has too, whichever of them asks; data arrives by it.
+#[test]
+fn of_several_transports_one_that_both_ends_have_is_taken() {
+    if !common::is_installed("rping") {
+        return;
+    }
+    let transports = |value| [("RNIC_TRANSPORT", value)];
+    let cases = [
+        ("roce-gbn", "irn,roce-gbn", true),
+        ("irn,roce-gbn", "roce-gbn", true),
+        ("fasr,roce-gbn", "irn,roce-gbn", true),
+        ("irn", "fasr,roce-gbn", false),
+    ];
+    for (ours, theirs, is_made) in cases {
+        let port = free_port();
+        let server = start(&format!("rping -s -a 127.0.0.1 -p {port} -C 20 -V"), port, &transports(ours));
+        let line = format!("rping -c -a 127.0.0.1 -p {port} -C 20 -V");
+        let client = retried(&line, &transports(theirs));
+        if !is_made {
+            stop(&server);
+        }
+        let server = server.wait_with_output().expect("it ends");
+        let said = common::said(&client);
+        assert_eq!(client.status.success(), is_made, "{theirs} at {ours}: {said}");
+        assert_eq!(server.status.success(), is_made, "{}", common::said(&server));
+        let refused = format!("the other end speaks {ours}, this end fasr");
+        assert!(is_made || said.contains(&refused), "{said}");
+    }
+}
+
+/// Runs a client, again while its server does not listen yet.
+fn retried(line: &str, variables: &[(&str, &str)]) -> Output {
+    loop {
+        let client = command(line, variables).output().expect("timeout(1) starts");
+        if !common::said(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8") {
+            return client;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Nobody listens at an address of another host, where an adapter might be; here it is one of our own. On loopback
+/// there is none.
+#[test]
+fn a_request_that_nobody_answers_hints_at_adapters() {
+    let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    let Ok(own) = own.map(|address| address.ip()) else {
+        eprintln!("skipped: there is no way to other hosts");
+        return;
+    };
+    if !common::is_installed("rping") {
+        return;
+    }
+    for (address, variables, hints) in [
+        (own.to_string(), &[][..], true),
+        (own.to_string(), &[("RNIC_QUIET", "on")], false),
+        ("127.0.0.1".to_owned(), &[], false),
+    ] {
+        let line = format!("rping -c -a {address} -p {} -C 1", free_port());
+        let client = command(&line, variables).output().expect("timeout(1) starts");
+        let said = common::said(&client);
+        assert!(!client.status.success() && said.contains("RDMA_CM_EVENT_REJECTED"), "{said}");
+        assert_eq!(said.contains("needs `--peers roce` (RNIC_PEERS=roce)"), hints, "{variables:?}: {said}");
+    }
+}
+
 /// The host of a process that was killed says that its port is closed.
 #[test]
 fn who_is_killed_is_missed() {

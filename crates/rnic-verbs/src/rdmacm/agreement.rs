@@ -7,8 +7,8 @@
 //! go-back-N.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Once, OnceLock};
 
 use rnic_host::cm::{falcon_key_hint, falcon_text, falcon_word};
 use rnic_host::{Settings, complain};
@@ -170,6 +170,21 @@ pub(super) fn explain(theirs: &[u8]) {
     let is_text = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
     let theirs: String = theirs.iter().take_while(is_text).map(|byte| char::from(*byte)).collect();
     say(&format!("connection refused: the other end speaks {theirs}"));
+}
+
+/// Nobody at `to` has answered our request, which went to the port that programs have named. Adapters hear on another,
+/// and there is none within this host.
+pub(super) fn hint_at_adapters(to: SocketAddr) {
+    static HINTED: Once = Once::new();
+    let is_quiet = device::settings().is_some_and(|settings| settings.quiet);
+    if !super::devices::has_real_roce_peers() && !to.ip().is_loopback() && !is_quiet {
+        HINTED.call_once(|| {
+            complain(format_args!(
+                "no process like this one answers at {to}: if an adapter of another make, or Linux's rdma_rxe, is \
+                 there, this end needs `--peers roce` (RNIC_PEERS=roce)"
+            ));
+        });
+    }
 }
 
 fn say(text: &str) {

@@ -188,7 +188,7 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let entry = cm.entry(key)?;
     entry.advance(&[Stage::Routed], Stage::Connecting)?;
     (entry.responder_resources, entry.initiator_depth) = (answers, asks);
-    (entry.path_mtu, entry.qp_num) = (path_mtu, wanted.qp_num);
+    (entry.path_mtu, entry.qp_num, entry.asked) = (path_mtu, wanted.qp_num, Some(addresses.dst()));
     let psn = entry.psn;
     entry.offer.retry_count = wanted.retry_count;
     let path = path(&addresses, entry.options.traffic_class, entry.options.ack_timeout);

@@ -44,6 +44,7 @@ impl Cm {
                 self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &reject.private_data.0);
             }
             CmEvent::TimedOut(connection, _) => {
+                self.hint_at_adapters(port, connection);
                 self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[]);
             }
             CmEvent::Unreachable(connection, errno) => self.be_unreachable(port, connection, errno),
@@ -100,11 +101,21 @@ impl Cm {
         }
     }
 
+    /// Nobody has answered a request: an adapter would not have seen it.
+    fn hint_at_adapters(&mut self, port: Key, connection: ConnectionId) {
+        let Some(Owner::Id(key)) = self.owners.get(&(port, connection)) else { return };
+        let to = self.ids.get(key).and_then(|entry| entry.asked);
+        to.into_iter().for_each(agreement::hint_at_adapters);
+    }
+
     fn be_unreachable(&mut self, port: Key, connection: ConnectionId, errno: c_int) {
         let space = match self.owners.get(&(port, connection)) {
             Some(Owner::Id(key)) => self.ids.get(key).map(|entry| entry.space),
             _ => None,
         };
+        if errno == libc::ECONNREFUSED {
+            self.hint_at_adapters(port, connection);
+        }
         // Nobody has the port: what a connection manager that has no such service says.
         let (kind, status) = match (errno, space) {
             (libc::ECONNREFUSED, Some(RDMA_PS_UDP)) => (RDMA_CM_EVENT_UNREACHABLE, LookupStatus::UNSUPPORTED.0.into()),

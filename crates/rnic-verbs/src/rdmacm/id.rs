@@ -1,6 +1,7 @@
 //! Identifiers: what a program holds of a connection, of an attempt at one, or of a place where it waits for some.
 
 use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
 use std::ptr;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub(super) struct Entry {
     /// What the program wants of the connection.
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
+    /// Whom it has asked last.
+    pub(super) asked: Option<SocketAddr>,
     /// The other side's vendor: ours, with its transport, or zeros.
     pub(super) remote_vendor: (u32, u32),
 }
@@ -123,6 +126,7 @@ impl Entry {
             offer: Offer::default(),
             responder_resources: RDMA_MAX_RESP_RES,
             initiator_depth: RDMA_MAX_INIT_DEPTH,
+            asked: None,
             remote_vendor: (0, 0),
         }
     }
