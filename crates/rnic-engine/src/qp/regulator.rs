@@ -225,6 +225,10 @@ impl Qp {
         if interest.cnp_interval.is_none() && !interest.echo {
             return false;
         }
+        if self.regulator.is_none() {
+            // It only receives as yet: the step to `ReadyToSend`, which begins to regulate, is a sender's.
+            self.start_regulator(core, now);
+        }
         let Some(regulator) = &mut self.regulator else { return false };
         if let Some(interval) = interest.cnp_interval
             && regulator.last_cnp.is_none_or(|last| now.since(last) >= interval)

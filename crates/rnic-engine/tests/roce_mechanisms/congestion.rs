@@ -58,6 +58,23 @@ fn dcqcn_answers_marks_and_heeds_the_answers() {
     assert!((2..=(30 + slowed_us) / 50 + 1).contains(&cnps), "{cnps} in {slowed_us} us");
 }
 
+/// Programs that only receive never take their queue pair to `ReadyToSend`. Their marks are answered all the same.
+#[test]
+fn a_queue_pair_that_only_receives_answers_marks() {
+    let setup = Setup::new("roce-gbn", &[("control", "dcqcn")]);
+    let mut pair = Pair::new(&setup);
+    let (receiver, peer) = (pair.right.qpn, pair.left.qpn);
+    pair.right.engine.modify_to_reset(receiver).expect("from anywhere");
+    pair.right.engine.modify_to_init(receiver).expect("from reset");
+    pair.right.engine.modify_to_rtr(receiver, &connection(&setup, peer)).expect("from init");
+    pair.wire(|sent| if sent.from == From::Left { Fate::Marked } else { Fate::Deliver });
+    write(&mut pair, 1, 20);
+    pair.run();
+    all_succeed(&mut pair.left, [1]);
+    assert_eq!(pair.right.info().state, QpState::ReadyToReceive);
+    assert_eq!((pair.right.engine.stats().cnps_sent, pair.left.engine.stats().cnps_received), (1, 1));
+}
+
 /// Queue pairs of unreliable services, and those that are not connected, drop them.
 #[test]
 fn notifications_for_others_are_dropped() {
