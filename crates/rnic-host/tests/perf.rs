@@ -72,6 +72,21 @@ fn quick(op: Op) -> PerfConfig {
     PerfConfig { op, size_bytes: 5_000, depth: 8, length: Length::Count(200), verify: true, ..PerfConfig::default() }
 }
 
+/// Its warm-up was a thousand rounds, whatever they took: 20 s here.
+#[test]
+fn a_ping_pong_over_a_slow_path_is_measured_in_the_time_that_was_asked_for() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let impairment = Impairment { delay: Duration::from_ms(10), ..Impairment::default() };
+    let length = Length::Time(Duration::from_ms(200));
+    let config = PerfConfig { depth: 1, ping_pong: true, length, impairment, ..quick(Op::Send) };
+    let start = std::time::Instant::now();
+    let report = measure(&mut nic, server.address, &config).expect("it is there");
+    assert!(report.verified && report.ops > 0, "{report:?}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(8), "it took {:?}", start.elapsed());
+    server.stop();
+}
+
 #[test]
 fn every_operation_is_measured_and_verified_with_every_transport() {
     let server = Server::start(ServeConfig::default());
