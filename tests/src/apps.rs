@@ -12,4 +12,5 @@ mod place;
 pub use catalogue::{CASES, Case, Check, needs_of};
 pub use kill::{KILL_CASES, kill};
 pub use pair::{Outcome, run};
+pub(crate) use pair::{free_port, wait_for_port};
 pub use place::{Conditions, Place, PlaceError};

@@ -29,10 +29,13 @@ mod arena;
 pub mod backend;
 mod body;
 mod build;
+mod cable;
 pub mod campaign;
+mod leftovers;
 mod log;
 pub mod loose;
 mod pattern;
+mod running;
 pub mod scenario;
 
 pub use body::{Body, Tally};

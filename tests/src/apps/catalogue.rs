@@ -23,6 +23,8 @@ pub struct Case {
     pub reliable: bool,
     /// Part of `make test`.
     pub quick: bool,
+    /// Programs that its scripts run.
+    pub needs: &'static [&'static str],
 }
 
 /// What the output must say.
@@ -32,16 +34,24 @@ pub enum Check {
     Exit,
     /// The client's output contains this.
     Says(&'static str),
+    /// The lines of the client's output that begin with `result` are those of this command, which runs without us.
+    AsWithout(&'static str),
 }
 
 /// Open MPI with UCX below and nothing else: `{mpirun}`.
 pub const MPIRUN: &str = "mpirun --allow-run-as-root --oversubscribe --mca pml ucx --mca btl ^openib,vader,tcp \
                           --mca osc ^rdma";
 
+/// Open MPI over the shared memory of its own: `{mpirun-alone}`.
+pub const MPIRUN_ALONE: &str = "mpirun --allow-run-as-root --oversubscribe --mca pml ob1 --mca btl self,vader";
+
 /// The programs that a case needs.
 pub fn needs_of(case: &Case) -> Vec<&'static str> {
     let programs = [case.server, case.client].into_iter().filter_map(program_of);
-    programs.map(|program| if program == "{mpirun}" { "mpirun" } else { program }).collect()
+    programs
+        .chain(case.needs.iter().copied())
+        .map(|program| if program == "{mpirun}" { "mpirun" } else { program })
+        .collect()
 }
 
 fn program_of(line: &'static str) -> Option<&'static str> {
@@ -58,6 +68,7 @@ const BASE: Case = Case {
     one_host: false,
     reliable: true,
     quick: false,
+    needs: &[],
 };
 
 /// A perftest program: the same line at both ends, and the server's address at the client's.
@@ -101,6 +112,13 @@ macro_rules! qperf {
             $($field: $value,)*
             ..BASE
         }
+    };
+}
+
+/// Settings of MPICH, with this scheme of rendezvous.
+macro_rules! mpich {
+    ($scheme:literal) => {
+        concat!("UCX_TLS=rc_verbs,ud_verbs,self MPIR_CVAR_NOLOCAL=1 UCX_RNDV_THRESH=8192 UCX_RNDV_SCHEME=", $scheme)
     };
 }
 
@@ -291,6 +309,51 @@ pub const CASES: &[Case] = &[
         server: "",
         client: "UCX_TLS=ud_verbs,self {mpirun} -n 4 {collective}",
         check: Check::Says("every result right"),
+        ..BASE
+    },
+    // MPICH over UCX, without shared memory of its own: long messages are fetched, or written, by the NIC.
+    Case {
+        name: "mpich allreduce, rendezvous by get",
+        server: "",
+        client: concat!(mpich!("get_zcopy"), " mpirun.mpich -n 2 {collective-mpich}"),
+        check: Check::Says("every result right"),
+        needs: &["mpicc.mpich"],
+        ..BASE
+    },
+    Case {
+        name: "mpich allreduce, rendezvous by put",
+        server: "",
+        client: concat!(mpich!("put_zcopy"), " mpirun.mpich -n 2 {collective-mpich}"),
+        check: Check::Says("every result right"),
+        needs: &["mpicc.mpich"],
+        ..BASE
+    },
+    // Applications: their results are compared with those of a run without us, or they compare them.
+    Case {
+        name: "LAMMPS over UCX rc",
+        server: "",
+        client: "UCX_TLS=rc_verbs,ud_verbs,self sh {lammps} {mpirun} -n 2",
+        check: Check::AsWithout("sh {lammps} {mpirun-alone} -n 2"),
+        needs: &["{mpirun}", "lmp"],
+        seconds: 120,
+        ..BASE
+    },
+    Case {
+        name: "GROMACS over UCX rc",
+        server: "",
+        client: "UCX_TLS=rc_verbs,ud_verbs,self sh {gromacs} {mpirun} -n 2",
+        check: Check::AsWithout("sh {gromacs} {mpirun-alone} -n 2"),
+        needs: &["{mpirun}", "gmx", "gmx_mpi"],
+        seconds: 120,
+        ..BASE
+    },
+    Case {
+        name: "hpcc over UCX rc",
+        server: "",
+        client: "UCX_TLS=rc_verbs,ud_verbs,self sh {hpcc} {mpirun} -n 2",
+        check: Check::Says("every check passed"),
+        needs: &["{mpirun}", "hpcc"],
+        seconds: 120,
         ..BASE
     },
 ];

@@ -1,11 +1,10 @@
 //! One side is killed in the middle of its work: the other must notice and end, and nothing may be left behind.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use super::pair::Pair;
 use super::{Case, Check, Outcome, Place};
+use crate::leftovers;
 
 /// Programs that would go on for long.
 pub const KILL_CASES: &[Case] = &[
@@ -27,12 +26,13 @@ const fn endless(name: &'static str, server: &'static str, client: &'static str)
         one_host: false,
         reliable: true,
         quick: false,
+        needs: &[],
     }
 }
 
 /// Kills the server or the client of `case` after `delay`; the other must end by itself within [`NOTICE`].
 pub fn kill(case: &Case, place: &Place, server: bool, delay: Duration) -> Outcome {
-    let before = leftovers();
+    let before = leftovers::names();
     let mut pair = match Pair::start(case, place) {
         Ok(pair) => pair,
         Err(error) => return Outcome::Failed(error),
@@ -41,36 +41,13 @@ pub fn kill(case: &Case, place: &Place, server: bool, delay: Duration) -> Outcom
     pair.kill(server);
     let killed = Instant::now();
     let survivor = pair.survivor(server);
-    while !survivor.has_ended() && killed.elapsed() < NOTICE {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    if !survivor.has_ended() {
+    if !survivor.wait(NOTICE) {
         return Outcome::Failed(format!("{} s later: {}", NOTICE.as_secs(), survivor.tail()));
     }
     let took = killed.elapsed();
     drop(pair);
-    let left: Vec<String> = leftovers().difference(&before).cloned().collect();
+    let left: Vec<String> = leftovers::names().difference(&before).cloned().collect();
     if left.is_empty() { Outcome::Passed(took) } else { Outcome::Failed(format!("left behind: {}", left.join(", "))) }
-}
-
-/// Everything of ours that could outlive a process: files, shared memory, named sockets.
-fn leftovers() -> BTreeSet<String> {
-    let is_ours = |name: &str| name.contains("rnic") && !name.contains("rnic-apps-");
-    let mut found = BTreeSet::new();
-    for dir in ["/dev/shm", "/tmp", "/run", "/var/run"] {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.path().to_string_lossy().into_owned());
-        found.extend(names.filter(|path| is_ours(path)));
-    }
-    // Others may run programs meanwhile: a name of theirs ends with a process that lives.
-    let is_orphan = |name: &str| {
-        let mut numbers = name.split('-').filter_map(|part| part.parse::<u32>().ok());
-        !numbers.any(|number| fs::exists(format!("/proc/{number}")).unwrap_or(false))
-    };
-    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let names = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
-    found.extend(names.filter(|name| is_ours(name) && is_orphan(name)).map(str::to_owned));
-    found
 }
 
 /// Verbs programs ask for half a second of retries; give a loaded machine time.

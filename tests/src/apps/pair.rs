@@ -1,16 +1,13 @@
 //! A server, a client, and their end.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek};
+use std::fs;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
-use super::catalogue::MPIRUN;
+use super::catalogue::{MPIRUN, MPIRUN_ALONE};
 use super::{Case, Check, Conditions, Place, needs_of};
+use crate::running::Running;
 
 /// How a case ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,100 +47,49 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
     }
 }
 
-/// One running program.
-pub(super) struct Running {
-    name: &'static str,
-    child: Child,
-    output: File,
-    status: Option<ExitStatus>,
-}
-
-impl Running {
-    fn start(name: &'static str, line: &str, place: &Place, server: bool) -> Result<Self, String> {
-        let output = tempfile::tempfile_in(place.scratch()).map_err(|error| error.to_string())?;
-        let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(|error| error.to_string());
-        let mut command: Command = place.command(server);
-        let (settings, words): (Vec<&str>, Vec<&str>) = split(line);
-        command.envs(settings.iter().filter_map(|setting| setting.split_once('=')));
-        command.args(words).stdin(Stdio::null()).stdout(copy(&output)?).stderr(copy(&output)?).process_group(0);
-        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
-        Ok(Self { name, child, output, status: None })
-    }
-
-    /// Whether it has ended.
-    pub(super) fn has_ended(&mut self) -> bool {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
-        }
-        self.status.is_some()
-    }
-
-    /// Everything it has said.
-    fn said(&mut self) -> String {
-        let mut bytes = Vec::new();
-        let _ = self.output.rewind();
-        let _ = self.output.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    pub(super) fn tail(&mut self) -> String {
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        let from = lines.len().saturating_sub(TAIL_LINES);
-        format!("{} ({}):\n    {}", self.name, self.how(), lines[from..].join("\n    "))
-    }
-
-    fn how(&self) -> String {
-        self.status.map_or_else(|| "still running".to_owned(), |status| status.to_string())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Its children too: mpirun has some.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts one side of a case: `line`, settings in front of the program, at `place`.
+fn launch(name: &'static str, line: &str, place: &Place, server: bool) -> Result<Running, String> {
+    let mut command: Command = place.command(server);
+    let (settings, words): (Vec<&str>, Vec<&str>) = split(line);
+    command.envs(settings.iter().filter_map(|setting| setting.split_once('=')));
+    command.args(words).stdin(Stdio::null());
+    Running::spawn(name, command, place.scratch())
 }
 
 pub(super) struct Pair {
     server: Option<Running>,
     client: Running,
     start: Instant,
+    /// The results of the same work without us, where they are what counts.
+    results: Option<Vec<String>>,
 }
 
 impl Pair {
     pub(super) fn start(case: &Case, place: &Place) -> Result<Self, String> {
         let port = case.port.unwrap_or_else(free_port).to_string();
         let host = place.host();
-        let collective = place.scratch().join("collective");
-        if case.client.contains("{collective}") && !collective.is_file() {
-            compile_collective(&collective)?;
-        }
-        let fill = |line: &str| {
-            line.replace("{host}", &host)
-                .replace("{port}", &port)
-                .replace("{mpirun}", MPIRUN)
-                .replace("{collective}", &collective.to_string_lossy())
+        let fill =
+            |line: &str| Ok::<String, String>(fill(line, place)?.replace("{host}", &host).replace("{port}", &port));
+        let results = match case.check {
+            Check::AsWithout(line) => Some(results_without(&fill(line)?, place)?),
+            Check::Exit | Check::Says(_) => None,
         };
         let start = Instant::now();
         let mut server = match case.server {
             "" => None,
-            line => Some(Running::start("server", &fill(line), place, true)?),
+            line => Some(launch("server", &fill(line)?, place, true)?),
         };
         if let Some(server) = &mut server {
             wait_for_port(server, &port)?;
         }
-        let client = Running::start("client", &fill(case.client), place, false)?;
-        Ok(Self { server, client, start })
+        let client = launch("client", &fill(case.client)?, place, false)?;
+        Ok(Self { server, client, start, results })
     }
 
     /// Kills the server or the client, as nothing but `kill -9` does.
     pub(super) fn kill(&mut self, server: bool) {
         let victim = if server { self.server.as_mut().expect("the case has a server") } else { &mut self.client };
-        let _ = victim.child.kill();
-        let _ = victim.child.wait();
+        victim.kill();
     }
 
     /// The other one.
@@ -160,7 +106,7 @@ impl Pair {
                 break;
             }
             let failed = |status: Option<ExitStatus>| status.is_some_and(|status| !status.success());
-            if failed(self.client.status) || self.server.as_ref().is_some_and(|server| failed(server.status)) {
+            if failed(self.client.status()) || self.server.as_ref().is_some_and(|server| failed(server.status())) {
                 // The other end may have something to say about it.
                 std::thread::sleep(Duration::from_millis(300));
                 break;
@@ -171,17 +117,18 @@ impl Pair {
     }
 
     fn judge(&mut self, case: &Case) -> Outcome {
-        let succeeded = |running: &mut Running| running.has_ended() && running.status.is_some_and(|how| how.success());
-        let right = succeeded(&mut self.client) && self.server.as_mut().is_none_or(succeeded);
+        let right = self.client.has_succeeded() && self.server.as_mut().is_none_or(Running::has_succeeded);
         let says = match case.check {
             Check::Exit => true,
             Check::Says(text) => self.client.said().contains(text),
+            Check::AsWithout(_) => Some(results(&self.client.said())) == self.results,
         };
         if right && says {
             return Outcome::Passed(self.start.elapsed());
         }
         let mut why = vec![self.client.tail()];
         why.extend(self.server.as_mut().map(Running::tail));
+        why.extend(self.results.as_ref().map(|results| format!("without us:\n    {}", results.join("\n    "))));
         Outcome::Failed(why.join("\n  "))
     }
 }
@@ -194,13 +141,13 @@ fn split(line: &str) -> (Vec<&str>, Vec<&str>) {
 }
 
 /// A port that nobody uses just now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
 /// Waits until the server waits for clients, over TCP or (the connection manager) UDP.
-fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
+pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
     let port: u16 = port.parse().expect("a number made above");
     let wanted = format!(":{port:04X}");
     let end = Instant::now() + Duration::from_secs(10);
@@ -224,12 +171,59 @@ fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
     Err(format!("the server does not listen\n  {}", server.tail()))
 }
 
-fn compile_collective(to: &std::path::Path) -> Result<(), String> {
+/// `line` with Open MPI, scripts and compiled programs for the names that stand for them.
+fn fill(line: &str, place: &Place) -> Result<String, String> {
+    let mut line = line.replace("{mpirun}", MPIRUN).replace("{mpirun-alone}", MPIRUN_ALONE);
+    for (name, compiler) in [("{collective}", "mpicc"), ("{collective-mpich}", "mpicc.mpich")] {
+        if line.contains(name) {
+            let program = place.scratch().join(compiler);
+            if !program.is_file() {
+                compile_collective(compiler, &program)?;
+            }
+            line = line.replace(name, &program.to_string_lossy());
+        }
+    }
+    for (name, text) in SCRIPTS {
+        if line.contains(name) {
+            let script = place.scratch().join(name.trim_matches(['{', '}']));
+            fs::write(&script, text).map_err(|error| error.to_string())?;
+            line = line.replace(name, &script.to_string_lossy());
+        }
+    }
+    Ok(line)
+}
+
+/// Returns the lines of results in everything that was said.
+fn results(said: &str) -> Vec<String> {
+    said.lines().filter_map(|line| line.strip_prefix("result ")).map(str::to_owned).collect()
+}
+
+/// The results of `line`, run without us.
+fn results_without(line: &str, place: &Place) -> Result<Vec<String>, String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().ok_or("an empty command line")?;
+    let output = Command::new(program).args(words).env("HOME", place.scratch()).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    match results(&said) {
+        results if output.status.success() && !results.is_empty() => Ok(results),
+        _ => Err(format!("without us ({}): {said}{}", output.status, String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn compile_collective(compiler: &str, to: &std::path::Path) -> Result<(), String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/apps/collective.c");
-    let output = Command::new("mpicc").args(["-O2", "-o"]).arg(to).arg(source).output();
-    let output = output.map_err(|error| format!("mpicc: {error}"))?;
+    let output = Command::new(compiler).args(["-O2", "-o"]).arg(to).arg(source).output();
+    let output = output.map_err(|error| format!("{compiler}: {error}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
+
+/// Scripts around applications.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("{lammps}", include_str!("../../apps/lammps.sh")),
+    ("{gromacs}", include_str!("../../apps/gromacs.sh")),
+    ("{hpcc}", include_str!("../../apps/hpcc.sh")),
+];
 
 fn which(program: &str) -> Option<std::path::PathBuf> {
     if program.contains('{') {
@@ -237,6 +231,3 @@ fn which(program: &str) -> Option<std::path::PathBuf> {
     }
     std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
-
-/// Lines that are shown of what a failed program has said.
-const TAIL_LINES: usize = 30;

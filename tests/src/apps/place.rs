@@ -9,6 +9,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::cable::Cable;
+
 /// What surrounds the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conditions {
@@ -61,7 +63,7 @@ pub struct Place {
     transport: Option<String>,
     /// Flags of `rnic run` from the command line.
     flags: Vec<String>,
-    namespaces: Option<Namespaces>,
+    confinement: Option<Confinement>,
 }
 
 impl Place {
@@ -92,8 +94,8 @@ impl Place {
             fs::copy(&from, libraries.join(name)).map_err(|_| missing(&from))?;
         }
         std::os::unix::fs::symlink("libibverbs.so.1", libraries.join("librdmacm.so.1"))?;
-        let namespaces = if conditions == Conditions::Confined { Some(Namespaces::make()?) } else { None };
-        Ok(Self { conditions, programs, transport, flags, namespaces })
+        let confinement = if conditions == Conditions::Confined { Some(Confinement::make()?) } else { None };
+        Ok(Self { conditions, programs, transport, flags, confinement })
     }
 
     /// The conditions.
@@ -103,8 +105,8 @@ impl Place {
 
     /// The server's address.
     pub fn host(&self) -> String {
-        match &self.namespaces {
-            Some(_) => SERVER_ADDRESS.to_owned(),
+        match &self.confinement {
+            Some(_) => Cable::ADDRESSES[0].to_owned(),
             None => own_address(),
         }
     }
@@ -117,11 +119,10 @@ impl Place {
     /// A command that runs under `rnic run` here: the server's side, or the client's.
     pub fn command(&self, server: bool) -> Command {
         let rnic = self.programs.path().join("rnic");
-        let mut command = match &self.namespaces {
+        let mut command = match &self.confinement {
             None => Command::new(rnic),
-            Some(namespaces) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", if server { &namespaces.server } else { &namespaces.client }]);
+            Some(confinement) => {
+                let mut command = confinement.cable.inside(if server { 0 } else { 1 });
                 command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
                 command.args(["prlimit", "--memlock=8388608:8388608"]).arg(rnic);
                 command
@@ -148,59 +149,26 @@ fn own_address() -> String {
     address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.ip.to_string())
 }
 
-/// Two network namespaces with a cable between them, and small receive buffers meanwhile.
+/// A cable between two network namespaces, and small receive buffers meanwhile.
 #[derive(Debug)]
-struct Namespaces {
-    server: String,
-    client: String,
+struct Confinement {
+    cable: Cable,
     receive_buffer_max: String,
 }
 
-impl Namespaces {
+impl Confinement {
     fn make() -> Result<Self, PlaceError> {
-        let me = std::process::id();
         let receive_buffer_max = fs::read_to_string(RECEIVE_BUFFER_MAX)?;
-        let made = Self { server: format!("rnic-s-{me}"), client: format!("rnic-c-{me}"), receive_buffer_max };
-        let (server, client) = (&made.server, &made.client);
-        let (near, far) = (format!("rs{}", me % 100_000), format!("rc{}", me % 100_000));
-        for line in [
-            format!("netns add {server}"),
-            format!("netns add {client}"),
-            format!("link add {near} netns {server} type veth peer name {far} netns {client}"),
-            format!("-n {server} address add {SERVER_ADDRESS}/24 dev {near}"),
-            format!("-n {client} address add {CLIENT_ADDRESS}/24 dev {far}"),
-            format!("-n {server} link set {near} mtu 1500 up"),
-            format!("-n {client} link set {far} mtu 1500 up"),
-            format!("-n {server} link set lo up"),
-            format!("-n {client} link set lo up"),
-        ] {
-            ip(&line)?;
-        }
+        let made = Self { cable: Cable::lay().map_err(PlaceError)?, receive_buffer_max };
         fs::write(RECEIVE_BUFFER_MAX, "212992")?;
         Ok(made)
     }
 }
 
-impl Drop for Namespaces {
+impl Drop for Confinement {
     fn drop(&mut self) {
-        // What cannot be undone is said by nobody: the next run makes other names.
         let _ = fs::write(RECEIVE_BUFFER_MAX, self.receive_buffer_max.trim());
-        for name in [&self.server, &self.client] {
-            let _ = ip(&format!("netns delete {name}"));
-        }
     }
-}
-
-fn ip(line: &str) -> Result<(), PlaceError> {
-    let output = Command::new("ip").args(line.split_whitespace()).output();
-    let output = output.map_err(|error| PlaceError(format!("ip: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(PlaceError(format!("`ip {line}` (it takes root): {}", said.trim())))
 }
 
 const RECEIVE_BUFFER_MAX: &str = "/proc/sys/net/core/rmem_max";
-const SERVER_ADDRESS: &str = "10.77.0.1";
-const CLIENT_ADDRESS: &str = "10.77.0.2";

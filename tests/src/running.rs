@@ -1,0 +1,105 @@
+//! A program that runs in a group of its own, its output kept.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// One running program. Dropped, it is killed with all of its group.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: &'static str,
+    pub(crate) child: Child,
+    output: File,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts `command`, which says what its standard input is; what it says goes to a file in `scratch`.
+    ///
+    /// # Errors
+    /// When it cannot be started, in words.
+    pub(crate) fn spawn(name: &'static str, mut command: Command, scratch: &Path) -> Result<Self, String> {
+        let output = tempfile::tempfile_in(scratch).map_err(|error| error.to_string())?;
+        let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(|error| error.to_string());
+        command.stdout(copy(&output)?).stderr(copy(&output)?).process_group(0);
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { name, child, output, status: None })
+    }
+
+    /// Returns true when it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// Returns its exit status; `None` while it runs.
+    pub(crate) fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Returns true when it has ended with exit code 0.
+    pub(crate) fn has_succeeded(&mut self) -> bool {
+        self.has_ended() && self.status.is_some_and(|how| how.success())
+    }
+
+    /// Waits for its end, at most for `patience`; answers whether it came.
+    pub(crate) fn wait(&mut self, patience: Duration) -> bool {
+        let start = Instant::now();
+        while !self.has_ended() && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.has_ended()
+    }
+
+    /// Sends it a signal, not its group. One that has ended gets none.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        if !self.has_ended() {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Kills it, as nothing but `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.status = self.child.wait().ok().or(self.status);
+    }
+
+    /// Everything it has said.
+    pub(crate) fn said(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let _ = self.output.rewind();
+        let _ = self.output.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Its name, how it has ended, the last that it has said.
+    pub(crate) fn tail(&mut self) -> String {
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let from = lines.len().saturating_sub(TAIL_LINES);
+        format!("{} ({}):\n    {}", self.name, self.how(), lines[from..].join("\n    "))
+    }
+
+    fn how(&self) -> String {
+        self.status.map_or_else(|| "still running".to_owned(), |status| status.to_string())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its children too: mpirun has some.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines that are shown of what a failed program has said.
+const TAIL_LINES: usize = 30;
