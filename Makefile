@@ -12,8 +12,12 @@ FILE ?=
 # How long `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
+# How long `make soak` goes on (3600: an hour), and what decides about its steps (empty: the clock).
+SOAK_SECONDS ?= 600
+SOAK_SEED ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon soak test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +71,11 @@ test-pyverbs: ## rdma-core's own tests, each against what a table says of it
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]
 	@scripts/setup apps
 	cargo run --release --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/release $(APPS)
+
+soak: build ## real NICs under losses, busy loops, kills, stops, cuts and attacks (some as root): make soak [SOAK_SECONDS=3600]
+	@scripts/setup test
+	cargo run --release --package rnic-conformance --bin rnic-soak --locked -- --bin $(TARGET_DIR)/release \
+		--seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 test-interop: build ## Linux's rdma_rxe in a virtual machine, both ways: make test-interop [SUITES="data cm loss"]
 	scripts/test-interop release $(SUITES)

@@ -37,6 +37,7 @@ pub mod loose;
 mod pattern;
 mod running;
 pub mod scenario;
+pub mod soak;
 
 pub use body::{Body, Tally};
 pub use build::{fabric, sockets};

@@ -1,0 +1,130 @@
+//! Real NICs under everything at once: `make soak`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use rnic_conformance::soak::{Role, Stage, Step, Verdict};
+
+/// Loads and troubles, drawn at random, on real NICs; data compared, leaks looked for.
+#[derive(Parser, Debug)]
+struct Args {
+    /// Where the rnic command is, with its libraries in `lib/rnic` beside it
+    #[arg(long, default_value = "target/release")]
+    bin: PathBuf,
+    /// No further step begins after so many seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Decides about every step; without it, the clock decides
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Do this step alone
+    #[arg(long, requires = "seed")]
+    step: Option<u64>,
+    /// Say what the steps are, and do none
+    #[arg(long)]
+    list: bool,
+    /// Be a part of a step
+    #[arg(long, hide = true, num_args = 1..)]
+    role: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if !args.role.is_empty() {
+        return play(&args.role);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seed = args.seed.unwrap_or(now);
+    if args.list {
+        let steps = args.step.map_or(0..100, |step| step..step + 1);
+        steps.for_each(|number| say(&format!("{number}: {}", Step::draw(seed, number))));
+        return ExitCode::SUCCESS;
+    }
+    let mut stage = match Stage::prepare(&args.bin) {
+        Ok(stage) => stage,
+        Err(why) => {
+            eprintln!("soak: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    say(&format!("seed {seed}"));
+    let (start, time) = (Instant::now(), Duration::from_secs(args.seconds));
+    let mut numbers = args.step.map_or(0..u64::MAX, |step| step..step + 1);
+    let mut counts = [0_u64; 3];
+    for number in numbers.by_ref().take_while(|_| start.elapsed() < time) {
+        counts[perform(&mut stage, &args, seed, number)] += 1;
+    }
+    let trends = stage.finish();
+    let mut failed = counts[1];
+    for trend in trends {
+        let grows = trend.grows();
+        failed += u64::from(grows);
+        say(&format!("{trend}{}", if grows { ": FAILED, it grows" } else { "" }));
+        if grows {
+            let seconds = args.seconds;
+            say(&format!("  again: {}", again(&args, seed, &format!("--seconds {seconds}"))));
+        }
+    }
+    say(&format!(
+        "{} steps right, {} failed, {} skipped, {} s",
+        counts[0],
+        counts[1],
+        counts[2],
+        start.elapsed().as_secs()
+    ));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Does a step and says how it went; the index of what is counted.
+fn perform(stage: &mut Stage, args: &Args, seed: u64, number: u64) -> usize {
+    let step = &Step::draw(seed, number);
+    let start = Instant::now();
+    let verdict = stage.perform(step);
+    let seconds = start.elapsed().as_secs_f64();
+    match verdict {
+        Verdict::Right(how) => {
+            say(&format!("{:5} ok, {how}, {seconds:.1} s: {step}", step.number));
+            0
+        }
+        Verdict::Failed(why) => {
+            say(&format!("{:5} FAILED, {seconds:.1} s: {step}\n  {why}", step.number));
+            say(&format!("  again: {}", again(args, seed, &format!("--step {}", step.number))));
+            1
+        }
+        Verdict::Skipped(why) => {
+            say(&format!("{:5} skipped: {why}: {step}", step.number));
+            2
+        }
+    }
+}
+
+/// The command that does it again.
+fn again(args: &Args, seed: u64, what: &str) -> String {
+    let profile = if cfg!(debug_assertions) { "" } else { "--release " };
+    let bin = args.bin.display();
+    format!(
+        "cargo run {profile}--package rnic-conformance --bin rnic-soak --locked -- --bin {bin} --seed {seed} {what}"
+    )
+}
+
+fn play(words: &[String]) -> ExitCode {
+    match Role::parse(words).map(Role::play) {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(why)) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("soak: no such role");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn say(line: &str) {
+    // Whoever has closed the other end wants to hear no more.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
