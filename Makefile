@@ -17,7 +17,7 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon soak test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ soak: build ## real NICs under losses, busy loops, kills, stops, cuts and attack
 	@scripts/setup test
 	cargo run --release --package rnic-conformance --bin rnic-soak --locked -- --bin $(TARGET_DIR)/release \
 		--seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+sanitize: ## Miri, and the address and thread sanitizers, where there is `unsafe` (needs a nightly toolchain)
+	scripts/sanitize
 
 test-interop: build ## Linux's rdma_rxe in a virtual machine, both ways: make test-interop [SUITES="data cm loss"]
 	scripts/test-interop release $(SUITES)

@@ -1,13 +1,37 @@
 //! A ring between two ends of one process, and a writer or reader that lies.
 
+use std::mem::ManuallyDrop;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use super::*;
 use rnic_base::RandomStreams;
+
+/// Far longer than a bell takes to be heard.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn ring() -> (Producer, Consumer) {
     let producer = Producer::create().expect("memory");
     let consumer = Consumer::attach(producer.file()).expect("our own memory");
     assert_eq!(producer.state(), State::Attached);
     (producer, consumer)
+}
+
+/// The same for Miri too, which knows neither `memfd` nor two mappings of one piece of memory: both ends have one
+/// mapping, and never give it back.
+fn ring_anywhere() -> (ManuallyDrop<Producer>, ManuallyDrop<Consumer>) {
+    if !cfg!(miri) {
+        let (producer, consumer) = ring();
+        return (ManuallyDrop::new(producer), ManuallyDrop::new(consumer));
+    }
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping touches nothing that exists.
+    let start = unsafe { libc::mmap(ptr::null_mut(), FILE_BYTES, protection, flags, -1, 0) };
+    let start = NonNull::new(start.cast::<u8>()).expect("memory");
+    let file = std::fs::File::open("/dev/null").expect("it is there").into();
+    let producer = Producer { shared: Shared(start), file, head: 0, published: 0, tail: 0 };
+    let consumer = Consumer { shared: Shared(start), tail: 0, released: 0, head: 0 };
+    (ManuallyDrop::new(producer), ManuallyDrop::new(consumer))
 }
 
 fn packet(number: u64, len: usize) -> Vec<u8> {
@@ -85,6 +109,55 @@ fn a_reader_that_sleeps_is_woken_once() {
     assert!(!producer.must_wake());
     drop(consumer);
     assert_eq!(producer.state(), State::Closed);
+}
+
+/// A reader and a writer on two threads: the reader sleeps whenever there is nothing, as `Bypass::fall_asleep` does.
+/// Under Miri (`make sanitize`), which lets each thread see old values as long as the memory model allows it, a fence
+/// or an ordering too few is a race, a wrong byte, or a reader that sleeps for ever.
+#[test]
+fn a_reader_on_another_thread_gets_every_byte_and_misses_no_bell() {
+    let (count, len) = if cfg!(miri) { (24, 60_000) } else { (50_000, 6_000) };
+    let (mut producer, mut consumer) = ring_anywhere();
+    let reader = thread::spawn(move || {
+        let mut slept = 0;
+        for number in 0..count {
+            loop {
+                if let Some(record) = consumer.next().expect("the writer is honest") {
+                    assert!(record.bytes.to_vec() == vec![number as u8; len], "packet {number}");
+                    consumer.release();
+                    break;
+                }
+                consumer.set_sleeping(true);
+                fence(Ordering::SeqCst);
+                if consumer.is_empty() {
+                    let start = Instant::now();
+                    thread::park_timeout(PATIENCE);
+                    assert!(start.elapsed() < PATIENCE, "packet {number} was there, and no bell rang");
+                    slept += 1;
+                }
+            }
+        }
+        (consumer, slept)
+    });
+    for number in 0..count {
+        while !push(&mut producer, &vec![number as u8; len]) {
+            thread::yield_now();
+        }
+        producer.publish();
+        if !cfg!(miri) && number % 10_000 == 0 {
+            // Now the reader goes to sleep, and was told of everything.
+            thread::sleep(Duration::from_millis(1));
+        }
+        if producer.must_wake() {
+            reader.thread().unpark();
+        }
+    }
+    let (consumer, slept) = reader.join().expect("every packet was right");
+    assert!(cfg!(miri) || slept > 0, "the reader has never slept");
+    assert!(producer.is_drained());
+    if !cfg!(miri) {
+        drop((ManuallyDrop::into_inner(producer), ManuallyDrop::into_inner(consumer)));
+    }
 }
 
 #[test]
