@@ -14,7 +14,7 @@ use rnic_engine::{
     WcStatus,
 };
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
-use rnic_psp::Secret;
+use rnic_psp::{Form, Secret};
 use rnic_wire::falcon::codec;
 use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
@@ -619,8 +619,9 @@ fn what_is_delayed_arrives_behind_its_senders_end() {
 /// A key seals each packet once, wherever it goes; what has come is counted once, too.
 #[test]
 fn f42_packets_are_sealed_once() {
-    for (left_bypass, right_bypass) in [(true, true), (true, false), (false, false)] {
-        let protection = Protection::new(Secret::new([7; 32]), Cipher::Gcm128);
+    let ways = [(true, true), (true, false), (false, false)];
+    for ((left_bypass, right_bypass), form) in ways.into_iter().flat_map(|way| [(way, Form::Psp), (way, Form::Esp)]) {
+        let protection = Protection::new(Secret::new([7; 32]), Cipher::Gcm128).within(form);
         let protection = Some(Protection { packets_per_key: 16, ..protection });
         let open = |name: &str, bypass| {
             let (name, protection) = (name.to_owned(), protection.clone());

@@ -59,8 +59,8 @@
 //! `ring` for AES-GCM (Apache-2.0 and ISC; builds with a C compiler alone). Measured against `aes-gcm` (Rust alone) and
 //! `aws-lc-rs` (wants CMake for some targets) on a Cascade Lake at 2.5 GHz, nanoseconds to seal 64, 1024, 4096 bytes
 //! with a key of 128 bits: `ring` 115, 326, 929; `aws-lc-rs` 133, 346, 950; `aes-gcm` 137, 955, 3569. Keys of 256
-//! bits: 119, 400, 1241. It has no CMAC, so keys are derived with `cmac` and `aes`, which nothing per packet needs.
-//! `cargo bench -p rnic-psp` measures what is used.
+//! bits: 119, 400, 1241. Within ESP, on a busy AMD EPYC, 0.91, 1.02 and 0.99 of PSP's time. It has no CMAC, so keys are
+//! derived with `cmac` and `aes`, which nothing per packet needs. `cargo bench -p rnic-psp` measures what is used.
 
 pub mod esp;
 
