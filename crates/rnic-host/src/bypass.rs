@@ -67,6 +67,8 @@ pub(crate) struct Bypass {
     channels: Vec<Option<Channel>>,
     /// Rings that we write, or tried to, by peer and port. Never iterated.
     targets: HashMap<(PeerId, u16), Target>,
+    /// Queue pairs that are connected to each place.
+    ends: HashMap<(PeerId, u16), u32>,
     /// Where the last packet went: most often where the next one goes.
     latest: Option<((PeerId, u16), usize)>,
     /// Rings with packets that their readers do not know of.
@@ -156,6 +158,7 @@ impl Bypass {
             nonces: secret,
             channels: Vec::new(),
             targets: HashMap::new(),
+            ends: HashMap::new(),
             latest: None,
             unpublished: Vec::new(),
             incoming: Vec::new(),
@@ -194,6 +197,22 @@ impl Bypass {
             // Until the answer is here, packets take the long way.
             self.expectant = EXPECTANT_TURNS;
         }
+    }
+
+    /// A queue pair has been connected to `target`.
+    pub(crate) fn join(&mut self, target: (PeerId, u16)) {
+        *self.ends.entry(target).or_default() += 1;
+    }
+
+    /// One that was is there no more. Returns whether it was the last one.
+    pub(crate) fn part(&mut self, target: (PeerId, u16)) -> bool {
+        let Some(count) = self.ends.get_mut(&target) else { return true };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            self.ends.remove(&target);
+        }
+        is_last
     }
 
     /// A process of this user has answered a question, from the socket called `name`: it gets its ring.
@@ -390,6 +409,7 @@ impl Bypass {
     /// Nothing is sent to `peer` any more.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         self.questions.forget(|(asked, _)| *asked == peer);
+        self.ends.retain(|(known, _), _| *known != peer);
         self.targets.retain(|(known, _), _| *known != peer);
         for channel in &mut self.channels {
             channel.take_if(|channel| channel.target.0 == peer);

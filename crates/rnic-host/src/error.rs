@@ -20,6 +20,9 @@ pub enum NicError {
     /// Opening or binding needs more rights.
     #[error("not allowed to use {0}")]
     NotAllowed(SocketAddr),
+    /// Every port that a NIC of many could have for its own seems to be in use.
+    #[error("no UDP port is free for another device on this machine: each process that opens one needs one")]
+    NoPort,
     /// A setting has a value that it cannot have.
     #[error("{what} is `{found}`, expected {expected}")]
     Setting {

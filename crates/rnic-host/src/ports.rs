@@ -1,7 +1,22 @@
 //! Which queue pair lives on which UDP port, when several NICs share one machine.
 //!
-//! A NIC receives on a UDP port of its own, a multiple of 16. Its queue pair numbers are `port / 16` in the upper 12
-//! bits and 12 random bits below, so who knows a number knows the port: programs exchange addresses and numbers only.
+//! A NIC receives on a UDP port of its own, and its queue pair numbers name it, so who knows a number knows the port:
+//! programs exchange addresses and numbers only. There are two kinds of ports. Below 32768 a NIC's port is a multiple
+//! of 64 and `port / 64` is the upper 10 bits of its numbers; above, it is a multiple of 16 and the upper 12 bits. The
+//! bits below are random: 14, for 16,384 queue pairs, or 12, for 4,096. A NIC takes a port of the first kind while one
+//! is free; there are 496 of those, and 2,048 of the others, for the NICs of one network namespace.
+//!
+//! ```text
+//!            23                      14 13                      0
+//!   16,384  | port / 64, less than 512 |         random          |
+//!            23                            12 11                0
+//!    4,096  | port / 16, at least 2,048      |      random       |
+//! ```
+//!
+//! One port for 16,384 numbers was preferred to several ports of 4,096: a NIC has as many sockets as before, looks at
+//! as many, and its packets come from one port, whatever queue pair they are of. What is given up is room for 1,488 of
+//! 4,032 NICs.
+//!
 //! Packets leave from port 4791, which all NICs of a user share, so that captures show them as RoCEv2.
 //! ARCHITECTURE.md, section "Under unmodified programs", says what else was looked at.
 
@@ -12,6 +27,7 @@ use rnic_wire::Qpn;
 use rnic_wire::net::UDP_PORT;
 
 use crate::config::NicConfig;
+use crate::error::NicError;
 use crate::link::lane::Lane;
 use crate::secrets::SecretStream;
 use crate::sys::{SocketOptions, UdpSocket};
@@ -20,22 +36,34 @@ use crate::sys::{SocketOptions, UdpSocket};
 #[inline]
 pub(crate) fn port_of(qpn: Qpn) -> u16 {
     // 24 bits of number: 12 bits of port.
-    ((qpn.get() >> INDEX_BITS) << PORT_SHIFT) as u16
+    let port = ((qpn.get() >> INDEX_BITS) << PORT_SHIFT) as u16;
+    port & !(step_of(port) - 1)
 }
 
 /// The queue pair number that lives on `port` and has `index` below.
 pub(crate) fn number_on(port: u16, index: u32) -> Qpn {
-    Qpn::new(u32::from(port >> PORT_SHIFT) << INDEX_BITS | index & (QUEUE_PAIRS_OF_PORT - 1))
+    Qpn::new(u32::from(port >> PORT_SHIFT) << INDEX_BITS | index & (queue_pairs_of(port) - 1))
+}
+
+/// Queue pairs that can live on `port`.
+pub(crate) fn queue_pairs_of(port: u16) -> u32 {
+    u32::from(step_of(port) >> PORT_SHIFT) << INDEX_BITS
 }
 
 /// Whether `port` is one that NICs choose for their own.
 pub(crate) fn is_port_of_nic(port: u16) -> bool {
-    port.is_multiple_of(1 << PORT_SHIFT) && u32::from(port) >= LOWEST_STEP << PORT_SHIFT
+    port.is_multiple_of(step_of(port)) && port >= LOWEST
+}
+
+/// What the port of a NIC near `port` is a multiple of.
+#[inline]
+fn step_of(port: u16) -> u16 {
+    if port < LARGE_BELOW { LARGE_STEP } else { 1 << PORT_SHIFT }
 }
 
 /// Opens the sockets of a NIC that has a port of its own: one lane for each IP version that the machine has. Answers
 /// with the error that kept packets from leaving from port 4791, if one did.
-pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> io::Result<(Vec<Lane>, Option<io::Error>)> {
+pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> Result<(Vec<Lane>, Option<io::Error>), NicError> {
     let (port, first) = choose_port(config, random)?;
     let mut refused = None;
     let mut lanes = Vec::new();
@@ -43,7 +71,9 @@ pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> io::Result<
         let source = match source(config, socket.local_addr().ip()) {
             Ok(source) => Some(source),
             // Packets of real adapters come there, and nowhere else.
-            Err(error) if config.real_roce_peers => return Err(error),
+            Err(error) if config.real_roce_peers => {
+                return Err(NicError::opening(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), UDP_PORT), error));
+            }
             Err(error) => {
                 refused.get_or_insert(error);
                 None
@@ -54,24 +84,33 @@ pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> io::Result<
     Ok((lanes, refused))
 }
 
-/// Finds a free port, first where neither the kernel chooses ports for others nor people choose them: a program that
-/// wants port 20000 for its connections shall not find a device there.
-fn choose_port(config: &NicConfig, random: &mut SecretStream) -> io::Result<(u16, UdpSocket)> {
-    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for attempt in 0..2 * TRIES {
-        let step = LOWEST_STEP + random.below(u64::from(STEPS - LOWEST_STEP)) as u32;
-        let port = (step << PORT_SHIFT) as u16;
-        if attempt < TRIES && (EPHEMERAL.contains(&port) || port.is_multiple_of(ROUND)) {
-            continue;
-        }
+/// Finds a free port: one for many queue pairs, then one for fewer, first where the kernel does not choose ports for
+/// others. No round ones while there are others: a program that wants port 20000 for its connections shall not find a
+/// device there.
+fn choose_port(config: &NicConfig, random: &mut SecretStream) -> Result<(u16, UdpSocket), NicError> {
+    for attempt in 0..SORTS * TRIES {
+        let Some(port) = draw_port(attempt / TRIES, random) else { continue };
         match receiver(config, IpAddr::V4(Ipv4Addr::UNSPECIFIED), port) {
             Ok(socket) if is_free_in_ipv6(config, port) => return Ok((port, socket)),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(NicError::opening(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), error)),
         }
     }
-    Err(last)
+    Err(NicError::NoPort)
+}
+
+/// A port of the `sort`-th of [`SORTS`], unless none or a worse one is drawn.
+fn draw_port(sort: u32, random: &mut SecretStream) -> Option<u16> {
+    let ports = match sort {
+        0 => LOWEST..=LARGE_BELOW - 1,
+        1 => *EPHEMERAL.end() + 1..=u16::MAX,
+        2 => LARGE_BELOW..=u16::MAX,
+        _ => LOWEST..=u16::MAX,
+    };
+    let any = *ports.start() + random.below(u64::from(ports.end() - ports.start()) + 1) as u16;
+    let port = any & !(step_of(any) - 1);
+    (ports.contains(&port) && (sort + 1 == SORTS || !port.is_multiple_of(ROUND))).then_some(port)
 }
 
 /// Whether nobody has the port in IPv6, or there is none.
@@ -105,18 +144,20 @@ fn source(config: &NicConfig, ip: IpAddr) -> io::Result<UdpSocket> {
     })
 }
 
-/// Bits of a queue pair number below those that name the port.
+/// Bits of a queue pair number below those that name a port of the second kind.
 const INDEX_BITS: u32 = 12;
 
-/// Queue pairs of a NIC with a port of its own, at most.
-pub(crate) const QUEUE_PAIRS_OF_PORT: u32 = 1 << INDEX_BITS;
-
-/// Ports are multiples of 16: 12 bits name one.
+/// Such ports are multiples of 16: 12 bits name one.
 const PORT_SHIFT: u32 = 4;
-const STEPS: u32 = 1 << 12;
 
-/// The first step that ordinary users may have: port 1024.
-const LOWEST_STEP: u32 = 1_024 >> PORT_SHIFT;
+/// Ports of the first kind are below: where the kernel's own choice usually begins.
+const LARGE_BELOW: u16 = 1 << 15;
+
+/// They are multiples of this: four times as many numbers live on each.
+const LARGE_STEP: u16 = 64;
+
+/// The first port that ordinary users may have.
+const LOWEST: u16 = 1_024;
 
 /// What the kernel chooses from when a program does not say which port it wants, unless somebody has set it otherwise.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
@@ -124,8 +165,11 @@ const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// What ports divide by that people like.
 const ROUND: u16 = 1_000;
 
-/// Ports tried at random among the better ones, and then among all: with half of all ports taken, the chance to find
-/// none is one in 2^100.
+/// Sorts of ports, by how soon they are tried.
+const SORTS: u32 = 4;
+
+/// Ports tried at random among each sort: with half of all taken, the chance to find none of the first sort is one in
+/// 2^256.
 const TRIES: u32 = 256;
 
 /// A socket that hears nothing needs room for reported errors only.
@@ -138,27 +182,60 @@ mod tests {
 
     #[test]
     fn a_number_names_its_port() {
-        for (port, index) in [(1_024, 0), (1_040, 4_095), (32_752, 17), (65_520, 4_095)] {
+        let places = [(1_024, 0, 14), (1_088, 4_096, 14), (32_704, 16_383, 14), (32_768, 17, 12), (65_520, 4_095, 12)];
+        for (port, index, bits) in places {
             let number = number_on(port, index);
+            assert!(is_port_of_nic(port) && queue_pairs_of(port) == 1 << bits, "{port}");
             assert_eq!(port_of(number), port);
-            assert_eq!(number.get() & 0xfff, index);
+            assert_eq!(number.get() & ((1 << bits) - 1), index);
             assert!(number.get() >= 2, "0 and 1 belong to management");
+            assert_eq!(number_on(port, 1 << bits | index), number, "an index does not spill into the port");
         }
-        assert_eq!(number_on(1_024, 0x1_003), number_on(1_024, 3), "an index does not spill into the port");
+        for port in [0, 960, 1_040, 32_752, 32_776, 65_535] {
+            assert!(!is_port_of_nic(port), "{port}");
+        }
+    }
+
+    /// Whatever number somebody makes up, the port is one that it could have been made for.
+    #[test]
+    fn every_number_names_one_port() {
+        for number in (0..1 << 24).step_by(61) {
+            let port = port_of(Qpn::new(number));
+            assert_eq!(number_on(port, number), Qpn::new(number));
+            assert_eq!(is_port_of_nic(port), port >= LOWEST);
+        }
     }
 
     #[test]
-    fn ports_are_free_and_outside_of_the_ephemeral_range() {
+    fn ports_are_free_and_those_for_many_queue_pairs_come_first() {
         let config = NicConfig::shared();
         let mut random = Secrets::of_seed(7).stream("ports");
         let mut held = Vec::new();
         for _ in 0..300 {
             let (port, socket) = choose_port(&config, &mut random).expect("there are many");
-            assert!(port >= 1_024 && port % 16 == 0 && port % 1_000 > 0 && !EPHEMERAL.contains(&port), "{port}");
+            assert!(is_port_of_nic(port) && queue_pairs_of(port) == 16_384 && port % 1_000 > 0, "{port}");
             held.push((port, socket));
         }
         held.sort_by_key(|(port, _)| *port);
         held.dedup_by_key(|(port, _)| *port);
         assert_eq!(held.len(), 300, "each has its own");
+    }
+
+    /// What is tried when those are taken.
+    #[test]
+    fn every_sort_of_ports_is_tried() {
+        let mut random = Secrets::of_seed(8).stream("ports");
+        let mut seen = [const { std::collections::BTreeSet::new() }; SORTS as usize];
+        for attempt in 0..240_000 {
+            let sort = attempt % SORTS;
+            if let Some(port) = draw_port(sort, &mut random) {
+                assert!(is_port_of_nic(port), "{port}");
+                assert!(port % 1_000 > 0 || sort + 1 == SORTS, "{port}");
+                assert!(sort > 1 || !EPHEMERAL.contains(&port), "{port}");
+                seen[sort as usize].insert(port);
+            }
+        }
+        // 496 and 2,048, less those that 1,000 divides too, where others are left.
+        assert_eq!(seen.map(|ports| ports.len()), [492, 281, 2_032, 2_544]);
     }
 }

@@ -44,7 +44,7 @@ fn connect(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
 }
 
 fn send(side: &mut Side, from: Qpn, peer: PeerId, to: Qpn, len: u32) {
-    let to = DatagramAddress { peer, qpn: to, qkey: QKEY };
+    let to = DatagramAddress { peer, qpn: to, qkey: QKEY, mark: 0 };
     side.post(from, 500, SendOp::Datagram { to, immediate: None }, &[side.sge(0, len)]);
 }
 
@@ -142,10 +142,10 @@ struct Mute {
 impl Mute {
     fn open() -> Self {
         let free = |port: &u16| UdpSocket::bind((HOST, *port)).is_ok();
-        let port = (20_000..32_000).step_by(16).find(free).expect("a free port");
+        let port = (20_032..32_000).step_by(64).find(free).expect("a free port");
         let socket = UdpSocket::bind((HOST, port)).expect("it was free");
         socket.set_nonblocking(true).expect("a socket can");
-        Self { socket, qpn: Qpn::new(u32::from(port / 16) << 12 | 5) }
+        Self { socket, qpn: Qpn::new(u32::from(port) << 8 | 5) }
     }
 
     /// Everything that has come: datagrams, and the cookies of requests.

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     /// Asynchronous events.
     pub(crate) events: Arc<EventQueue<Waiting>>,
     process: Process,
+    /// Queue pairs that it can have.
+    pub(crate) queue_pairs_max: u32,
 }
 
 /// The NIC with its objects, and where its events go.
@@ -162,6 +164,7 @@ impl Context {
         })?;
         watch::capture(&mut nic, settings)?;
         let wire = device::wire(settings, nic.port());
+        let queue_pairs_max = nic.queue_pairs_max();
         device::announce(settings, &wire);
         let events = Arc::new(EventQueue::new()?);
         let command = import::command_channel()?;
@@ -169,7 +172,7 @@ impl Context {
         let driven = Driven { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        let shared = Arc::new(Shared { driver, events, process: Process::current() });
+        let shared = Arc::new(Shared { driver, events, process: Process::current(), queue_pairs_max });
         import::announce(&command, &shared);
         *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
         let observer = watch::observe(&shared, settings, &wire);

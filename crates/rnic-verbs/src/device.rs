@@ -15,7 +15,7 @@ use rnic_wire::cm::PathMtu;
 use crate::abi::*;
 use crate::context::Context;
 use crate::errno::{Errno, Result, minus_one, number, pointer};
-use crate::{odp, sysfs, wire};
+use crate::{object, odp, sysfs, wire};
 
 /// The one device.
 pub(crate) struct Device {
@@ -47,8 +47,6 @@ pub(crate) const PORT: u8 = 1;
 pub(crate) const PARTITION_KEY: u16 = 0xffff;
 /// Bytes of inline data that a queue pair may ask for.
 pub(crate) const INLINE_MAX: u32 = 4_096;
-/// Queue pairs: as many as the numbers of one port can tell apart.
-pub(crate) const QUEUE_PAIRS_MAX: c_int = 4_000;
 /// Address handles: as many as the engine takes protection domains, completion queues and shared receive queues each.
 pub(crate) const ADDRESS_HANDLES_MAX: u32 = QUEUES_MAX;
 
@@ -134,9 +132,15 @@ pub(crate) fn announce(settings: &Settings, wire: &str) {
     });
 }
 
-/// What the device can do.
-pub(crate) fn attributes() -> ibv_device_attr {
-    let reads = READS_IN_PROGRESS_MAX.min(READS_MAX) as c_int;
+/// What the device can do, when it is opened as `context`: how many queue pairs it can have is said by its port.
+///
+/// # Safety
+/// `context` is from `ibv_open_device`.
+unsafe fn attributes(context: *mut ibv_context) -> ibv_device_attr {
+    // SAFETY: the caller's promise.
+    let queue_pairs = unsafe { object::context(context) }.shared.queue_pairs_max;
+    let max_qp = c_int::try_from(queue_pairs).unwrap_or(c_int::MAX);
+    let reads = READS_OFFERED as c_int;
     let mut fw_ver = [0; 64];
     put(&mut fw_ver, FIRMWARE);
     ibv_device_attr {
@@ -148,7 +152,7 @@ pub(crate) fn attributes() -> ibv_device_attr {
         vendor_id: VENDOR,
         vendor_part_id: 1,
         hw_ver: 1,
-        max_qp: QUEUE_PAIRS_MAX,
+        max_qp,
         max_qp_wr: WORK_REQUESTS_MAX as c_int,
         device_cap_flags: CAPABILITIES,
         max_sge: SGE_MAX as c_int,
@@ -159,7 +163,7 @@ pub(crate) fn attributes() -> ibv_device_attr {
         max_pd: QUEUES_MAX as c_int,
         max_qp_rd_atom: reads,
         max_ee_rd_atom: 0,
-        max_res_rd_atom: QUEUE_PAIRS_MAX * reads,
+        max_res_rd_atom: max_qp.saturating_mul(reads),
         max_qp_init_rd_atom: reads,
         max_ee_init_rd_atom: 0,
         atomic_cap: IBV_ATOMIC_HCA,
@@ -195,8 +199,10 @@ const CAPABILITIES: u32 = IBV_DEVICE_RC_RNR_NAK_GEN
 /// hardware.
 const VENDOR: u32 = 0x02_4f_52;
 
-/// Reads and atomics in progress that are offered: programs often ask for all.
-const READS_MAX: u32 = 16;
+/// Reads and atomics in progress that are offered of those that the engine can have: programs often ask for all.
+pub(crate) const READS_OFFERED: u32 = 16;
+
+const _: () = assert!(READS_OFFERED <= READS_IN_PROGRESS_MAX);
 
 /// How long an answer may take: 4.096 us times 2 to this power, 67 ms, some times what a busy process is off its core.
 const ACK_DELAY: u8 = 14;
@@ -328,20 +334,20 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 /// `ibv_query_device`.
 ///
 /// # Safety
-/// `attr` may be written.
+/// `context` is from `ibv_open_device`, `attr` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(_context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { *attr = attributes() };
+    unsafe { *attr = attributes(context) };
     0
 }
 
 /// What `ibv_query_device_ex` calls.
 ///
 /// # Safety
-/// `input` is null or leads to a mask, `attr` to `len` bytes that may be written.
+/// `context` is from `ibv_open_device`, `input` null or leads to a mask, `attr` to `len` bytes that may be written.
 pub(crate) unsafe extern "C" fn query_device_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     input: *const u32,
     attr: *mut ibv_device_attr_ex,
     len: usize,
@@ -352,7 +358,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }
     // SAFETY: a structure of numbers, all of which may be zero.
     let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-    all.orig_attr = attributes();
+    // SAFETY: the caller's promise.
+    all.orig_attr = unsafe { attributes(context) };
     all.odp_caps = odp::CAPABILITIES;
     all.completion_timestamp_mask = u64::MAX;
     // Kilohertz: time stamps count nanoseconds.

@@ -102,6 +102,7 @@ impl From<NicError> for Errno {
         match error {
             NicError::System { error, .. } => Self(error.raw_os_error().unwrap_or(libc::EIO)),
             NicError::TooManyPeers => Self::NO_MEMORY,
+            NicError::NoPort => Self(libc::EADDRINUSE),
             _ => Self::INVALID,
         }
     }

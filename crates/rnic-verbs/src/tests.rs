@@ -6,6 +6,7 @@ mod cancel;
 mod datagrams;
 mod errors;
 mod events;
+mod many;
 mod outputs;
 mod sharing;
 mod srq;

@@ -43,6 +43,11 @@ impl Engine {
         self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.slot)))
     }
 
+    /// Queue pair `qpn`, if there is one.
+    pub fn queue_pair(&self, qpn: Qpn) -> Option<QpView> {
+        self.qps.find(qpn).map(|qp| qp.view(self.core.watch.get(qp.slot)))
+    }
+
     /// What queue pair `qpn` is composed of, if there is one.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
         self.qps.find(qpn).map(|qp| qp.transport.profile())

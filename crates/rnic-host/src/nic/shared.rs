@@ -20,7 +20,7 @@ use crate::link::lane::Lane;
 use crate::link::{Link, Ports};
 use crate::mtu::{falcon_wire_mtu, ib_mtu, wire_mtu};
 use crate::notice::Notice;
-use crate::ports::{QUEUE_PAIRS_OF_PORT, is_port_of_nic, number_on, port_of};
+use crate::ports::{is_port_of_nic, number_on, port_of, queue_pairs_of};
 use crate::sys;
 use crate::window;
 
@@ -80,6 +80,11 @@ impl Nic {
     /// The UDP port that packets for this NIC come to.
     pub fn port(&self) -> u16 {
         self.link.local_addr().port()
+    }
+
+    /// Queue pairs that this NIC can have at a time: where it shares its machine, as many as numbers name its port.
+    pub fn queue_pairs_max(&self) -> u32 {
+        if self.config.shared { queue_pairs_of(self.port()) } else { QUEUE_PAIRS_MAX }
     }
 
     /// The general services interface: with real RoCEv2 peers, connection management comes there.
@@ -154,7 +159,7 @@ impl Nic {
     /// Makes a queue pair with a number that cannot be predicted: of the NIC's own range where it shares its machine.
     pub(super) fn make_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         let port = self.config.shared.then(|| self.port());
-        let limit = if port.is_some() { QUEUE_PAIRS_OF_PORT } else { QUEUE_PAIRS_MAX };
+        let limit = self.queue_pairs_max();
         let mut attributes = attributes.clone();
         let first = self.secret.numbers.bits() as u32;
         for step in 0..limit {
@@ -190,16 +195,23 @@ impl Nic {
         }
     }
 
+    /// A queue pair has been connected to `dest_qpn`: it holds the way through memory, if there is one.
+    pub(super) fn join_ring(&mut self, peer: PeerId, dest_qpn: Qpn) {
+        if let Some(bypass) = &mut self.link.bypass {
+            bypass.join((peer, port_of(dest_qpn)));
+        }
+    }
+
     /// Where the far end of a queue pair lives, if it has been connected and may have a way through memory.
     pub(super) fn ring_of(&self, qpn: Qpn) -> Option<(PeerId, u16)> {
         self.link.bypass.as_ref()?;
-        self.engine.queue_pairs().find(|view| view.info.number == qpn).filter(has_far_end).map(|view| far_end(&view))
+        self.engine.queue_pair(qpn).filter(has_far_end).map(|view| far_end(&view))
     }
 
     /// A queue pair with its far end at `target` is there no more: the last one takes the way through memory along.
     pub(super) fn leave_ring(&mut self, target: Option<(PeerId, u16)>) {
-        let Some(target) = target else { return };
-        if !self.engine.queue_pairs().any(|view| has_far_end(&view) && far_end(&view) == target) {
+        let (Some(target), Some(bypass)) = (target, &mut self.link.bypass) else { return };
+        if bypass.part(target) {
             let now = self.clock.now();
             self.link.release_ring(now, target);
         }

@@ -124,6 +124,7 @@ impl Nic {
         self.doubt(connection.peer, connection.dest_qpn);
         self.prepare_bypass(connection.peer, connection.dest_qpn);
         self.connect_engine_qp(qpn, connection)?;
+        self.join_ring(connection.peer, connection.dest_qpn);
         Ok(())
     }
 
@@ -198,7 +199,9 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+        let ring = self.ring_of(qpn);
         self.engine.modify_to_reset(qpn)?;
+        self.leave_ring(ring);
         self.link.hellos.gone(qpn);
         Ok(())
     }

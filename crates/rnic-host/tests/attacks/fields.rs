@@ -210,9 +210,9 @@ const RC: Service = Service::ReliableConnection;
 
 /// The request that is expected now, with a key of no region: refused, and both ends fail. Nothing else is: neither one
 /// of another format, which a queue pair of `irn` takes RoCE's for, nor an early one, which is judged in its turn. Of
-/// the queue pair's number, 12 bits are its NIC's port.
+/// the queue pair's number, 10 bits are its NIC's port, or 12.
 #[test]
-fn to_end_a_reliable_connection_by_a_request_36_bits_must_be_right() {
+fn to_end_a_reliable_connection_by_a_request_38_bits_must_be_right() {
     let Some(mut bed) = Bed::open() else { return };
     let elsewhere = forger_at(Ipv4Addr::new(127, 0, 0, 2)).expect("as the other");
     for transport in ["irn", "roce-gbn"] {

@@ -75,8 +75,8 @@ fn try_all(side: &mut Side, attacker: &UdpSocket, header: impl Fn(u32) -> Vec<u8
     let target = SocketAddr::new(host(), side.nic.port());
     let source = attacker.local_addr().expect("bound");
     let before = side.nic.stats().datagrams_received;
-    for index in 0..1 << 12 {
-        let number = u32::from(side.nic.port()) >> 4 << 12 | index;
+    for index in 0..side.nic.queue_pairs_max() {
+        let number = u32::from(side.nic.port()) << 8 | index;
         attacker.send_to(&packet(&header(number), source, target), target).expect("loopback");
         if index % 32 == 31 {
             // None is lost for want of room.
@@ -91,9 +91,9 @@ fn try_all(side: &mut Side, attacker: &UdpSocket, header: impl Fn(u32) -> Vec<u8
     *side.nic.stats()
 }
 
-/// Twelve bits of a queue pair number are hidden, and a Q_Key that the program has chosen hides 32 more.
+/// Fourteen bits of a queue pair number are hidden, and a Q_Key that the program has chosen hides 32 more.
 #[test]
-fn one_in_4096_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_where_it_is_not() {
+fn one_in_16384_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_where_it_is_not() {
     let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
     for (key, expected) in [(WELL_KNOWN, 1), (0x5e3d_91c7, 0)] {
         let mut side = Side::open(udp());

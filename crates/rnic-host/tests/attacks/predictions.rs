@@ -98,17 +98,17 @@ fn numbers_of_queue_pairs_follow_from_nothing_that_travels() {
         };
         let create = |_| side.nic.create_qp(&attributes).expect("a free number").get();
         let numbers: Vec<u32> = (0..16).map(create).collect();
-        (numbers, side.nic.port())
+        (numbers, (side.nic.port(), side.nic.queue_pairs_max() - 1))
     };
     let secret = Some(11);
-    let (shared, port) = numbers(NicConfig { secret, ..NicConfig::shared() });
-    assert!(shared.iter().all(|number| number >> 12 == u32::from(port) >> 4), "the upper half is the port");
+    let (shared, (port, below)) = numbers(NicConfig { secret, ..NicConfig::shared() });
+    assert!(shared.iter().all(|number| number & !below == u32::from(port) << 8), "the upper half is the port");
     let loopback = || NicConfig { secret, ..NicConfig::at("127.0.0.1:0".parse().expect("an address")) };
     let (fixed, _) = numbers(loopback());
     // Equal seeds repeat, other seeds do not.
     assert_eq!(fixed, numbers(loopback()).0);
     let (other, _) = numbers(NicConfig { secret: None, ..loopback() });
     assert!(fixed.iter().filter(|number| other.contains(number)).count() < 2, "{fixed:x?} and {other:x?}");
-    let halves = |numbers: &[u32]| numbers.iter().map(|number| number & 0xfff).collect::<BTreeSet<_>>();
+    let halves = |numbers: &[u32]| numbers.iter().map(|number| number & below).collect::<BTreeSet<_>>();
     assert!(halves(&shared).len() >= 14 && halves(&fixed).len() >= 14, "{shared:x?}, {fixed:x?}");
 }

@@ -7,14 +7,13 @@ use rnic_wire::Qpn;
 use super::{state_of, table};
 use crate::abi::*;
 use crate::core::{Core, Qp};
-use crate::device::{PORT, attributes};
+use crate::device::{PORT, READS_OFFERED};
 use crate::errno::{Errno, Result};
 use crate::strings::mtu_bytes;
 use crate::{ah, mr, wire};
 
 /// Whether every attribute that `mask` names has a value that it can have.
 fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
-    let device = attributes();
     let has = |flag: u32| mask & flag != 0;
     let psn_max = 0xff_ffff;
     let checks = [
@@ -29,7 +28,7 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
         (IBV_QP_RQ_PSN, attr.rq_psn <= psn_max),
         (IBV_QP_SQ_PSN, attr.sq_psn <= psn_max),
         (IBV_QP_DEST_QPN, attr.dest_qp_num <= psn_max),
-        (IBV_QP_MAX_DEST_RD_ATOMIC, i32::from(attr.max_dest_rd_atomic) <= device.max_qp_rd_atom),
+        (IBV_QP_MAX_DEST_RD_ATOMIC, u32::from(attr.max_dest_rd_atomic) <= READS_OFFERED),
         // One port, one path.
         (IBV_QP_ALT_PATH, false),
         (IBV_QP_PATH_MIG_STATE, attr.path_mig_state == IBV_MIG_MIGRATED),
@@ -43,7 +42,7 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
 fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
     let mut attr = *attr;
     if mask & IBV_QP_MAX_QP_RD_ATOMIC != 0 {
-        let most = u8::try_from(attributes().max_qp_init_rd_atom).unwrap_or(u8::MAX);
+        let most = u8::try_from(READS_OFFERED).unwrap_or(u8::MAX);
         attr.max_rd_atomic = attr.max_rd_atomic.min(most);
     }
     attr

@@ -185,7 +185,7 @@ impl Side {
         self.connect_qp(self.qp, to, options);
     }
 
-    fn connect_qp(&self, qp: *mut ibv_qp, to: u32, options: &Options) {
+    pub(super) fn connect_qp(&self, qp: *mut ibv_qp, to: u32, options: &Options) {
         let attr = ibv_qp_attr {
             port_num: 1,
             qp_access_flags: options.qp_access,
@@ -248,6 +248,14 @@ impl Side {
         let mut bad = ptr::null_mut();
         // SAFETY: a living queue pair and a request.
         result(unsafe { post::post_recv(self.qp, &raw mut wr, &raw mut bad) })
+    }
+
+    /// Makes a queue pair more, or says why there is none.
+    pub(super) fn another_qp(&self) -> Result<*mut ibv_qp, c_int> {
+        let options = Options { entries: 1, ..Options::default() };
+        // SAFETY: a living protection domain and completion queue.
+        let qp = unsafe { qp::ibv_create_qp(self.pd, &mut init_attr(self.cq, &options)) };
+        if qp.is_null() { Err(errno::Errno::last().0) } else { Ok(qp) }
     }
 
     /// Takes a completion, if there is one.

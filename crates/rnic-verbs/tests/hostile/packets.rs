@@ -134,7 +134,7 @@ impl Forge {
         let low = self.bits() as u32;
         match (self.below(8), aim.queue_pairs.len() as u64) {
             (0, _) => Qpn::new(low),
-            (1, _) | (_, 0) => Qpn::new(u32::from(aim.way.dst().port() >> 4) << 12 | low & 0xfff),
+            (1, _) | (_, 0) => Qpn::new(u32::from(aim.way.dst().port()) << 8 | low & 0x3fff),
             (_, count) => aim.queue_pairs[self.below(count) as usize],
         }
     }
