@@ -242,6 +242,8 @@ fn active_mtu() -> u32 {
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 const LINK_UP: u8 = 5;
+/// The same in units of 100 Mbit/s.
+pub(crate) const SPEED: u64 = 1_000;
 
 fn check_port(port: u32) -> Result<()> {
     if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }

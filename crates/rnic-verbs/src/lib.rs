@@ -32,6 +32,7 @@ mod heap;
 mod import;
 mod mr;
 mod mw;
+mod newer;
 mod object;
 mod odp;
 mod paths;

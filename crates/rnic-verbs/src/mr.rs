@@ -14,6 +14,8 @@ use crate::errno::{Errno, Result, number, pointer};
 use crate::object::{self, MrObject, PdObject};
 use crate::odp;
 
+pub(crate) use pages::PAGE;
+
 /// `ibv_alloc_pd`.
 ///
 /// # Safety

@@ -7,6 +7,7 @@ mod datagrams;
 mod errors;
 mod events;
 mod many;
+mod newer;
 mod outputs;
 mod sharing;
 mod srq;

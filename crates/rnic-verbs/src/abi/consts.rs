@@ -147,3 +147,10 @@ pub(crate) const IBV_ACCESS_FLUSH_PERSISTENT: u32 = 1 << 9;
 /// Of `device_cap_flags_ex`: what the kernel says of the memory placement extensions.
 pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
 pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
+/// What a registration names, since release 59, and 64.
+pub(crate) const IBV_REG_MR_MASK_IOVA: u64 = 1;
+pub(crate) const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
+pub(crate) const IBV_REG_MR_MASK_FD: u64 = 1 << 2;
+pub(crate) const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
+pub(crate) const IBV_REG_MR_MASK_DMAH: u64 = 1 << 4;
+pub(crate) const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;

@@ -55,6 +55,19 @@ pub(crate) struct ibv_mr {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_mr_init_attr {
+    pub(crate) length: usize,
+    pub(crate) access: c_int,
+    pub(crate) comp_mask: u64,
+    pub(crate) iova: u64,
+    pub(crate) addr: *mut c_void,
+    pub(crate) fd: c_int,
+    pub(crate) fd_offset: u64,
+    pub(crate) dmah: *mut c_void,
+    pub(crate) buf: *mut crate::newer::Buf,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_comp_channel {
     pub(crate) context: *mut ibv_context,
     pub(crate) fd: c_int,

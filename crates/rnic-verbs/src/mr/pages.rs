@@ -70,7 +70,7 @@ fn check_mapped(start: usize, end: usize) -> Result<()> {
     Ok(())
 }
 
-const PAGE: usize = 4_096;
+pub(crate) const PAGE: usize = 4_096;
 
 #[cfg(test)]
 #[path = "pages/tests.rs"]

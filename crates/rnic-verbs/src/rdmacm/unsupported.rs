@@ -120,5 +120,8 @@ sockets! {
     rfcntl(c_int, c_int) -> c_int = -1;
     riomap(c_int, Buffer, usize, c_int, c_int, libc::off_t) -> libc::off_t = -1;
     riounmap(c_int, Buffer, usize) -> c_int = -1;
+    repoll_create(c_int) -> c_int = -1;
+    repoll_ctl(c_int, c_int, c_int, Buffer) -> c_int = -1;
+    repoll_wait(c_int, Buffer, c_int, c_int) -> c_int = -1;
     riowrite(c_int, Buffer, usize, libc::off_t, c_int) -> usize = usize::MAX;
 }
