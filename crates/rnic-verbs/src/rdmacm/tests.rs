@@ -203,6 +203,49 @@ fn attributes_for_queue_pairs_of_a_programs_own_are_filled_in() {
     }
 }
 
+/// Programs with queue pairs of their own ask for the first sequence numbers before they accept: they are those that
+/// the other side is told.
+#[test]
+fn both_sides_are_told_the_same_first_sequence_numbers() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+    assert_eq!(connect_without_qp(active, 77), 0);
+    let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    let passive = request.id();
+    request.acknowledge();
+    let numbers = |id| (attributes_from(id, IBV_QPS_RTR, 0).0.rq_psn, attributes_from(id, IBV_QPS_RTS, 0).0.sq_psn);
+    let before = numbers(passive);
+    assert_eq!(accept(passive, b""), 0);
+    bench.next(RDMA_CM_EVENT_CONNECT_RESPONSE).acknowledge();
+    let (expected, next) = numbers(active);
+    assert_eq!(before, (next, expected), "what one sends first, the other expects");
+    assert_eq!(numbers(passive), before, "accepting draws no other");
+    assert_ne!(expected, next, "each has its own");
+    bench.destroy(&[passive, active, listener]);
+}
+
+/// Whoever asks a few times only is asked to wait so long that a program may be slow to post a receive.
+#[test]
+fn a_slow_receiver_keeps_a_peer_that_asks_five_times() {
+    let bench = Bench::new();
+    let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
+    let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
+    bench.make_qp(active, IBV_QPT_RC);
+    assert_eq!(connect_retrying(active, 5), 0);
+    let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    let passive = request.id();
+    request.acknowledge();
+    bench.make_qp(passive, IBV_QPT_RC);
+    assert_eq!(attributes_from(passive, IBV_QPS_RTR, 0).0.min_rnr_timer, 28, "164 ms");
+    assert_eq!(accept(passive, b""), 0);
+    for _ in 0..2 {
+        bench.next(RDMA_CM_EVENT_ESTABLISHED).acknowledge();
+    }
+    message(active, passive, Duration::from_millis(200));
+    bench.destroy(&[active, passive, listener]);
+}
+
 /// A queue pair that cannot be made leaves the program's structure, and its identifier, as they were.
 #[test]
 fn a_queue_pair_that_cannot_be_made_leaves_nothing() {

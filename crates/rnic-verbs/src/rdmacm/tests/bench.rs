@@ -263,6 +263,13 @@ pub(super) fn connect(id: *mut rdma_cm_id, data: &[u8]) -> c_int {
     unsafe { rdma_connect(id, &raw mut *Box::leak(Box::new(param(data)))) }
 }
 
+/// Asks `retries` times when the other side has posted no receive.
+pub(super) fn connect_retrying(id: *mut rdma_cm_id, retries: u8) -> c_int {
+    let mut param = rdma_conn_param { rnr_retry_count: retries, ..param(b"") };
+    // SAFETY: living, and the data outlive the call.
+    unsafe { rdma_connect(id, &raw mut param) }
+}
+
 /// As programs with queue pairs of their own do.
 pub(super) fn connect_without_qp(id: *mut rdma_cm_id, qp_num: u32) -> c_int {
     let mut param = rdma_conn_param { qp_num, ..param(b"") };
@@ -278,35 +285,52 @@ pub(super) fn accept(id: *mut rdma_cm_id, data: &[u8]) -> c_int {
 
 /// Sends a message each way and looks at it.
 pub(super) fn exchange(one: *mut rdma_cm_id, other: *mut rdma_cm_id) {
+    message(one, other, Duration::ZERO);
+    message(other, one, Duration::ZERO);
+}
+
+/// Sends a message and looks at it, where the receive is posted `late`, or before.
+pub(super) fn message(from: *mut rdma_cm_id, to: *mut rdma_cm_id, late: Duration) {
     // SAFETY: both identifiers have a protection domain and a connected queue pair; the buffers outlive the requests.
     unsafe {
-        for (from, to) in [(one, other), (other, one)] {
-            let mut bytes = [[0u8; 64]; 2];
-            bytes[0].fill(0x5a);
-            let memory = bytes.as_mut_ptr().cast::<c_void>();
-            let region = crate::mr::ibv_reg_mr((*from).pd, memory, 128, IBV_ACCESS_LOCAL_WRITE.cast_signed());
+        let mut bytes = [[0u8; 64]; 2];
+        bytes[0].fill(0x5a);
+        let memory = bytes.as_mut_ptr().cast::<c_void>();
+        let register = |id: *mut rdma_cm_id| {
+            let region = crate::mr::ibv_reg_mr((*id).pd, memory, 128, IBV_ACCESS_LOCAL_WRITE.cast_signed());
             assert!(!region.is_null());
-            let base = memory as u64;
-            let mut into = ibv_sge { addr: base + 64, length: 64, lkey: (*region).lkey };
-            let mut receive = ibv_recv_wr { wr_id: 1, next: ptr::null_mut(), sg_list: &raw mut into, num_sge: 1 };
-            let ops = &(*(*from).verbs).ops;
-            let mut bad_receive = ptr::null_mut();
-            let post_recv = ops.post_recv.expect("set");
-            assert_eq!(post_recv((*to).qp, &raw mut receive, &raw mut bad_receive), 0);
-            let mut out = ibv_sge { addr: base, length: 64, lkey: (*region).lkey };
-            let mut send: ibv_send_wr = std::mem::zeroed();
-            (send.wr_id, send.sg_list, send.num_sge) = (2, &raw mut out, 1);
-            (send.opcode, send.send_flags) = (IBV_WR_SEND, IBV_SEND_SIGNALED);
-            let mut bad_send = ptr::null_mut();
-            assert_eq!(ops.post_send.expect("set")((*from).qp, &raw mut send, &raw mut bad_send), 0);
-            let poll = ops.poll_cq.expect("set");
-            for (queue, what) in [((*to).recv_cq, "a receive"), ((*from).send_cq, "a send")] {
-                let mut completion = ibv_wc::default();
-                wait_for(what, || poll(queue, 1, &raw mut completion) == 1);
-                assert_eq!(completion.status, IBV_WC_SUCCESS, "{what}");
-            }
-            assert_eq!(std::ptr::read_volatile(&raw const bytes[1]), [0x5a; 64]);
-            assert_eq!(crate::mr::ibv_dereg_mr(region), 0);
+            region
+        };
+        let (region, their_region) = (register(from), register(to));
+        let base = memory as u64;
+        let ops = &(*(*from).verbs).ops;
+        let mut into = ibv_sge { addr: base + 64, length: 64, lkey: (*their_region).lkey };
+        let mut receive = ibv_recv_wr { wr_id: 1, next: ptr::null_mut(), sg_list: &raw mut into, num_sge: 1 };
+        let mut bad_receive = ptr::null_mut();
+        let mut post_receive =
+            || assert_eq!(ops.post_recv.expect("set")((*to).qp, &raw mut receive, &raw mut bad_receive), 0);
+        let is_late = late > Duration::ZERO;
+        if !is_late {
+            post_receive();
         }
+        let mut out = ibv_sge { addr: base, length: 64, lkey: (*region).lkey };
+        let mut send: ibv_send_wr = std::mem::zeroed();
+        (send.wr_id, send.sg_list, send.num_sge) = (2, &raw mut out, 1);
+        (send.opcode, send.send_flags) = (IBV_WR_SEND, IBV_SEND_SIGNALED);
+        let mut bad_send = ptr::null_mut();
+        assert_eq!(ops.post_send.expect("set")((*from).qp, &raw mut send, &raw mut bad_send), 0);
+        if is_late {
+            std::thread::sleep(late);
+            post_receive();
+        }
+        let poll = ops.poll_cq.expect("set");
+        for (queue, what) in [((*to).recv_cq, "a receive"), ((*from).send_cq, "a send")] {
+            let mut completion = ibv_wc::default();
+            wait_for(what, || poll(queue, 1, &raw mut completion) == 1);
+            assert_eq!(completion.status, IBV_WC_SUCCESS, "{what}");
+        }
+        assert_eq!(std::ptr::read_volatile(&raw const bytes[1]), [0x5a; 64]);
+        assert_eq!(crate::mr::ibv_dereg_mr(region), 0);
+        assert_eq!(crate::mr::ibv_dereg_mr(their_region), 0);
     }
 }
