@@ -17,7 +17,7 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs lint check generate bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each orde
 test-pyverbs: ## rdma-core's own tests, each against what a table says of it
 	@scripts/setup test
 	cargo test --package rnic-verbs --test pyverbs --locked -- --nocapture
+
+test-pyverbs-newest: ## the same for the newest rdma-core that Debian has, in a root of its own (root, debootstrap)
+	scripts/pyverbs-newest
 
 test-apps: build ## every unmodified RDMA program, plain, over a bad network, and confined (root): make test-apps [APPS="--transport falcon"]
 	@scripts/setup apps

@@ -111,6 +111,9 @@ pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     // Hints: they may be ignored.
     | IBV_ACCESS_OPTIONAL_RANGE;
 
+/// Flags that a queue pair may be given: it may permit what no region grants.
+pub(crate) const QP_ACCESS_FLAGS: u32 = ACCESS_FLAGS | IBV_ACCESS_FLUSH_PERSISTENT;
+
 /// What `flags` let peers do.
 pub(crate) fn remote_rights(flags: u32) -> Access {
     let mut access = Access::empty();

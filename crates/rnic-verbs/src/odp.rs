@@ -12,7 +12,7 @@ use crate::object;
 /// What can be paged on demand.
 pub(crate) const CAPABILITIES: ibv_odp_caps = ibv_odp_caps {
     general_caps: (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT) as u64,
-    per_transport_caps: [RELIABLE, UNRELIABLE, DATAGRAM],
+    per_transport_caps: [RELIABLE | PLACEMENT, UNRELIABLE, DATAGRAM],
 };
 
 /// The same for extended reliable connections.
@@ -21,6 +21,7 @@ pub(crate) const SHARED: u32 = RELIABLE;
 const DATAGRAM: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
 const UNRELIABLE: u32 = DATAGRAM | IBV_ODP_SUPPORT_WRITE;
 const RELIABLE: u32 = UNRELIABLE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+const PLACEMENT: u32 = IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
 /// Returns whether a registration asks for all memory of the process.
 ///

@@ -3,7 +3,8 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where Debian's package `rdma-core` has them; most files are compressed.
@@ -14,6 +15,31 @@ const TABLE: &str = include_str!("pyverbs/expected.txt");
 
 /// Tests that pass on a machine that has nothing which the table calls optional.
 const PASSING_MIN: usize = 118;
+
+/// Where the tests run: on this machine, or in another root, which `RNIC_PYVERBS_ROOT` names
+/// (`scripts/pyverbs-newest`).
+struct Place(Option<PathBuf>);
+
+impl Place {
+    fn find() -> Self {
+        Self(std::env::var_os("RNIC_PYVERBS_ROOT").map(PathBuf::from))
+    }
+
+    /// What `path` there is called here.
+    fn outside(&self, path: &str) -> PathBuf {
+        self.0.as_ref().map_or_else(|| path.into(), |root| root.join(path.trim_start_matches('/')))
+    }
+
+    /// `line` as a command that runs there.
+    fn run(&self, line: &[&str]) -> Command {
+        let mut command = Command::new(if self.0.is_some() { "unshare" } else { line[0] });
+        match &self.0 {
+            Some(root) => command.arg("--root").arg(root).args(line),
+            None => command.args(&line[1..]),
+        };
+        command
+    }
+}
 
 /// What the table says of the test called `name`: how it may end, and why.
 fn expected(name: &str) -> (&'static str, &'static str) {
@@ -35,6 +61,44 @@ fn is_as_expected(name: &str, ended: &str) -> bool {
     }
 }
 
+/// Runs the tests at `place`; answers the lines of their report, and what was said.
+fn run(place: &Place) -> (String, String) {
+    let dir = tempfile::tempdir_in(place.outside("/tmp")).expect("a temporary directory");
+    let copy = |from: &Path| {
+        let copied = Command::new("cp").arg("-a").arg(from).arg(dir.path()).status();
+        assert!(copied.is_ok_and(|status| status.success()), "{} can be copied", from.display());
+    };
+    copy(&place.outside(TESTS));
+    let unpack = Command::new("sh").current_dir(dir.path()).args(["-c", "gunzip tests/*.gz"]).status();
+    assert!(unpack.is_ok_and(|status| status.success()), "the tests can be unpacked");
+    copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pyverbs/run.py").as_ref());
+    copy(common::libraries());
+
+    // What iproute2's `rdma link` says where the kernel has no such device; where it has no such module, it fails.
+    let programs = dir.path().join("programs");
+    std::fs::create_dir(&programs).expect("a new folder");
+    std::fs::write(programs.join("rdma"), "#!/bin/sh\necho '[]'\n").expect("a new file");
+    std::fs::set_permissions(programs.join("rdma"), PermissionsExt::from_mode(0o755)).expect("our own file");
+
+    let name = Path::new("/tmp").join(dir.path().file_name().expect("a name"));
+    let inside = |file: &str| name.join(file).to_str().expect("a name").to_owned();
+    let [driver, suite, report, libraries] = ["run.py", "tests", "report", "rnic"].map(inside);
+    let (path, mut shim) = (format!("LD_LIBRARY_PATH={libraries}"), format!("LD_PRELOAD={libraries}/librnic-shim.so"));
+    if place.0.is_some() {
+        // Newer tests ask programs for what the device's files say, as under `rnic run`.
+        shim += &format!(":{libraries}/libibverbs.so.1");
+    }
+    let timeout = ["timeout", "--kill-after=5", "400"];
+    let programs = inside("programs");
+    let search = format!("PATH={programs}:/usr/bin:/usr/sbin");
+    let line = [&["env", &search, &path, &shim][..], &timeout[..], &["/usr/bin/python3", &driver, &suite, &report][..]]
+        .concat();
+    let output = place.run(&line).output().expect("it starts");
+    let said = common::said(&output);
+    assert!(output.status.success(), "{said}");
+    (std::fs::read_to_string(dir.path().join("report")).expect("a report"), said)
+}
+
 #[test]
 fn the_longest_beginning_counts() {
     assert_eq!(expected("tests.test_qp.QPTest.test_create_rc_qp").0, "pass");
@@ -47,25 +111,12 @@ fn the_longest_beginning_counts() {
 
 #[test]
 fn the_tests_of_rdma_core_end_as_the_table_says() {
-    let python = "/usr/bin/python3";
-    let has_pyverbs = || Command::new(python).args(["-c", "import pyverbs"]).status().is_ok_and(|it| it.success());
-    if !Path::new(TESTS).join("run_tests.py").is_file() || !has_pyverbs() {
+    let place = Place::find();
+    let has_pyverbs = || place.run(&["/usr/bin/python3", "-c", "import pyverbs"]).status().is_ok_and(|it| it.success());
+    if !place.outside(TESTS).join("run_tests.py").is_file() || !has_pyverbs() {
         return common::skip("python3-pyverbs and the tests of the package rdma-core are not installed");
     }
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let copy = Command::new("cp").arg("-r").arg(TESTS).arg(dir.path()).status();
-    assert!(copy.is_ok_and(|status| status.success()), "the tests can be copied");
-    let unpack = Command::new("sh").current_dir(dir.path()).args(["-c", "gunzip tests/*.gz"]).status();
-    assert!(unpack.is_ok_and(|status| status.success()), "the tests can be unpacked");
-
-    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pyverbs/run.py");
-    let (suite, report) = (dir.path().join("tests"), dir.path().join("report"));
-    let line = [python, driver, suite.to_str().expect("a name"), report.to_str().expect("a name")];
-    let shim = common::libraries().join("librnic-shim.so");
-    let output = common::command(&line, 400).env("LD_PRELOAD", shim).output().expect("timeout(1) starts");
-    let said = common::said(&output);
-    assert!(output.status.success(), "{said}");
-    let report = std::fs::read_to_string(&report).expect("a report");
+    let (report, said) = run(&place);
     let results = report.lines().map(|line| {
         let mut fields = line.split('\t');
         let mut next = || fields.next().unwrap_or("");

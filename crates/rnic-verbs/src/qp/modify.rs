@@ -19,7 +19,7 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
     let checks = [
         (IBV_QP_PKEY_INDEX, attr.pkey_index == 0),
         (IBV_QP_PORT, attr.port_num == PORT),
-        (IBV_QP_ACCESS_FLAGS, attr.qp_access_flags & !mr::ACCESS_FLAGS == 0),
+        (IBV_QP_ACCESS_FLAGS, attr.qp_access_flags & !mr::QP_ACCESS_FLAGS == 0),
         (IBV_QP_PATH_MTU, mtu_bytes(attr.path_mtu).is_some()),
         (IBV_QP_TIMEOUT, attr.timeout < 32),
         (IBV_QP_RETRY_CNT, attr.retry_cnt < 8),
