@@ -87,6 +87,8 @@ pub struct Transmit {
     pub from: Qpn,
     /// What sort of packet it is.
     pub kind: TransmitKind,
+    /// Of datagrams, what their address says of it ([`crate::DatagramAddress::mark`]). Of other packets, nothing.
+    pub mark: u64,
 }
 
 impl Transmit {
@@ -104,6 +106,7 @@ impl Transmit {
         label: PathLabel(0),
         from: Qpn::new(0),
         kind: TransmitKind::Ack,
+        mark: 0,
     };
 }
 

@@ -36,6 +36,8 @@ pub struct DatagramAddress {
     /// Its queue key. When the high bit is set, the sending queue pair's own key travels instead (IBA 10.2.5): such
     /// keys are for those who may set them.
     pub qkey: u32,
+    /// Whatever else the body is to know of the packet: [`crate::Transmit::mark`] says it again.
+    pub mark: u64,
 }
 
 /// What a send request does.

@@ -23,7 +23,7 @@ fn pair() -> Pair {
 }
 
 fn to(qpn: Qpn, qkey: u32) -> DatagramAddress {
-    DatagramAddress { peer: PeerId(7), qpn, qkey }
+    DatagramAddress { peer: PeerId(7), qpn, qkey, mark: 0 }
 }
 
 /// Posts a datagram of `len` bytes, each with another content, from the left to the right.

@@ -72,7 +72,7 @@ impl Bench {
             load => load,
         };
         let remote = self.pair.right.remote(1 << 18);
-        let to = DatagramAddress { peer: PeerId(1), qpn: self.pair.right.numbers[qp], qkey: 0 };
+        let to = DatagramAddress { peer: PeerId(1), qpn: self.pair.right.numbers[qp], qkey: 0, mark: 0 };
         let (op, len) = match load {
             Load::Write(len) => (SendOp::Write { remote, immediate: None }, len),
             Load::Send(len) => (SendOp::Send { immediate: None }, len),

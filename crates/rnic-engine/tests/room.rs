@@ -19,7 +19,7 @@ fn write(pair: &mut Pair, wr_id: u64, packets: u32) {
 }
 
 fn datagram(side: &mut Side, from: Qpn, wr_id: u64, peer: PeerId) {
-    let to = DatagramAddress { peer, qpn: Qpn::new(0x99), qkey: QKEY };
+    let to = DatagramAddress { peer, qpn: Qpn::new(0x99), qkey: QKEY, mark: 0 };
     let sges = [side.sge(0, 10)];
     let op = SendOp::Datagram { to, immediate: None };
     let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };

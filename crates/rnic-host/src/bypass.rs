@@ -50,7 +50,7 @@ use crate::user::is_own_user;
 
 use asking::Questions;
 use letters::{Nonce, Offer, Place, Ticket, Words};
-pub(crate) use ring::{Broken, Record};
+pub(crate) use ring::{Broken, Kind, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
 
 /// The rings of a NIC.
@@ -257,13 +257,13 @@ impl Bypass {
         now: Time,
         target: (PeerId, u16),
         len: usize,
-        is_sealed: bool,
+        kind: Kind,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), MemoryFault>,
     ) -> Result<Taken, MemoryFault> {
         let Some(index) = self.attached(now, target) else { return Ok(Taken::No) };
         let Some(channel) = &mut self.channels[index] else { return Ok(Taken::No) };
         let mark = channel.producer.mark();
-        match channel.producer.begin(len, is_sealed) {
+        match channel.producer.begin(len, kind) {
             Ok(Some(mut writer)) => {
                 if let Err(fault) = write(&mut writer) {
                     channel.producer.take_back(mark);
@@ -294,8 +294,8 @@ impl Bypass {
     }
 
     /// As [`Self::send`], for bytes of our own.
-    pub(crate) fn send_own(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], is_sealed: bool) -> Taken {
-        let taken = self.send(now, target, bytes.len(), is_sealed, |writer| {
+    pub(crate) fn send_own(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], kind: Kind) -> Taken {
+        let taken = self.send(now, target, bytes.len(), kind, |writer| {
             writer.put(bytes);
             Ok(())
         });

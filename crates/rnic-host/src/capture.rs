@@ -1,8 +1,8 @@
 //! The capture of what a NIC carries, both ways, as it was on the wire: after impairment, each packet by itself.
 //!
-//! Of IP's fields a socket tells nothing, so they are those of any packet; with real RoCEv2 peers over IPv4, the
-//! identification is the one that the ICRC was made for. The IPv6 flow label is 0, though the kernel
-//! may have put one of its own; Falcon's is in PSP's vector.
+//! Of most IP fields a socket tells nothing, so they are those of any packet, and of a datagram those that its address
+//! named; with real RoCEv2 peers over IPv4, the identification is the one that the ICRC was made for. The IPv6 flow
+//! label is 0 where nobody named one, though the kernel may have; Falcon's is in PSP's vector.
 
 use std::fmt;
 use std::io::Write;

@@ -2,6 +2,8 @@
 
 use rnic_wire::Addresses;
 
+use crate::marking::Marking;
+
 /// A datagram that waits: because it is impaired, or the kernel had no room for it, or it is a management message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Datagram {
@@ -9,4 +11,6 @@ pub(crate) struct Datagram {
     pub(crate) addresses: Addresses,
     /// Base transport header through ICRC.
     pub(crate) bytes: Vec<u8>,
+    /// What its IP header says beside addresses.
+    pub(crate) marking: Marking,
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::marking::Marking;
 pub use crate::sys::OnProcessor;
 use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket, wait};
 
@@ -227,7 +228,7 @@ fn socket(ip: IpAddr, receive_offload: bool) -> io::Result<UdpSocket> {
 }
 
 fn send(socket: &UdpSocket, to: &socket2::SockAddr, parts: &[IoSlice<'_>], segment: Option<u16>) -> io::Result<()> {
-    socket.send(&[Outgoing { to, from: None, parts, segment }]).map(|_| ())
+    socket.send(&[Outgoing { to, from: None, parts, segment, marking: Marking::NONE }]).map(|_| ())
 }
 
 fn poll_one(socket: &UdpSocket, batch: &mut ReceiveBatch) -> io::Result<usize> {

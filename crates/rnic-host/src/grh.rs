@@ -3,27 +3,30 @@
 //! Source: InfiniBand Architecture annex A17 (RoCEv2): over IPv6 the IPv6 header stands there; over IPv4 the IPv4
 //! header stands in the last 20 bytes, and the first 20 say nothing. Whoever makes an address handle of it
 //! (`ibv_init_ah_from_wc`) tells the two apart by version and checksum. The socket has kept the headers to itself, so
-//! they are made again from what it has said; service class and hop limit are not those that travelled.
+//! they are made again from what it has said.
 
 use std::net::IpAddr;
 
 use rnic_engine::GRH_LEN;
 use rnic_wire::{Addresses, net};
 
+use crate::marking::Marking;
+
 /// A global route header.
 pub(crate) type Grh = [u8; GRH_LEN as usize];
 
-/// The header of a datagram of `udp_payload_len` bytes that came on `way`.
-pub(crate) fn grh(way: &Addresses, udp_payload_len: u32) -> Grh {
+/// The header of a datagram of `udp_payload_len` bytes that came on `way` with this marking.
+pub(crate) fn grh(way: &Addresses, marking: Marking, udp_payload_len: u32) -> Grh {
     let mut bytes = [0; GRH_LEN as usize];
     let udp_len = net::UDP_LEN + udp_payload_len;
     match (way.src().ip(), way.dst().ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = &mut bytes[(GRH_LEN - net::IPV4_LEN) as usize..];
             header[0] = 0x45; // version 4, five words of header
+            header[1] = marking.traffic_class();
             header[2..4].copy_from_slice(&((net::IPV4_LEN + udp_len) as u16).to_be_bytes());
             header[6] = 0x40; // don't fragment
-            header[8] = HOP_LIMIT;
+            header[8] = marking.hop_limit();
             header[9] = PROTOCOL_UDP;
             header[12..16].copy_from_slice(&src.octets());
             header[16..20].copy_from_slice(&dst.octets());
@@ -31,10 +34,11 @@ pub(crate) fn grh(way: &Addresses, udp_payload_len: u32) -> Grh {
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         (src, dst) => {
-            bytes[0] = 0x60; // version 6
+            let word = 6 << 28 | u32::from(marking.traffic_class()) << 20 | marking.flow_label();
+            bytes[..4].copy_from_slice(&word.to_be_bytes());
             bytes[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
             bytes[6] = PROTOCOL_UDP;
-            bytes[7] = HOP_LIMIT;
+            bytes[7] = marking.hop_limit();
             for (place, ip) in [(8, src), (24, dst)] {
                 if let IpAddr::V6(ip) = ip {
                     bytes[place..place + 16].copy_from_slice(&ip.octets());
@@ -57,7 +61,6 @@ fn checksum(header: &[u8]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-const HOP_LIMIT: u8 = 64;
 const PROTOCOL_UDP: u8 = 17;
 
 #[cfg(test)]
@@ -70,19 +73,22 @@ mod tests {
 
     #[test]
     fn an_ipv4_header_stands_in_the_last_twenty_bytes() {
-        let bytes = grh(&way("10.0.0.1:4791", "10.0.0.2:1040"), 100);
+        let bytes = grh(&way("10.0.0.1:4791", "10.0.0.2:1040"), Marking::NONE, 100);
         assert_eq!(bytes[..20], [0; 20]);
         assert_eq!((bytes[20], &bytes[22..24]), (0x45, &[0, 128][..]));
         assert_eq!((&bytes[32..36], &bytes[36..40]), (&[10, 0, 0, 1][..], &[10, 0, 0, 2][..]));
         assert_eq!(checksum(&bytes[20..]), 0, "the checksum makes the sum come out");
         // Wireshark's figure for this header.
         assert_eq!(bytes[30..32], [0x26, 0x6b]);
+        let bytes = grh(&way("10.0.0.1:4791", "10.0.0.2:1040"), Marking::new(0xb8, 3, 0x5_4321), 100);
+        assert_eq!((bytes[20], bytes[21], bytes[28], checksum(&bytes[20..])), (0x45, 0xb8, 3, 0), "no label in IPv4");
     }
 
     #[test]
     fn an_ipv6_header_is_all_of_it() {
-        let bytes = grh(&way("[fd00::1]:4791", "[fd00::2]:1040"), 100);
-        assert_eq!((bytes[0] >> 4, bytes[6], &bytes[4..6]), (6, 17, &[0, 108][..]));
+        let bytes = grh(&way("[fd00::1]:4791", "[fd00::2]:1040"), Marking::new(0xb8, 3, 0x5_4321), 100);
+        assert_eq!((&bytes[..4], bytes[6], &bytes[4..6]), (&[0x6b, 0x85, 0x43, 0x21][..], 17, &[0, 108][..]));
+        assert_eq!(bytes[7], 3);
         assert_eq!((bytes[8], bytes[23], bytes[24], bytes[39]), (0xfd, 1, 0xfd, 2));
     }
 }

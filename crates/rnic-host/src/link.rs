@@ -25,7 +25,7 @@ use rnic_engine::{MemoryFault, PeerId, Transmit};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, IpFields, IpVersion, Qpn};
 
-use crate::bypass::{Bypass, Taken};
+use crate::bypass::{Bypass, Kind, Taken};
 use crate::capture::{CaptureTo, record};
 use crate::cm::GsiPort;
 use crate::credit::Credits;
@@ -33,6 +33,7 @@ use crate::datagram::Datagram;
 use crate::hello::Hellos;
 use crate::identification::Identifications;
 use crate::impair::{DelayLine, Fate};
+use crate::marking::Marking;
 use crate::notice::{Notice, Notices};
 use crate::peer::{Peer, Peers};
 use crate::ports;
@@ -89,7 +90,7 @@ pub(crate) struct Link {
 struct Crowded {
     target: (PeerId, u16),
     bytes: Vec<u8>,
-    is_sealed: bool,
+    kind: Kind,
     since: Time,
 }
 
@@ -244,8 +245,14 @@ impl Link {
     /// Adds a datagram to the capture, if there is one.
     #[inline]
     pub(crate) fn capture(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
+        self.capture_marked(now, addresses, bytes, Marking::NONE);
+    }
+
+    /// The same for one that is marked.
+    #[inline]
+    pub(crate) fn capture_marked(&mut self, now: Time, addresses: &Addresses, bytes: &[u8], marking: Marking) {
         if self.capture.is_some() {
-            let fields = IpFields { identification: self.identification_of(addresses, bytes), ..IpFields::default() };
+            let fields = IpFields { identification: self.identification_of(addresses, bytes), ..marking.fields() };
             record(&mut self.capture, &mut self.stats, &mut self.notices, now, addresses, fields, bytes);
         }
     }
@@ -271,7 +278,7 @@ impl Link {
         if let Some((last, others)) = fate.copies.split_last() {
             let mut bytes = spare.pop().unwrap_or_default();
             copy(&addresses, &mut bytes)?;
-            let datagram = Datagram { addresses, bytes };
+            let datagram = Datagram { addresses, bytes, marking: way.marking };
             let mut insert = |late, datagram| {
                 stats.impairment.queue_full += u64::from(!line.insert(late, datagram, impairment));
             };
@@ -285,7 +292,7 @@ impl Link {
     /// and cost the kernel no more than those. What goes through memory, has an ICRC for leaving by itself, or finds no
     /// room, leaves later ([`Self::send_waiting`]).
     pub(crate) fn join_delayed(&mut self, now: Time, batch: &mut Batch<'_>, acks: &Acks) {
-        while let Some(way) = self.line.first_due(now).map(|datagram| datagram.addresses)
+        while let Some((way, marking)) = self.line.first_due(now).map(|datagram| (datagram.addresses, datagram.marking))
             && batch.has_room(acks)
             && let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip())
             && !self.peers.get(peer).is_local
@@ -293,7 +300,7 @@ impl Link {
             && let Some(Datagram { bytes, .. }) = self.line.pop_due(now)
         {
             let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
-            let way = Way { peer, port: way.dst().port(), path };
+            let way = Way { peer, port: way.dst().port(), path, marking };
             let copied = batch.add_with(way, bytes.len() as u32, self.segmentation, |out| {
                 out.copy_from_slice(&bytes);
                 Ok(())
@@ -313,7 +320,7 @@ impl Link {
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
         let Some(peer) = peer else { return self.answer_stranger(now, addresses, bytes) };
-        let way = Way { peer, port: addresses.dst().port(), path: 0 };
+        let way = Way { peer, port: addresses.dst().port(), path: 0, marking: Marking::NONE };
         let passes = self.impair(now, way, bytes.len() as u32, |_, copy| {
             copy.clear();
             copy.extend_from_slice(bytes);
@@ -321,7 +328,7 @@ impl Link {
         });
         if passes.expect("a copy of our own cannot be gone") {
             self.capture(now, addresses, bytes);
-            self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec() });
+            self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), marking: Marking::NONE });
         }
     }
 
@@ -332,7 +339,8 @@ impl Link {
     fn answer_stranger(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let to = addresses.dst().into();
         let parts = [IoSlice::new(bytes)];
-        let message = Outgoing { to: &to, from: self.source_of(addresses), parts: &parts, segment: None };
+        let message =
+            Outgoing { to: &to, from: self.source_of(addresses), parts: &parts, segment: None, marking: Marking::NONE };
         let socket = self.lanes[self.lane_of(addresses.dst().ip())].sender();
         let (mut is_sent, mut tries) = (false, 0);
         while socket.is_half_free() && !is_sent && tries < LATE_ERRORS_MAX {
@@ -375,13 +383,13 @@ impl Link {
     }
 
     /// Keeps a packet for a peer whose path is too narrow for it.
-    pub(crate) fn send_fragmentable(&mut self, now: Time, addresses: &Addresses, bytes: Vec<u8>) {
+    pub(crate) fn send_fragmentable(&mut self, now: Time, addresses: &Addresses, bytes: Vec<u8>, marking: Marking) {
         if !self.may_fragment(addresses) {
             self.stats.datagrams_refused += 1;
             return;
         }
-        self.capture(now, addresses, &bytes);
-        self.wide.push_back(Datagram { addresses: *addresses, bytes });
+        self.capture_marked(now, addresses, &bytes, marking);
+        self.wide.push_back(Datagram { addresses: *addresses, bytes, marking });
     }
 
     /// Sends datagrams that have waited and need not wait any longer; answers whether any left.
@@ -416,7 +424,7 @@ impl Link {
     fn end_delays(&mut self, now: Time, due: Time) -> bool {
         let mut any = false;
         while let Some(datagram) = self.line.pop_due(due) {
-            self.capture(now, &datagram.addresses, &datagram.bytes);
+            self.capture_marked(now, &datagram.addresses, &datagram.bytes, datagram.marking);
             if self.send_sealed(now, &datagram) {
                 any = true;
             } else {
@@ -435,18 +443,19 @@ impl Link {
             return false;
         };
         let (bytes, target) = (&datagram.bytes, (peer, way.dst().port()));
-        let taken = bypass.send_own(now, target, bytes, true);
+        let kind = Kind { is_sealed: true, marking: datagram.marking };
+        let taken = bypass.send_own(now, target, bytes, kind);
         stats.count_bypass(taken, bytes.len());
         if taken == Taken::Full {
-            crowded.push_back(Crowded { target, bytes: bytes.clone(), is_sealed: true, since: now });
+            crowded.push_back(Crowded { target, bytes: bytes.clone(), kind, since: now });
         }
         taken != Taken::No
     }
 
     /// Keeps a packet for another NIC of this machine whose memory has no room.
     #[cold]
-    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, is_sealed: bool) {
-        self.crowded.push_back(Crowded { target, bytes, is_sealed, since: now });
+    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, kind: Kind) {
+        self.crowded.push_back(Crowded { target, bytes, kind, since: now });
     }
 
     /// Puts packets into memory that had no room; answers whether any found some.
@@ -454,8 +463,8 @@ impl Link {
     fn send_crowded(&mut self, now: Time) -> bool {
         let Self { bypass: Some(bypass), stats, crowded, .. } = self else { return false };
         let mut any = false;
-        while let Some(Crowded { target, bytes, is_sealed, since }) = crowded.front() {
-            let taken = bypass.send_own(now, *target, bytes, *is_sealed);
+        while let Some(Crowded { target, bytes, kind, since }) = crowded.front() {
+            let taken = bypass.send_own(now, *target, bytes, *kind);
             let is_late = now.since(*since) > ROOM_WAIT;
             match taken {
                 Taken::Full if !is_late => break,
@@ -527,7 +536,8 @@ impl Link {
         let mut messages = ArrayVec::<Outgoing<'_>, MESSAGES_MAX>::new();
         for ((train, to), parts) in trains.iter().zip(&to).zip(&parts) {
             let segment = (train.count > 1).then_some(train.segment as u16);
-            messages.push(Outgoing { to, from: self.peers.get(train.peer).from, parts, segment });
+            let from = self.peers.get(train.peer).from;
+            messages.push(Outgoing { to, from, parts, segment, marking: train.marking });
         }
         self.lanes[lane].sender_on(path).send(&messages)
     }
@@ -545,7 +555,8 @@ impl Link {
         let addresses = self.addresses_of(train.way());
         self.stats.datagrams_held += u64::from(train.count);
         let packets = self.apart(batch, train);
-        self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
+        let marking = train.marking;
+        self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
     /// Whether packets that do not fit the path may be cut on it. Adapters never do so, and the ICRC of RoCEv2 covers
@@ -564,7 +575,8 @@ impl Link {
             return;
         }
         let packets = self.apart(batch, train);
-        self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes }));
+        let marking = train.marking;
+        self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
     /// Notes that the path to `peer` is too narrow.
@@ -581,13 +593,13 @@ impl Link {
     fn capture_trains(&mut self, now: Time, batch: &Batch<'_>) {
         for train in batch.trains() {
             let addresses = self.addresses_of(train.way());
-            batch.packets(train).for_each(|bytes| self.capture(now, &addresses, bytes));
+            batch.packets(train).for_each(|bytes| self.capture_marked(now, &addresses, bytes, train.marking));
         }
     }
 
     /// From which port to which packets on `way` go.
     fn addresses_of(&self, way: Way) -> Addresses {
-        let Way { peer, port, path } = way;
+        let Way { peer, port, path, .. } = way;
         let way = self.peers.get(peer).way(port);
         if path == 0 {
             return way;
@@ -714,7 +726,7 @@ fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: 
         .zip(to.iter().zip(&parts))
         .map(|(datagram, (to, parts))| {
             let from = is_wildcard.then(|| datagram.addresses.src().ip());
-            Outgoing { to, from, parts, segment: None }
+            Outgoing { to, from, parts, segment: None, marking: datagram.marking }
         })
         .collect();
     socket.send(&messages)

@@ -28,7 +28,7 @@ use rnic_wire::codec::encode_headers;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn};
 
 use crate::background;
-use crate::bypass::Taken;
+use crate::bypass::{Kind, Taken};
 use crate::capture::CaptureTo;
 use crate::clock::Clock;
 use crate::cm::{ConnectionId, GsiNews, Manager};
@@ -37,7 +37,7 @@ use crate::connection::ConnectionEvent;
 use crate::error::NicError;
 use crate::falcon::{Falcon, Repairs};
 use crate::impair::{Impairment, PeerImpairment};
-use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, write_packet};
+use crate::link::batch::{Acks, Batch, SLAB_BYTES, Way, Wrapping, marking_of, write_packet};
 use crate::link::lane::Lane;
 use crate::link::{Link, Unreachable};
 use crate::memory::{Memory, Pieces};
@@ -506,7 +506,8 @@ fn add_packet(
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
-        if !link.impair(now, Way { peer: transmit.peer, port, path: 0 }, len, copy)? {
+        let way = Way { peer: transmit.peer, port, path: 0, marking: marking_of(transmit) };
+        if !link.impair(now, way, len, copy)? {
             return Ok(false);
         }
     }
@@ -515,7 +516,8 @@ fn add_packet(
     }
     if link.is_still_narrow(now, transmit.peer, len) {
         let addresses = link.peers.get(transmit.peer).way(port);
-        link.send_fragmentable(now, &addresses, transmit_copy(transmit, payload, memory, &addresses)?);
+        let bytes = transmit_copy(transmit, payload, memory, &addresses)?;
+        link.send_fragmentable(now, &addresses, bytes, marking_of(transmit));
         return Ok(false);
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
@@ -537,7 +539,8 @@ fn send_by_memory(
     let Link { bypass: Some(bypass), peers, stats, .. } = link else { return Ok(false) };
     let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
     let target = (transmit.peer, port);
-    let taken = bypass.send(now, target, len, false, |writer| put_pieces(transmit, payload, memory, writer))?;
+    let kind = Kind { is_sealed: false, marking: marking_of(transmit) };
+    let taken = bypass.send(now, target, len, kind, |writer| put_pieces(transmit, payload, memory, writer))?;
     stats.count_bypass(taken, len);
     if taken == Taken::No {
         bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port));
@@ -546,13 +549,13 @@ fn send_by_memory(
     if taken == Taken::Full {
         let mut bytes = Vec::with_capacity(len);
         put_pieces(transmit, payload, memory, &mut bytes)?;
-        link.wait_for_room(now, target, bytes, false);
+        link.wait_for_room(now, target, bytes, kind);
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);
         // It has left: memory that has gone since is missing in the capture alone.
         if let Ok(copy) = transmit_copy(transmit, payload, memory, &addresses) {
-            link.capture(now, &addresses, &copy);
+            link.capture_marked(now, &addresses, &copy, kind.marking);
         }
     }
     Ok(true)

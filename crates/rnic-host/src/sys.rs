@@ -10,6 +10,7 @@
 
 pub mod event;
 pub mod interfaces;
+mod processor;
 pub mod unix;
 
 use std::io::{self, IoSlice};
@@ -21,6 +22,9 @@ use std::ptr;
 use arrayvec::ArrayVec;
 use libc::{c_int, c_void};
 use socket2::{Domain, Protocol, SockAddr, Type};
+
+use crate::marking::Marking;
+pub use processor::OnProcessor;
 
 /// Datagrams (or trains of segments) that one call sends or receives, at most: enough to hide the cost of the call.
 pub const MESSAGES_MAX: usize = 32;
@@ -82,6 +86,8 @@ pub struct Outgoing<'a> {
     pub parts: &'a [IoSlice<'a>],
     /// Bytes of each datagram of a train.
     pub segment: Option<u16>,
+    /// What else their IP headers say.
+    pub marking: Marking,
 }
 
 /// What is known about a datagram, or train, that came in.
@@ -99,6 +105,8 @@ pub struct Incoming {
     pub truncated: bool,
     /// It met congestion, as far as the socket was asked to say so.
     pub congested: bool,
+    /// What else its IP header said, as far as the socket was asked to tell ([`UdpSocket::tell_markings`]).
+    pub marking: Marking,
 }
 
 /// An error that the network or the kernel reported about something that was sent earlier.
@@ -219,6 +227,18 @@ impl UdpSocket {
             self.fragmenting = allow;
         }
         Ok(())
+    }
+
+    /// From now on, [`Incoming::marking`] is what packets say.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tell_markings(&self) -> io::Result<()> {
+        let (level, options) = match self.local {
+            SocketAddr::V4(_) => (libc::SOL_IP, &[libc::IP_RECVTOS, libc::IP_RECVTTL][..]),
+            SocketAddr::V6(_) => (libc::SOL_IPV6, &[libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, IPV6_FLOWINFO][..]),
+        };
+        options.iter().try_for_each(|option| Raw(&self.socket).set(level, *option, 1))
     }
 
     /// Sends `messages`, at most [`MESSAGES_MAX`]; answers how many the kernel took.
@@ -387,43 +407,6 @@ pub fn has_more_rights_than_caller() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The calling thread stays on one processor until this is dropped.
-#[must_use = "the thread is let go when this is dropped"]
-pub struct OnProcessor(Option<libc::cpu_set_t>);
-
-impl OnProcessor {
-    /// Keeps the calling thread on the `nth` of the processors that it may run on, counted round. Where that cannot be
-    /// done nothing changes: it is for measurements, which are worth a little less then.
-    pub fn nth(nth: usize) -> Self {
-        // SAFETY: an all-zero set is valid (and empty).
-        let mut allowed: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: `allowed` has the size that is said; 0 is the calling thread.
-        if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut allowed) } != 0 {
-            return Self(None);
-        }
-        // SAFETY: reads one bit of `allowed`, within its size.
-        let is_allowed = |processor: &usize| unsafe { libc::CPU_ISSET(*processor, &allowed) };
-        let processors: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect();
-        let Some(chosen) = processors.get(nth % processors.len().max(1)) else { return Self(None) };
-        // SAFETY: as above.
-        let mut only: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: sets one bit of `only`, within its size.
-        unsafe { libc::CPU_SET(*chosen, &mut only) };
-        // SAFETY: `only` has the size that is said.
-        let done = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &only) } == 0;
-        Self(done.then_some(allowed))
-    }
-}
-
-impl Drop for OnProcessor {
-    fn drop(&mut self) {
-        if let Some(allowed) = &self.0 {
-            // SAFETY: the set was given by the kernel and has the size that is said.
-            unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), allowed) };
-        }
-    }
-}
-
 /// The way to an address, as the kernel's routing sees it now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -577,6 +560,9 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
             control.push(used, libc::SOL_IPV6, libc::IPV6_PKTINFO, &information)
         }
     };
+    if message.marking != Marking::NONE {
+        used = control.push_marking(used, message);
+    }
     if used > 0 {
         header.msg_control = control.bytes.as_mut_ptr().cast();
         header.msg_controllen = used as _;
@@ -585,6 +571,23 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
 }
 
 impl Control {
+    /// Appends what the IP headers of `message` are to say; answers how many bytes are used then.
+    #[cold]
+    fn push_marking(&mut self, mut used: usize, message: &Outgoing<'_>) -> usize {
+        let marking = message.marking;
+        let (class, hops) = (c_int::from(marking.traffic_class()), c_int::from(marking.hop_limit()));
+        if message.to.is_ipv4() {
+            used += self.push(used, libc::SOL_IP, libc::IP_TOS, &class);
+            return used + self.push(used, libc::SOL_IP, libc::IP_TTL, &hops);
+        }
+        used += self.push(used, libc::SOL_IPV6, libc::IPV6_TCLASS, &class);
+        used += self.push(used, libc::SOL_IPV6, libc::IPV6_HOPLIMIT, &hops);
+        match marking.flow_label() {
+            0 => used,
+            label => used + self.push(used, libc::SOL_IPV6, IPV6_FLOWINFO, &label.to_be()),
+        }
+    }
+
     /// Appends a control message behind the `used` bytes; answers how many bytes it takes.
     fn push<T: Copy>(&mut self, used: usize, level: c_int, kind: c_int, value: &T) -> usize {
         // SAFETY: these two compute sizes only.
@@ -666,7 +669,8 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
     let source = socket_address(unsafe { &*name }, message.msg_namelen).ok_or(io::ErrorKind::InvalidData)?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let (local, len_kept) = (None, len.min(RECEIVE_BUFFER_BYTES));
-    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false };
+    let marking = Marking::NONE;
+    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false, marking };
     for control in control_messages(message) {
         match (control.level, control.kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -683,16 +687,27 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
                     .read::<libc::in6_pktinfo>()
                     .map(|information| Ipv6Addr::from(information.ipi6_addr.s6_addr).into());
             }
-            (libc::SOL_IP, libc::IP_TOS) => {
-                incoming.congested = control.read::<u8>().is_some_and(|class| class & ECN == CONGESTED);
-            }
+            (libc::SOL_IP, libc::IP_TOS) => set_class(&mut incoming, control.read::<u8>()),
             (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
-                incoming.congested = control.read::<c_int>().is_some_and(|class| class as u8 & ECN == CONGESTED);
+                set_class(&mut incoming, control.read::<c_int>().map(|class| class as u8));
+            }
+            (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
+                incoming.marking = incoming.marking.with_hop_limit(control.read::<c_int>().unwrap_or(0) as u8);
+            }
+            (libc::SOL_IPV6, IPV6_FLOWINFO) => {
+                let word = control.read::<c_int>().map_or(0, |word| u32::from_be(word.cast_unsigned()));
+                incoming.marking = incoming.marking.with_flow_label(word);
             }
             _ => {}
         }
     }
     Ok(incoming)
+}
+
+fn set_class(incoming: &mut Incoming, class: Option<u8>) {
+    let class = class.unwrap_or(0);
+    incoming.congested = class & ECN == CONGESTED;
+    incoming.marking = incoming.marking.with_traffic_class(class);
 }
 
 fn socket_address(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
@@ -754,6 +769,9 @@ const ECN: u8 = 0b11;
 const ECT_0: c_int = 0b10;
 const CONGESTED: u8 = 0b11;
 
-/// A segment size (24 bytes), an address (at most 40) and a traffic class (24), or a reported error (16 + 16 + 28):
-/// with room to spare.
-const CONTROL_BYTES: usize = 128;
+/// A flow label, both ways (`linux/in6.h`; the C library's headers leave it out).
+const IPV6_FLOWINFO: c_int = 11;
+
+/// A segment size (24 bytes), an address (at most 40), traffic class, hop limit and flow label (24 each), or a reported
+/// error (16 + 16 + 28): with room to spare.
+const CONTROL_BYTES: usize = 144;

@@ -206,7 +206,7 @@ impl Bench {
     fn op_to(&self, qpn: Qpn, op: SendOp) -> SendOp {
         match (self.way.service, op) {
             (Service::UnreliableDatagram, SendOp::Send { immediate }) => {
-                SendOp::Datagram { to: DatagramAddress { peer: self.there, qpn, qkey: QKEY }, immediate }
+                SendOp::Datagram { to: DatagramAddress { peer: self.there, qpn, qkey: QKEY, mark: 0 }, immediate }
             }
             _ => op,
         }

@@ -13,7 +13,7 @@ use rnic_engine::{
     DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcFlags,
     WcStatus,
 };
-use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
+use rnic_host::{Impairment, Marking, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
 use rnic_psp::{Form, Secret};
 use rnic_wire::falcon::codec;
 use rnic_wire::falcon::psp::Cipher;
@@ -465,7 +465,7 @@ fn datagrams_come_from_anybody_with_a_route_header() {
         // The receiver knows nobody.
         let peer = left.nic.acquire_host(ip(address), None).expect("loopback");
         for round in 0..20_u64 {
-            let to = DatagramAddress { peer, qpn: to, qkey: 0x1111 };
+            let to = DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 };
             left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(round as usize, 200)]);
             let received = drive(&mut left, &mut right, |_, right| right.completions().pop());
             assert_eq!((received.status, received.byte_len, received.wr_id), (WcStatus::Success, 240, round));
@@ -485,13 +485,53 @@ fn datagrams_come_from_anybody_with_a_route_header() {
     }
 }
 
+/// Class, hop limit and label of each datagram's own address are those of the header that it is received with,
+/// whichever way it takes, alone or in a train.
+#[test]
+fn a_route_header_says_what_the_sender_has_said() {
+    let slow = Impairment { delay: rnic_base::Duration::from_us(50), ..Impairment::default() };
+    let ways = [(false, Impairment::default()), (true, Impairment::default()), (false, slow)];
+    for (address, (bypass, impairment)) in [V4, V6].into_iter().flat_map(|address| ways.map(|way| (address, way))) {
+        let config = NicConfig { bypass, impairment, ..NicConfig::shared() };
+        let (mut left, mut right) = (Side::open(config.clone()), Side::open(config));
+        let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
+        let peer = left.nic.acquire_host(ip(address), None).expect("loopback");
+        let markings = [(0xb8, 1, 0xa_bcde), (0xb8, 1, 0xa_bcde), (0, 64, 0), (0, 255, 0), (0x20, 64, 0), (0, 64, 7)];
+        for round in 0..4 {
+            for (class, hops, label) in markings {
+                let mark = Marking::new(class, hops, label).bits();
+                let to = DatagramAddress { peer, qpn: to, qkey: 0x1111, mark };
+                left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(0, 200)]);
+            }
+            for (class, hops, label) in markings {
+                let received = drive(&mut left, &mut right, |_, right| right.nic.poll_cq_one(right.cq));
+                let at = HALF + received.wr_id as usize * 512;
+                let grh = &right.nic.bytes(&right.region)[at..at + 40];
+                let said = match ip(address) {
+                    IpAddr::V4(_) => (grh[21], grh[28], label),
+                    IpAddr::V6(_) => {
+                        let word = u32::from_be_bytes([grh[0], grh[1], grh[2], grh[3]]);
+                        // Where nobody names a label, the kernel may.
+                        ((word >> 20) as u8, grh[7], if label == 0 { 0 } else { word & 0xf_ffff })
+                    }
+                };
+                let expected = (class, hops, label);
+                assert_eq!(said, expected, "{address}, memory {bypass}, round {round}: {:?}", left.nic.stats());
+            }
+            // The first ones take UDP, until the letter that comes with the ring has been read.
+            drive_for(&mut left, &mut right, Duration::from_millis(1));
+        }
+        assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
+    }
+}
+
 #[test]
 fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
     let send = |left: &mut Side, len| {
-        let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
+        let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 }, immediate: None };
         left.post(from, 500, op, &[left.sge(0, len)]);
     };
     // The first one makes the way.
@@ -502,7 +542,7 @@ fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
     let before = left.nic.stats().bypass_sent;
     for _ in 0..10 {
         for _ in 0..100 {
-            let to = DatagramAddress { peer, qpn: to, qkey: 0x2222 };
+            let to = DatagramAddress { peer, qpn: to, qkey: 0x2222, mark: 0 };
             left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(0, 4_096)]);
         }
         let mut done = 0;
@@ -525,7 +565,7 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     let (to_keen, _) = link(&mut left, &mut keen, V4);
     let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut lazy));
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
-    let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111 }, immediate: None };
+    let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 }, immediate: None };
     // Until the memory between them is agreed on, packets take the socket.
     let begin = std::time::Instant::now();
     while left.nic.stats().bypass_sent == 0 {

@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 
+use rnic_host::Marking;
+
 use crate::abi::*;
 use crate::core::{Ah, Core};
 use crate::device::{self, ADDRESS_HANDLES_MAX, PORT};
@@ -36,7 +38,12 @@ fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
     let known = core.pds.get_mut(pd).ok_or(Errno::INVALID)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     known.address_handles += 1;
-    Ok(core.ahs.insert(Ah { peer, pd }))
+    let route = &attr.grh;
+    let marking = match attr.is_global {
+        0 => Marking::NONE,
+        _ => Marking::new(route.traffic_class, route.hop_limit, route.flow_label),
+    };
+    Ok(core.ahs.insert(Ah { peer, pd, marking }))
 }
 
 /// `ibv_create_ah`.
@@ -75,22 +82,23 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     }))
 }
 
-/// Where the 40 bytes in front of a datagram say that it came from, and went to.
+/// What the 40 bytes in front of a datagram say: where it came from, and went to, and how it was marked.
 ///
 /// An IPv4 header stands in the last 20 of them; the first ones are then not an IPv6 header's.
-fn addresses_of(grh: &ibv_grh) -> (IpAddr, IpAddr) {
+fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, Marking) {
     // The last 20 bytes: the destination GID and the last four bytes of the source GID.
     let mut v4 = [0u8; 20];
     v4[..4].copy_from_slice(&grh.sgid.raw[12..]);
     v4[4..].copy_from_slice(&grh.dgid.raw);
-    let is_v6 = u32::from_be(grh.version_tclass_flow) >> 28 == 6;
+    let first_word = u32::from_be(grh.version_tclass_flow);
+    let is_v6 = first_word >> 28 == 6;
     if v4[0] == 0x45 && !is_v6 {
         let at =
             |offset: usize| IpAddr::from(Ipv4Addr::new(v4[offset], v4[offset + 1], v4[offset + 2], v4[offset + 3]));
-        return (at(12), at(16));
+        return (at(12), at(16), Marking::new(v4[1], v4[8], 0));
     }
     let ip = |gid: &ibv_gid| IpAddr::from(gid.raw).to_canonical();
-    (ip(&grh.sgid), ip(&grh.dgid))
+    (ip(&grh.sgid), ip(&grh.dgid), Marking::new((first_word >> 20) as u8, grh.hop_limit, first_word))
 }
 
 fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
@@ -99,16 +107,15 @@ fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_
     }
     // SAFETY: the program hands over the header that the completion speaks of; buffers need not be aligned.
     let grh = unsafe { grh.read_unaligned() };
-    let (theirs, ours) = addresses_of(&grh);
+    let (theirs, ours, marking) = header_of(&grh);
     let index = wire::addresses().iter().position(|address| address.ip == ours).ok_or(Errno::INVALID)?;
-    let first_word = u32::from_be(grh.version_tclass_flow);
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
             dgid: wire::gid_of(theirs),
-            flow_label: first_word & 0xf_ffff,
+            flow_label: marking.flow_label(),
             sgid_index: index as u8,
-            hop_limit: u8::MAX,
-            traffic_class: (first_word >> 20) as u8,
+            hop_limit: marking.hop_limit(),
+            traffic_class: marking.traffic_class(),
         },
         dlid: wc.slid,
         sl: wc.sl,

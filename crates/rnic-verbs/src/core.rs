@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rnic_base::Duration;
 use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SrqId, Transport};
-use rnic_host::{Nic, Region, Settings};
+use rnic_host::{Marking, Nic, Region, Settings};
 use rnic_wire::Qpn;
 
 use crate::abi::*;
@@ -66,6 +66,8 @@ pub(crate) struct Srq {
 pub(crate) struct Ah {
     pub(crate) peer: PeerId,
     pub(crate) pd: u32,
+    /// What their IP headers say.
+    pub(crate) marking: Marking,
 }
 
 /// A queue pair.

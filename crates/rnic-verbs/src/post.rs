@@ -8,7 +8,7 @@ use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendFlags,
 use rnic_wire::Qpn;
 
 use crate::abi::*;
-use crate::core::{Core, Qp};
+use crate::core::{Ah, Core, Qp};
 use crate::errno::{Errno, Result};
 use crate::{mw, object};
 
@@ -234,8 +234,9 @@ pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>
     }
     let SendOp::Send { immediate } = op else { return Err(Errno::INVALID) };
     let to = to.ok_or(Errno::INVALID)?;
-    let peer = core.ahs.get(to.handle).ok_or(Errno::INVALID)?.peer;
-    let to = DatagramAddress { peer, qpn: Qpn::new(to.qpn & 0xff_ffff), qkey: to.qkey };
+    let Ah { peer, marking, .. } = *core.ahs.get(to.handle).ok_or(Errno::INVALID)?;
+    let mark = marking.bits();
+    let to = DatagramAddress { peer, qpn: Qpn::new(to.qpn & 0xff_ffff), qkey: to.qkey, mark };
     Ok(SendOp::Datagram { to, immediate })
 }
 

@@ -102,6 +102,7 @@ impl Qp {
         }
         let position = Position::of(index, wqe.packets);
         let (peer, dest_qpn) = self.destination(wqe);
+        core.out.mark = wqe.swap;
         let solicited = position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         let packet = &mut core.out.packet;
         packet.dest_qpn = dest_qpn;

@@ -200,7 +200,7 @@ pub fn invented(random: &mut RandomStream, aim: &Aim<'_>, format: Format) -> Tra
     let packet = Packet { dest_qpn: aim.info.number, psn, flags, payload_len, headers };
     let from = Qpn::new(0);
     let (peer, label, kind) = (rnic_engine::PeerId(0), PathLabel(0), TransmitKind::Ack);
-    Transmit { packet, format, peer, label, from, kind }
+    Transmit { packet, format, peer, label, from, kind, mark: 0 }
 }
 
 /// An honest packet with one detail changed, or none: then it is a copy that comes at another time.

@@ -124,7 +124,7 @@ fn mapped(ip: IpAddr) -> Ipv6Addr {
 pub(super) const NAMES: u8 = 4;
 
 /// Of letters and rings.
-const VERSION: &[u8; 8] = b"rnicwir2";
+const VERSION: &[u8; 8] = b"rnicwir3";
 
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;

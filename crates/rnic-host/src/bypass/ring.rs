@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping       each on its own cache line
-//!   page 1..   records, each on cache lines of its own: length and kind (8 bytes), then the packet
+//!   page 1..   records, each on cache lines of its own: length, kind and marking (8 bytes), then the packet
 //! ```
 //!
 //! A record is never cut: what does not fit in front of the end begins anew at the front, behind a record that says so.
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use rnic_engine::MemoryFault;
 use rnic_wire::falcon::psp;
 
+use crate::marking::{self, Marking};
 use crate::memory::{Arrived, Foreign, Pieces};
 use crate::sys::unix;
 
@@ -140,7 +141,7 @@ impl Producer {
 
     /// Begins a record of `len` bytes; `None` when there is no room.
     #[inline]
-    pub(crate) fn begin(&mut self, len: usize, is_sealed: bool) -> Result<Option<Writer<'_>>, Broken> {
+    pub(crate) fn begin(&mut self, len: usize, kind: Kind) -> Result<Option<Writer<'_>>, Broken> {
         assert!(len <= PACKET_BYTES_MAX, "no packet has {len} bytes");
         let bytes = record_bytes(len);
         let to_end = DATA_BYTES - (self.head % DATA_BYTES as u64) as usize;
@@ -154,8 +155,7 @@ impl Producer {
             self.head += skipped as u64;
         }
         let at = Shared::offset(self.head);
-        let kind = if is_sealed { SEALED } else { 0 };
-        self.shared.word64(at).store(kind | len as u64, Ordering::Relaxed);
+        self.shared.word64(at).store(kind.bits() | len as u64, Ordering::Relaxed);
         self.head += bytes as u64;
         Ok(Some(Writer { shared: &self.shared, at: at + RECORD_HEADER_BYTES, left: len }))
     }
@@ -191,7 +191,7 @@ impl Producer {
     /// Writes nonsense where the next record would be, and says that it is there.
     #[cfg(test)]
     pub(crate) fn corrupt(&mut self, nonsense: u64) {
-        self.shared.word64(Shared::offset(self.head)).store(nonsense | 1 << 40, Ordering::Relaxed);
+        self.shared.word64(Shared::offset(self.head)).store(nonsense | 1 << 22, Ordering::Relaxed);
         self.shared.word64(HEAD_AT).store(self.head + CACHE_LINE as u64, Ordering::Release);
     }
 
@@ -283,8 +283,31 @@ pub(crate) struct Consumer {
 pub(crate) struct Record<'a> {
     /// Its bytes, which may change under us.
     pub(crate) bytes: Arrived<'a>,
-    /// They end with what a datagram ends with: an ICRC, or Falcon's check value.
+    pub(crate) kind: Kind,
+}
+
+/// What a record says of its packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kind {
+    /// It ends with what a datagram ends with: an ICRC, or Falcon's check value.
     pub(crate) is_sealed: bool,
+    /// What its IP header would say.
+    pub(crate) marking: Marking,
+}
+
+impl Kind {
+    pub(crate) const SEALED: Self = Self { is_sealed: true, marking: Marking::NONE };
+
+    #[inline]
+    fn bits(self) -> u64 {
+        self.marking.bits() << MARKING_AT | if self.is_sealed { SEALED } else { 0 }
+    }
+
+    #[inline]
+    fn of(header: u64) -> Self {
+        let marking = Marking::of_bits(header >> MARKING_AT).unwrap_or_default();
+        Self { is_sealed: header & SEALED != 0, marking }
+    }
 }
 
 impl Consumer {
@@ -343,15 +366,16 @@ impl Consumer {
             let len = (header & LEN_MASK) as usize;
             // What is not sealed gets a check value where it is captured, and must still be a datagram. Falcon's is the
             // longest.
-            let longest = PACKET_BYTES_MAX - if header & SEALED != 0 { 0 } else { psp::ICV_LEN };
+            let kind = Kind::of(header);
+            let longest = PACKET_BYTES_MAX - if kind.is_sealed { 0 } else { psp::ICV_LEN };
             let bytes = record_bytes(len.min(longest));
-            if header & !(LEN_MASK | SEALED) != 0 || len > longest || bytes > to_end || bytes as u64 > there {
+            if header != kind.bits() | len as u64 || len > longest || bytes > to_end || bytes as u64 > there {
                 return Err(Broken);
             }
             self.tail += bytes as u64;
             // SAFETY: the record has been checked to lie within the mapping, which lives as long as `self`.
             let bytes = unsafe { Arrived::shared(self.shared.0.as_ptr().add(at + RECORD_HEADER_BYTES), len) };
-            return Ok(Some(Record { bytes, is_sealed: header & SEALED != 0 }));
+            return Ok(Some(Record { bytes, kind }));
         }
         Err(Broken)
     }
@@ -403,12 +427,15 @@ const FILE_BYTES: usize = DATA_AT + DATA_BYTES;
 /// The longest packet: a datagram's.
 pub(crate) const PACKET_BYTES_MAX: usize = rnic_wire::net::UDP_PAYLOAD_MAX as usize;
 
-/// Length below, kind above.
+/// Length below, then kind and marking.
 const RECORD_HEADER_BYTES: usize = 8;
-const LEN_MASK: u64 = (1 << 32) - 1;
-const SEALED: u64 = 1 << 32;
+const LEN_MASK: u64 = (1 << 20) - 1;
+const SEALED: u64 = 1 << 20;
 /// Not a packet: go on at the front.
-const SKIP: u64 = 1 << 33;
+const SKIP: u64 = 1 << 21;
+const MARKING_AT: u32 = u64::BITS - marking::BITS;
+
+const _: () = assert!(SKIP < 1 << MARKING_AT && PACKET_BYTES_MAX as u64 <= LEN_MASK);
 
 #[cfg(test)]
 #[path = "ring/tests.rs"]

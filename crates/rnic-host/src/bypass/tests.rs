@@ -2,7 +2,7 @@
 
 use super::letters::NAMES;
 use super::*;
-use crate::{Nic, NicConfig, RxDrop};
+use crate::{Marking, Nic, NicConfig, RxDrop};
 use ring::PACKET_BYTES_MAX;
 use rnic_base::RandomStreams;
 use rnic_wire::ICRC_LEN;
@@ -140,7 +140,7 @@ fn attached(ports: (u16, u16)) -> (Bypass, Bypass, (PeerId, u16)) {
 #[test]
 fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
     let (mut writer, mut reader, target) = attached((976, 960));
-    assert_eq!(writer.send_own(Time::ZERO, target, b"last", false), Taken::Yes);
+    assert_eq!(writer.send_own(Time::ZERO, target, b"last", Kind::default()), Taken::Yes);
     writer.release(Time::ZERO, target);
     assert!(writer.rings() == 0 && writer.targets.is_empty());
     // Another one does not push out what is left in the first.
@@ -156,7 +156,7 @@ fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
 #[test]
 fn the_ring_of_a_writer_that_was_killed_goes() {
     let (mut writer, mut reader, target) = attached((944, 928));
-    assert_eq!(writer.send_own(Time::ZERO, target, b"last", false), Taken::Yes);
+    assert_eq!(writer.send_own(Time::ZERO, target, b"last", Kind::default()), Taken::Yes);
     writer.publish(Time::ZERO);
     let later = |ms| Time::ZERO + Duration::from_ms(ms);
     reader.look_for_letters(later(20), true);
@@ -253,8 +253,9 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
         for _ in 0..100 {
             for _ in 0..random.below(20) {
                 let bytes = noise(&mut random, qpn);
-                let sealed = random.below(4) == 0;
-                if let Ok(Some(mut writer)) = producer.begin(bytes.len(), sealed) {
+                let marking = Marking::of_bits(random.below(1 << 36)).expect("36 bits");
+                let kind = Kind { is_sealed: random.below(4) == 0, marking };
+                if let Ok(Some(mut writer)) = producer.begin(bytes.len(), kind) {
                     writer.put(&bytes);
                 }
             }
@@ -264,7 +265,7 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
         // And then nonsense in the ring itself, or what would be no datagram with an ICRC.
         if random.below(2) == 0 {
             let too_long = PACKET_BYTES_MAX - random.below(ICRC_LEN as u64) as usize;
-            assert!(producer.begin(too_long, false).is_ok_and(|writer| writer.is_some()), "room");
+            assert!(producer.begin(too_long, Kind::default()).is_ok_and(|writer| writer.is_some()), "room");
             producer.publish();
         } else {
             producer.corrupt(random.bits());

@@ -23,6 +23,7 @@ use rnic_wire::{Addresses, IpVersion, Qpn, cm, gsi, icrc};
 use socket2::SockAddr;
 
 use super::{CmEvent, ConnectionId, GsiPort, Manager, ServiceKind, gsi_way};
+use crate::marking::Marking;
 use crate::mtu;
 use crate::secrets::Secrets;
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
@@ -321,7 +322,7 @@ impl Endpoint {
             let is_wildcard = socket.local_addr().ip().is_unspecified();
             let from = Some(addresses.src().ip()).filter(|ip| is_wildcard && !ip.is_unspecified());
             let parts = [IoSlice::new(&bytes)];
-            let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+            let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
             // The first error may be a late one about an earlier datagram.
             if (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok()) {
                 self.stats.sent += 1;

@@ -18,6 +18,7 @@ use rnic_wire::cm::Mad;
 use rnic_wire::net::UDP_PORT;
 use socket2::SockAddr;
 
+use crate::marking::Marking;
 use crate::sys::{Outgoing, UdpSocket, event};
 
 /// A host's general services interface.
@@ -94,7 +95,7 @@ impl GsiPort {
         let Some(socket) = self.sockets.iter().find(of_version) else { return false };
         let (to, from) = (SockAddr::from(addresses.dst()), Some(addresses.src().ip()));
         let parts = [IoSlice::new(bytes)];
-        let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+        let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
         // The first error may be a late one about an earlier datagram.
         (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok())
     }

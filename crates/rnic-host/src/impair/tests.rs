@@ -24,7 +24,7 @@ fn is_lost(fate: &Fate) -> bool {
 fn datagram(number: u8) -> Datagram {
     let address = |text: &str| text.parse().expect("an address");
     let addresses = Addresses::new(address("10.0.0.1:4791"), address("10.0.0.2:4791")).expect("both IPv4");
-    Datagram { addresses, bytes: vec![number; 32] }
+    Datagram { addresses, bytes: vec![number; 32], marking: crate::Marking::NONE }
 }
 
 /// Whether `count` of `packets` is within three standard deviations of `percent`.

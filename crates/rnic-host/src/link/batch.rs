@@ -18,9 +18,10 @@ use rnic_base::limits::MTU_MAX;
 use rnic_engine::{MemoryFault, PeerId, Segment, Transmit};
 use rnic_wire::codec::encode_headers;
 use rnic_wire::falcon::{self, psp};
-use rnic_wire::{HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
+use rnic_wire::{Format, HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
 use crate::carry::Carrier;
+use crate::marking::Marking;
 use crate::memory::{Foreign, Memory};
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
@@ -31,6 +32,7 @@ pub(crate) struct Train {
     pub(crate) port: u16,
     /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
+    pub(crate) marking: Marking,
     /// Where it begins.
     start: usize,
     /// Bytes of every packet but the last.
@@ -46,7 +48,7 @@ pub(crate) struct Train {
 impl Train {
     #[inline]
     pub(crate) fn way(&self) -> Way {
-        Way { peer: self.peer, port: self.port, path: self.path }
+        Way { peer: self.peer, port: self.port, path: self.path, marking: self.marking }
     }
 
     /// Whether a packet of `len` bytes to the same peer may be coupled on.
@@ -64,6 +66,17 @@ pub(crate) struct Way {
     pub(crate) port: u16,
     /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
+    /// What its IP header says beside addresses.
+    pub(crate) marking: Marking,
+}
+
+/// What the IP header of a packet says beside addresses.
+#[inline]
+pub(crate) fn marking_of(transmit: &Transmit) -> Marking {
+    match transmit.format {
+        Format::UnreliableDatagram => Marking::of_bits(transmit.mark).unwrap_or_default(),
+        _ => Marking::NONE,
+    }
 }
 
 /// What is around a packet.
@@ -131,7 +144,7 @@ impl<'a> Batch<'a> {
         wrapping: Wrapping,
     ) -> Result<(), MemoryFault> {
         let Wrapping { len, mut prefix, .. } = wrapping;
-        let way = Way { peer: transmit.peer, port: wrapping.port, path: 0 };
+        let way = Way { peer: transmit.peer, port: wrapping.port, path: 0, marking: marking_of(transmit) };
         let at = self.make_room(way, len, wrapping.couple);
         if wrapping.is_numbered {
             let before = self.trains.last().map_or(0, |train| train.count - 1);
@@ -173,8 +186,8 @@ impl<'a> Batch<'a> {
         if let Some(at) = self.couple(way, len) {
             return at;
         }
-        let (Way { peer, port, path }, start) = (way, self.end);
-        self.trains.push(Train { peer, port, path, start, segment: len, count: 1, bytes: len, open: couple });
+        let (Way { peer, port, path, marking }, start) = (way, self.end);
+        self.trains.push(Train { peer, port, path, marking, start, segment: len, count: 1, bytes: len, open: couple });
         // Others come between packets of one path, so that a train there has all its room from the beginning.
         let is_apart = path > 0 && couple;
         self.end += if is_apart { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };

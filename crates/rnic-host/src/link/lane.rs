@@ -16,6 +16,8 @@ pub(crate) struct Lane {
     hears_source: bool,
     /// Sockets that Falcon's packets leave from on other paths, opened when first used.
     paths: [Option<UdpSocket>; PATHS_MAX],
+    /// Packets say how they are marked.
+    tells_markings: bool,
     /// Calls of progress since something came in, and calls to skip.
     quiet: u32,
     skipped: u32,
@@ -24,7 +26,7 @@ pub(crate) struct Lane {
 impl Lane {
     pub(crate) fn new(receiver: UdpSocket, source: Option<UdpSocket>, hears_source: bool) -> Self {
         let paths = [const { None }; PATHS_MAX];
-        Self { receiver, source, hears_source, paths, quiet: 0, skipped: 0 }
+        Self { receiver, source, hears_source, paths, tells_markings: false, quiet: 0, skipped: 0 }
     }
 
     /// Where packets leave from.
@@ -81,6 +83,13 @@ impl Lane {
     #[inline]
     pub(crate) fn receivers(&self) -> impl Iterator<Item = &UdpSocket> {
         [Some(&self.receiver), self.source.as_ref().filter(|_| self.hears_source)].into_iter().flatten()
+    }
+
+    /// From now on, what comes in says its marking. Where the kernel cannot, it has none.
+    pub(crate) fn tell_markings(&mut self) {
+        if !std::mem::replace(&mut self.tells_markings, true) {
+            self.receivers().for_each(|socket| drop(socket.tell_markings()));
+        }
     }
 
     /// Own address and port, as peers are told.

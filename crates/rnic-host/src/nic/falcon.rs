@@ -2,17 +2,19 @@
 
 use rnic_base::Time;
 use rnic_engine::{
-    Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection, ResourceError,
+    Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection, ResourceError, Service,
 };
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp;
 
 use super::Nic;
-use crate::bypass::Taken;
+use crate::bypass::{Kind, Taken};
 use crate::clock::Clock;
 use crate::falcon::{Admitted, Falcon};
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, Way};
+use crate::link::lane::Lane;
+use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
 use crate::stats::RxDrop;
 
@@ -24,6 +26,10 @@ impl Nic {
             None => self.make_numbered_qp(attributes)?,
         };
         self.falcon.add(qpn, &attributes.transport);
+        if attributes.service == Service::UnreliableDatagram {
+            // Nothing else wants to know, and each packet would tell.
+            self.link.lanes.iter_mut().for_each(Lane::tell_markings);
+        }
         Ok(qpn)
     }
 
@@ -108,7 +114,7 @@ impl Out<'_, '_> {
         if is_special && self.link.is_still_narrow(now, transmit.peer, len) {
             let addresses = self.link.peers.get(transmit.peer).way(port);
             let bytes = self.whole(now, transmit, len)?;
-            self.link.send_fragmentable(now, &addresses, bytes);
+            self.link.send_fragmentable(now, &addresses, bytes, Marking::NONE);
             return Ok(());
         }
         let way = self.way_of(transmit, port);
@@ -124,7 +130,7 @@ impl Out<'_, '_> {
             let lane = self.link.lane_of(self.link.peers.get(transmit.peer).addresses.dst().ip());
             self.link.lanes[lane].open_path(path);
         }
-        Way { peer: transmit.peer, port, path }
+        Way { peer: transmit.peer, port, path, marking: Marking::NONE }
     }
 
     /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through memory; answers whether it
@@ -143,7 +149,7 @@ impl Out<'_, '_> {
         let Self { engine, memory, link, falcon, .. } = self;
         let Link { bypass: Some(bypass), peers, stats, .. } = &mut **link else { return Ok(false) };
         let (target, len) = ((transmit.peer, port), len as usize - psp::ICV_LEN);
-        let taken = bypass.send(now, target, len, false, |writer| {
+        let taken = bypass.send(now, target, len, Kind::default(), |writer| {
             falcon.put_in_clear(now, transmit, engine.segments(), memory, writer)
         })?;
         stats.count_bypass(taken, len);
@@ -152,7 +158,7 @@ impl Out<'_, '_> {
             Taken::Full => {
                 let mut bytes = Vec::with_capacity(len);
                 falcon.put_in_clear(now, transmit, engine.segments(), memory, &mut bytes)?;
-                link.wait_for_room(now, target, bytes, false);
+                link.wait_for_room(now, target, bytes, Kind::default());
             }
             Taken::Yes | Taken::Lost => {}
         }
@@ -178,15 +184,15 @@ impl Out<'_, '_> {
         }
         let mut bytes = self.whole(now, transmit, len)?;
         self.link.capture(now, &way, &bytes);
-        let is_sealed = self.falcon.protects();
-        if !is_sealed {
+        let kind = if self.falcon.protects() { Kind::SEALED } else { Kind::default() };
+        if !kind.is_sealed {
             bytes.truncate(bytes.len() - psp::ICV_LEN);
         }
         let Link { bypass: Some(bypass), stats, .. } = &mut *self.link else { return Ok(false) };
-        let taken = bypass.send_own(now, target, &bytes, is_sealed);
+        let taken = bypass.send_own(now, target, &bytes, kind);
         stats.count_bypass(taken, bytes.len());
         match taken {
-            Taken::Full => self.link.wait_for_room(now, target, bytes, is_sealed),
+            Taken::Full => self.link.wait_for_room(now, target, bytes, kind),
             // Its reader has gone just now.
             Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
             Taken::Yes | Taken::Lost => {}

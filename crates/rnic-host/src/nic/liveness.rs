@@ -33,6 +33,7 @@ use rnic_wire::{Addresses, Format, Headers, ICRC_LEN, Packet, PacketFlags, Qpn, 
 use socket2::SockAddr;
 
 use super::Nic;
+use crate::marking::Marking;
 use crate::sys::Outgoing;
 
 /// A UDP port of a peer: where a process lives.
@@ -188,7 +189,7 @@ impl Nic {
         let Ok(addresses) = Addresses::new(source, to) else { return };
         let bytes = probe(&addresses, nonce);
         let (to, parts) = (SockAddr::from(to), [IoSlice::new(&bytes)]);
-        let message = Outgoing { to: &to, from, parts: &parts, segment: None };
+        let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
         let socket = link.lanes[link.lane_of(addresses.dst().ip())].own();
         // The first error may be a late one about an earlier datagram, which is in the queue of errors all the same.
         let tries = (0..SEND_TRIES).map(|_| socket.send(&[message]));

@@ -18,6 +18,7 @@ use crate::cm::{GsiNews, Manager, gsi_way};
 use crate::falcon::Falcon;
 use crate::grh::grh;
 use crate::link::{Link, Ports};
+use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
 use crate::stats::RxDrop;
@@ -108,9 +109,9 @@ impl Nic {
             let Some(record) = consumer.next()? else { break };
             let peer = link.peers.find(link.peer_at(*source), local.ip());
             let peer = peer.filter(|peer| link.peers.get(*peer).is_local);
-            let way = Way { source: *source, local, peer, congested: false };
+            let way = Way { source: *source, local, peer, congested: false, marking: record.kind.marking };
             link.stats.bypass_bytes_received += record.bytes.len() as u64;
-            if record.is_sealed || link.capture.is_some() {
+            if record.kind.is_sealed || link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
                 if crate::falcon::is_falcon(&bytes) {
                     let now = *came.get_or_insert_with(|| clock.now());
@@ -174,7 +175,8 @@ impl Nic {
                 continue;
             }
             let peer = link.peers.find(link.peer_at(incoming.source), local.ip());
-            let way = Way { source: incoming.source, local, peer, congested: incoming.congested };
+            let (congested, marking) = (incoming.congested, incoming.marking);
+            let way = Way { source: incoming.source, local, peer, congested, marking };
             if bytes.is_empty() {
                 link.stats.datagrams_received += 1;
                 take_in_datagram(engine, memory, link, cm, now, &way, bytes);
@@ -202,6 +204,8 @@ struct Way {
     peer: Option<PeerId>,
     /// It was marked on the way.
     congested: bool,
+    /// What else its IP header said.
+    marking: Marking,
 }
 
 impl Way {
@@ -238,7 +242,7 @@ fn take_in_datagram(
     if link.capture.is_some()
         && let Ok(addresses) = Addresses::new(way.source, way.local)
     {
-        link.capture(now, &addresses, datagram);
+        link.capture_marked(now, &addresses, datagram, way.marking);
     }
     if gsi::is_gsi(datagram) {
         return take_in_message(link, cm, now, way, datagram);
@@ -296,12 +300,12 @@ fn take_in_falcon(
 #[cold]
 fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
-    if !record.is_sealed && crate::falcon::is_falcon(&bytes) {
+    if !record.kind.is_sealed && crate::falcon::is_falcon(&bytes) {
         crate::falcon::check(&mut bytes);
         return bytes;
     }
     // What is too short to have an ICRC is too short for anything.
-    if !record.is_sealed && bytes.len() >= bth::LEN {
+    if !record.kind.is_sealed && bytes.len() >= bth::LEN {
         let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);
         let icrc = prefix.start(&bytes).finish();
         bytes.extend_from_slice(&icrc);
@@ -327,7 +331,7 @@ fn take_in_record(engine: &mut Engine, memory: &mut Memory, link: &mut Link, now
     if way.peer.is_none() && !is_datagram {
         return link.stats.drop_datagram(RxDrop::UnknownPeer);
     }
-    let grh = is_datagram.then(|| grh(&way.addresses(), len as u32));
+    let grh = is_datagram.then(|| grh(&way.addresses(), way.marking, len as u32));
     let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
@@ -352,7 +356,7 @@ fn take_in_stranger(
     if !link.is_whole(now, way.source.ip(), prefix, datagram) {
         return link.stats.drop_datagram(RxDrop::Icrc);
     }
-    let grh = grh(&addresses, len);
+    let grh = grh(&addresses, way.marking, len);
     let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into(), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.

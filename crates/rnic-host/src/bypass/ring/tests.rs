@@ -39,7 +39,7 @@ fn packet(number: u64, len: usize) -> Vec<u8> {
 }
 
 fn push(producer: &mut Producer, bytes: &[u8]) -> bool {
-    match producer.begin(bytes.len(), false).expect("the reader is honest") {
+    match producer.begin(bytes.len(), Kind::default()).expect("the reader is honest") {
         Some(mut writer) => {
             let (first, second) = bytes.split_at(bytes.len() / 3);
             writer.put(first);
@@ -67,13 +67,26 @@ fn packets_of_all_lengths_come_out_as_they_went_in() {
         for _ in 0..random.below(8) {
             let Some(record) = consumer.next().expect("the writer is honest") else { break };
             let len = lengths.pop_front().expect("no more than went in");
-            assert!(!record.is_sealed);
+            assert_eq!(record.kind, Kind::default());
             assert!(record.bytes.to_vec() == packet(received, len), "packet {received} of {len} bytes");
             received += 1;
         }
         consumer.release();
     }
     assert!(sent >= received);
+}
+
+#[test]
+fn what_is_said_of_a_packet_comes_out_with_it() {
+    let (mut producer, mut consumer) = ring();
+    let markings = [Marking::NONE, Marking::new(0xff, 255, 0xf_ffff), Marking::new(1, 65, 1)];
+    let kinds = [false, true].into_iter().flat_map(|is_sealed| markings.map(|marking| Kind { is_sealed, marking }));
+    for kind in kinds {
+        producer.begin(3, kind).expect("the reader is honest").expect("room").put(b"abc");
+        producer.publish();
+        let record = consumer.next().expect("the writer is honest").expect("a record");
+        assert_eq!((record.kind, &record.bytes.to_vec()[..]), (kind, &b"abc"[..]));
+    }
 }
 
 #[test]
@@ -168,8 +181,8 @@ fn a_writer_that_lies_is_found_out() {
         ("a head that is no record's end", 65, 8),
         ("a record longer than what is there", 64, 60),
         ("a record longer than any packet", 1 << 19, PACKET_BYTES_MAX as u64 + 1),
-        ("a record as long as can be said", 64, u64::from(u32::MAX)),
-        ("a record of an unknown kind", 64, 1 << 40 | 8),
+        ("a record as long as can be said", 64, LEN_MASK),
+        ("a record of an unknown kind", 64, 1 << 22 | 8),
         ("a skip beyond what is there", 64, SKIP),
     ];
     for (lie, head, header) in lies {
@@ -187,9 +200,13 @@ fn a_reader_that_lies_is_found_out() {
         // Published: one short record. Everything else is not read by any honest reader.
         push(&mut producer, &[7; 8]);
         producer.publish();
-        while producer.begin(60_000, false).is_ok_and(|writer| writer.is_some()) {}
+        while producer.begin(60_000, Kind::default()).is_ok_and(|writer| writer.is_some()) {}
         consumer.shared.word64(TAIL_AT).store(tail.wrapping_add(64), Ordering::Release);
-        assert_eq!(producer.begin(60_000, false).map(|writer| writer.is_some()), Err(Broken), "tail {tail:#x}");
+        assert_eq!(
+            producer.begin(60_000, Kind::default()).map(|writer| writer.is_some()),
+            Err(Broken),
+            "tail {tail:#x}"
+        );
     }
 }
 

@@ -29,7 +29,7 @@ fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
     };
     let flags = PacketFlags::default();
     let packet = Packet { dest_qpn: Qpn::new(9), psn: Psn::new(psn), flags, payload_len, headers };
-    Transmit { packet, format: Format::Irn, peer, label: PathLabel::default(), from: Qpn::new(3), kind }
+    Transmit { packet, format: Format::Irn, peer, label: PathLabel::default(), from: Qpn::new(3), kind, mark: 0 }
 }
 
 fn wrapping(len: u32, couple: bool) -> Wrapping {
@@ -131,7 +131,7 @@ fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: b
     let mut batch = Batch::new(slab);
     for (number, (path, len)) in paths.into_iter().enumerate() {
         assert!(batch.has_room(&Acks::default()), "packet {number}");
-        let way = Way { peer: PEER, port: 4_791, path };
+        let way = Way { peer: PEER, port: 4_791, path, marking: Marking::NONE };
         let fault = |out: &mut [u8]| {
             out.fill(0xbb);
             Err(MemoryFault)
@@ -175,7 +175,7 @@ fn paths_fill_a_batch_before_anything_overflows() {
         let mut batch = Batch::new(&mut slab);
         let mut given = 0;
         while batch.has_room(&Acks::default()) {
-            let way = Way { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8 };
+            let way = Way { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8, marking: Marking::NONE };
             let added = batch.add_with(way, len, true, |out| {
                 out.fill(given as u8);
                 Ok(())

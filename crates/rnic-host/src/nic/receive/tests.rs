@@ -6,6 +6,7 @@ use rnic_base::Duration;
 use rnic_wire::icrc::Icrc;
 use socket2::SockAddr;
 
+use crate::bypass::Kind;
 use crate::config::NicConfig;
 use crate::connection::{ConnectionConfig, ConnectionEvent};
 use crate::sys::{Outgoing, SocketOptions, UdpSocket};
@@ -46,7 +47,8 @@ fn hears(make: impl FnOnce(Vec<u8>) -> (Vec<u8>, u16)) -> (bool, crate::stats::N
     let way = Addresses::new(socket.local_addr(), nic.local_addr()).expect("both IPv4");
     let (train, segment) = make(sealed(&recorded_request(), &way));
     let (to, parts) = (SockAddr::from(nic.local_addr()), [IoSlice::new(&train)]);
-    let sent = socket.send(&[Outgoing { to: &to, from: None, parts: &parts, segment: Some(segment) }]);
+    let sent =
+        socket.send(&[Outgoing { to: &to, from: None, parts: &parts, segment: Some(segment), marking: Marking::NONE }]);
     assert_eq!(sent.expect("room"), 1);
     for _ in 0..100 {
         if nic.link.stats.datagrams_received >= 2 {
@@ -106,7 +108,7 @@ fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
                 right.progress();
             }
             let bypass = left.link.bypass.as_mut().expect("it is on");
-            let taken = bypass.send_own(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), false);
+            let taken = bypass.send_own(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), Kind::default());
             assert_eq!(taken, crate::bypass::Taken::Yes);
             bypass.publish(now);
             for _ in 0..200 {

@@ -1,0 +1,111 @@
+//! What the IP header of a datagram says beside addresses: traffic class, hop limit, flow label.
+//!
+//! A program names them with each datagram ([`rnic_engine::DatagramAddress::mark`]); they travel in control messages
+//! of the socket, or in front of a packet in memory, and end in the header that the receiver finds before the payload.
+//! Datagrams of one train have one marking. Everything else has none, which is the kernel's own, and costs nothing.
+
+use rnic_wire::IpFields;
+
+/// The three, as one number from 0 to 2^36 - 1, where 0 is what every other packet has.
+///
+/// ```text
+///   35                16 15                8 7             0
+///  |     flow label     | hop limit, XOR 64 | traffic class |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Marking(u64);
+
+impl Marking {
+    /// Class 0, hop limit 64, label 0.
+    pub const NONE: Self = Self(0);
+
+    /// Of these; a hop limit of 0 stands for the usual one, and a label has 20 bits. IPv4 has no labels.
+    pub fn new(traffic_class: u8, hop_limit: u8, flow_label: u32) -> Self {
+        let hops = if hop_limit == 0 { 0 } else { hop_limit ^ HOP_LIMIT };
+        let label = u64::from(flow_label & LABEL_MASK);
+        Self(label << 16 | u64::from(hops) << 8 | u64::from(traffic_class))
+    }
+
+    /// For [`rnic_engine::DatagramAddress::mark`].
+    #[inline]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The marking that has these `bits`, if there is one.
+    #[inline]
+    pub(crate) fn of_bits(bits: u64) -> Option<Self> {
+        (bits < 1 << BITS).then_some(Self(bits))
+    }
+
+    /// Differentiated services and ECN.
+    pub fn traffic_class(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Never 0, as long as it was made by [`Self::new`].
+    pub fn hop_limit(self) -> u8 {
+        (self.0 >> 8) as u8 ^ HOP_LIMIT
+    }
+
+    /// 20 bits.
+    pub fn flow_label(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    /// The same with another class.
+    pub(crate) fn with_traffic_class(self, class: u8) -> Self {
+        Self::new(class, self.hop_limit(), self.flow_label())
+    }
+
+    /// The same with another hop limit.
+    pub(crate) fn with_hop_limit(self, hops: u8) -> Self {
+        Self::new(self.traffic_class(), hops, self.flow_label())
+    }
+
+    /// The same with another label: the low 20 bits of `word`.
+    pub(crate) fn with_flow_label(self, word: u32) -> Self {
+        Self::new(self.traffic_class(), self.hop_limit(), word)
+    }
+
+    /// As a capture shows them.
+    pub(crate) fn fields(self) -> IpFields {
+        IpFields {
+            traffic_class: self.traffic_class(),
+            hop_limit: self.hop_limit(),
+            flow_label: self.flow_label(),
+            ..IpFields::default()
+        }
+    }
+}
+
+/// Bits that a marking has.
+pub(crate) const BITS: u32 = 36;
+
+/// What the kernel gives packets, unless somebody has set it otherwise.
+const HOP_LIMIT: u8 = 64;
+
+const LABEL_MASK: u32 = (1 << 20) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_packet_has_is_zero() {
+        assert_eq!(Marking::new(0, 64, 0), Marking::NONE);
+        assert_eq!(Marking::new(0, 0, 0), Marking::NONE, "no packet leaves with a hop limit of 0");
+        assert_eq!((Marking::NONE.traffic_class(), Marking::NONE.hop_limit(), Marking::NONE.flow_label()), (0, 64, 0));
+    }
+
+    #[test]
+    fn a_number_holds_all_three() {
+        for (class, hops, label) in [(0xb8, 1, 0xf_ffff), (0xff, 255, 0), (1, 64, 0x1_2345), (0, 65, 1)] {
+            let marking = Marking::new(class, hops, label);
+            assert_eq!((marking.traffic_class(), marking.hop_limit(), marking.flow_label()), (class, hops, label));
+            assert_eq!(Marking::of_bits(marking.bits()), Some(marking));
+        }
+        assert_eq!(Marking::new(0, 64, 0x10_0001), Marking::new(0, 64, 1), "20 bits");
+        assert_eq!(Marking::of_bits(1 << BITS), None);
+    }
+}
