@@ -33,6 +33,8 @@ pub(crate) struct Hellos {
     pairs: BTreeMap<Qpn, Pair>,
     /// Those whose far end is to be asked, and when: each once.
     asks: BTreeSet<(Time, Qpn)>,
+    /// Nobody is asked before.
+    pause_until: Time,
 }
 
 /// A queue pair and its far end.
@@ -84,13 +86,18 @@ impl Hellos {
     /// When there will be questions.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.asks.first().map(|(at, _)| *at)
+        self.asks.first().map(|(at, _)| (*at).max(self.pause_until))
     }
 
-    /// Questions that are due.
+    /// Questions that are due, a few at a time: thousands of queue pairs that are connected at once would fill the
+    /// other end's receive buffer with them, and its packets would be lost.
     pub(crate) fn take_due(&mut self, now: Time) -> Vec<Letter> {
         let mut letters = Vec::new();
         while self.next_due().is_some_and(|at| at <= now) {
+            if letters.len() == ASKS_AT_ONCE {
+                self.pause_until = now + PAUSE;
+                break;
+            }
             let Some((_, qpn)) = self.asks.pop_first() else { break };
             let Some(pair) = self.pairs.get_mut(&qpn) else { continue };
             letters.push(pair.letter(qpn, false));
@@ -150,6 +157,10 @@ impl Display for Differs {
 
 /// Questions about one connection, at most: what the network loses, and who is slow.
 const ASKS: u32 = 4;
+
+/// Questions that leave together, and the time until the next ones: some 60,000 a second.
+const ASKS_AT_ONCE: usize = 16;
+const PAUSE: Duration = Duration::from_us(250);
 
 /// After the first question; after each further one twice as long.
 const ASK_AGAIN: Duration = Duration::from_ms(25);

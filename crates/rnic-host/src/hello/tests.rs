@@ -35,6 +35,20 @@ fn a_silent_peer_is_asked_a_few_times_ever_later() {
 }
 
 #[test]
+fn many_that_are_connected_at_once_are_asked_a_few_at_a_time() {
+    let mut hellos = Hellos::default();
+    (0..100).for_each(|near| hellos.connected(Time::ZERO, Qpn::new(near), (PEER, FAR), terms("irn")));
+    let mut asked = Vec::new();
+    for turn in 0..7 {
+        let now = Time::ZERO + PAUSE.saturating_mul(turn);
+        assert_eq!(hellos.next_due(), Some(now));
+        asked.extend(hellos.take_due(now).into_iter().map(|letter| letter.hello.from.get()));
+        assert!(hellos.take_due(now).is_empty() && asked.len() <= (turn as usize + 1) * ASKS_AT_ONCE);
+    }
+    assert_eq!(asked, (0..100).collect::<Vec<u32>>(), "each once");
+}
+
+#[test]
 fn an_answer_or_a_question_ends_the_asking() {
     for is_answer in [true, false] {
         let mut hellos = connected(terms("irn"));
