@@ -119,7 +119,7 @@ impl Windows {
         Ok(())
     }
 
-    /// What a window with `key` grants to queue pair `qpn`, if that is of its protection domain.
+    /// Returns the rights that a window with `key` grants to queue pair `qpn`, if that is of its protection domain.
     #[cold]
     pub(crate) fn granted_to(&self, qpn: Qpn, key: u32) -> Result<&MemoryRegion, Refused> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key).ok_or(Refused)?;

@@ -11,6 +11,6 @@ pub(crate) struct Datagram {
     pub(crate) addresses: Addresses,
     /// Base transport header through ICRC.
     pub(crate) bytes: Vec<u8>,
-    /// What its IP header says beside addresses.
+    /// Fields of its IP header beside addresses.
     pub(crate) marking: Marking,
 }

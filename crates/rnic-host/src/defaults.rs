@@ -44,7 +44,8 @@ impl TransportChoice {
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
     }
 
-    /// What peers of other makes speak, [`ROCE_TRANSPORT`], with what they count on unless `options` say otherwise.
+    /// Returns the transport of peers of other makes, [`ROCE_TRANSPORT`], with what they count on unless `options` say
+    /// otherwise.
     ///
     /// # Errors
     /// When a value is illegal.
@@ -166,10 +167,10 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
-/// What adapters of other makes speak.
+/// The transport of adapters of other makes.
 pub const ROCE_TRANSPORT: &str = "roce-gbn";
 
-/// What [`ROCE_TRANSPORT`] has among adapters: they count receives in their acknowledgements.
+/// Options of [`ROCE_TRANSPORT`] among adapters: they count receives in their acknowledgements.
 const ROCE_OPTIONS: &[(&str, &str)] = &[("end_to_end_credits", "true")];
 
 /// Options that say something of simulated packets alone.

@@ -68,7 +68,7 @@ pub(crate) struct Admitted {
     pub(crate) label: FlowLabel,
 }
 
-/// Whether a datagram can be one of Falcon's, and of nobody else: 252, PSP's next header, is a byte with which an index
+/// Returns whether a datagram can be Falcon's alone: 252, PSP's next header, is a byte with which an index
 /// of ESP may begin too, and no packet of the RoCE family.
 #[inline]
 pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
@@ -129,7 +129,7 @@ impl Falcon {
         packet.udp_payload_len(Encapsulation { ip, form })
     }
 
-    /// What lies around packets that are protected.
+    /// The encapsulation of packets that are protected.
     #[inline]
     fn form(&self) -> Option<Form> {
         self.protection.as_ref().map(|protection| protection.form)
@@ -250,7 +250,7 @@ impl Falcon {
         let label = guard.open_esp(&header, layout, datagram)?;
         let message = layout.message(datagram).map_err(|_| RxDrop::Malformed)?;
         let admitted = Admitted::read(datagram, message, header.iv.timestamp, peer, label)?;
-        // What it says inside is another connection's business only if its sender says so too.
+        // It concerns another connection only if its sender says so too.
         if admitted.packet.cid.get() == header.spi & Qpn::MAX.get() { Ok(admitted) } else { Err(RxDrop::Malformed) }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct Hellos {
     pairs: BTreeMap<Qpn, Pair>,
     /// Those whose far end is to be asked, and when: each once.
     asks: BTreeSet<(Time, Qpn)>,
-    /// Nobody is asked before.
+    /// No peer is asked before.
     pause_until: Time,
 }
 

@@ -559,8 +559,8 @@ impl Link {
         self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
-    /// Whether packets that do not fit the path may be cut on it. Adapters never do so, and the ICRC of RoCEv2 covers
-    /// the identification, which the kernel chooses for an IPv4 packet that may be cut: no peer would take it.
+    /// Returns whether packets that do not fit the path may be cut on it. Adapters never do so, and the ICRC of RoCEv2
+    /// covers the identification, which the kernel chooses for an IPv4 packet that may be cut: no peer would take it.
     fn may_fragment(&self, addresses: &Addresses) -> bool {
         self.ports != Ports::RoceV2 || addresses.ip_version() == IpVersion::V6
     }

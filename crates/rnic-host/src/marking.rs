@@ -1,4 +1,4 @@
-//! What the IP header of a datagram says beside addresses: traffic class, hop limit, flow label.
+//! Fields of a datagram's IP header beside addresses: traffic class, hop limit, flow label.
 //!
 //! A program names them with each datagram ([`rnic_engine::DatagramAddress::mark`]); they travel in control messages
 //! of the socket, or in front of a packet in memory, and end in the header that the receiver finds before the payload.
@@ -82,7 +82,7 @@ impl Marking {
 /// Bits that a marking has.
 pub(crate) const BITS: u32 = 36;
 
-/// What the kernel gives packets, unless somebody has set it otherwise.
+/// The kernel's default for packets.
 const HOP_LIMIT: u8 = 64;
 
 const LABEL_MASK: u32 = (1 << 20) - 1;

@@ -317,7 +317,7 @@ impl Nic {
         let Return { gap, absence } = self.presence.come_back(now);
         if absence > Duration::ZERO {
             self.engine.note_absence(now, absence);
-            // What arrived meanwhile is old wherever it is.
+            // Packets that arrived meanwhile wait at quiet sockets too.
             self.link.lanes.iter_mut().for_each(Lane::wake);
         }
         if self.engine.next_timeout().is_some_and(|due| due <= now) {

@@ -166,13 +166,13 @@ pub enum PerfError {
     /// A NIC with a secret would send in clear.
     #[error("packets of {transport} are not encrypted, those of falcon are: this end has a key")]
     Unprotected {
-        /// What was asked for.
+        /// The transport that was asked for.
         transport: &'static str,
     },
     /// Adapters of other makes would not understand it.
     #[error("adapters of other makes speak {ROCE_TRANSPORT}, not {transport}")]
     Foreign {
-        /// What was asked for.
+        /// The transport that was asked for.
         transport: String,
     },
     /// The plan makes no sense.

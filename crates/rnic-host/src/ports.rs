@@ -55,7 +55,7 @@ pub(crate) fn is_port_of_nic(port: u16) -> bool {
     port.is_multiple_of(step_of(port)) && port >= LOWEST
 }
 
-/// What the port of a NIC near `port` is a multiple of.
+/// Returns the number that the port of a NIC near `port` is a multiple of.
 #[inline]
 fn step_of(port: u16) -> u16 {
     if port < LARGE_BELOW { LARGE_STEP } else { 1 << PORT_SHIFT }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(held.len(), 300, "each has its own");
     }
 
-    /// What is tried when those are taken.
+    /// Ports of one sort are followed by those of the next when all are taken.
     #[test]
     fn every_sort_of_ports_is_tried() {
         let mut random = Secrets::of_seed(8).stream("ports");

@@ -86,7 +86,7 @@ pub struct Outgoing<'a> {
     pub parts: &'a [IoSlice<'a>],
     /// Bytes of each datagram of a train.
     pub segment: Option<u16>,
-    /// What else their IP headers say.
+    /// Other fields of their IP headers.
     pub marking: Marking,
 }
 
@@ -105,7 +105,7 @@ pub struct Incoming {
     pub truncated: bool,
     /// It met congestion, as far as the socket was asked to say so.
     pub congested: bool,
-    /// What else its IP header said, as far as the socket was asked to tell ([`UdpSocket::tell_markings`]).
+    /// Other fields of its IP header, as far as the socket was asked to tell ([`UdpSocket::tell_markings`]).
     pub marking: Marking,
 }
 
@@ -200,7 +200,7 @@ impl UdpSocket {
     /// The receive buffer that the kernel granted, in its own accounting (which counts its overhead too).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn granted_receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
     }
@@ -218,7 +218,7 @@ impl UdpSocket {
     /// Allows or forbids fragmentation of what is sent from now on.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn allow_fragments(&mut self, allow: bool) -> io::Result<()> {
         if self.fragmenting != allow {
             let (level, _, discover, _) = ip_options(self.local);
@@ -232,7 +232,7 @@ impl UdpSocket {
     /// From now on, [`Incoming::marking`] is what packets say.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn tell_markings(&self) -> io::Result<()> {
         let (level, options) = match self.local {
             SocketAddr::V4(_) => (libc::SOL_IP, &[libc::IP_RECVTOS, libc::IP_RECVTTL][..]),
@@ -358,7 +358,7 @@ fn deafen(socket: &socket2::Socket) -> io::Result<()> {
 /// to be taken.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn wait(sockets: &[RawFd], timeout_ns: Option<u64>, writable: bool) -> io::Result<bool> {
     let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
     let mut polls: ArrayVec<libc::pollfd, POLLED_MAX> =
@@ -384,7 +384,7 @@ const POLLED_MAX: usize = 5;
 /// 64 bits that nobody can guess.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn random_bits() -> io::Result<u64> {
     let mut bytes = [0; size_of::<u64>()];
     fill_random(&mut bytes).map(|()| u64::from_ne_bytes(bytes))
@@ -393,7 +393,7 @@ pub fn random_bits() -> io::Result<u64> {
 /// Fills up to 256 bytes with what nobody can guess.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the buffer is as long as is said. So few bytes always come at once, or not at all (getrandom(2)).
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

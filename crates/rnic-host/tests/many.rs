@@ -143,7 +143,7 @@ fn writes_arrive(transport: &str, count: Option<u32>, busy: usize, rounds: u8) {
     println!("all of them ended in {:?}", begin.elapsed());
 }
 
-/// How long one call of `progress` takes at most, looks at all queue pairs among them, which come twice a second.
+/// Returns the longest call of `progress`, those among them that check all queue pairs, twice a second.
 fn longest_call(left: &mut Side, right: &mut Side) -> Duration {
     let begin = Instant::now();
     let mut longest = Duration::ZERO;
@@ -172,7 +172,7 @@ fn five_thousand_of_all_are_busy_at_one_percent_loss() {
     }
 }
 
-/// What programs ask for as a rule: a timeout of 67 ms, seven retries.
+/// The rule of most programs: a timeout of 67 ms, seven retries.
 const PATIENCE_WITH_PEERS: rnic_base::Duration = rnic_base::Duration::from_ms(537);
 
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -511,7 +511,7 @@ fn a_route_header_says_what_the_sender_has_said() {
                     IpAddr::V4(_) => (grh[21], grh[28], label),
                     IpAddr::V6(_) => {
                         let word = u32::from_be_bytes([grh[0], grh[1], grh[2], grh[3]]);
-                        // Where nobody names a label, the kernel may.
+                        // The kernel may set a label where no program does.
                         ((word >> 20) as u8, grh[7], if label == 0 { 0 } else { word & 0xf_ffff })
                     }
                 };

@@ -91,7 +91,7 @@ impl Sealer {
         header
     }
 
-    /// How often the key has been changed.
+    /// Changes of the key so far.
     pub const fn generation(&self) -> u32 {
         self.keys.generation()
     }
@@ -109,14 +109,14 @@ pub struct Opener {
     past: [Option<u32>; PAST],
 }
 
-/// What the first authentic packet has begun.
+/// State that the first authentic packet begins.
 #[derive(Debug)]
 struct Session {
     number: u32,
     keys: Generations<Seen>,
 }
 
-/// What an authentic packet's header has said.
+/// The header of an authentic packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
     /// The low bits of its flow label.
@@ -169,12 +169,12 @@ impl Opener {
         Ok(Opened { label, rotated })
     }
 
-    /// How often the key has been changed.
+    /// Changes of the key so far.
     pub fn generation(&self) -> u32 {
         self.current.as_ref().map_or(0, |session| session.keys.number())
     }
 
-    /// Whether anything authentic has come.
+    /// Returns whether anything authentic has come.
     pub const fn is_begun(&self) -> bool {
         self.current.is_some()
     }
@@ -254,7 +254,7 @@ impl Default for Seen {
 impl Seen {
     const BITS: u32 = RingBitmap::<WORDS>::BITS;
 
-    /// Whether packet `sequence` has neither come nor is too old to know.
+    /// Returns whether packet `sequence` has neither come nor is too old to know.
     #[inline]
     fn accepts(&self, sequence: u32) -> bool {
         sequence.checked_sub(self.from).is_some_and(|offset| !self.bits.test(offset))

@@ -75,7 +75,7 @@ impl<S: Default> Generations<S> {
         }
     }
 
-    /// What is remembered of the packets of that key; of a later one, nothing yet.
+    /// Returns the record of packets of that key; none yet for a later one.
     #[inline]
     pub(crate) fn state(&mut self, which: Which) -> Option<&mut S> {
         match (which, &mut self.previous) {
@@ -149,7 +149,7 @@ impl Later {
     }
 }
 
-/// Where the key of a generation lies among the later ones.
+/// Returns the place of a generation's key among the later ones.
 const fn place(generation: u32) -> usize {
     (generation % GENERATIONS_AHEAD) as usize
 }

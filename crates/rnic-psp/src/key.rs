@@ -76,7 +76,7 @@ impl Context {
     }
 }
 
-/// What lies around the packets.
+/// The encapsulation of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Form {
     /// PSP.
@@ -112,12 +112,12 @@ impl Form {
     }
 }
 
-/// What a key is for: packets in which form, with which cipher, to which connection.
+/// The purpose of a key: encapsulation, cipher and connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Role {
-    /// What lies around the packets.
+    /// The encapsulation of the packets.
     pub form: Form,
-    /// How they are protected.
+    /// The cipher.
     pub cipher: Cipher,
     /// The receiver's connection.
     pub cid: Cid,
@@ -328,14 +328,14 @@ impl Key {
     }
 }
 
-/// Where parts of a datagram begin and end.
+/// Offsets of the parts of a datagram.
 #[derive(Clone, Copy)]
 struct Parts {
     /// Bytes at the front that are authenticated.
     associated: usize,
-    /// Where what is encrypted begins.
+    /// The first encrypted byte.
     sealed: usize,
-    /// Where it ends, and the check value begins.
+    /// One past the last, where the check value begins.
     icv: usize,
 }
 

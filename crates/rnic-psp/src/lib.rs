@@ -1,4 +1,4 @@
-//! What protects Falcon packets on a network: PSP or IPsec's ESP, with keys, AES-GCM, a replay check and key rotation.
+//! Protection of Falcon packets on a network: PSP or IPsec's ESP, with keys, AES-GCM, a replay check and key rotation.
 //!
 //! ```text
 //! ROOM     rnic-psp (red: quote PSP's or Falcon's specification)

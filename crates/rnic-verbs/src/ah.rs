@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     }))
 }
 
-/// What the 40 bytes in front of a datagram say: where it came from, and went to, and how it was marked.
+/// Returns source, destination and markings that the 40 bytes in front of a datagram have.
 ///
 /// An IPv4 header stands in the last 20 of them; the first ones are then not an IPv6 header's.
 fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, Marking) {

@@ -66,7 +66,7 @@ pub(crate) struct Srq {
 pub(crate) struct Ah {
     pub(crate) peer: PeerId,
     pub(crate) pd: u32,
-    /// What their IP headers say.
+    /// Fields of their IP headers.
     pub(crate) marking: Marking,
 }
 

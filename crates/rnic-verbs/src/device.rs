@@ -132,7 +132,7 @@ pub(crate) fn announce(settings: &Settings, wire: &str) {
     });
 }
 
-/// What the device can do, when it is opened as `context`: how many queue pairs it can have is said by its port.
+/// Returns the limits of the device that is opened as `context`: its port decides how many queue pairs it can have.
 ///
 /// # Safety
 /// `context` is from `ibv_open_device`.

@@ -1,4 +1,4 @@
-//! What releases after rdma-core 44 have brought: buffers from the library, one call for every registration, the speed
+//! Calls of releases after rdma-core 44: buffers from the library, one call for every registration, the speed
 //! of a port. What belongs to devices of hardware is refused with `EOPNOTSUPP`: hints for a processor's cache (DMA
 //! handles), counters of completions, buffers that other devices reach.
 
@@ -10,7 +10,7 @@ use crate::device::{PORT, SPEED};
 use crate::errno::{Errno, Result, minus_one, number, pointer};
 use crate::mr;
 
-/// What `ibv_alloc_buf` has given out.
+/// A buffer of `ibv_alloc_buf`.
 pub(crate) struct Buf {
     pd: *mut ibv_pd,
     addr: *mut c_void,

@@ -25,7 +25,7 @@ impl Place {
         Self(std::env::var_os("RNIC_PYVERBS_ROOT").map(PathBuf::from))
     }
 
-    /// What `path` there is called here.
+    /// Returns the name that `path` there has here.
     fn outside(&self, path: &str) -> PathBuf {
         self.0.as_ref().map_or_else(|| path.into(), |root| root.join(path.trim_start_matches('/')))
     }
@@ -74,7 +74,7 @@ fn run(place: &Place) -> (String, String) {
     copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pyverbs/run.py").as_ref());
     copy(common::libraries());
 
-    // What iproute2's `rdma link` says where the kernel has no such device; where it has no such module, it fails.
+    // The error of iproute2's `rdma link` where the kernel has no such device; where it has no such module, it fails.
     let programs = dir.path().join("programs");
     std::fs::create_dir(&programs).expect("a new folder");
     std::fs::write(programs.join("rdma"), "#!/bin/sh\necho '[]'\n").expect("a new file");

@@ -206,7 +206,8 @@ fn both_ends_must_speak_one_transport() {
     drop(server);
 }
 
-/// Who offers several transports gets the first that the other end has too, whichever of them asks; data arrives by it.
+/// An end that offers several transports gets the first that the other end has too, whichever of them asks; data
+/// arrives by it.
 #[test]
 fn of_several_transports_one_that_both_ends_have_is_taken() {
     if !common::is_installed("rping") {
@@ -247,7 +248,7 @@ fn retried(line: &str, variables: &[(&str, &str)]) -> Output {
     }
 }
 
-/// Nobody listens at an address of another host, where an adapter might be; here it is one of our own. On loopback
+/// No program listens at an address of another host, where an adapter might be; here it is one of our own. On loopback
 /// there is none.
 #[test]
 fn a_request_that_nobody_answers_hints_at_adapters() {

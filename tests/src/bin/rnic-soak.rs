@@ -125,6 +125,6 @@ fn play(words: &[String]) -> ExitCode {
 }
 
 fn say(line: &str) {
-    // Whoever has closed the other end wants to hear no more.
+    // The reader has closed the other end.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

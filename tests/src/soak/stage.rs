@@ -108,7 +108,7 @@ impl Stage {
     pub(super) fn survivor(&mut self, which: Which) -> Result<&mut Survivor, String> {
         if self.survivors[which as usize].is_none() {
             self.survivors[which as usize] = Some(self.start(which)?);
-            // What it holds from then on, it gets for its first piece of work.
+            // Resources that it holds from then on belong to its first piece of work.
             self.check_survivor(which)?;
         }
         Ok(self.survivors[which as usize].as_mut().expect("it has just been started"))

@@ -75,7 +75,7 @@ impl Wire {
     }
 }
 
-/// Who is at the other end.
+/// The kind of peer at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Peers {
     /// A process like this one

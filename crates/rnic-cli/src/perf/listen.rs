@@ -42,7 +42,7 @@ fn report(served: &Served, quiet: bool) {
     });
 }
 
-/// Whether the transport that is measured slows down where a network marks packets; who listens names none.
+/// Returns whether the transport that is measured slows down where a network marks packets; a listener names none.
 fn heeds_marks(args: &PerfArgs) -> Result<bool, Failure> {
     let options: Vec<(&str, &str)> = args.settings.iter().map(|setting| (&*setting.key, &*setting.value)).collect();
     Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.heeds_marks())

@@ -18,7 +18,7 @@ use rnic_wire::{Aeth, Headers, Packet, Syndrome};
 use super::Qp;
 use crate::wq::WqeOp;
 
-/// What a requester knows of the receives at the other end.
+/// A requester's knowledge of the receives at the other end.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
     /// The number of the latest message that has begun: SSN. A Read that is asked for in pieces is as many.
@@ -28,15 +28,15 @@ pub(crate) struct Credits {
     heard: Heard,
 }
 
-/// What the peer has said of its receives.
+/// The peer's last statement about its receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Heard {
     /// Nothing so far.
     #[default]
     Nothing,
-    /// How many there are.
+    /// It counts them.
     Count,
-    /// That it does not count them; so it stays.
+    /// It does not count them; so it stays.
     Uncounted,
 }
 
@@ -49,7 +49,7 @@ impl Credits {
         }
     }
 
-    /// Whether the message so many behind the latest has a receive, as far as is known.
+    /// Returns whether the message so many behind the latest has a receive, as far as is known.
     fn covers(&self, ahead: u32) -> bool {
         self.heard != Heard::Count || !self.limit.is_before(self.begun.plus(ahead))
     }
@@ -74,7 +74,7 @@ impl Credits {
 }
 
 impl Qp {
-    /// Whether the next packet of the entry that is next may leave, as far as receives at the other end go.
+    /// Returns whether the next packet of the next entry may leave, as far as receives at the other end go.
     #[cold]
     pub(super) fn has_credit(&self) -> bool {
         let Some(credits) = self.extra.credits() else { return true };
@@ -108,7 +108,7 @@ impl Qp {
         self.extra.credits_mut().is_some_and(|credits| credits.heed(aeth))
     }
 
-    /// How a packet is acknowledged, all being well.
+    /// Returns the syndrome of an acknowledgement without an error.
     #[inline]
     pub(super) fn ack_syndrome(&self) -> Syndrome {
         if self.transport.credits { self.count_receives() } else { Syndrome::ACK }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!([3, 4].map(|ahead| credits.covers(ahead)), [true, false]);
     }
 
-    /// Who says once that no receives are counted is not asked for them any more.
+    /// A peer that says once that it counts no receives is not asked for them any more.
     #[test]
     fn i20_without_a_count_there_is_no_limit() {
         let mut credits = Credits::default();

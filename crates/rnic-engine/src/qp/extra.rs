@@ -52,7 +52,7 @@ impl Extra {
         self.0 = Some(Box::new(Kind::Credits(Credits::default(), path)));
     }
 
-    /// What is known of receives at the other end, where the transport keeps to them.
+    /// Receives at the other end, where the transport keeps to them.
     pub(crate) fn credits(&self) -> Option<&Credits> {
         match self.0.as_deref() {
             Some(Kind::Credits(credits, _)) => Some(credits),

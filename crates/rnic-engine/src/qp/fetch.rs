@@ -296,7 +296,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Where packet `index` of `fetch` belongs, where that is said.
+    /// Returns the place of packet `index` of `fetch`, where that is said.
     #[inline(always)]
     fn sink_of(&self, fetch: &Fetch, index: u32) -> Option<Sink> {
         let offset = u64::from(index) * u64::from(self.mtu());

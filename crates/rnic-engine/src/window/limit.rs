@@ -8,7 +8,7 @@
 //! nothing. A timeout halves it (RFC 5681, section 3.1), once until there is progress; if it was too early, for the
 //! acknowledgement came sooner than any answer could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
 //!
-//! What counts is what is in the network (RFC 6675's pipe) as far as is known: behind a loss, receivers that keep
+//! A limit counts packets in the network (RFC 6675's pipe) as far as is known: behind a loss, receivers that keep
 //! nothing have lost everything (go-back-N), so the limit is what was acknowledged of late.
 
 use rnic_base::Seq;

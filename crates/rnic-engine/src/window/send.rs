@@ -115,7 +115,7 @@ impl SendWindow {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
-    /// Whether packets that are sent again have to wait, for what the path takes; probes do not.
+    /// Returns whether packets that are sent again have to wait, for what the path takes; probes do not.
     #[inline]
     pub(crate) fn is_path_full(&self) -> bool {
         !self.probing && self.room_on_path() == Some(0)

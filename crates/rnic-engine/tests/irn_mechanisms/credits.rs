@@ -32,7 +32,7 @@ fn post_receives(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// What acknowledgements and responses of the right side say, as (MSN, credits).
+/// Returns MSN and credits of each acknowledgement and response of the right side.
 fn advertised(pair: &Pair) -> Vec<(u32, u8)> {
     let entry = |sent: &Sent| {
         let aeth = match sent.packet.headers {
@@ -131,7 +131,7 @@ fn i20_one_packet_asks_where_there_is_no_credit() {
     }
 }
 
-/// What takes no receive is not held back, and a Write with immediate asks with its last packet.
+/// A request that takes no receive is not held back, and a Write with immediate asks with its last packet.
 #[test]
 fn i20_writes_and_reads_need_no_credit() {
     for transport in TRANSPORTS {

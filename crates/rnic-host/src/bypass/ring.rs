@@ -286,12 +286,12 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
 }
 
-/// What a record says of its packet.
+/// A record's header: its packet's properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kind {
     /// It ends with what a datagram ends with: an ICRC, or Falcon's check value.
     pub(crate) is_sealed: bool,
-    /// What its IP header would say.
+    /// The fields that its IP header would have.
     pub(crate) marking: Marking,
 }
 

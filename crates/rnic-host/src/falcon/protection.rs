@@ -1,4 +1,4 @@
-//! What a NIC's secret is, and what `--key` says.
+//! A NIC's secret, and the forms of `--key`.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -15,14 +15,14 @@ use zeroize::Zeroizing;
 use crate::background;
 use crate::sys::unix::own_uid;
 
-/// What Falcon's packets are protected with; both ends need the same.
+/// Protection of Falcon's packets; both ends need the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Protection {
-    /// What keys are made of.
+    /// The secret that keys are made from.
     pub secret: Secret,
-    /// What lies around packets: PSP or ESP.
+    /// The encapsulation: PSP or ESP.
     pub form: Form,
-    /// How packets are protected.
+    /// The cipher.
     pub cipher: Cipher,
     /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
     /// [`rnic_psp::PACKETS_PER_KEY`], within ESP [`rnic_psp::esp::PACKETS_PER_KEY`]. Few are for tests: a connection
@@ -44,18 +44,18 @@ impl Protection {
         self
     }
 
-    /// What `--key` says, `FILE` or `esp:FILE`: keys made from the secret in the file, which has 32 random bytes, or 64
-    /// hexadecimal digits. Where others may use it as well, standard error is told, once a process.
+    /// Reads the value of `--key`, `FILE` or `esp:FILE`: keys are made from the secret in the file, which has 32 random
+    /// bytes, or 64 hexadecimal digits. Where others may use it as well, standard error is told, once a process.
     ///
     /// # Errors
-    /// What is wrong with the file, and what would do.
+    /// When the file is no secret; the error says what would do.
     pub fn from_option(option: &Path) -> Result<Self, String> {
         let ((form, cipher), path) = Self::split(option);
         Ok(Self { form, cipher, ..Self::from_file(path)? })
     }
 
-    /// What `--key` names, and the file: before a colon there may be `psp`, `psp256`, `esp` or `esp256`. A file whose
-    /// name begins so is named with its folder.
+    /// Returns the form that `--key` names, and the file: before a colon there may be `psp`, `psp256`, `esp` or
+    /// `esp256`. A file whose name begins so is named with its folder.
     pub fn split(option: &Path) -> ((Form, Cipher), &Path) {
         let bytes = option.as_os_str().as_bytes();
         for (word, form, cipher) in WORDS {
@@ -91,7 +91,7 @@ impl Protection {
     }
 }
 
-/// What `--key` may say of packets: AES-GCM with keys of 128 or 256 bits, within PSP or ESP.
+/// Forms of packets that `--key` may name: AES-GCM with keys of 128 or 256 bits, within PSP or ESP.
 const WORDS: [(&str, Form, Cipher); 4] = [
     ("psp", Form::Psp, Cipher::Gcm128),
     ("psp256", Form::Psp, Cipher::Gcm256),
@@ -99,7 +99,7 @@ const WORDS: [(&str, Form, Cipher); 4] = [
     ("esp256", Form::Esp, Cipher::Gcm256),
 ];
 
-/// What is in a file, as far as it can be a secret, and who may do what with it.
+/// Returns the contents of a file, as far as it can be a secret, and its permissions.
 fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -110,7 +110,7 @@ fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     Ok((bytes, metadata))
 }
 
-/// What is to be said of a secret that others have: whoever reads it reads, and forges, every packet.
+/// Returns a warning for a secret that others can read: a reader of it reads, and forges, every packet.
 pub(super) fn exposure(path: &Path, mode: u32, owner: u32) -> Option<String> {
     let (others, path) = (mode & 0o077, path.display());
     if owner != 0 && owner != own_uid() {

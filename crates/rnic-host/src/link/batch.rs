@@ -66,11 +66,11 @@ pub(crate) struct Way {
     pub(crate) port: u16,
     /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
-    /// What its IP header says beside addresses.
+    /// Fields of its IP header beside addresses.
     pub(crate) marking: Marking,
 }
 
-/// What the IP header of a packet says beside addresses.
+/// Fields of a packet's IP header beside addresses.
 #[inline]
 pub(crate) fn marking_of(transmit: &Transmit) -> Marking {
     match transmit.format {

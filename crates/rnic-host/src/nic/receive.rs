@@ -204,7 +204,7 @@ struct Way {
     peer: Option<PeerId>,
     /// It was marked on the way.
     congested: bool,
-    /// What else its IP header said.
+    /// Other fields of its IP header.
     marking: Marking,
 }
 

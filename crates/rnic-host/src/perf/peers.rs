@@ -1,4 +1,4 @@
-//! What a session must be like at a NIC whose peers are adapters of other makes: RoCEv2 as it is, all of it.
+//! Requirements on a session at a NIC whose peers are adapters of other makes: RoCEv2 as it is, all of it.
 
 use super::PerfError;
 use crate::defaults::{ROCE_TRANSPORT, TransportChoice};

@@ -252,7 +252,7 @@ impl Session {
                 }
                 // One that has fallen silent keeps nobody out.
                 (Some(Role::Control { session }), _) if silent_for > FIRST_ORDER_WITHIN => {
-                    // Who is not admitted has been told.
+                    // A client that is not admitted has been told.
                     let _ = waiting.admit(nic, config, &request, session);
                     Err(PerfError::Silent { peer: self.control.peer, after: silent_for })
                 }

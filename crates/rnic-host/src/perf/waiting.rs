@@ -93,7 +93,7 @@ impl Waiting {
     pub(super) fn refuse(&mut self, nic: &mut Nic) {
         for entrant in self.0.iter_mut().filter(|entrant| !entrant.is_refused) {
             if let Ok(Some(Order::Prepare { .. })) = entrant.control.poll(nic) {
-                // Whether it still hears that is its business.
+                // It may be gone: then the write fails, which changes nothing.
                 let _ = entrant.control.send(nic, &Answer::Refused { reason: BUSY.to_owned() });
                 entrant.is_refused = true;
             }
@@ -107,13 +107,13 @@ impl Waiting {
 }
 
 impl Entrant {
-    /// Whether its end is news: not when it was sent away.
+    /// Returns whether its end is news: not when it was sent away.
     pub(super) fn is_news(&self) -> bool {
         !self.is_refused
     }
 }
 
-/// What is said to whoever comes while a session is served.
+/// The answer to a client that comes while a session is served.
 pub(super) const BUSY: &str = "busy with another session";
 
 /// Those that wait at once: each has a queue pair and 32 KiB of memory.

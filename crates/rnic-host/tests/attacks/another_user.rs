@@ -14,7 +14,7 @@ const UID: u32 = 64_321;
 pub struct Other {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// Where the binary lies that it runs, of another user: this one's folder may be closed to it.
+    /// The place of the binary that it runs, of another user: this one's folder may be closed to it.
     _folder: Option<TempDir>,
 }
 

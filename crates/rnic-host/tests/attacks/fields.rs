@@ -25,10 +25,10 @@ use socket2::{Domain, Socket, Type};
 use crate::common::{HALF, MEMORY, Side, connect_qps, new_qp, start};
 use crate::guesses::{packet, udp};
 
-/// What a forger wants to have in memory.
+/// Bytes that a forger wants to have in memory.
 const LOOT: [u8; 16] = [0x5a; 16];
 
-/// Where both ends begin to number packets. A bit that is flipped makes it larger.
+/// The number at which both ends begin. A bit that is flipped makes it larger.
 const BASE: u32 = 0;
 
 /// Bits of the base transport header: the queue pair, the sequence number.
@@ -54,7 +54,7 @@ pub struct Ends {
     pub to: Qpn,
 }
 
-/// What one end must be like for a forgery to have worked.
+/// A test of one end after a forgery: it has worked.
 type Took<'a> = &'a dyn Fn(&mut Bed, Ends) -> bool;
 /// A datagram without its check value.
 type Forge<'a> = &'a dyn Fn(&Bed, Ends) -> Vec<u8>;
@@ -111,7 +111,7 @@ impl Bed {
             victim.nic.progress();
             assert!(begun.elapsed() < Duration::from_secs(10), "loopback loses nothing");
         }
-        // What it does about it.
+        // The victim acts on it.
         (0..4).for_each(|_| _ = victim.nic.progress());
     }
 
@@ -147,7 +147,7 @@ impl Bed {
         Self::state(&self.right, ends.to) == QpState::Error
     }
 
-    /// Whether the right's memory, which was empty, has anything in it.
+    /// Returns whether the right's memory, which was empty, has anything in it.
     fn is_written(&mut self, _: Ends) -> bool {
         self.right.nic.bytes(&self.right.region).iter().any(|byte| *byte != 0)
     }
@@ -167,7 +167,7 @@ const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECRET_QUEUE_KEY: u32 = 0x5e3d_91c7;
 /// Keys of no region.
 pub const NO_GRANT: Reth = Reth { va: 0, rkey: 7, dma_len: LOOT.len() as u32 };
-/// What needs none.
+/// The header of a request that has none.
 pub const NOTHING: Reth = Reth { va: 0, rkey: 0, dma_len: 0 };
 
 /// A socket at port 4791 of `host`, beside those of our own user's NICs.
@@ -306,7 +306,7 @@ fn to_inject_into_a_reliable_connection_a_number_of_its_window_must_be_right() {
         };
         assert_eq!(bed.bits((RC, transport), QPN, false, &forge, &moved), 24, "{transport}");
 
-        // What that does: the peer's own packet of that number counts as a copy, and its Write as done.
+        // The peer's own packet of that number counts as a copy, and its Write as done.
         let ends = bed.connect(RC, transport);
         bed.forge(&forge(&bed, ends), false);
         bed.right.nic.bytes_mut(&bed.right.region).fill(0);

@@ -20,7 +20,7 @@ use crate::common::{HALF, Side, connect_qp, new_qp};
 use crate::fields::{Ends, NO_GRANT, NOTHING, bytes_of, falcon_bytes, format_of, push, write};
 use crate::guesses::{packet, udp};
 
-/// Where both victims begin to number.
+/// The number at which both victims begin.
 const BASE: u32 = 0x10_0000;
 /// Guesses, all of them wrong in one field.
 const GUESSES: u32 = 20_000;
@@ -106,7 +106,7 @@ impl Victim {
     }
 }
 
-/// What the third host sends to the first in the name of the second: with everything right but the sequence number, a
+/// Packets of the third host to the first in the name of the second: with everything right but the sequence number, a
 /// Write of nothing, one into memory, a Send, a Read, a refusal; of Falcon, a Push.
 fn guesses(transport: &str, form: Option<Form>, ends: Ends, psn: u32) -> Vec<u8> {
     let format = format_of(transport);

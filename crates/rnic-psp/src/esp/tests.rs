@@ -41,7 +41,7 @@ fn datagram(sealer: &mut Sealer, now: Time, len: usize) -> Vec<u8> {
     datagram
 }
 
-/// What becomes of a datagram: its message.
+/// Opens a datagram and returns its message.
 fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = datagram.to_vec();
     let (header, layout) = esp::parse(&bytes).expect("a datagram of ours");
@@ -247,7 +247,7 @@ fn rotations_of_esp_that_nobody_heard_of_are_caught_up_with() {
     assert_eq!(open(&mut opener, &datagram(&mut sealer, at(3), 32)), Err(Refusal::Index));
 }
 
-/// Whoever forges indices has each key derived once, as with PSP.
+/// Forged indices have each key derived once, as with PSP.
 #[test]
 fn f42_a_flood_of_forged_indices_of_esp_has_each_key_derived_once() {
     let (mut opener, mut peer, mut forger) = (opener(), sealer(), sealer());

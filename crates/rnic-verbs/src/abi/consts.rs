@@ -150,7 +150,7 @@ pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
 /// Of on-demand paging, in releases after 44.
 pub(crate) const IBV_ODP_SUPPORT_FLUSH: u32 = 1 << 6;
 pub(crate) const IBV_ODP_SUPPORT_ATOMIC_WRITE: u32 = 1 << 7;
-/// What a registration names, since release 59, and 64.
+/// Fields that a registration names, since release 59, and 64.
 pub(crate) const IBV_REG_MR_MASK_IOVA: u64 = 1;
 pub(crate) const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
 pub(crate) const IBV_REG_MR_MASK_FD: u64 = 1 << 2;

@@ -172,7 +172,7 @@ pub(super) fn explain(theirs: &[u8]) {
     say(&format!("connection refused: the other end speaks {theirs}"));
 }
 
-/// Nobody at `to` has answered our request, which went to the port that programs have named. Adapters hear on another,
+/// No host at `to` has answered our request, which went to the port that programs have named. Adapters hear on another,
 /// and there is none within this host.
 pub(super) fn hint_at_adapters(to: SocketAddr) {
     static HINTED: Once = Once::new();

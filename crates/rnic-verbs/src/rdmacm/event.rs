@@ -101,7 +101,7 @@ impl Cm {
         }
     }
 
-    /// Nobody has answered a request: an adapter would not have seen it.
+    /// A request had no answer: an adapter would not have seen it.
     fn hint_at_adapters(&mut self, port: Key, connection: ConnectionId) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)) else { return };
         let to = self.ids.get(key).and_then(|entry| entry.asked);

@@ -225,7 +225,7 @@ fn both_sides_are_told_the_same_first_sequence_numbers() {
     bench.destroy(&[passive, active, listener]);
 }
 
-/// Whoever asks a few times only is asked to wait so long that a program may be slow to post a receive.
+/// A peer that asks a few times only is asked to wait so long that a program may be slow to post a receive.
 #[test]
 fn a_slow_receiver_keeps_a_peer_that_asks_five_times() {
     let bench = Bench::new();

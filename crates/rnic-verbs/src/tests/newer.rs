@@ -1,4 +1,4 @@
-//! What releases after rdma-core 44 have brought.
+//! Calls of releases after rdma-core 44.
 
 use std::ffi::c_int;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! What may lie around a Falcon packet in place of PSP: IPsec's ESP over UDP, in transport mode, with AES-GCM (RFC
+//! The encapsulation of a Falcon packet in place of PSP: IPsec's ESP over UDP, in transport mode, with AES-GCM (RFC
 //! 4303; RFC 3948 for UDP; RFC 4106 and, without encryption, RFC 4543; OCP Falcon Transport Protocol, Rev 0.9, section
 //! 7.1), with Falcon's timestamp in the initialization vector.
 //!
@@ -73,7 +73,7 @@ impl Header {
         put(out, 12, self.iv.timestamp.value().to_be_bytes());
     }
 
-    /// What the cipher takes beside the key: four bytes that both ends know, and the vector.
+    /// Returns the nonce of the cipher: four bytes that both ends know, and the vector.
     #[inline]
     pub fn nonce(&self, salt: [u8; 4]) -> [u8; 12] {
         let mut nonce = [0; 12];
@@ -84,7 +84,7 @@ impl Header {
     }
 }
 
-/// Where everything is in a datagram.
+/// Offsets of the parts of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     datagram_len: usize,
@@ -101,13 +101,13 @@ impl Layout {
         Self { datagram_len }
     }
 
-    /// What is authenticated but not encrypted: with GMAC, which encrypts nothing, all.
+    /// Returns the bytes that are authenticated but not encrypted: with GMAC, which encrypts nothing, all.
     #[inline]
     pub const fn associated(self, cipher: Cipher) -> Range<usize> {
         if cipher.encrypts() { 0..LEN - size_of::<Iv>() } else { 0..self.icv().start }
     }
 
-    /// What is encrypted.
+    /// Returns the bytes that are encrypted.
     #[inline]
     pub const fn sealed(self, cipher: Cipher) -> Range<usize> {
         if cipher.encrypts() { LEN..self.icv().start } else { self.icv().start..self.icv().start }
@@ -152,7 +152,7 @@ impl Layout {
     }
 }
 
-/// Whether a datagram that begins with `first` can have such an index.
+/// Returns whether a datagram that begins with `first` can have such an index.
 #[inline]
 pub const fn is_index(first: u8) -> bool {
     first >= (SPI_MARK >> 24) as u8

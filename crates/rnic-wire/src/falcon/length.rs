@@ -178,11 +178,11 @@ impl Ulp {
 pub struct Encapsulation {
     /// The version of IP. The paper's flows need version 6, whose label they are.
     pub ip: IpVersion,
-    /// What is between UDP and the packet.
+    /// The encapsulation between UDP and the packet.
     pub form: Form,
 }
 
-/// What is between UDP and a packet, as far as it has to do with length.
+/// The encapsulation between UDP and a packet, as far as it has to do with length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// PSP without a virtualization cookie.

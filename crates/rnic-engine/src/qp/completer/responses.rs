@@ -160,7 +160,7 @@ impl Qp {
                 if let Headers::ReadResponse { aeth: Some(aeth), .. } | Headers::AtomicResponse { aeth, .. } =
                     packet.headers
                 {
-                    // What it allows is looked at below, when the request is acknowledged.
+                    // The right is checked below, when the request is acknowledged.
                     self.heed_credits(aeth);
                 }
                 self.advance_requests(core, now, seq + 1);
