@@ -41,7 +41,7 @@ fn shortening(typed: &str) -> Option<&'static str> {
     let mut words = typed.split_whitespace().skip(1);
     match words.next() {
         // Needs two machines: see two_machines.rs.
-        Some("perf") if typed.contains("10.0.0.1") => None,
+        Some("perf") if typed.contains("10.0.0.1") || typed.contains("--listen") => None,
         // Needs the libraries: see unmodified.rs.
         Some("run") => None,
         Some("perf") if typed.contains("--count") => Some(""),
