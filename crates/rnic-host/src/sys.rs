@@ -400,7 +400,7 @@ pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     if usize::try_from(count) == Ok(bytes.len()) { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns whether the kernel has given this program rights that whoever has started it need not have (getauxval(3),
+/// Returns whether the kernel has given this program rights that the user who started it need not have (getauxval(3),
 /// `AT_SECURE`): then the environment is the caller's, and not to be trusted.
 pub fn has_more_rights_than_caller() -> bool {
     // SAFETY: reads what the kernel has put beside the program's arguments.

@@ -29,8 +29,8 @@ pub(crate) enum Which {
 }
 
 /// Keys of later generations. Each is made when its index is first seen, and kept until its generation has come or is
-/// past: so whoever forges indices, in whatever order, has each key made once, and no more of them than there are
-/// generations that may be next.
+/// past: so forged indices, in any order, have each key made once, and no more of them than there are generations that
+/// may be next.
 #[derive(Debug, Default)]
 struct Later {
     /// Of the next generation: nearly always there is no other.
@@ -154,10 +154,10 @@ const fn place(generation: u32) -> usize {
     (generation % GENERATIONS_AHEAD) as usize
 }
 
-/// Rotations of which all packets may be lost. A key of the default length lasts for longer than a silent peer is
-/// waited for; who rotates after a few packets loses the connection in an outage of this many times as many. A stranger
-/// who sees the connection's cookie can have that many keys derived, two microseconds each, and one more with every
-/// rotation; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
+/// Rotations of which all packets may be lost. A key of the default length outlasts the wait for a silent peer. A
+/// sender that rotates after a few packets loses the connection when an outage takes this many times as many. An
+/// attacker who sees the connection's cookie can have that many keys derived, two microseconds each, and one more with
+/// every rotation; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
 pub(crate) const GENERATIONS_AHEAD: u32 = AHEAD as u32;
 const AHEAD: u8 = 32;
 const _: () = assert!(AHEAD.is_power_of_two());

@@ -233,8 +233,7 @@ fn to_end_a_reliable_connection_by_a_request_38_bits_must_be_right() {
     }
 }
 
-/// A NAK ends the connection of whoever waits for one of so many packets; one that waits for none is not to be ended
-/// so.
+/// A NAK ends a connection only when it names one of the packets in flight, so one with none in flight cannot be ended.
 #[test]
 fn to_end_a_reliable_connection_by_a_refusal_it_must_name_a_packet_in_flight() {
     let Some(mut bed) = Bed::open() else { return };
@@ -445,9 +444,9 @@ fn with_crc(bytes: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// A request that is refused: its turn must have come. The window of packets is wide, and the bases are nobody's
-/// business. Packets, requests and bases of both ends begin at one number of 24 bits, and while a connection is young
-/// whoever guesses that has all of them.
+/// A request that is refused: its turn must have come. The window of packets is wide, and the bases do not
+/// matter. Packets, requests and bases of both ends begin at one number of 24 bits: while a connection is young, a
+/// forger who guesses that number has all of them.
 #[test]
 fn to_end_a_falcon_connection_without_a_key_its_numbers_must_be_right() {
     let Some(mut bed) = Bed::open() else { return };
