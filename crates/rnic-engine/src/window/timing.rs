@@ -203,16 +203,16 @@ impl Timing {
             (self.una, self.unheard) = (una, 0);
         }
         self.unheard += 1;
-        // A path that answers, if late, is learned in the end.
+        self.backoff = (self.backoff + 1).min(DOUBLINGS_MAX);
         let is_measured = self.rtt.smoothed().is_some();
         let most = match (is_answered, is_measured) {
-            (true, false) => UNMEASURED_MAX,
-            (true, true) | (false, false) => BACKOFF_MAX,
+            (true, false) if self.backoff < DOUBLINGS_MAX => UNMEASURED_MAX,
+            // A path that answers, if late, is learned in the end.
+            (true, _) | (false, false) => BACKOFF_MAX,
             (false, true) => BACKOFF_MAX.min(patience / PATIENCE_PARTS),
         };
         let base = self.base();
         let most = most.max(base);
-        self.backoff = (self.backoff + 1).min(DOUBLINGS_MAX);
         self.timeout = base.saturating_mul(1 << self.backoff).min(most);
         self.timed_out_at = now;
         self.unheard >= TIMEOUTS_MIN && now.since(self.silent_since) >= patience
@@ -253,8 +253,9 @@ const PATIENCE_PARTS: u64 = 8;
 /// And no longer, unless round trips are.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// And no longer than any path takes, while the peer makes progress and every packet has been sent twice: so many are
-/// lost that none can be timed (Karn), and the timeout would stay doubled.
+/// And for fewer than [`DOUBLINGS_MAX`] timeouts no longer than this, while the peer makes progress and nothing could be
+/// timed: most often every packet has been sent twice (Karn), for so many are lost, and the timeout stays doubled. A
+/// path whose round trip is longer is learned by the timeouts after those.
 const UNMEASURED_MAX: Duration = Duration::from_ms(250);
 
 /// More would take a timeout of a microsecond beyond [`BACKOFF_MAX`].

@@ -96,6 +96,16 @@ fn what_answers_is_waited_for_however_long_it_takes() {
     assert!(time_out(&mut long, 1, false, us(100_000)) >= vec![300_000]);
 }
 
+/// Nothing could be timed, and the peer makes progress: timeouts are a quarter of a second at most, and from the
+/// twentieth on a second, for the path may be as long.
+#[test]
+fn what_cannot_be_timed_is_tried_again_soon_and_learned_in_the_end() {
+    let mut timing = Timing::new(us(8_000));
+    let timeouts = time_out(&mut timing, 21, true, us(64_000));
+    assert_eq!(timeouts[..6], [16_000, 32_000, 64_000, 128_000, 250_000, 250_000]);
+    assert_eq!(timeouts[18..], [250_000, 1_000_000, 1_000_000]);
+}
+
 /// A peer that says nothing ends; one that says what is known does not, and neither does one that makes progress.
 #[test]
 fn only_silence_counts_against_a_peer() {
