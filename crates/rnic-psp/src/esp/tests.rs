@@ -4,18 +4,7 @@ use rnic_base::RandomStreams;
 use rnic_wire::falcon::esp::{self, around_len};
 
 use super::*;
-use crate::key::tests::{DERIVED, bytes};
-
-const CID: Cid = Cid::new(0x77_0002);
-const COOKIE: u64 = 0x1122_3344_5566_7788;
-
-fn secret() -> Secret {
-    Secret::new([9; 32])
-}
-
-fn context() -> Context {
-    Context::new(b"this way")
-}
+use crate::key::tests::{CID, COOKIE, DERIVED, at, bytes, context, secret};
 
 fn sealer() -> Sealer {
     Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE)
@@ -23,10 +12,6 @@ fn sealer() -> Sealer {
 
 fn opener() -> Opener {
     Opener::new(&secret(), Cipher::Gcm128, &context(), CID)
-}
-
-fn at(units: u64) -> Time {
-    Time::from_ps(units << Timestamp::UNIT_SHIFT)
 }
 
 fn message(len: usize) -> Vec<u8> {

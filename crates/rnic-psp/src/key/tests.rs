@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use rnic_base::Time;
+
 use super::*;
 use rnic_wire::falcon::Timestamp;
 use rnic_wire::falcon::psp::{Iv, LEN_MAX};
@@ -9,6 +11,23 @@ use rnic_wire::falcon::psp::{Iv, LEN_MAX};
 thread_local! {
     /// Keys that this thread has derived from directions.
     pub(crate) static DERIVED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The connection of the tests of both encapsulations.
+pub(crate) const CID: Cid = Cid::new(0x77_0002);
+pub(crate) const COOKIE: u64 = 0x1122_3344_5566_7788;
+
+pub(crate) fn secret() -> Secret {
+    Secret::new([9; 32])
+}
+
+pub(crate) fn context() -> Context {
+    Context::new(b"this way")
+}
+
+/// A time, in units of Falcon's timestamps.
+pub(crate) fn at(units: u64) -> Time {
+    Time::from_ps(units << Timestamp::UNIT_SHIFT)
 }
 
 pub(crate) fn bytes(hex: &str) -> Vec<u8> {

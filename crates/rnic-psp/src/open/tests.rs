@@ -2,22 +2,11 @@
 
 use super::*;
 use crate::key::Key;
-use crate::key::tests::DERIVED;
+use crate::key::tests::{CID, COOKIE, DERIVED, at, context, secret};
 use crate::seal::Sealer;
 use rnic_base::{RandomStreams, Time};
 use rnic_wire::falcon::psp::{self, ICV_LEN, LEN_MAX};
 use rnic_wire::falcon::{FlowLabel, Timestamp};
-
-const CID: Cid = Cid::new(0x77_0002);
-const COOKIE: u64 = 0x1122_3344_5566_7788;
-
-fn secret() -> Secret {
-    Secret::new([9; 32])
-}
-
-fn context() -> Context {
-    Context::new(b"this way")
-}
 
 fn sealer() -> Sealer {
     Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE)
@@ -25,10 +14,6 @@ fn sealer() -> Sealer {
 
 fn opener() -> Opener {
     Opener::new(&secret(), Cipher::Gcm128, &context(), CID)
-}
-
-fn at(units: u64) -> Time {
-    Time::from_ps(units << Timestamp::UNIT_SHIFT)
 }
 
 /// A sealed datagram with a message of `len` bytes.
