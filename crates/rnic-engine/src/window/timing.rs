@@ -253,8 +253,8 @@ const PATIENCE_PARTS: u64 = 8;
 /// And no longer, unless round trips are.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// And for fewer than [`DOUBLINGS_MAX`] timeouts no longer than this, while the peer makes progress and nothing could be
-/// timed: most often every packet has been sent twice (Karn), for so many are lost, and the timeout stays doubled. A
+/// And for fewer than [`DOUBLINGS_MAX`] timeouts no longer than this, while the peer makes progress and nothing could
+/// be timed: most often every packet has been sent twice (Karn), for so many are lost, and the timeout stays doubled. A
 /// path whose round trip is longer is learned by the timeouts after those.
 const UNMEASURED_MAX: Duration = Duration::from_ms(250);
 
