@@ -136,3 +136,4 @@ pub use notice::Notice;
 pub use secrets::{SecretStream, Secrets};
 pub use settings::{CaptureFile, Progress, Settings, SettingsError, VARIABLES, Variable};
 pub use stats::{CM_ERRORS, NicStats, RxDrop, WIRE_ERRORS};
+pub use sys::shorten_slices;

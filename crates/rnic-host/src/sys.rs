@@ -11,6 +11,7 @@
 pub mod event;
 pub mod interfaces;
 mod processor;
+mod slice;
 pub mod unix;
 
 use std::io::{self, IoSlice};
@@ -25,6 +26,7 @@ use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::marking::Marking;
 pub use processor::OnProcessor;
+pub use slice::shorten_slices;
 
 /// Datagrams (or trains of segments) that one call sends or receives, at most: enough to hide the cost of the call.
 pub const MESSAGES_MAX: usize = 32;

@@ -17,6 +17,7 @@ use crate::{console, output};
 /// When nobody can listen at `bind`.
 pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
     let bind = address::resolve(bind)?;
+    rnic_host::shorten_slices();
     let mut nic = open("perf-listen", bind, args)?;
     let at = if args.peers == Peers::Roce { bind } else { nic.local_addr() };
     if args.attached {
