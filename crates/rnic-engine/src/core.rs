@@ -217,6 +217,14 @@ impl Core {
         }
     }
 
+    /// As [`Core::settle`], because `peer` has acknowledged the packets.
+    #[inline]
+    pub(crate) fn settle_acknowledged(&mut self, peer: PeerId, packets: u64) {
+        if self.peers.acknowledged(peer, packets) {
+            self.wake_waiting(peer);
+        }
+    }
+
     #[cold]
     fn wake_waiting(&mut self, peer: PeerId) {
         for _ in 0..self.peers.room(peer) {

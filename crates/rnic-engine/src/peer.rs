@@ -14,6 +14,8 @@ struct Peer {
     /// Packets under way, at most; `None` is unlimited.
     limit: Option<u64>,
     in_flight: u64,
+    /// Acknowledgements that made progress, of all its queue pairs, modulo 2^32.
+    answers: u32,
     /// Halves of queue pairs that found no room, in order of arrival.
     waiting: VecDeque<(Half, u32)>,
 }
@@ -73,6 +75,21 @@ impl Peers {
         // A limit may have been set while packets were under way that nobody counted.
         peer.in_flight = peer.in_flight.saturating_sub(packets);
         !peer.waiting.is_empty()
+    }
+
+    /// As [`Peers::settled`], because the peer has acknowledged the packets.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, peer: PeerId, packets: u64) -> bool {
+        let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
+        peer.answers = peer.answers.wrapping_add(1);
+        peer.in_flight = peer.in_flight.saturating_sub(packets);
+        !peer.waiting.is_empty()
+    }
+
+    /// Returns a number that changes with each acknowledgement of `peer` that makes progress; 0 for peers without a
+    /// limit.
+    pub(crate) fn answers(&self, peer: PeerId) -> u32 {
+        self.0.get(peer.0 as usize).map_or(0, |peer| peer.answers)
     }
 
     /// Remembers that a half of `slot` waits for room.

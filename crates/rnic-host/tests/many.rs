@@ -167,7 +167,7 @@ fn three_hundred_of_five_hundred_are_busy_at_one_percent_loss() {
 #[test]
 #[ignore = "for release builds"]
 fn five_thousand_of_all_are_busy_at_one_percent_loss() {
-    for transport in ["irn", "falcon"] {
+    for transport in ["irn", "falcon", "roce-gbn"] {
         writes_arrive(transport, None, 5_000, 4);
     }
 }

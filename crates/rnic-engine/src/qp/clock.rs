@@ -65,14 +65,13 @@ impl Qp {
 
     fn time_out_requests(&mut self, core: &mut Core, now: Time) {
         let owes_answers_alone = self.owes_answers_alone();
-        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
         // A Read in a shared space is asked for as a whole: that is no probe.
         let may_probe = self.transport.split || self.requester.fetches == 0;
-        let mut circumstances =
-            self.requester.circumstances(&self.transport, core.absence, core.peers.room(self.peer), may_probe);
+        let mut circumstances = self.requester.circumstances(&self.transport, core, self.peer, may_probe);
         if owes_answers_alone {
             circumstances.patience = Duration::MAX;
         }
+        let bits = core.pools.bits(self.transport.pool, &mut self.responder.sr, LaneId::RequestsOut);
         match self.requester.window.check_timeout(now, &self.transport, &bits, &circumstances) {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {
@@ -102,8 +101,7 @@ impl Qp {
         let responder_refused = self.responder.refused;
         let Some(FetchServer::Split(server)) = self.responder.fetches.as_deref_mut() else { return };
         let bits = Bits::in_rings(&mut self.responder.sr);
-        let mut circumstances =
-            self.requester.circumstances(&self.transport, core.absence, core.peers.room(self.peer), true);
+        let mut circumstances = self.requester.circumstances(&self.transport, core, self.peer, true);
         circumstances.patience = Duration::MAX;
         match server.window.check_timeout(now, &self.transport, &bits, &circumstances) {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::GaveUp => return,

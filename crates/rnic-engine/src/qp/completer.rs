@@ -215,7 +215,7 @@ impl Qp {
         self.requester.rnr_retries = 0;
         self.requester.pause = Deadline::NEVER;
         self.take_room_back(core, packets);
-        core.settle(self.peer, packets);
+        core.settle_acknowledged(self.peer, packets);
         if self.transport.scheduled {
             self.free_answered(core);
         }

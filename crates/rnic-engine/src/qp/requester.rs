@@ -7,7 +7,7 @@
 mod build;
 mod entry;
 
-use rnic_base::{Absence, Duration, Seq, Time};
+use rnic_base::{Duration, Seq, Time};
 
 use crate::PeerId;
 use crate::completion::WcStatus;
@@ -85,17 +85,22 @@ impl Requester {
         }
     }
 
-    /// Returns what counts for a timer of this queue pair that has run out. `credit` says how many packets more may be
-    /// in flight to its peer.
+    /// Returns what counts for a timer of this queue pair, whose peer is `peer`, that has run out.
     pub(crate) fn circumstances(
         &self,
         transport: &Transport,
-        absence: Absence,
-        credit: u64,
+        core: &Core,
+        peer: PeerId,
         may_probe: bool,
     ) -> Circumstances {
-        let patience = transport.patience(self.retry_count);
-        Circumstances { absence, patience, may_probe: may_probe && credit > 0, is_crowded: credit == 0 }
+        let credit = core.peers.room(peer);
+        Circumstances {
+            absence: core.absence,
+            patience: transport.patience(self.retry_count),
+            may_probe: may_probe && credit > 0,
+            is_crowded: credit == 0,
+            answers: core.peers.answers(peer),
+        }
     }
 
     /// Whether there is something to send, gates aside.

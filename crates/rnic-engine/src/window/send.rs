@@ -524,7 +524,7 @@ impl SendWindow {
         bits: &Bits<'_>,
         circumstances: &Circumstances,
     ) -> TimeoutVerdict {
-        let Circumstances { absence, patience, may_probe, is_crowded } = *circumstances;
+        let Circumstances { absence, patience, may_probe, is_crowded, answers } = *circumstances;
         let (una, last, heard) = (self.una, self.next - 1, self.heard);
         let (limit, in_flight) = (self.limit, self.in_flight());
         let (first, due) = (self.rto, self.deadline.time().unwrap_or(now));
@@ -535,8 +535,7 @@ impl SendWindow {
             timing.begin(first);
         }
         let excused = timing.excuse(due, absence);
-        // What should be answered has not even left.
-        let expiry = match excused.or_else(|| (leaves == Some(una)).then(|| timing.wait())) {
+        let expiry = match excused.or_else(|| (leaves == Some(una)).then(|| timing.await_turn(answers))) {
             Some(wait) => Expiry::Wait(wait),
             None => timing.expire(may_probe && leaves.is_none(), is_crowded),
         };

@@ -36,6 +36,8 @@ pub(crate) struct Circumstances {
     /// Queue pairs have as much in flight to the peer as it can receive. Probes count against no credit and would fill
     /// its buffer, and packets of others lie before ours: there are no probes, and no timeout too soon.
     pub(crate) is_crowded: bool,
+    /// Changes whenever the peer acknowledges something of any queue pair.
+    pub(crate) answers: u32,
 }
 
 /// What a wait that is over leads to.
@@ -79,6 +81,8 @@ pub(super) struct Timing {
     unheard: u32,
     timed_out_at: Time,
     silent_since: Time,
+    /// [`Circumstances::answers`] when that was moved for a repeat that waits.
+    answers: u32,
     /// The oldest packet outstanding at the last timeout.
     una: Seq,
     /// The end of the last absence that was allowed for.
@@ -102,6 +106,7 @@ impl Timing {
             unheard: 0,
             timed_out_at: Time::ZERO,
             silent_since: Time::ZERO,
+            answers: 0,
             una: Seq::UNSET,
             excused: Time::ZERO,
             losses: Losses::NONE,
@@ -175,6 +180,16 @@ impl Timing {
         Some(away.min(self.wait))
     }
 
+    /// The wait is over, and what should be answered has not left yet, for others come before it: by how much the wait
+    /// is extended. It is no silence of a peer that acknowledged packets of others meanwhile.
+    pub(super) fn await_turn(&mut self, answers: u32) -> Duration {
+        if answers != self.answers {
+            self.answers = answers;
+            self.silent_since += self.wait;
+        }
+        self.wait
+    }
+
     /// The wait is over: what now.
     pub(super) fn expire(&mut self, may_probe: bool, is_crowded: bool) -> Expiry {
         self.waited += self.wait;
@@ -187,11 +202,6 @@ impl Timing {
         let wait = if may_probe { self.wait.saturating_mul(2).min(left) } else { left };
         self.wait = wait;
         if may_probe { Expiry::Probe(wait) } else { Expiry::Wait(wait) }
-    }
-
-    /// The wait that runs.
-    pub(super) fn wait(&self) -> Duration {
-        self.wait
     }
 
     /// A timeout, with `una` the oldest packet outstanding, and something `heard` since the last one: the next one

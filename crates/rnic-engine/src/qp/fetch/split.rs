@@ -170,7 +170,7 @@ impl Qp {
             server.window.recover(&RecoveryEvent::Acked { packets, rtt }, now, transport, &bits);
         }
         core.timers.arm(*slot, server.window.deadline, armed);
-        core.settle(self.peer, packets);
+        core.settle_acknowledged(self.peer, packets);
         if self.regulator.is_some() {
             self.regulate_acked(core, now, packets, rtt);
         }

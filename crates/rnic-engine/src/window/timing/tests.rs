@@ -125,6 +125,22 @@ fn only_silence_counts_against_a_peer() {
     assert!(ends(&mut timing, 90_000, second, false));
 }
 
+/// A peer that is busy with other queue pairs is not silent; one that is silent towards all of them is given up.
+#[test]
+fn a_repeat_that_waits_its_turn_is_no_silence_of_a_peer_that_answers_others() {
+    let ends = |answers: [u32; 2]| {
+        let mut timing = steady(100);
+        timing.begin(us(15_000));
+        let last = (0..3).map(|turn| {
+            timing.await_turn(answers[0] + turn * answers[1]);
+            timing.time_out(at(15_000 * u64::from(turn + 1)), Seq::UNSET + 1, false, us(20_000))
+        });
+        last.last().expect("three timeouts")
+    };
+    assert!(!ends([7, 1]), "it answers others");
+    assert!(ends([0, 0]), "it says nothing");
+}
+
 /// A wait of 1 ms into which 5 ms fell is extended by itself, once; one after the absence is not.
 #[test]
 fn an_absence_extends_the_wait_that_it_fell_into() {
