@@ -35,7 +35,7 @@ mod leftovers;
 mod log;
 pub mod loose;
 mod pattern;
-mod running;
+pub mod running;
 pub mod scenario;
 pub mod soak;
 

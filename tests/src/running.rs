@@ -1,10 +1,15 @@
 //! A program that runs in a group of its own, its output kept.
+//!
+//! Terminals signal the group of the program in front alone, so an interrupt ends nothing but us: [`end_on_signal`] ends
+//! all groups then, and the rest of a run fails at once and tidies up.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -27,7 +32,12 @@ impl Running {
         let output = tempfile::tempfile_in(scratch).map_err(|error| error.to_string())?;
         let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(|error| error.to_string());
         command.stdout(copy(&output)?).stderr(copy(&output)?).process_group(0);
+        let mut groups = groups();
+        if groups.are_ended {
+            return Err(format!("{name}: interrupted"));
+        }
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        groups.running.insert(child.id());
         Ok(Self { name, child, output, status: None })
     }
 
@@ -98,8 +108,50 @@ impl Drop for Running {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
+        groups().running.remove(&self.child.id());
     }
 }
+
+/// Ends every running program when this process is interrupted or told to end (SIGINT, SIGTERM, SIGHUP), and starts no
+/// more from then on.
+///
+/// # Errors
+/// When the system does not let us, in words.
+pub fn end_on_signal() -> Result<(), String> {
+    ctrlc::set_handler(end_all).map_err(|error| error.to_string())
+}
+
+/// Returns the exit code of a run that was interrupted; `None` if it was not.
+#[must_use]
+pub fn interrupted() -> Option<ExitCode> {
+    groups().are_ended.then(|| ExitCode::from(INTERRUPTED))
+}
+
+fn end_all() {
+    let mut groups = groups();
+    groups.are_ended = true;
+    for id in &groups.running {
+        if let Some(group) = i32::try_from(*id).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// The groups of all programs that have not been dropped.
+#[derive(Debug)]
+struct Groups {
+    running: BTreeSet<u32>,
+    are_ended: bool,
+}
+
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { running: BTreeSet::new(), are_ended: false });
+
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What shells report for a command that was interrupted.
+const INTERRUPTED: u8 = 130;
 
 /// Lines that are shown of what a failed program has said.
 const TAIL_LINES: usize = 30;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use rnic_conformance::apps::{self, CASES, Conditions, KILL_CASES, Outcome, Place};
+use rnic_conformance::running;
 
 /// Unmodified RDMA programs on the library, under several conditions.
 #[derive(Parser, Debug)]
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if let Err(error) = running::end_on_signal() {
+        let _ = writeln!(out, "an interrupt will leave programs behind: {error}");
+    }
     let wanted =
         |conditions: &&Conditions| args.under.is_empty() || args.under.iter().any(|name| name == conditions.name());
     let mut counts = [0; 3];
@@ -61,6 +65,10 @@ fn main() -> ExitCode {
         };
         let runs = chosen().map(|case| (case.name.to_owned(), apps::run(case, &place)));
         for (name, outcome) in runs.chain(killings(&args, &place)) {
+            if let Some(code) = running::interrupted() {
+                let _ = writeln!(out, "{:9} {name:44} interrupted", conditions.name());
+                return code;
+            }
             let (index, text) = match &outcome {
                 Outcome::Passed(time) => (0, format!("ok       {:.1} s", time.as_secs_f64())),
                 Outcome::Failed(why) => (1, format!("FAILED\n  {why}")),

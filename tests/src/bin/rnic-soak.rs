@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use rnic_conformance::running;
 use rnic_conformance::soak::{Role, Stage, Step, Verdict};
 
 /// Loads and troubles, drawn at random, on real NICs; data compared, leaks looked for.
@@ -43,7 +44,8 @@ fn main() -> ExitCode {
         steps.for_each(|number| say(&format!("{number}: {}", Step::draw(seed, number))));
         return ExitCode::SUCCESS;
     }
-    let mut stage = match Stage::prepare(&args.bin) {
+    let prepared = running::end_on_signal().and_then(|()| Stage::prepare(&args.bin));
+    let mut stage = match prepared {
         Ok(stage) => stage,
         Err(why) => {
             eprintln!("soak: {why}");
@@ -55,7 +57,11 @@ fn main() -> ExitCode {
     let mut numbers = args.step.map_or(0..u64::MAX, |step| step..step + 1);
     let mut counts = [0_u64; 3];
     for number in numbers.by_ref().take_while(|_| start.elapsed() < time) {
-        counts[perform(&mut stage, &args, seed, number)] += 1;
+        let count = perform(&mut stage, &args, seed, number);
+        if let Some(code) = running::interrupted() {
+            return code;
+        }
+        counts[count] += 1;
     }
     let trends = stage.finish();
     let mut failed = counts[1];
@@ -84,6 +90,10 @@ fn perform(stage: &mut Stage, args: &Args, seed: u64, number: u64) -> usize {
     let start = Instant::now();
     let verdict = stage.perform(step);
     let seconds = start.elapsed().as_secs_f64();
+    if running::interrupted().is_some() {
+        say(&format!("{:5} interrupted after {seconds:.1} s: {step}", step.number));
+        return 1;
+    }
     match verdict {
         Verdict::Right(how) => {
             say(&format!("{:5} ok, {how}, {seconds:.1} s: {step}", step.number));
