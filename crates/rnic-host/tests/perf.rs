@@ -152,6 +152,31 @@ fn a_ping_pong_reports_half_round_trips() {
     server.stop();
 }
 
+/// The answer says that a message has arrived, and the acknowledgement of that message and of the one before may be
+/// lost: then the send queue, which has two entries, is full.
+#[test]
+fn a_ping_pong_goes_on_when_acknowledgements_are_lost() {
+    let server = Server::start(ServeConfig::default());
+    let impairment = Impairment { loss: Probability::ratio(1, 10), seed: 3, ..Impairment::default() };
+    for transport in ["irn", "roce-sr", "falcon"] {
+        let mut nic = open("client");
+        let transport = transport.to_owned();
+        let length = Length::Count(2_000);
+        let config = PerfConfig {
+            size_bytes: 8,
+            depth: 1,
+            ping_pong: true,
+            length,
+            impairment: impairment.clone(),
+            transport,
+            ..quick(Op::Send)
+        };
+        let report = measure(&mut nic, server.address, &config).expect("it comes to its end");
+        assert!(report.verified && report.ops == 2_000, "{report:?}");
+    }
+    server.stop();
+}
+
 #[test]
 fn a_measurement_for_a_time_takes_that_time() {
     let server = Server::start(ServeConfig::default());

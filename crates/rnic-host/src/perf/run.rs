@@ -2,7 +2,7 @@
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Completion, CqId, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, WcFlags, WcOpcode, WcStatus,
+    Completion, CqId, PostError, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, WcFlags, WcOpcode, WcStatus,
 };
 use rnic_wire::Qpn;
 
@@ -204,8 +204,9 @@ impl Run<'_> {
             if self.config.verify {
                 Pattern::of(0, round).fill(&mut nic.bytes_mut(self.region)[..len as usize]);
             }
-            send_back(nic, qpn, self.region, 0, len, round);
+            let mut is_sent = false;
             let answer = loop {
+                is_sent = is_sent || send_back(nic, qpn, self.region, 0, len, round);
                 let moved = nic.progress();
                 if let Some(completion) = nic.poll_cq_one(self.cq) {
                     check_status(nic, &completion, control)?;
@@ -240,13 +241,15 @@ impl Run<'_> {
     }
 }
 
-/// Posts a Send of a ping-pong: one that nobody wants to hear of again.
-pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) {
+/// Posts a Send of a ping-pong, without a completion of its own. Returns `false` when the send queue is full: the
+/// message before has been answered, but its acknowledgement was lost.
+pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) -> bool {
     let sges = [region.sge(offset, len)];
     let sges = if len == 0 { &[][..] } else { &sges };
     let op = SendOp::Send { immediate: Some(round as u32) };
+    let posted = nic.post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
     // When the queue pair has failed, its receive says so.
-    let _ = nic.post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
+    !matches!(posted, Err(PostError::QueueFull))
 }
 
 fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result<(), PerfError> {

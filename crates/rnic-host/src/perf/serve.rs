@@ -346,6 +346,8 @@ struct Job {
     region: Region,
     cq: CqId,
     flows: Vec<Option<Flow>>,
+    /// The answer of a ping-pong that found its send queue full.
+    unsent: Option<Unsent>,
     verified: u64,
     wrong: u64,
 }
@@ -359,6 +361,15 @@ struct Flow {
     received: u64,
     /// Which, where they may come in any order.
     come: Seen,
+}
+
+/// The next Send of a ping-pong.
+#[derive(Clone, Copy, Debug)]
+struct Unsent {
+    qpn: Qpn,
+    at: usize,
+    len: u32,
+    round: u64,
 }
 
 impl Job {
@@ -400,7 +411,7 @@ impl Job {
             }
         };
         let flows = vec![None; qps as usize];
-        let job = Self { task, choice, layout, region, cq, flows, verified: 0, wrong: 0 };
+        let job = Self { task, choice, layout, region, cq, flows, unsent: None, verified: 0, wrong: 0 };
         job.fill_for_reads(nic);
         Ok(job)
     }
@@ -481,6 +492,7 @@ impl Job {
     /// Acts on what has come in; answers whether anything has.
     #[inline]
     fn take_completions(&mut self, nic: &mut Nic) -> Result<bool, PerfError> {
+        self.send_unsent(nic);
         let mut any = false;
         while let Some(completion) = nic.poll_cq_one(self.cq) {
             any = true;
@@ -517,9 +529,18 @@ impl Job {
             if verify {
                 Pattern::of(ANSWERS, index).fill(&mut nic.bytes_mut(&self.region)[at..at + len]);
             }
-            send_back(nic, qpn, &self.region, at, size_bytes, index);
+            self.unsent = Some(Unsent { qpn, at, len: size_bytes, round: index });
+            self.send_unsent(nic);
         }
         self.post_recv(nic, qp, qpn, received + u64::from(depth));
+    }
+
+    fn send_unsent(&mut self, nic: &mut Nic) {
+        if let Some(Unsent { qpn, at, len, round }) = self.unsent
+            && send_back(nic, qpn, &self.region, at, len, round)
+        {
+            self.unsent = None;
+        }
     }
 
     fn digest(&self, nic: &Nic) -> Option<String> {
