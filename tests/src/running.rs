@@ -1,7 +1,7 @@
 //! A program that runs in a group of its own, its output kept.
 //!
-//! Terminals signal the group of the program in front alone, so an interrupt ends nothing but us: [`end_on_signal`] ends
-//! all groups then, and the rest of a run fails at once and tidies up.
+//! Terminals signal the group of the program in front alone, so an interrupt ends nothing but us: [`end_on_signal`]
+//! ends all groups then, and the rest of a run fails at once and tidies up.
 
 use std::collections::BTreeSet;
 use std::fs::File;
