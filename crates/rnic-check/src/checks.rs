@@ -3,12 +3,14 @@
 pub mod arrows;
 pub mod banned;
 pub mod cards;
+pub mod circles;
 pub mod docs;
 pub mod generated;
 pub mod heads;
 pub mod layout;
 pub mod markdown;
 pub mod mechanisms;
+pub mod methods;
 pub mod names;
 pub mod parses;
 pub mod programs;
@@ -47,6 +49,16 @@ pub const CHECKS: &[Check] = &[
         name: "size",
         holds: "files, inline tests and functions are short, or on the shrinking list",
         run: size::check,
+    },
+    Check {
+        name: "methods",
+        holds: "no type has more than 60 methods, or is on the shrinking list",
+        run: methods::check,
+    },
+    Check {
+        name: "circles",
+        holds: "modules of a folder use each other in one direction, or it is on the shrinking list",
+        run: circles::check,
     },
     Check { name: "unsafe_code", holds: "unsafe code stands where it may, with its reason", run: unsafe_code::check },
     Check {

@@ -1,0 +1,103 @@
+//! The modules of one crate, and where paths within it lead.
+//!
+//! Approximate where names are not enough: globs are not followed, and a module within a file counts as its file.
+
+use std::collections::BTreeMap;
+
+use crate::manifest::Package;
+use crate::rust_source::RustSource;
+use crate::tree::Tree;
+
+/// A module's path from the root of its crate; the root's is empty.
+pub type ModulePath = Vec<String>;
+
+/// The production modules of a crate's library, or of its program where it has no library.
+pub struct Library<'tree> {
+    modules: BTreeMap<ModulePath, (&'tree str, &'tree RustSource)>,
+}
+
+impl<'tree> Library<'tree> {
+    /// Returns the library of each package that has sources, and the package.
+    pub fn all(tree: &'tree Tree) -> impl Iterator<Item = (&'tree Package, Self)> {
+        let mut libraries: BTreeMap<&str, Self> = BTreeMap::new();
+        for (file, source) in tree.production_rust() {
+            let Some(package) = tree.package_of(&file.path) else { continue };
+            let root = if tree.file(&package.path("src/lib.rs")).is_some() { "lib" } else { "main" };
+            let Some(module) = module_of_file(&file.path, &package.path("src/"), root) else { continue };
+            let library = libraries.entry(&package.dir).or_insert_with(|| Self { modules: BTreeMap::new() });
+            library.modules.insert(module, (&file.path, source));
+        }
+        tree.packages().iter().filter_map(move |package| Some((package, libraries.remove(package.dir.as_str())?)))
+    }
+
+    /// Every module with its file and source, in order of path.
+    pub fn modules(&self) -> impl Iterator<Item = (&ModulePath, &'tree str, &'tree RustSource)> {
+        self.modules.iter().map(|(module, (path, source))| (module, *path, *source))
+    }
+
+    /// The file of `module`.
+    pub fn file(&self, module: &[String]) -> Option<&'tree str> {
+        self.modules.get(module).map(|(path, _)| *path)
+    }
+
+    /// Returns what `path`, as it stands in `module`, is called from the root of the crate. Names that modules hand on
+    /// are followed to where they come from. `None` when it leads out of the crate, or to something local.
+    pub fn resolve(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
+        self.follow(module, path, HOPS_MAX)
+    }
+
+    fn follow(&self, module: &[String], path: &[String], hops: u32) -> Option<ModulePath> {
+        let mut at = module.to_vec();
+        let mut rest = path;
+        match rest.first()?.as_str() {
+            "crate" => (at, rest) = (Vec::new(), &rest[1..]),
+            "self" => rest = &rest[1..],
+            "super" => {}
+            child if self.modules.contains_key(&with(&at, child)) => {}
+            _ => return None,
+        }
+        while let Some(name) = rest.first() {
+            if name == "super" {
+                at.pop()?;
+            } else if self.modules.contains_key(&with(&at, name)) {
+                at.push(name.clone());
+            } else {
+                break;
+            }
+            rest = &rest[1..];
+        }
+        let handed_on = rest.first().and_then(|name| self.modules.get(&at)?.1.import_of(name)).filter(|_| hops > 0);
+        match handed_on {
+            Some(import) => {
+                let path: Vec<String> = import.path.iter().chain(&rest[1..]).cloned().collect();
+                self.follow(&at, &path, hops - 1)
+            }
+            None => Some(at.into_iter().chain(rest.iter().cloned()).collect()),
+        }
+    }
+
+    /// The part of `item`, a path from the root, that is a module.
+    pub fn module_of<'path>(&self, item: &'path [String]) -> &'path [String] {
+        let known = (0..=item.len()).rev().find(|length| self.modules.contains_key(&item[..*length]));
+        &item[..known.unwrap_or(0)]
+    }
+}
+
+fn with(module: &[String], name: &str) -> ModulePath {
+    module.iter().cloned().chain([name.to_owned()]).collect()
+}
+
+/// The module that the file at `path` is, in the crate whose sources are in `folder`.
+fn module_of_file(path: &str, folder: &str, root: &str) -> Option<ModulePath> {
+    let inside = path.strip_prefix(folder)?.strip_suffix(".rs")?;
+    if inside == root {
+        return Some(Vec::new());
+    }
+    if inside == "main" || inside.starts_with("bin/") {
+        return None;
+    }
+    Some(inside.trim_end_matches("/mod").split('/').map(str::to_owned).collect())
+}
+
+/// Modules that hand a name on, one after the other.
+const HOPS_MAX: u32 = 8;
