@@ -92,6 +92,8 @@ pub struct Host {
     pub(crate) inbox: VecDeque<(Time, Completion)>,
     pub(crate) violations: Violations,
     pub(crate) trace: TraceHash,
+    /// All completions, in order.
+    pub(crate) completions: TraceHash,
     pub(crate) stats: HostStats,
     pub(crate) recoveries: Box<recoveries::Watch>,
     /// Whether `recoveries` has any under way: kept here, beside what every packet needs.
@@ -144,6 +146,7 @@ impl Host {
             inbox: VecDeque::new(),
             violations: Violations::default(),
             trace: TraceHash::new(),
+            completions: TraceHash::new(),
             stats: HostStats::default(),
             recoveries: Box::default(),
             repairing: false,
@@ -368,6 +371,7 @@ impl Host {
     #[inline]
     fn take_completions(&mut self, now: Time) {
         while let Some(completion) = self.engine.poll_cq_one(self.cq) {
+            note_completion(&mut self.completions, now, &completion);
             if completion.wr_id & MANUAL_WORK != 0 {
                 self.inbox.push_back((now, completion));
                 continue;
@@ -376,4 +380,12 @@ impl Host {
             sessions.complete(now, &completion, engine, memory.as_mut(), violations);
         }
     }
+}
+
+#[inline]
+fn note_completion(hash: &mut TraceHash, now: Time, completion: &Completion) {
+    let Completion { wr_id, qpn, status, opcode, byte_len, word, flags, source } = *completion;
+    hash.word(now.as_ps() ^ wr_id.rotate_left(32));
+    hash.word((u64::from(qpn.get()) << 32 | u64::from(byte_len)) ^ u64::from(source.get()).rotate_left(56));
+    hash.word((status as u64) << 48 | (opcode as u64) << 40 | u64::from(flags.bits()) << 32 | u64::from(word));
 }

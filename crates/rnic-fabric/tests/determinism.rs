@@ -4,42 +4,6 @@ mod common;
 
 use common::*;
 
-/// Faults of every kind, mild enough for go-back-N to get through.
-const FAULTS: (&str, &str) = (
-    "fault",
-    r#"[
-        { kind = "drop", probability = "1%" },
-        { kind = "burst", probability = "0.1%", length = 4, packets = "data" },
-        { kind = "reorder", probability = "1%", displacement = 3 },
-        { kind = "duplicate", probability = "1%" },
-        { kind = "corrupt", probability = "1%" },
-        { kind = "delay", jitter = "300ns", packets = "acks" },
-        { kind = "down", from = "20us", until = "40us", links = "host-1>*" },
-    ]"#,
-);
-
-/// Name, text, what is replaced.
-type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
-
-/// Plans whose traces are compared.
-fn cases() -> Vec<Case> {
-    let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "50KB", pmax = "10%" }"#);
-    let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
-    let pfc = ("switch.pfc.enabled", "true");
-    let lossless = ("switch", r#"{ model = "shared-buffer", buffer = "700KB", pfc = {} }"#);
-    vec![
-        ("wire", WIRE, vec![]),
-        ("wire with faults", WIRE, vec![FAULTS]),
-        ("star that drops", STAR, vec![ecn]),
-        ("star with faults", STAR, vec![FAULTS]),
-        ("star that pauses", STAR, vec![pfc]),
-        ("star with a shared buffer", STAR, vec![shared, ecn]),
-        ("star with a shared buffer that pauses", STAR, vec![lossless]),
-        ("tree", TREE, vec![]),
-        ("tree that pauses", TREE, vec![pfc]),
-    ]
-}
-
 #[test]
 fn a_run_repeats_itself() {
     for (name, text, overrides) in cases() {

@@ -70,6 +70,14 @@ impl Simulation {
         hash.to_string()
     }
 
+    /// Returns the hash of all completions of all hosts, in order of hosts: time, queue pair and everything that a
+    /// completion says.
+    pub fn completion_hash(&self) -> String {
+        let mut hash = rnic_base::TraceHash::new();
+        self.parts.hosts().for_each(|host| hash.word(host.completions.value()));
+        hash.to_string()
+    }
+
     fn records(&self) -> Vec<FlowRecord> {
         let (mut classes, family) = (Vec::new(), Family::of(&self.transport));
         let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
