@@ -21,7 +21,7 @@ use std::time::Instant;
 use rnic_base::{RandomStream, RandomStreams, Time};
 use rnic_engine::*;
 
-use end::{End, back_to_back, flow};
+use end::{End, back_to_back, carry};
 
 const COUNTS: [usize; 4] = [100, 1_000, 10_000, 100_000];
 const READS: usize = 200_000;
@@ -70,16 +70,6 @@ impl Pair {
         let (left, right, now) = (&mut self.left.engine, &mut self.right.engine, self.now);
         carry(left, right, now) | carry(right, left, now)
     }
-}
-
-fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
-    let mut any = flow(from, to, now);
-    while let Some(FalconTransmit { packet, label, .. }) = from.transmit_falcon(now) {
-        let arrival = FalconArrival { packet, peer: PeerId(0), label: *label, congested: false, hops: 1 };
-        to.receive_falcon(now, &arrival, &mut NoDma);
-        any = true;
-    }
-    any
 }
 
 /// Nanoseconds of a Read: the least of three times so many, once every connection has carried one.
