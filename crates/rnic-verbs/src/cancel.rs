@@ -46,6 +46,7 @@ pub(crate) fn read_cancellably(fd: c_int, count: &mut u64) -> isize {
 
 // The `libc` crate has the first for other systems only, and says of the second that it never unwinds.
 // SAFETY: the signatures are those of POSIX; the second unwinds where it is a point of cancellation.
+#[allow(unknown_lints, invalid_runtime_symbol_definitions, reason = "newer compilers want a `read` that never unwinds")]
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     fn read(fd: c_int, into: *mut c_void, len: usize) -> isize;
