@@ -47,9 +47,9 @@ const KINDS: [Kind; 4] = [
 impl Torn {
     /// Addresses are the test's choice, far below those that the kernel chooses, and each is used once: a hole that
     /// `munmap` leaves among the kernel's is soon filled by a mapping of another thread, which the copy would read and
-    /// [`Drop`] would remove.
+    /// [`Drop`] would remove. The sanitizers of addresses and of threads both leave these to programs.
     fn new(tear: fn(*mut u8)) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+        static NEXT: AtomicUsize = AtomicUsize::new(0x5500_4000_0000);
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let wanted = ptr::without_provenance_mut(NEXT.fetch_add(2 * PAGE, Ordering::Relaxed));
         // SAFETY: a new mapping that replaces nothing touches nothing that exists.
