@@ -29,8 +29,11 @@ const ALL: [(&str, &str); 11] = [
     ("falcon with a slow engine", r#"{ name = "falcon", fae_interface = "8us" }"#),
 ];
 
+/// Keys of a plan that are replaced.
+type Overrides = &'static [(&'static str, &'static str)];
+
 /// The forms in which a run must go the same way: packets as bytes, with payload, in parts on threads.
-const FORMS: [(&str, &[(&str, &str)], usize); 4] = [
+const FORMS: [(&str, Overrides, usize); 4] = [
     ("encoded", &[("wire", "encoded")], 1),
     ("checked", &[("payload", "checked")], 1),
     ("in three parts", &[], 3),
@@ -41,7 +44,7 @@ const FORMS: [(&str, &[(&str, &str)], usize); 4] = [
 const IN_PARTS: usize = 2;
 
 /// The plans of `plans/`, made short, and whether they run with all transports or with their own.
-const PLANS: [(&str, &[(&str, &str)], bool); 9] = [
+const PLANS: [(&str, Overrides, bool); 9] = [
     ("falcon", &[("workload.bytes", "200KB")], false),
     ("fasr-fig7a", &[("workload.duration", "1ms"), ("run.warmup", "100us")], false),
     ("fasr-fig7bc", &[("workload.duration", "1ms"), ("run.warmup", "100us"), ("workload.queue_pairs", "200")], false),

@@ -162,15 +162,8 @@ fn a_ping_pong_goes_on_when_acknowledgements_are_lost() {
         let mut nic = open("client");
         let transport = transport.to_owned();
         let length = Length::Count(2_000);
-        let config = PerfConfig {
-            size_bytes: 8,
-            depth: 1,
-            ping_pong: true,
-            length,
-            impairment: impairment.clone(),
-            transport,
-            ..quick(Op::Send)
-        };
+        let config =
+            PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length, impairment, transport, ..quick(Op::Send) };
         let report = measure(&mut nic, server.address, &config).expect("it comes to its end");
         assert!(report.verified && report.ops == 2_000, "{report:?}");
     }
