@@ -14,7 +14,6 @@ use crate::dma::Segments;
 use crate::engine::Transmit;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
-use crate::falcon::Nic;
 use crate::fifo::Fifo;
 use crate::mr::MrTable;
 use crate::peer::Peers;
@@ -126,8 +125,6 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
     pub(crate) active: u32,
-    /// What Falcon's connections share; made with the first.
-    pub(crate) falcon: Option<Box<Nic>>,
     /// Completion queues that overflowed and whose queue pairs must fail.
     pub(crate) overrun: Vec<CqId>,
 }
@@ -155,7 +152,6 @@ impl Core {
             stats: EngineStats::default(),
             watch: Watch::default(),
             active: 0,
-            falcon: None,
             overrun: Vec::new(),
         }
     }

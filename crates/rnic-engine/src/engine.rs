@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
+use crate::falcon::Nic;
 use crate::ready::Half;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
@@ -114,6 +115,8 @@ impl Transmit {
 #[derive(Debug)]
 pub struct Engine {
     core: Core,
+    /// What Falcon's connections share; made with the first.
+    falcon: Option<Box<Nic>>,
     qps: QpTable,
     pds: Vec<Option<()>>,
 }
@@ -121,7 +124,7 @@ pub struct Engine {
 impl Engine {
     /// An engine with nothing in it.
     pub fn new(config: EngineConfig) -> Self {
-        Self { qps: QpTable::new(config.secret), core: Core::new(config), pds: Vec::new() }
+        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None, pds: Vec::new() }
     }
 
     /// Queues a send request on `qpn`.
@@ -323,6 +326,9 @@ impl Engine {
                 if qp.state != crate::QpState::Reset {
                     self.core.notice(AsyncEvent::QpFatal(qp.number));
                     qp.enter_error(&mut self.core);
+                    if let Some(nic) = &mut self.falcon {
+                        qp.stop_falcon(&mut self.core, nic);
+                    }
                 }
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send.
 //! There are two rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon
-//! section 4.4 arbitrates its packet types the same way). Queue pairs that speak Falcon have a ring of their own, which
-//! the NIC's Falcon part keeps; here is a third for those on their way to it.
+//! section 4.4 arbitrates its packet types the same way). Queue pairs that speak Falcon have a ring of their own, and
+//! there is one for those on their way to it.
 
 use crate::fifo::Fifo;
 
@@ -21,6 +21,8 @@ pub(crate) enum Half {
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
     responders: Fifo<u32>,
+    /// Falcon's queue pairs that can send, in bits above the slot with what they waited for.
+    falcon: Fifo<u32>,
     /// Falcon's queue pairs that have waited for room at their peer: on their way into their own ring.
     roomy: Fifo<u32>,
     /// Whose turn it is when both wait.
@@ -29,7 +31,8 @@ pub(crate) struct Ready {
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { requesters: Fifo::new(0), responders: Fifo::new(0), roomy: Fifo::new(0), responders_next: false }
+        let ring = || Fifo::new(0);
+        Self { requesters: ring(), responders: ring(), falcon: ring(), roomy: ring(), responders_next: false }
     }
 }
 
@@ -53,10 +56,39 @@ impl Ready {
         }
     }
 
-    /// Whether a queue pair of Falcon's has been given room.
+    /// Puts a queue pair of Falcon's at the end of the ring of those that can send; `tag` comes out with it.
     #[inline]
-    pub(crate) fn has_roomy(&self) -> bool {
-        !self.roomy.is_empty()
+    pub(crate) fn push_falcon(&mut self, slot: u32, tag: u32) {
+        self.falcon.push(slot | tag << TAG_SHIFT);
+    }
+
+    /// Takes the next queue pair of Falcon's that can send, and its tag.
+    #[inline]
+    pub(crate) fn pop_falcon(&mut self) -> Option<(u32, u32)> {
+        self.falcon.pop().map(|entry| (slot_of(entry), entry >> TAG_SHIFT))
+    }
+
+    /// Whether a queue pair of Falcon's can send, or has been given room.
+    #[inline]
+    pub(crate) fn has_falcon(&self) -> bool {
+        !self.falcon.is_empty() || !self.roomy.is_empty()
+    }
+
+    /// Returns the next few queue pairs of Falcon's that can send.
+    #[inline]
+    pub(crate) fn falcon_senders(&self) -> impl Iterator<Item = u32> {
+        (0..SENDERS).map_while(|index| self.falcon.get(index)).map(slot_of)
+    }
+
+    /// Prefetches the front of the ring of Falcon's queue pairs.
+    #[inline]
+    pub(crate) fn touch_falcon(&self) {
+        self.falcon.touch();
+    }
+
+    /// Takes `slot` out of the ring of Falcon's queue pairs that can send.
+    pub(crate) fn forget_falcon(&mut self, slot: u32) {
+        self.falcon.retain(|entry| slot_of(*entry) != slot);
     }
 
     /// Takes the next queue pair of Falcon's that has been given room.
@@ -101,6 +133,18 @@ impl Ready {
         }
     }
 }
+
+#[inline]
+const fn slot_of(entry: u32) -> u32 {
+    entry & ((1 << TAG_SHIFT) - 1)
+}
+
+/// Slots have 24 bits.
+const TAG_SHIFT: u32 = 29;
+
+/// Queue pairs that are looked at ahead: for what a 100 Gbit/s link carries in a microsecond, as many acknowledgements,
+/// and some that find nothing to send.
+const SENDERS: u32 = 8;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@
 //!   on an ordered connection is kept by the body ([`Dma::keep`]);
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
-use rnic_base::{Time, near};
+use rnic_base::{Time, near, near_whole};
 use rnic_falcon::adaptive::EventCounts;
 use rnic_falcon::delivery::{Delivery, DeliveryCounters};
 use rnic_falcon::resources::Amount;
@@ -24,9 +24,10 @@ use rnic_wire::falcon::{self, FlowLabel};
 
 use super::{Engine, TransmitKind};
 use crate::PeerId;
+use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
-use crate::falcon::tick_nic;
+use crate::falcon::{Lack, tick_nic};
 use crate::timer::Deadline;
 
 /// A Falcon packet that has arrived.
@@ -104,21 +105,18 @@ impl FalconStats {
 impl Engine {
     /// Takes a Falcon packet in. Its payload is what `dma` copies from.
     pub fn receive_falcon<D: Dma>(&mut self, now: Time, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
-        let Self { core, qps, .. } = self;
+        let Self { core, falcon, qps, .. } = self;
         core.now = now;
         core.stats.packets_received += 1;
         let Some(qp) = qps.find_mut(Qpn::new(arrival.packet.cid.get())) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
-        let outcome = core.with_falcon(|core, nic| {
-            nic.release_ended(dma);
-            let outcome = qp.receive_falcon(core, nic, arrival, dma);
-            nic.wake_waiting();
-            outcome
-        });
-        let Some(outcome) = outcome else {
+        let Some(nic) = falcon else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
         };
+        nic.release_ended(dma);
+        let outcome = qp.receive_falcon(core, nic, arrival, dma);
+        nic.wake_waiting(&mut core.ready);
         core.watch.count(qp.slot, outcome);
         if !core.overrun.is_empty() {
             self.fail_overrun();
@@ -129,25 +127,23 @@ impl Engine {
     /// The next Falcon packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until
     /// the next packet is made.
     pub fn transmit_falcon(&mut self, now: Time) -> Option<&FalconTransmit> {
-        let Self { core, qps, .. } = self;
+        let Self { core, falcon, qps, .. } = self;
         core.now = now;
-        let made = core.with_falcon(|core, nic| {
-            while let Some(slot) = core.ready.pop_roomy() {
-                if let Some(qp) = qps.at_mut(slot) {
-                    qp.lend_room_falcon(core, nic);
-                }
+        let nic = falcon.as_deref_mut()?;
+        while let Some(slot) = core.ready.pop_roomy() {
+            if let Some(qp) = qps.at_mut(slot) {
+                qp.lend_room_falcon(core);
             }
-            let mut made = false;
-            while !made && let Some((slot, was_waiting)) = nic.next_ready() {
-                let Some(qp) = qps.at_mut(slot) else { continue };
-                made = qp.transmit_falcon(core, nic, was_waiting);
-            }
-            made
-        })?;
+        }
+        let mut made = false;
+        while !made && let Some((slot, tag)) = core.ready.pop_falcon() {
+            let Some(qp) = qps.at_mut(slot) else { continue };
+            made = qp.transmit_falcon(core, nic, Lack::of_tag(tag));
+        }
         if !core.overrun.is_empty() {
             self.fail_overrun();
         }
-        self.core.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
+        self.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
     }
 
     /// Has the engine itself brought near.
@@ -155,7 +151,7 @@ impl Engine {
     pub fn touch(&self) {
         let core = &self.core;
         near(&core.now);
-        near(&core.falcon);
+        near(&self.falcon);
         near(&core.mrs);
         near(&core.cqs);
         near(&core.timers);
@@ -163,7 +159,7 @@ impl Engine {
         near(&core.stats);
         near(&core.watch);
         near(&core.overrun);
-        near(&core.ready);
+        near_whole(&core.ready);
         near(&core.control);
         self.qps.touch();
     }
@@ -173,7 +169,7 @@ impl Engine {
     pub fn touch_falcon(&self) {
         self.qps.touch_pages();
         self.core.timers.touch();
-        if let Some(nic) = &self.core.falcon {
+        if let Some(nic) = &self.falcon {
             nic.touch();
         }
     }
@@ -181,7 +177,8 @@ impl Engine {
     /// The same for what lies apart from that.
     #[inline]
     pub fn touch_falcon_apart(&self) {
-        if let Some(nic) = &self.core.falcon {
+        if let Some(nic) = &self.falcon {
+            self.core.ready.touch_falcon();
             nic.touch_apart();
         }
     }
@@ -189,7 +186,7 @@ impl Engine {
     /// And then for the rest.
     #[inline]
     pub fn touch_falcon_rest(&self) {
-        if let Some(nic) = &self.core.falcon {
+        if let Some(nic) = &self.falcon {
             nic.touch_rest();
         }
     }
@@ -209,8 +206,8 @@ impl Engine {
     /// Where queue pairs lie that will send or look at the time before `horizon`, as far as that is known: the next
     /// few of those who can send, whose time comes, and whose packet is paced.
     pub fn falcon_slots_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
-        let nics = self.core.falcon.iter();
-        nics.flat_map(move |nic| nic.senders().chain(self.core.timers.few_until(horizon)).chain(nic.few_until(horizon)))
+        let (nics, Core { ready, timers, .. }) = (self.falcon.iter(), &self.core);
+        nics.flat_map(move |nic| ready.falcon_senders().chain(timers.few_until(horizon)).chain(nic.few_until(horizon)))
     }
 
     /// Has what the next packet of the queue pair in `slot` needs brought near, as far as `reach`.
@@ -219,14 +216,14 @@ impl Engine {
         if reach == Reach::QueuePair {
             return self.qps.touch_at(slot);
         }
-        if let (Some(nic), Some(qp)) = (&self.core.falcon, self.qps.at(slot)) {
+        if let (Some(nic), Some(qp)) = (&self.falcon, self.qps.at(slot)) {
             qp.touch_falcon(nic, reach);
         }
     }
 
     /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.
     pub fn falcon_stats(&self) -> Option<FalconStats> {
-        let nic = self.core.falcon.as_ref()?;
+        let nic = self.falcon.as_ref()?;
         let mut stats = nic.stats();
         for qp in self.qps.iter() {
             if let Some(delivery) = qp.extra.falcon().and_then(|falcon| falcon.delivery()) {
@@ -239,29 +236,28 @@ impl Engine {
     /// Whether [`Engine::transmit_falcon`] may have something to hand out.
     #[inline]
     pub fn has_falcon_packets(&self) -> bool {
-        self.core.falcon.as_ref().is_some_and(|nic| !nic.is_quiet() || self.core.ready.has_roomy())
+        self.falcon.is_some() && self.core.ready.has_falcon()
     }
 
     /// The time of a Falcon queue pair, or of the NIC, has come; or of nobody, by now.
     #[cold]
     pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
-        let Self { core, qps, .. } = self;
-        core.with_falcon(|core, nic| {
-            if slot == crate::falcon::SLOT {
-                if nic.armed == deadline {
-                    tick_nic(core, nic, |slot, nic, response| {
-                        if let Some(qp) = qps.at_mut(slot) {
-                            qp.awake_falcon(nic, response);
-                        }
-                    });
-                }
-            } else if let Some(qp) = qps.at_mut(slot)
-                && qp.disarm_falcon(deadline)
-            {
-                qp.tick_falcon(core, nic);
+        let Self { core, falcon, qps, .. } = self;
+        let Some(nic) = falcon else { return };
+        if slot == crate::falcon::SLOT {
+            if nic.armed == deadline {
+                tick_nic(core, nic, |slot, core, response| {
+                    if let Some(qp) = qps.at_mut(slot) {
+                        qp.awake_falcon(core, response);
+                    }
+                });
             }
-            nic.wake_waiting();
-        });
+        } else if let Some(qp) = qps.at_mut(slot)
+            && qp.disarm_falcon(deadline)
+        {
+            qp.tick_falcon(core, nic);
+        }
+        nic.wake_waiting(&mut core.ready);
     }
 }
 
@@ -271,7 +267,7 @@ impl Engine {
     /// peers hear of that in acknowledgements, and what finds no room is refused (Falcon, section 4.2: a bottleneck in
     /// the host).
     pub fn set_falcon_backlog(&mut self, bytes: u64) {
-        if let Some(nic) = &mut self.core.falcon {
+        if let Some(nic) = &mut self.falcon {
             nic.set_backlog(bytes);
         }
     }

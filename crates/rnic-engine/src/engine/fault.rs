@@ -23,17 +23,17 @@ impl Engine {
     /// in its place, with its number, is a Resync, which has no payload (section 6.8).
     #[cold]
     pub fn fault_falcon_payload(&mut self) -> Option<&FalconTransmit> {
-        let Self { core, qps, .. } = self;
-        core.with_falcon(|core, nic| {
+        let Self { core, falcon, qps, .. } = self;
+        if let Some(nic) = falcon {
             let slot = qps.slot_of(nic.out.from);
             if let Some(qp) = qps.at_mut(slot) {
                 qp.fault_falcon_payload(core, nic);
             }
-            nic.wake_waiting();
-        });
+            nic.wake_waiting(&mut core.ready);
+        }
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }
-        self.core.falcon.as_ref().map(|nic| &nic.out)
+        self.falcon.as_ref().map(|nic| &nic.out)
     }
 }

@@ -222,7 +222,7 @@ impl Engine {
         size("send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
         size("receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
         let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
-        if let (Some(shape), Some(nic)) = (falcon, &self.core.falcon) {
+        if let (Some(shape), Some(nic)) = (falcon, &self.falcon) {
             nic.check(shape)?;
         }
         let on_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
@@ -251,7 +251,7 @@ impl Engine {
             Ok(_) => {
                 self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
                 if let Some(shape) = falcon {
-                    self.core.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
+                    self.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
                 }
             }
             Err(_) => self.release_srq(attributes.srq),
@@ -265,10 +265,10 @@ impl Engine {
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
-        qp.leave(&mut self.core);
+        qp.leave(&mut self.core, self.falcon.as_deref_mut());
         self.core.mrs.leave_qp(qpn);
         self.core.targets.remove(&qpn.get());
-        if let Some(nic) = self.core.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
+        if let Some(nic) = self.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
             nic.part();
         }
         self.count_cq_users(qp.send_cq, qp.recv_cq, -1);
@@ -484,11 +484,14 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        let Self { core, qps, .. } = self;
+        let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         match qp.known_failure() {
             Some(status) => qp.fail_head(core, status),
             None => qp.enter_error(core),
+        }
+        if let Some(nic) = falcon {
+            qp.stop_falcon(core, nic);
         }
         Ok(())
     }
@@ -501,8 +504,12 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there.
     pub fn give_up_on_peer(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        let Self { core, qps, .. } = self;
-        qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.give_up_on_peer(core);
+        let Self { core, falcon, qps, .. } = self;
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        qp.give_up_on_peer(core);
+        if let Some(nic) = falcon.as_deref_mut().filter(|_| !qp.state.receives()) {
+            qp.stop_falcon(core, nic);
+        }
         Ok(())
     }
 
@@ -511,9 +518,9 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        let Self { core, qps, .. } = self;
+        let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        qp.leave(core);
+        qp.leave(core, falcon.as_deref_mut());
         qp.reset();
         Ok(())
     }

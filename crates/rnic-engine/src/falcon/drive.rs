@@ -1,8 +1,8 @@
 //! One queue pair at a time: a packet comes in, a packet goes out, a moment has come.
 //!
-//! Connection, queue pair and what the NIC shares are taken apart for the time of a call ([`Core::with_falcon`]):
-//! whatever fails a queue pair on the way finds no connection to end, and that is made up for when everything is back
-//! in its place ([`Qp::rest`]).
+//! A connection is taken out of its queue pair for the time of a call. Whatever fails the queue pair on the way ends no
+//! connection: that is done when it is back in its place ([`Qp::rest`]), and by the engine for queue pairs that fail
+//! otherwise ([`Qp::stop_falcon`]).
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
@@ -47,7 +47,7 @@ impl Qp {
         let outcome = self.receive_on(core, nic, &mut link, arrival, dma);
         self.serve(core, nic, &mut link);
         consult(core, nic, &mut link);
-        self.enlist_if_needed(core, nic, &mut link);
+        self.enlist_if_needed(core, &mut link);
         self.rest(core, nic, link, true);
         outcome
     }
@@ -159,7 +159,7 @@ impl Qp {
         let is_heard = self.state.receives() || self.lingers();
         let Some(mut link) = is_heard.then(|| self.take_link(core, nic, None)).flatten() else {
             if let Some(lack) = waited {
-                nic.wake(lack);
+                nic.wake(&mut core.ready, lack);
             }
             return false;
         };
@@ -183,7 +183,7 @@ impl Qp {
             };
             // There may be more than it took, or it took none.
             if has_taken || !self.waits_for(lack) {
-                nic.wake(lack);
+                nic.wake(&mut core.ready, lack);
             }
         }
         let Link { connection, mapping, .. } = &mut *link;
@@ -196,7 +196,7 @@ impl Qp {
         }
         if let Some(leaving) = leaving {
             self.put_out(core, nic, &mut link, leaving);
-            self.enlist_if_needed(core, nic, &mut link);
+            self.enlist_if_needed(core, &mut link);
             self.return_room(core, &mut link);
         } else if let Some(at) = link.connection.departure() {
             nic.pace(&mut core.timers, core.now, self.slot, at);
@@ -277,7 +277,7 @@ impl Qp {
         if let Some(context) = nic.out_context.take() {
             let Link { connection, mapping, .. } = &mut *link;
             self.withdraw_falcon(core, mapping, connection, context, &mut nic.out);
-            self.enlist_if_needed(core, nic, &mut link);
+            self.enlist_if_needed(core, &mut link);
         }
         self.rest(core, nic, link, true);
     }
@@ -288,12 +288,12 @@ impl Qp {
         // Most alarms are for an acknowledgement, which leaves in this queue pair's turn.
         let only_answers = falcon.link.as_ref().is_some_and(|link| link.owes_only_answers(core.now));
         if only_answers && self.state.receives() {
-            return self.enlist(nic);
+            return self.enlist(core);
         }
         let Some(mut link) = self.extra.falcon_mut().and_then(|falcon| falcon.link.take()) else { return };
         self.expire(core, nic, &mut link);
         consult(core, nic, &mut link);
-        self.enlist(nic);
+        self.enlist(core);
         self.rest(core, nic, link, true);
     }
 
@@ -313,32 +313,32 @@ impl Qp {
     }
 
     /// An answer of the adaptive engine has come, or the time to send.
-    pub(crate) fn awake_falcon(&mut self, nic: &mut Nic, response: Option<&rnic_fae::Response>) {
+    pub(crate) fn awake_falcon(&mut self, core: &mut Core, response: Option<&rnic_fae::Response>) {
         if let (Some(falcon), Some(response)) = (self.extra.falcon_mut(), response)
             && let Some(link) = falcon.link.as_mut()
         {
             link.connection.obey(response);
         }
-        self.enlist(nic);
+        self.enlist(core);
     }
 
     /// Puts this queue pair into the ring of those who can send.
     #[inline]
-    pub(super) fn enlist(&mut self, nic: &mut Nic) {
+    pub(super) fn enlist(&mut self, core: &mut Core) {
         if let Some(falcon) = self.extra.falcon_mut().filter(|falcon| !falcon.queued) {
             falcon.queued = true;
-            nic.push_ready(self.slot);
+            core.ready.push_falcon(self.slot, 0);
         }
     }
 
     /// The same, when it has something to send: packets that only come in draw few that go out, and a turn in vain
     /// costs as much as half a packet.
     #[inline]
-    fn enlist_if_needed(&mut self, core: &Core, nic: &mut Nic, link: &mut Link) {
+    fn enlist_if_needed(&mut self, core: &mut Core, link: &mut Link) {
         let Link { connection, mapping, .. } = link;
         let has_requests = self.requester.queue.has_unsent() && !connection.transactions().is_full();
         if has_requests || mapping.serving.has_to_tell() || connection.has_to_send(core.now) {
-            self.enlist(nic);
+            self.enlist(core);
         }
     }
 
@@ -379,7 +379,7 @@ impl Qp {
             return;
         }
         if timeout.is_due(core.now) && (has_turn || falcon.queued) {
-            return self.enlist(nic);
+            return self.enlist(core);
         }
         self.arm_falcon(core, timeout);
     }
@@ -462,16 +462,16 @@ fn tell_news(core: &mut Core, nic: &mut Nic, link: &mut Link) {
 pub(crate) fn tick_nic(
     core: &mut Core,
     nic: &mut Nic,
-    mut with: impl FnMut(u32, &mut Nic, Option<&rnic_fae::Response>),
+    mut with: impl FnMut(u32, &mut Core, Option<&rnic_fae::Response>),
 ) {
     let now: Time = core.now;
     nic.armed = Deadline::NEVER;
     while let Some(slot) = nic.due(now) {
-        with(slot, nic, None);
+        with(slot, core, None);
     }
     for index in 0..nic.adaptives.len() {
         while let Some((slot, response)) = nic.adaptives[index].1.poll(now) {
-            with(slot, nic, Some(&response));
+            with(slot, core, Some(&response));
         }
     }
     nic.arm(&mut core.timers);

@@ -29,11 +29,7 @@ const HEADERS_MAX: u32 = 64;
 impl Qp {
     /// Something may be sent.
     pub(crate) fn wake_falcon(&mut self, core: &mut Core) {
-        let woken = core.with_falcon(|_, nic| self.enlist(nic));
-        debug_assert!(
-            woken.is_some(),
-            "a queue pair is woken from outside, not while a packet of another is on its way"
-        );
+        self.enlist(core);
     }
 
     /// As [`Qp::wake_falcon`], after a change of state.
@@ -155,22 +151,21 @@ impl Qp {
 
     /// The queue pair has failed, is reset or destroyed, for a reason that is not found while its connection works.
     #[cold]
-    pub(crate) fn stop_falcon(&mut self, core: &mut Core) {
+    pub(crate) fn stop_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
         // A refusal is still to be told.
         if self.responder.refused.is_none() {
-            core.with_falcon(|core, nic| self.end_falcon(core, nic));
+            self.end_falcon(core, nic);
         }
     }
 
     /// As [`Qp::stop_falcon`], for a queue pair that leaves its slot or starts anew.
     #[cold]
-    pub(crate) fn leave_falcon(&mut self, core: &mut Core) {
-        core.with_falcon(|core, nic| {
-            self.end_falcon(core, nic);
-            nic.forget(self.slot);
-            // Whom its end has woken may have been itself.
-            nic.wake_waiting();
-        });
+    pub(crate) fn leave_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
+        self.end_falcon(core, nic);
+        core.ready.forget_falcon(self.slot);
+        nic.forget(self.slot);
+        // Whom its end has woken may have been itself.
+        nic.wake_waiting(&mut core.ready);
     }
 
     /// Ends the connection: what it holds goes back, nothing more is sent, and nothing completes.
@@ -187,7 +182,7 @@ impl Qp {
         if let Some(falcon) = self.extra.falcon_mut() {
             falcon.alarms = [Deadline::NEVER; ALARMS_MAX];
         }
-        nic.wake_waiting();
+        nic.wake_waiting(&mut core.ready);
     }
 }
 

@@ -11,10 +11,6 @@ use super::{FalconQp, Link, Nic};
 use crate::engine::Reach;
 use crate::qp::Qp;
 
-/// Queue pairs that are looked at: for what a 100 Gbit/s link carries in a microsecond, as many acknowledgements, and
-/// some that find nothing to send.
-const SENDERS: u32 = 8;
-
 impl Nic {
     /// Has what every packet needs brought near.
     #[inline]
@@ -22,11 +18,10 @@ impl Nic {
         near_whole(self);
     }
 
-    /// The same for what lies apart from that: who sends next, the wheel, and where the first adaptive engine
-    /// is, most often the only one.
+    /// The same for what lies apart from that: the wheel, and where the first adaptive engine is, most often the only
+    /// one.
     #[inline]
     pub(crate) fn touch_apart(&self) {
-        self.ready.touch();
         near_whole_at(&self.adaptives, 0);
         if let Some(wheel) = &self.wheel {
             near_whole(&**wheel);
@@ -48,12 +43,6 @@ impl Nic {
     #[inline]
     pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         self.wheel.iter().flat_map(move |wheel| wheel.few_until(horizon))
-    }
-
-    /// The next few queue pairs that can send.
-    #[inline]
-    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> {
-        (0..SENDERS).map_while(|index| self.ready.get(index)).map(super::nic::slot_of)
     }
 }
 

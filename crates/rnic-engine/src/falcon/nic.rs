@@ -14,16 +14,13 @@ use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp
 
 use crate::PeerId;
 use crate::config::EngineConfig;
-use crate::core::Core;
 use crate::dma::Dma;
 use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
 use crate::error::ResourceError;
 use crate::fifo::Fifo;
+use crate::ready::Ready;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
-
-/// Where an entry of the ring of those who can send says what it waited for, as a [`Lack`] and one; slots have 24 bits.
-const WAITED_SHIFT: u32 = 29;
 
 /// The name of a NIC among the slots that wait for their time.
 pub(crate) const SLOT: u32 = u32::MAX;
@@ -45,6 +42,16 @@ pub(crate) enum Lack {
 
 impl Lack {
     const ALL: [Self; 4] = [Self::Answer, Self::Request, Self::Reserve, Self::Share];
+
+    /// Returns what a queue pair in the ring of those that can send waited for, by the tag of its entry.
+    #[inline]
+    pub(crate) fn of_tag(tag: u32) -> Option<Self> {
+        tag.checked_sub(1).map(|lack| Self::ALL[lack as usize])
+    }
+
+    const fn tag(self) -> u32 {
+        self as u32 + 1
+    }
 }
 
 /// The rings that a queue pair is in.
@@ -77,8 +84,6 @@ pub(crate) struct Nic {
     users: u32,
     /// One for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
-    /// Queue pairs that can send, those that waited for resources marked.
-    pub(super) ready: Fifo<u32>,
     /// Queue pairs that found no resources, by [`Lack`].
     waiting: [Fifo<u32>; Lack::ALL.len()],
     /// Queue pairs for whose next packet it is too early; made with the first.
@@ -123,19 +128,6 @@ const BLANK: FalconTransmit = FalconTransmit {
     kind: TransmitKind::Request,
 };
 
-impl Core {
-    /// Does `work` with what the NIC's Falcon connections share, which is out of its place meanwhile; `None` where
-    /// there is nothing, or it is out already. So who fails a queue pair on the way ends no connection: that is made up
-    /// for when the connection is back in its place (`Qp::rest`).
-    #[inline]
-    pub(crate) fn with_falcon<R>(&mut self, work: impl FnOnce(&mut Self, &mut Nic) -> R) -> Option<R> {
-        let mut nic = self.falcon.take()?;
-        let result = work(self, &mut nic);
-        self.falcon = Some(nic);
-        Some(result)
-    }
-}
-
 impl Nic {
     pub(crate) fn new(shape: &FalconShape) -> Self {
         Self {
@@ -143,7 +135,6 @@ impl Nic {
             resources_percent: shape.resources_percent,
             users: 0,
             adaptives: Vec::new(),
-            ready: Fifo::new(0),
             waiting: Lack::ALL.map(|_| Fifo::new(0)),
             wheel: None,
             ended: FalconStats::default(),
@@ -191,18 +182,6 @@ impl Nic {
         self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
     }
 
-    /// Whether nobody wants to send.
-    #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.ready.is_empty()
-    }
-
-    /// Puts `slot` at the end of the ring of those who can send.
-    #[inline]
-    pub(super) fn push_ready(&mut self, slot: u32) {
-        self.ready.push(slot);
-    }
-
     /// Puts `slot` at the end of the ring of those who wait for that.
     pub(super) fn push_waiting(&mut self, slot: u32, lack: Lack) {
         self.pauses += 1;
@@ -211,13 +190,13 @@ impl Nic {
 
     /// Resources may have come free: of each ring, whoever has waited longest tries again.
     #[inline]
-    pub(crate) fn wake_waiting(&mut self) {
-        Lack::ALL.into_iter().for_each(|lack| self.wake(lack));
+    pub(crate) fn wake_waiting(&mut self, ready: &mut Ready) {
+        Lack::ALL.into_iter().for_each(|lack| self.wake(ready, lack));
     }
 
     /// Whoever has waited for that longest tries again, if there is any.
     #[inline]
-    pub(super) fn wake(&mut self, lack: Lack) {
+    pub(super) fn wake(&mut self, ready: &mut Ready, lack: Lack) {
         if self.waiting[lack as usize].is_empty() {
             return;
         }
@@ -227,16 +206,8 @@ impl Nic {
             Lack::Reserve => self.resources.may_hold_transaction(true),
         };
         if may_find && let Some(slot) = self.waiting[lack as usize].pop() {
-            self.ready.push(slot | (lack as u32 + 1) << WAITED_SHIFT);
+            ready.push_falcon(slot, lack.tag());
         }
-    }
-
-    /// Who can send next, and what it waited for, if so.
-    #[inline]
-    pub(crate) fn next_ready(&mut self) -> Option<(u32, Option<Lack>)> {
-        let entry = self.ready.pop()?;
-        let lack = (entry >> WAITED_SHIFT).checked_sub(1).map(|lack| Lack::ALL[lack as usize]);
-        Some((slot_of(entry), lack))
     }
 
     /// Lets go of payload whose connection has ended.
@@ -307,7 +278,6 @@ impl Nic {
 
     /// Nothing that stands in any ring is meant for the queue pair that will be in `slot` next.
     pub(super) fn forget(&mut self, slot: u32) {
-        self.ready.retain(|other| slot_of(*other) != slot);
         self.waiting.iter_mut().for_each(|ring| ring.retain(|other| *other != slot));
         if let Some(wheel) = &mut self.wheel {
             wheel.grow(slot as usize + 1);
@@ -328,12 +298,6 @@ fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> Adap
         made => made,
     };
     engine.expect("the profile has been checked")
-}
-
-/// Whose entry of the ring of those who can send it is.
-#[inline]
-pub(super) const fn slot_of(entry: u32) -> u32 {
-    entry & ((1 << WAITED_SHIFT) - 1)
 }
 
 /// Queue pairs that a wheel has room for at first.

@@ -8,7 +8,7 @@
 
 use rnic_falcon::delivery::Leaving;
 
-use super::{Link, Nic};
+use super::Link;
 use crate::PeerId;
 use crate::core::Core;
 use crate::qp::Qp;
@@ -67,11 +67,11 @@ impl Qp {
     }
 
     /// There is room at the peer.
-    pub(crate) fn lend_room_falcon(&mut self, core: &mut Core, nic: &mut Nic) {
+    pub(crate) fn lend_room_falcon(&mut self, core: &mut Core) {
         let Some(falcon) = self.extra.falcon_mut() else { return };
         let Some(link) = falcon.link.as_mut() else { return core.pass_on_room(falcon.peer) };
         (link.room.waits, link.room.is_lent) = (false, true);
-        self.enlist(nic);
+        self.enlist(core);
     }
 
     /// The connection ends: its packets are nobody's any more, and others have its turn.

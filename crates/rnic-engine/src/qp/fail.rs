@@ -5,6 +5,7 @@ use rnic_wire::NakCode;
 use crate::completion::{Completion, WcStatus};
 use crate::core::Core;
 use crate::event::AsyncEvent;
+use crate::falcon::Nic;
 use crate::qp::completer::send_completion;
 use crate::qp::fetch::FetchServer;
 use crate::qp::{Qp, QpState};
@@ -55,7 +56,7 @@ impl Qp {
         self.enter_error(core);
     }
 
-    /// Stops everything and flushes both queues, oldest first.
+    /// Stops everything but the connection of a queue pair with Falcon, and flushes both queues, oldest first.
     pub(crate) fn enter_error(&mut self, core: &mut Core) {
         if self.state == QpState::Error {
             return;
@@ -64,19 +65,16 @@ impl Qp {
         self.release_peer(core);
         self.requester.pause = Deadline::NEVER;
         self.flush(core);
-        if self.extra.falcon().is_some() {
-            self.stop_falcon(core);
-        }
         if self.srq.is_some() {
             core.notice(AsyncEvent::LastWqeReached(self.number));
         }
     }
 
     /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
-    pub(crate) fn leave(&mut self, core: &mut Core) {
+    pub(crate) fn leave(&mut self, core: &mut Core, falcon: Option<&mut Nic>) {
         core.pools.release(&mut self.responder.sr);
-        if self.extra.falcon().is_some() {
-            self.leave_falcon(core);
+        if let Some(nic) = falcon.filter(|_| self.extra.falcon().is_some()) {
+            self.leave_falcon(core, nic);
         }
         core.forget(self.slot);
         if self.state.receives() {
