@@ -150,7 +150,7 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What shells report for a command that was interrupted.
+/// The exit code that shells report for a command that was interrupted.
 const INTERRUPTED: u8 = 130;
 
 /// Lines that are shown of what a failed program has said.

@@ -6,7 +6,7 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Where the exceptions stand.
+/// The list of exceptions.
 pub const RATCHET: &str = "crates/rnic-check/ratchet.toml";
 
 /// A limit on something that is counted.
@@ -16,11 +16,11 @@ pub struct Limit {
     pub rule: &'static str,
     /// The table of exceptions in `ratchet.toml`.
     pub table: &'static str,
-    /// What is counted, in the plural; the key of the amount in an exception.
+    /// The things that are counted, in the plural; the key of the amount in an exception.
     pub unit: &'static str,
     /// The most that is allowed without an exception.
     pub most: usize,
-    /// How to get below the limit.
+    /// The way to get below the limit.
     pub remedy: &'static str,
 }
 
@@ -33,9 +33,9 @@ pub struct Counted {
     pub line: usize,
     /// Its name within the file; `None` for the file or folder itself.
     pub name: Option<String>,
-    /// What a finding calls it, such as `fn f` or `the file`.
+    /// Its description in a finding, such as `fn f` or `the file`.
     pub subject: String,
-    /// How many there are.
+    /// The count.
     pub amount: usize,
 }
 

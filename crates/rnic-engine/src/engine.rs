@@ -115,7 +115,7 @@ impl Transmit {
 #[derive(Debug)]
 pub struct Engine {
     core: Core,
-    /// What Falcon's connections share; made with the first.
+    /// The state that Falcon's connections share; made with the first.
     falcon: Option<Box<Nic>>,
     qps: QpTable,
     pds: Vec<Option<()>>,

@@ -68,7 +68,7 @@ impl Ready {
         self.falcon.pop().map(|entry| (slot_of(entry), entry >> TAG_SHIFT))
     }
 
-    /// Whether a queue pair of Falcon's can send, or has been given room.
+    /// Returns `true` when a queue pair of Falcon's can send, or has been given room.
     #[inline]
     pub(crate) fn has_falcon(&self) -> bool {
         !self.falcon.is_empty() || !self.roomy.is_empty()

@@ -64,7 +64,7 @@ struct Row {
     overrides: Vec<(&'static str, &'static str)>,
 }
 
-/// What a run comes to.
+/// The hashes of a run.
 #[derive(PartialEq, Eq, Debug)]
 struct Outcome {
     trace: String,

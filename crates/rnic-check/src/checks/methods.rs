@@ -68,7 +68,7 @@ fn is_method(item: &syn::ImplItem) -> bool {
     }
 }
 
-/// What the type is called from the root of its crate.
+/// Returns the type's path from the root of its crate.
 fn whole_path(library: &Library<'_>, module: &[String], source: &RustSource, name: Vec<String>) -> ModulePath {
     let imported = source.import_of(&name[0]).map(|import| [&import.path[..], &name[1..]].concat());
     let item = library.resolve(module, imported.as_ref().unwrap_or(&name));

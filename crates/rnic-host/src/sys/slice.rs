@@ -24,7 +24,7 @@ pub fn shorten_slices() -> bool {
     done && scheduling().is_some_and(|now| now.sched_runtime == SLICE_NS)
 }
 
-/// How the calling thread is scheduled.
+/// Returns how the calling thread is scheduled.
 fn scheduling() -> Option<libc::sched_attr> {
     let mut attributes = MaybeUninit::<libc::sched_attr>::zeroed();
     let size = size_of::<libc::sched_attr>();
