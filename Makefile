@@ -35,8 +35,9 @@ test: ## everything that must hold: format, lints, every test of the workspace
 	@$(MAKE) --no-print-directory lint
 	scripts/link-verbs debug
 	cargo test --workspace --locked --no-fail-fast
-	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain
-	cargo run --package rnic-conformance --bin rnic-apps --locked -- --bin $(TARGET_DIR)/debug --quick --under plain --transport falcon
+	@# As the tests have built it: for one package cargo chooses other features, and would build half of the tree again.
+	$(TARGET_DIR)/debug/rnic-apps --bin $(TARGET_DIR)/debug --quick --under plain
+	$(TARGET_DIR)/debug/rnic-apps --bin $(TARGET_DIR)/debug --quick --under plain --transport falcon
 
 lint: ## format, clippy and links of the documentation, warnings are errors
 	cargo fmt --all --check
@@ -46,7 +47,7 @@ lint: ## format, clippy and links of the documentation, warnings are errors
 check: ## the house rules alone, one line a finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: README's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md
+generate: ## write what is generated: ARCHITECTURE's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
 	cargo test --quiet --package rnic-fabric --lib --locked -- --ignored write_the_plans_page
