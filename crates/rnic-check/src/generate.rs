@@ -1,5 +1,5 @@
-//! Texts that are made from one declaration: README's table of rooms from the cards, the clippy.toml files from the
-//! bans, the page of mechanisms from the tables and the names of tests.
+//! Texts that are made from one declaration: ARCHITECTURE's table of rooms from the cards, the clippy.toml files from
+//! the bans, the page of mechanisms from the tables and the names of tests.
 
 use core::fmt::Write as _;
 
@@ -10,9 +10,11 @@ use crate::mechanisms;
 use crate::rooms::{Kind, ROOMS};
 use crate::tree::Tree;
 
-/// Begins the generated part of README.md.
+/// The page with the table of rooms.
+pub const MAP: &str = "ARCHITECTURE.md";
+/// Begins the generated part of ARCHITECTURE.md.
 pub const ROOMS_BEGIN: &str = "<!-- rooms:begin -->";
-/// Ends the generated part of README.md.
+/// Ends the generated part of ARCHITECTURE.md.
 pub const ROOMS_END: &str = "<!-- rooms:end -->";
 
 /// One generated file.
@@ -28,8 +30,8 @@ pub struct Generated {
 
 /// Everything that is generated. A page that does not exist is not made: that it is missing is another check's finding.
 pub fn all(tree: &Tree) -> Vec<Generated> {
-    let readme = tree.file("README.md").and_then(|file| file.text()).map(|text| Generated {
-        path: "README.md".to_owned(),
+    let map = tree.file(MAP).and_then(|file| file.text()).map(|text| Generated {
+        path: MAP.to_owned(),
         text: with_rooms(text, &rooms_table(tree)),
         stale: "the table of rooms does not say what the cards say",
     });
@@ -45,7 +47,7 @@ pub fn all(tree: &Tree) -> Vec<Generated> {
         text: Ok(mechanisms::page(mechanisms::PAPERS, &mechanisms::tests(tree))),
         stale: "the page does not say what the tables and the tests say",
     });
-    readme.into_iter().chain([core]).chain(edges).chain(mechanisms).collect()
+    map.into_iter().chain([core]).chain(edges).chain(mechanisms).collect()
 }
 
 fn with_rooms(text: &str, table: &str) -> Result<String, String> {
@@ -106,13 +108,13 @@ fn clippy_toml(bans: &[&Ban], head: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const README: &str = "# T\n\nThe rooms:\n<!-- rooms:begin -->\nold\n<!-- rooms:end -->\n\nafter\n";
+    pub(crate) const PAGE: &str = "# T\n\nThe rooms:\n<!-- rooms:begin -->\nold\n<!-- rooms:end -->\n\nafter\n";
 
-    pub(crate) fn tree_with(readme: &str, clippy: &str) -> Tree {
+    pub(crate) fn tree_with(page: &str, clippy: &str) -> Tree {
         let card = "//! About.\n//!\n//! ```text\n//! ROOM     rnic-wire (amber: careful)\n\
                     //! Purpose  bytes | meaning\n//! May use  rnic-base\n//! Add here a header\n//! ```\n";
         Tree::invent([
-            ("README.md", readme),
+            (MAP, page),
             ("clippy.toml", clippy),
             ("crates/rnic-wire/Cargo.toml", "[package]\nname = \"rnic-wire\"\n"),
             ("crates/rnic-wire/src/lib.rs", card),
@@ -121,11 +123,11 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_replaces_what_stands_between_the_markers() {
-        let readme = all(&tree_with(README, "")).remove(0).text.expect("the markers are there");
+        let page = all(&tree_with(PAGE, "")).remove(0).text.expect("the markers are there");
         let row = "| [rnic-wire](crates/rnic-wire/src/lib.rs) (amber) | bytes \\| meaning | rnic-base | a header |\n";
-        assert!(readme.contains(row), "{readme}");
-        assert!(readme.starts_with("# T\n\nThe rooms:\n<!-- rooms:begin -->\n| room |"));
-        assert!(readme.ends_with("|\n<!-- rooms:end -->\n\nafter\n") && !readme.contains("old"));
+        assert!(page.contains(row), "{page}");
+        assert!(page.starts_with("# T\n\nThe rooms:\n<!-- rooms:begin -->\n| room |"));
+        assert!(page.ends_with("|\n<!-- rooms:end -->\n\nafter\n") && !page.contains("old"));
     }
 
     #[test]

@@ -78,7 +78,8 @@ fn every_command_that_people_are_told_to_type_runs() {
         std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
     }
     let helped = ["perf", "sim", "list", "demo", "reproduce"].into_iter().flat_map(examples);
-    let pages = ["docs/reproduce.md", "docs/captures.md"].into_iter().flat_map(commands_of);
+    let pages = ["docs/reproduce.md", "docs/captures.md", "docs/measure.md", "docs/simulate.md"];
+    let pages = pages.into_iter().flat_map(commands_of);
     let told = commands().into_iter().chain(pages).chain(helped);
     let mut ran = 0;
     for typed in told.filter(|typed| typed.starts_with("rnic ")) {

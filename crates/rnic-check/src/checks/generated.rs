@@ -27,21 +27,22 @@ fn first_difference(now: &str, wanted: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::tests::{README, tree_with};
+    use crate::generate::MAP;
+    use crate::generate::tests::{PAGE, tree_with};
 
     #[test]
     fn fresh_texts_pass_and_stale_ones_are_named_with_their_line() {
-        let stale = tree_with(README, "");
+        let stale = tree_with(PAGE, "");
         let wanted: Vec<_> =
             generate::all(&stale).into_iter().map(|made| (made.path, made.text.expect("markers"))).collect();
         let places: Vec<_> = check(&stale).into_iter().map(|found| (found.path, found.line)).collect();
-        assert_eq!(places, [("README.md".to_owned(), 5), ("clippy.toml".to_owned(), 1)]);
+        assert_eq!(places, [(MAP.to_owned(), 5), ("clippy.toml".to_owned(), 1)]);
         let text = |path: &str| &wanted.iter().find(|(found, _)| found == path).expect("it is generated").1;
-        assert!(check(&tree_with(text("README.md"), text("clippy.toml"))).is_empty());
+        assert!(check(&tree_with(text(MAP), text("clippy.toml"))).is_empty());
     }
 
     #[test]
-    fn a_readme_without_markers_is_named() {
+    fn a_page_without_markers_is_named() {
         assert_eq!(check(&tree_with("# T\n", "")).len(), 2);
     }
 }
