@@ -37,7 +37,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let (name, rest) = args.command.split_first().ok_or_else(|| Failure::input("no program to run"))?;
     let path = program::find(name)?;
     program::check(&path)?;
-    // A program that must not, or cannot, have short slices runs as well without them.
+    // The program runs without them too.
     rnic_host::shorten_slices();
     let error = Command::new(&path).arg0(name).args(rest).envs(variables).exec();
     Err(Failure::file(&path, error))

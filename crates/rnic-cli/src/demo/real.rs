@@ -36,6 +36,7 @@ fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) ->
     let neighbour = Neighbour::start(MTU, None)?;
     let bind = near_side_of(neighbour.address);
     let config = NicConfig { name: "demo".to_owned(), mtu_max_bytes: MTU, ..NicConfig::at(bind) };
+    rnic_host::shorten_slices();
     let mut nic = Nic::open(config.with_environment().map_err(Failure::input)?).map_err(Failure::input)?;
     let config = TransferConfig {
         chunk_bytes: WRITE_BYTES,

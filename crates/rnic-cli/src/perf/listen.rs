@@ -17,7 +17,6 @@ use crate::{console, output};
 /// When nobody can listen at `bind`.
 pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
     let bind = address::resolve(bind)?;
-    rnic_host::shorten_slices();
     let mut nic = open("perf-listen", bind, args)?;
     let at = if args.peers == Peers::Roce { bind } else { nic.local_addr() };
     if args.attached {
@@ -61,6 +60,7 @@ pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failur
     };
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
     let config = config.with_environment().map_err(Failure::input)?;
+    rnic_host::shorten_slices();
     let mut nic = Nic::open(config).map_err(Failure::input)?;
     if let Some(path) = &args.pcap {
         let output = output::capture(path)?;

@@ -20,7 +20,6 @@ use crate::machine::Machine;
 /// # Errors
 /// When there is no far end, it refuses, or falls silent.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
-    rnic_host::shorten_slices();
     // What cannot work is said before there is a second process, or a minute of measuring; the round after compares.
     let whole = PerfConfig { verify: true, ..config(args) };
     perf::check(&whole, args.mtu).map_err(Failure::input)?;
