@@ -1,7 +1,7 @@
 //! Limits with exceptions that may only shrink.
 //!
-//! The exceptions are in `ratchet.toml` in this crate's directory. An entry must name exactly today's amount, so that
-//! whoever lowers an amount lowers the entry in the same change, and nobody can let it grow.
+//! The exceptions are in `ratchet.toml` in this crate's directory. An entry gives exactly today's amount: the check
+//! fails when the amount grows, and when it falls and the entry is not lowered in the same change.
 
 use crate::finding::Finding;
 use crate::tree::Tree;

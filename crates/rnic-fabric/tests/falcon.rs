@@ -30,9 +30,6 @@ const FAULTS: (&str, &str) = (
     ]"#,
 );
 
-/// Name, text, what is replaced.
-type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
-
 fn cases() -> Vec<Case> {
     let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "50KB", pmax = "10%" }"#);
     let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);

@@ -14,7 +14,8 @@
 //! came in meanwhile has been taken in by then.
 //!
 //! A peer is given up when nothing at all has come back (no acknowledgement, not even of what was known) for as long as
-//! the retries of the transport's fixed timeout would have taken, and three timeouts at least.
+//! the retries of the transport's fixed timeout would have taken, and three timeouts at least. The time for which a
+//! retransmission waits behind other queue pairs of a peer that acknowledges theirs does not count.
 //!
 //! Deviations: what lies behind the choice of two packets for a probe is RFC 9002, section 6.2.4, which allows two; the
 //! timeout of a peer that says nothing does not double beyond an eighth of that patience, for one that comes back shall
